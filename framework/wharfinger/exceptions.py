@@ -1,0 +1,254 @@
+"""Every error that Wharfinger raises.
+
+One tree. An error carries its facts as attributes and says what happened, to what,
+and what to do about it::
+
+    WharfingerError
+    ├── ConfigurationError          a file, key or value is wrong
+    ├── DriverError                 something a driver is, said or did
+    │   ├── DriverLoadError         its declaration does not fit the contract
+    │   └── BackendError            what it drives does not answer, or not completely
+    ├── ReshapeNeeded               raised by drivers; see ComputeDriver
+    ├── InvalidName                 of a trait, resource class or provider
+    ├── InvalidInventory            figures that cannot be
+    ├── InvalidTree                 what a driver left behind cannot be published
+    ├── ProviderNotFound            in a ProviderTree
+    ├── ProviderExists              in a ProviderTree
+    ├── ProviderMissing             an overlaid provider that nobody has created yet
+    ├── OwnershipConflict           another owner's, or nobody's: left alone
+    ├── StateError                  the state directory or its database
+    └── PlacementError              Placement's answer, or that there was none
+        ├── PlacementUnavailable    no answer
+        ├── UnexpectedAnswer        an answer that cannot be understood
+        ├── MicroversionUnsupported
+        ├── PermissionRefused       401 and 403
+        ├── NotFound                404
+        ├── UnknownTrait            a standard trait that the server does not know
+        └── Conflict                409
+            ├── ConcurrentUpdate    read it again and decide again
+            ├── InventoryInUse
+            ├── ProviderInUse
+            └── DuplicateProvider
+"""
+
+from typing import ClassVar
+
+
+class WharfingerError(Exception):
+    """An error with facts.
+
+    Subclasses give a ``template``; the keyword arguments fill it in and become
+    attributes of the same names.
+    """
+
+    template: ClassVar[str] = "{reason}"
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(self.template.format(**facts))
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+
+class ConfigurationError(WharfingerError):
+    """Configuration that cannot be used, with the place and the remedy."""
+
+    template = "[{section}] {key} = {value}: {problem} {remedy}"
+    section: str
+    key: str
+    value: object
+    problem: str
+    remedy: str
+
+
+class ConfigurationFileError(WharfingerError):
+    """A configuration file that cannot be read."""
+
+    template = "configuration: {problem} {remedy}"
+    problem: str
+    remedy: str
+
+
+class DriverError(WharfingerError):
+    """Something that a driver is, said or did."""
+
+    driver: str
+
+
+class DriverLoadError(DriverError):
+    """A driver that does not fit the contract; raised before it is used.
+
+    ``subject`` is the method, attribute or entry point concerned.
+    """
+
+    template = "driver {driver}: {subject}: found {found}; expected {expected}"
+    subject: str
+    found: str
+    expected: str
+
+
+class BackendError(DriverError):
+    """A backend that does not answer, or is not known to have answered completely.
+
+    Drivers raise it: it never means that there is nothing.
+    """
+
+    template = "driver {driver}: {operation} failed: {reason}"
+    operation: str
+    reason: str
+
+
+class ReshapeNeeded(WharfingerError):
+    """Raised by ``update_provider_tree`` to be called again with the allocations."""
+
+    template = "the provider tree has to be reshaped: call again with the allocations"
+
+
+class InvalidName(WharfingerError, ValueError):
+    """A name that Placement would refuse."""
+
+    template = "{kind} name {name!r}: {problem}"
+    kind: str
+    name: str
+    problem: str
+
+
+class InvalidInventory(WharfingerError, ValueError):
+    """An inventory that cannot be."""
+
+    template = "inventory of {where}: {problem}"
+    where: str
+    problem: str
+
+
+class InvalidTree(DriverError):
+    """A provider tree that cannot be published as the driver left it."""
+
+    template = "driver {driver}: provider {provider}: {problem}"
+    provider: str
+    problem: str
+
+
+class ProviderNotFound(WharfingerError, ValueError):
+    """No provider of that name or uuid is in the tree."""
+
+    template = "no provider {name_or_uuid} in this tree"
+    name_or_uuid: str
+
+
+class ProviderExists(WharfingerError, ValueError):
+    """A provider of that name or uuid is in the tree already."""
+
+    template = "provider {name_or_uuid} already exists in this tree"
+    name_or_uuid: str
+
+
+class ProviderMissing(WharfingerError):
+    """A provider that someone else publishes is not in Placement."""
+
+    template = (
+        "provider {provider} ({uuid}) is not in Placement, and driver instance {instance} only "
+        "overlays what someone else publishes: nothing was written below it. It will be when "
+        "its publisher has created it."
+    )
+    provider: str
+    uuid: str
+    instance: str
+
+
+class OwnershipConflict(WharfingerError):
+    """A provider that is not this instance's to write; it was left exactly as it is."""
+
+    template = (
+        "provider {provider} ({uuid}) belongs to {other}, not to {owner}, as which driver "
+        "instance {instance} publishes: left as it is. {remedy}"
+    )
+    provider: str
+    uuid: str
+    owner: str
+    other: str
+    instance: str
+    remedy: str
+
+
+class StateError(WharfingerError):
+    """The state directory, or the database in it, cannot be used."""
+
+    template = "state in {path}: {problem} {remedy}"
+    path: str
+    problem: str
+    remedy: str
+
+
+class PlacementError(WharfingerError):
+    """What Placement answered to a request, when it was not what was asked for.
+
+    ``status`` is the HTTP status (0: no answer), ``code`` Placement's own error code
+    ("" where it gave none), ``detail`` its explanation.
+    """
+
+    template = "Placement: {request}: {status} {code} {detail}"
+    request: str
+    status: int
+    code: str
+    detail: str
+
+
+class PlacementUnavailable(PlacementError):
+    """There was no answer: refused, reset, timed out, or the catalog has no endpoint."""
+
+    template = "Placement: {request}: no answer: {detail}"
+
+
+class UnexpectedAnswer(PlacementError):
+    """An answer that is not what the Placement API describes."""
+
+    template = "Placement: {request}: {status} with an answer that is not understood: {detail}"
+
+
+class MicroversionUnsupported(PlacementError):
+    """The server is too old for what is needed."""
+
+    template = "Placement: {request}: {detail}"
+
+
+class PermissionRefused(PlacementError):
+    """401 or 403: the credentials, or the role, do not allow it."""
+
+    template = (
+        "Placement: {request}: {status}: not allowed: {detail} "
+        "Check the credentials in [placement]; writing needs the admin or the service role."
+    )
+
+
+class NotFound(PlacementError):
+    """404."""
+
+
+class UnknownTrait(PlacementError):
+    """A standard trait that the server does not know and nobody can create."""
+
+    template = (
+        "Placement does not know the trait {trait}, and only CUSTOM_ traits can be created. "
+        "{detail}"
+    )
+    trait: str
+
+
+class Conflict(PlacementError):
+    """409."""
+
+
+class ConcurrentUpdate(Conflict):
+    """Somebody else changed the provider since it was read."""
+
+
+class InventoryInUse(Conflict):
+    """An inventory with allocations cannot be removed."""
+
+
+class ProviderInUse(Conflict):
+    """A provider with allocations, or with children, cannot be removed."""
+
+
+class DuplicateProvider(Conflict):
+    """A provider of that name or uuid exists already."""
