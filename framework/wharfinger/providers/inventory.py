@@ -1,0 +1,103 @@
+"""The inventory of one resource class on one provider."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Self
+
+from wharfinger.exceptions import InvalidInventory
+from wharfinger.providers.names import check_resource_class
+
+#: Placement's own limit and default for total, reserved, min_unit, max_unit, step_size.
+MAX_INT: Final = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What a provider has of one resource class, in the class's units.
+
+    The fields, defaults and limits are those of the Placement API. ``reserved`` may
+    equal ``total``: such an inventory stays published and nothing can be had from it
+    (microversion 1.26).
+
+    Raises InvalidInventory for figures that Placement would refuse.
+    """
+
+    total: int
+    reserved: int = 0
+    min_unit: int = 1
+    max_unit: int = MAX_INT
+    step_size: int = 1
+    allocation_ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, lowest in _LOWEST.items():
+            _check_integer(name, getattr(self, name), lowest)
+        if self.reserved > self.total:
+            raise _invalid(f"reserved {self.reserved} is more than total {self.total}")
+        if self.min_unit > self.max_unit:
+            raise _invalid(f"min_unit {self.min_unit} is more than max_unit {self.max_unit}")
+        ratio = self.allocation_ratio
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float):
+            raise _invalid(f"allocation_ratio must be a number, not {ratio!r}")
+        if not 0 < ratio < float("inf"):
+            raise _invalid(f"allocation_ratio must be above 0, not {ratio}")
+        if not isinstance(ratio, float):
+            object.__setattr__(self, "allocation_ratio", float(ratio))
+
+    @property
+    def is_fully_reserved(self) -> bool:
+        """Whether nothing can be had from it."""
+        return self.reserved == self.total
+
+    @classmethod
+    def from_mapping(cls, record: Mapping[str, Any]) -> Self:
+        """Read a record as nova's drivers write it: a dict with at least ``total``."""
+        unknown = sorted(map(str, set(record) - _FIELDS))
+        if unknown:
+            raise _invalid(f"unknown {', '.join(unknown)}; there are {', '.join(sorted(_FIELDS))}")
+        if "total" not in record:
+            raise _invalid("total is missing")
+        return cls(**record)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as the Placement API and nova's drivers write it."""
+        return asdict(self)
+
+
+_FIELDS: Final = frozenset(field.name for field in fields(Inventory))
+_LOWEST: Final = {"total": 1, "reserved": 0, "min_unit": 1, "max_unit": 1, "step_size": 1}
+
+
+def check_inventories(
+    where: str, inventories: Mapping[str, Inventory | Mapping[str, Any]]
+) -> dict[str, Inventory]:
+    """Return the inventories of a provider by resource class, all of them valid.
+
+    Plain dicts are taken too. Raises InvalidInventory or InvalidName, naming the
+    provider (``where``) and the class.
+    """
+    checked = {}
+    for name, record in inventories.items():
+        check_resource_class(name)
+        try:
+            checked[name] = (
+                record if isinstance(record, Inventory) else Inventory.from_mapping(record)
+            )
+        except InvalidInventory as error:
+            raise InvalidInventory(where=f"{where}, {name}", problem=error.problem) from None
+        except (TypeError, ValueError):
+            raise InvalidInventory(
+                where=f"{where}, {name}", problem=f"must be an Inventory or a dict, not {record!r}"
+            ) from None
+    return checked
+
+
+def _check_integer(name: str, value: object, lowest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _invalid(f"{name} must be a whole number, not {value!r}")
+    if not lowest <= value <= MAX_INT:
+        raise _invalid(f"{name} must be from {lowest} to {MAX_INT}, not {value}")
+
+
+def _invalid(problem: str) -> InvalidInventory:
+    return InvalidInventory(where="a resource class", problem=problem)

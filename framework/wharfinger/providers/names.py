@@ -1,0 +1,92 @@
+"""Which names Placement takes for traits, resource classes, providers and aggregates.
+
+Checked here so that a driver's mistake is told where it is made, not by a 400 from
+Placement when half a tree is written.
+"""
+
+import re
+import uuid as uuid_module
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+import os_resource_classes
+import os_traits
+
+from wharfinger.exceptions import InvalidName
+
+#: Placement's schemas: CUSTOM_ names have upper case letters, digits and underscores,
+#: at most 255 characters in all; provider names are 1 to 200 characters.
+MAX_NAME: Final = 255
+MAX_PROVIDER_NAME: Final = 200
+_CUSTOM: Final = re.compile(r"CUSTOM_[A-Z0-9_]+\Z")
+_STANDARD_TRAITS: Final = frozenset(os_traits.get_traits())
+_STANDARD_CLASSES: Final = frozenset(os_resource_classes.STANDARDS)
+
+#: A root without a uuid of its own gets one made from its name: names are unique in
+#: Placement, and a uuid that can be made again makes a creation safe to repeat.
+_ROOTS: Final = uuid_module.UUID("6f0f2b6e-2c4e-5a53-9a60-7b6a3c1f7d0e")
+
+
+def check_trait(name: str) -> str:
+    """Return the name of a standard or CUSTOM_ trait; raise InvalidName otherwise."""
+    return _check("trait", name, _STANDARD_TRAITS, "os-traits")
+
+
+def check_resource_class(name: str) -> str:
+    """Return the name of a standard or CUSTOM_ class; raise InvalidName otherwise."""
+    return _check("resource class", name, _STANDARD_CLASSES, "os-resource-classes")
+
+
+def check_provider_name(name: str) -> str:
+    """Return a provider's name; raise InvalidName where Placement would refuse it."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_PROVIDER_NAME:
+        raise InvalidName(
+            kind="provider", name=name, problem=f"must be 1 to {MAX_PROVIDER_NAME} characters"
+        )
+    if not name.isprintable():
+        raise InvalidName(kind="provider", name=name, problem="must not contain control characters")
+    return name
+
+
+@lru_cache(maxsize=65536)
+def check_uuid(value: str) -> str:
+    """Return a uuid in its canonical form; raise InvalidName for anything else."""
+    try:
+        return str(uuid_module.UUID(value))
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidName(kind="uuid", name=value, problem="is no uuid") from None
+
+
+def check_aggregates(aggregates: Iterable[str]) -> frozenset[str]:
+    """Return aggregate uuids in their canonical form; raise InvalidName otherwise."""
+    return frozenset(check_uuid(aggregate) for aggregate in aggregates)
+
+
+def is_custom(name: str) -> bool:
+    """Whether a trait or resource class is one that can be created."""
+    return name.startswith("CUSTOM_")
+
+
+def root_uuid(name: str) -> str:
+    """The uuid of a root provider whose driver gives none."""
+    return str(uuid_module.uuid5(_ROOTS, name))
+
+
+def child_uuid(parent_uuid: str, name: str) -> str:
+    """The uuid of a child provider whose driver gives none."""
+    return str(uuid_module.uuid5(uuid_module.UUID(parent_uuid), name))
+
+
+def _check(kind: str, name: str, standard: frozenset[str], source: str) -> str:
+    # Drivers are not all type-checked, and neither is what they read from a backend.
+    if isinstance(name, str) and (
+        name in standard or (_CUSTOM.match(name) and len(name) <= MAX_NAME)
+    ):
+        return name
+    raise InvalidName(
+        kind=kind,
+        name=name,
+        problem=f"is neither in {source} nor of the form CUSTOM_[A-Z0-9_]+ "
+        f"with at most {MAX_NAME} characters",
+    )

@@ -1,0 +1,70 @@
+"""What is remembered of a provider between cycles.
+
+The third side of the diff: without it nothing could tell what we put on a provider
+from what others did. Also the cache that makes an unchanged cycle one request.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from wharfinger.providers.provider import Provider, PublishingMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One provider's memory, of one driver instance.
+
+    ``applied`` is what this instance put there and answers for (its classes, traits
+    and aggregates, not others'). ``intended`` is what a plan under way puts there: set
+    before its first write, None when all are done. ``live`` is the whole provider as
+    Placement last told it. ``own_reserved`` holds, while the provider is
+    reserved for one of ``reservations``, the ``reserved`` figures to restore. ``absent_since``
+    (seconds since the epoch) is set when a complete listing of the backend lacks it. A
+    record with neither ``applied`` nor ``intended`` is of a provider that is not ours.
+    """
+
+    applied: Provider | None = None
+    intended: Provider | None = None
+    live: Provider | None = None
+    own_reserved: Mapping[str, int] = field(default_factory=dict)
+    reservations: tuple[str, ...] = ()
+    mode: PublishingMode = PublishingMode.OWN
+    absent_since: float | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this instance put anything there, or was about to."""
+        return self.applied is not None or self.intended is not None
+
+    @property
+    def claimed_traits(self) -> frozenset[str]:
+        """Traits that we put there, or may have before a crash."""
+        return frozenset().union(*(side.traits for side in self._ours()))
+
+    @property
+    def claimed_aggregates(self) -> frozenset[str]:
+        """Aggregates that we put it in, or may have before a crash."""
+        return frozenset().union(*(side.aggregates for side in self._ours()))
+
+    @property
+    def claimed_classes(self) -> frozenset[str]:
+        """Resource classes that we put there, or may have before a crash."""
+        return frozenset().union(*(side.inventories for side in self._ours()))
+
+    def _ours(self) -> list[Provider]:
+        return [side for side in (self.applied, self.intended) if side is not None]
+
+
+def encode(record: Record) -> bytes:
+    """The record as a JSON document."""
+    return msgspec.json.encode(record)
+
+
+def decode(document: bytes) -> Record:
+    """The record of a document; raises ValueError for one that is none."""
+    return _DECODER.decode(document)
+
+
+_DECODER = msgspec.json.Decoder(Record)

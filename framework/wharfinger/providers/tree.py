@@ -1,0 +1,506 @@
+"""The tree of resource providers that a driver edits.
+
+The operations, arguments, exceptions and meanings are those of nova's ProviderTree, so
+that a driver written for nova's ``update_provider_tree`` runs unchanged; ``reserve``
+and ``set_publishing_mode`` are ours. What is different below the surface: providers are
+found by name or uuid in constant time, each tree has a lock of its own, contents are
+immutable values that are replaced and shared rather than copied, and what a driver
+writes is checked when it writes it.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import os_traits
+
+from wharfinger.exceptions import ProviderExists, ProviderNotFound
+from wharfinger.providers import names
+from wharfinger.providers.inventory import Inventory, check_inventories
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+
+#: An inventory as a driver may write it.
+AnyInventory = Inventory | Mapping[str, Any]
+
+
+class ProviderData(NamedTuple):
+    """A provider at one point in time; changing it changes nothing in the tree.
+
+    ``inventory`` has, by resource class, a dict of all six figures; ``resources`` what
+    ``update_resources`` was given.
+    """
+
+    uuid: str
+    name: str
+    generation: int | None
+    parent_uuid: str | None
+    inventory: dict[str, dict[str, Any]]
+    traits: set[str]
+    aggregates: set[str]
+    resources: dict[str, Any]
+
+
+class _Node:
+    """A provider in its place. Its values are replaced, never changed in place."""
+
+    __slots__ = ("children", "desired", "parent", "resources")
+
+    def __init__(self, desired: DesiredProvider, parent: "_Node | None") -> None:
+        self.desired = desired
+        self.parent = parent
+        self.children: dict[str, _Node] = {}
+        self.resources: Mapping[str, Any] = {}
+
+    @property
+    def provider(self) -> Provider:
+        return self.desired.provider
+
+    def edit(self, **changes: Any) -> None:
+        """Replace parts of the provider; from now on the driver has stated it."""
+        self.desired = replace(
+            self.desired, provider=replace(self.provider, **changes), stated=True
+        )
+
+    def walk(self) -> Iterator["_Node"]:
+        """This node and all below it, parents first."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children.values()))
+
+    def root(self) -> "_Node":
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
+
+class ProviderTree:
+    """One or more trees of resource providers, found by name or by uuid.
+
+    Every method that takes ``name_or_uuid`` raises ProviderNotFound (a ValueError) where
+    the tree has no such provider. Names and uuids are unique across all trees in it, as
+    they are in Placement.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._by_uuid: dict[str, _Node] = {}
+        self._by_name: dict[str, _Node] = {}
+        self._roots: dict[str, _Node] = {}
+        # has_sharing_provider must not walk a fleet.
+        self._sharing: dict[str, _Node] = {}
+
+    # Made and read by the framework.
+
+    @classmethod
+    def from_providers(cls, providers: Iterable[Provider]) -> Self:
+        """A tree of providers as they are; the driver has stated none of them yet.
+
+        Raises ValueError where a parent is missing, a name or uuid stands twice, or
+        parents go round in a circle.
+        """
+        tree = cls()
+        tree._populate(list(providers))
+        return tree
+
+    def desired(self) -> list[DesiredProvider]:
+        """Every provider, parents first, as the driver left it."""
+        with self.lock:
+            return [node.desired for root in self._roots.values() for node in root.walk()]
+
+    # Structure.
+
+    @property
+    def roots(self) -> list[ProviderData]:
+        """The root providers."""
+        with self.lock:
+            return [_data(node) for node in self._roots.values()]
+
+    def get_provider_uuids(self, name_or_uuid: str | None = None) -> list[str]:
+        """The uuids of a provider and all below it (of all providers), parents first."""
+        with self.lock:
+            tops = self._roots.values() if name_or_uuid is None else [self._find(name_or_uuid)]
+            return [node.provider.uuid for top in tops for node in top.walk()]
+
+    def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
+        """The uuids of the whole tree that a provider is in, parents first."""
+        with self.lock:
+            return [node.provider.uuid for node in self._find(name_or_uuid).root().walk()]
+
+    def populate_from_iterable(self, provider_dicts: Iterable[Mapping[str, Any]]) -> None:
+        """Add providers, or replace those whose uuids are in the tree already.
+
+        A dict has ``name`` and ``uuid``, and may have ``generation`` and
+        ``parent_provider_uuid``. A replaced provider loses its contents and those of its
+        descendants that are not given again. Raises ValueError, and leaves the tree as it
+        was, where a parent is neither in the tree nor given.
+        """
+        providers = [
+            Provider(
+                uuid=(uuid := names.check_uuid(record["uuid"])),
+                name=names.check_provider_name(record["name"]),
+                root_uuid=uuid,
+                parent_uuid=record.get("parent_provider_uuid"),
+                generation=record.get("generation"),
+            )
+            for record in provider_dicts
+        ]
+        with self.lock:
+            self._populate(providers)
+
+    def new_root(self, name: str, uuid: str | None = None, generation: int | None = None) -> str:
+        """Add a root provider and return its uuid; without one, it is made from the name.
+
+        Raises ProviderExists (a ValueError) where the name or the uuid is taken.
+        """
+        names.check_provider_name(name)
+        uuid = names.root_uuid(name) if uuid is None else names.check_uuid(uuid)
+        with self.lock:
+            self._refuse_existing(name, uuid)
+            self._add(
+                DesiredProvider(
+                    provider=Provider(uuid=uuid, name=name, root_uuid=uuid, generation=generation)
+                ),
+                None,
+            )
+        return uuid
+
+    def new_child(
+        self,
+        name: str,
+        parent: str,
+        uuid: str | None = None,
+        generation: int | None = None,
+    ) -> str:
+        """Add a provider below ``parent`` (a name or uuid) and return its uuid.
+
+        Without a uuid it gets one made from the parent's uuid and the name, the same
+        each time. Raises ProviderExists (a ValueError) where the name or uuid is taken.
+        """
+        names.check_provider_name(name)
+        with self.lock:
+            above = self._find(parent)
+            uuid = (
+                names.child_uuid(above.provider.uuid, name)
+                if uuid is None
+                else names.check_uuid(uuid)
+            )
+            self._refuse_existing(name, uuid)
+            self._add(
+                DesiredProvider(
+                    provider=Provider(
+                        uuid=uuid,
+                        name=name,
+                        root_uuid=above.provider.root_uuid,
+                        parent_uuid=above.provider.uuid,
+                        generation=generation,
+                    )
+                ),
+                above,
+            )
+        return uuid
+
+    def remove(self, name_or_uuid: str) -> None:
+        """Take a provider and all below it out of the tree."""
+        with self.lock:
+            self._remove(self._find(name_or_uuid))
+
+    def exists(self, name_or_uuid: str) -> bool:
+        """Whether a provider of that name or uuid is in the tree."""
+        with self.lock:
+            return name_or_uuid in self._by_uuid or name_or_uuid in self._by_name
+
+    def data(self, name_or_uuid: str) -> ProviderData:
+        """A copy of everything about a provider."""
+        with self.lock:
+            return _data(self._find(name_or_uuid))
+
+    def subtree(self, name_or_uuid: str) -> Self:
+        """A copy of the tree below a root, with the sharing providers it may use.
+
+        Those are the roots with MISC_SHARES_VIA_AGGREGATE. Raises ValueError for a
+        provider that is no root.
+        """
+        with self.lock:
+            root = self._find(name_or_uuid)
+            if root.parent is not None:
+                raise ValueError(f"provider {name_or_uuid} is not a root")
+            sharing = [node for node in self._sharing.values() if node.parent is None]
+            return self._copy([root, *(node for node in sharing if node is not root)])
+
+    def __deepcopy__(self, memo: object) -> Self:
+        with self.lock:
+            return self._copy(self._roots.values())
+
+    # Inventory.
+
+    def has_inventory(self, name_or_uuid: str) -> bool:
+        """Whether a provider has any inventory."""
+        with self.lock:
+            return bool(self._find(name_or_uuid).provider.inventories)
+
+    def has_inventory_changed(
+        self, name_or_uuid: str, inventory: Mapping[str, AnyInventory]
+    ) -> bool:
+        """Whether these inventories differ from the provider's.
+
+        Figures that a dict leaves out have Placement's defaults here as elsewhere.
+        """
+        with self.lock:
+            provider = self._find(name_or_uuid).provider
+            return check_inventories(provider.name, inventory) != provider.inventories
+
+    def update_inventory(
+        self,
+        name_or_uuid: str,
+        inventory: Mapping[str, AnyInventory],
+        generation: int | None = None,
+    ) -> bool:
+        """Replace a provider's inventories; return whether anything changed.
+
+        Raises InvalidInventory or InvalidName (ValueErrors) for what Placement would
+        refuse.
+        """
+        with self.lock:
+            node = self._find(name_or_uuid)
+            new = check_inventories(node.provider.name, inventory)
+            changed = new != node.provider.inventories
+            node.edit(inventories=new, **_generation(generation))
+            return changed
+
+    def has_sharing_provider(self, resource_class: str) -> bool:
+        """Whether any provider in the tree shares inventory of a class by aggregate."""
+        with self.lock:
+            return any(
+                resource_class in node.provider.inventories for node in self._sharing.values()
+            )
+
+    # Traits.
+
+    def has_traits(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
+        """Whether a provider has all of these traits (True for none)."""
+        with self.lock:
+            return self._find(name_or_uuid).provider.traits.issuperset(traits)
+
+    def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
+        """Whether these traits differ from the provider's."""
+        with self.lock:
+            return self._find(name_or_uuid).provider.traits != frozenset(traits)
+
+    def update_traits(
+        self, name_or_uuid: str, traits: Iterable[str], generation: int | None = None
+    ) -> bool:
+        """Replace a provider's traits; return whether anything changed.
+
+        Traits that others have put on it are not lost by this: what is removed in
+        Placement is what this driver instance put there.
+        """
+        with self.lock:
+            return self._set_traits(self._find(name_or_uuid), frozenset(traits), generation)
+
+    def add_traits(self, name_or_uuid: str, *traits: str) -> None:
+        """Give a provider these traits too."""
+        with self.lock:
+            node = self._find(name_or_uuid)
+            self._set_traits(node, node.provider.traits.union(traits))
+
+    def remove_traits(self, name_or_uuid: str, *traits: str) -> None:
+        """Take these traits from a provider, where it has them."""
+        with self.lock:
+            node = self._find(name_or_uuid)
+            self._set_traits(node, node.provider.traits.difference(traits))
+
+    # Aggregates.
+
+    def in_aggregates(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
+        """Whether a provider is in all of these aggregates (True for none)."""
+        with self.lock:
+            return self._find(name_or_uuid).provider.aggregates.issuperset(aggregates)
+
+    def have_aggregates_changed(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
+        """Whether these aggregates differ from the provider's."""
+        with self.lock:
+            return self._find(name_or_uuid).provider.aggregates != frozenset(aggregates)
+
+    def update_aggregates(
+        self, name_or_uuid: str, aggregates: Iterable[str], generation: int | None = None
+    ) -> bool:
+        """Replace the aggregates a provider is in; return whether anything changed."""
+        with self.lock:
+            return self._set_aggregates(self._find(name_or_uuid), aggregates, generation)
+
+    def add_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
+        """Put a provider into these aggregates too."""
+        with self.lock:
+            node = self._find(name_or_uuid)
+            self._set_aggregates(node, node.provider.aggregates.union(aggregates))
+
+    def remove_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
+        """Take a provider out of these aggregates, where it is in them."""
+        with self.lock:
+            node = self._find(name_or_uuid)
+            self._set_aggregates(node, node.provider.aggregates.difference(aggregates))
+
+    # What nova has no words for.
+
+    def update_resources(self, name_or_uuid: str, resources: Mapping[str, Any]) -> bool:
+        """Replace a provider's resources (which unit is which); return whether changed.
+
+        Kept for drivers written for nova: nothing of it is published.
+        """
+        with self.lock:
+            node = self._find(name_or_uuid)
+            changed = node.resources != resources
+            node.resources = dict(resources)
+            return changed
+
+    def reserve(self, name_or_uuid: str, reason: str) -> None:
+        """Keep a provider published and fully reserved for as long as this is said.
+
+        Said in each call of ``update_provider_tree`` while it holds; when it is no longer
+        said, the provider's own figures come back. ``reason`` is for people: "cleaning",
+        "maintenance", "programming". Several may hold one provider.
+        """
+        if not reason:
+            raise ValueError("a reservation needs a reason")
+        with self.lock:
+            node = self._find(name_or_uuid)
+            if reason not in node.desired.reservations:
+                node.desired = replace(
+                    node.desired, reservations=(*node.desired.reservations, reason), stated=True
+                )
+
+    def set_publishing_mode(self, name_or_uuid: str, mode: PublishingMode) -> None:
+        """Say who creates a provider: this instance (own), or someone else (overlay)."""
+        with self.lock:
+            node = self._find(name_or_uuid)
+            node.desired = replace(node.desired, mode=PublishingMode(mode), stated=True)
+
+    # The rest is under the lock already.
+
+    def _find(self, name_or_uuid: str) -> _Node:
+        node = self._by_uuid.get(name_or_uuid) or self._by_name.get(name_or_uuid)
+        if node is None:
+            raise ProviderNotFound(name_or_uuid=name_or_uuid)
+        return node
+
+    def _refuse_existing(self, name: str, uuid: str) -> None:
+        for key, index in ((uuid, self._by_uuid), (name, self._by_name)):
+            if key in index:
+                raise ProviderExists(name_or_uuid=key)
+
+    def _add(self, desired: DesiredProvider, parent: _Node | None) -> _Node:
+        node = _Node(desired, parent)
+        provider = desired.provider
+        self._by_uuid[provider.uuid] = self._by_name[provider.name] = node
+        (self._roots if parent is None else parent.children)[provider.uuid] = node
+        self._note_sharing(node)
+        return node
+
+    def _remove(self, top: _Node) -> None:
+        siblings = self._roots if top.parent is None else top.parent.children
+        del siblings[top.provider.uuid]
+        for node in top.walk():
+            del self._by_uuid[node.provider.uuid]
+            del self._by_name[node.provider.name]
+            self._sharing.pop(node.provider.uuid, None)
+
+    def _copy(self, roots: Iterable[_Node]) -> Self:
+        copy = type(self)()
+        for root in roots:
+            for node in root.walk():
+                parent = node.parent and copy._by_uuid[node.parent.provider.uuid]
+                copy._add(node.desired, parent).resources = node.resources
+        return copy
+
+    def _populate(self, providers: list[Provider]) -> None:
+        new = {provider.uuid: provider for provider in providers}
+        replaced = {
+            node.provider.uuid
+            for uuid in new.keys() & self._by_uuid.keys()
+            for node in self._by_uuid[uuid].walk()
+        }
+        self._refuse_taken_names(new.values(), replaced)
+        order = self._parents_first(new, replaced)
+        for uuid in new:
+            if uuid in self._by_uuid:
+                self._remove(self._by_uuid[uuid])
+        for provider in order:
+            above = self._by_uuid[provider.parent_uuid] if provider.parent_uuid else None
+            root_uuid = above.provider.root_uuid if above else provider.uuid
+            placed = (
+                provider
+                if provider.root_uuid == root_uuid
+                else replace(provider, root_uuid=root_uuid)
+            )
+            self._add(DesiredProvider(provider=placed, stated=False), above)
+
+    def _refuse_taken_names(self, new: Iterable[Provider], replaced: set[str]) -> None:
+        names_of_new: dict[str, str] = {}
+        for provider in new:
+            there = self._by_name.get(provider.name)
+            taken = there is not None and there.provider.uuid not in replaced
+            if taken or names_of_new.setdefault(provider.name, provider.uuid) != provider.uuid:
+                raise ProviderExists(name_or_uuid=provider.name)
+
+    def _parents_first(self, new: Mapping[str, Provider], replaced: set[str]) -> list[Provider]:
+        staying = self._by_uuid.keys() - replaced if replaced else self._by_uuid.keys()
+        children: dict[str | None, list[Provider]] = {}
+        for provider in new.values():
+            parent = provider.parent_uuid
+            if parent is not None and parent not in new and parent not in staying:
+                raise ValueError(f"provider {provider.name}: there is no parent {parent}")
+            children.setdefault(parent if parent in new else None, []).append(provider)
+        order = children.get(None, [])
+        for provider in order:  # grows while it is walked
+            order.extend(children.get(provider.uuid, []))
+        if len(order) != len(new):
+            circle = ", ".join(sorted(new.keys() - {provider.uuid for provider in order}))
+            raise ValueError(f"these providers are each other's parents: {circle}")
+        return order
+
+    def _set_traits(
+        self, node: _Node, traits: frozenset[str], generation: int | None = None
+    ) -> bool:
+        old = node.provider.traits
+        # Those it has may be standard traits of a server newer than our os-traits.
+        for trait in traits - old:
+            names.check_trait(trait)
+        node.edit(traits=traits, **_generation(generation))
+        self._note_sharing(node)
+        return traits != old
+
+    def _set_aggregates(
+        self, node: _Node, aggregates: Iterable[str], generation: int | None = None
+    ) -> bool:
+        new = names.check_aggregates(aggregates)
+        changed = new != node.provider.aggregates
+        node.edit(aggregates=new, **_generation(generation))
+        return changed
+
+    def _note_sharing(self, node: _Node) -> None:
+        if os_traits.MISC_SHARES_VIA_AGGREGATE in node.provider.traits:
+            self._sharing[node.provider.uuid] = node
+        else:
+            self._sharing.pop(node.provider.uuid, None)
+
+
+def _data(node: _Node) -> ProviderData:
+    provider = node.provider
+    return ProviderData(
+        uuid=provider.uuid,
+        name=provider.name,
+        generation=provider.generation,
+        parent_uuid=provider.parent_uuid,
+        inventory={name: item.to_dict() for name, item in provider.inventories.items()},
+        traits=set(provider.traits),
+        aggregates=set(provider.aggregates),
+        resources=dict(node.resources),
+    )
+
+
+def _generation(generation: int | None) -> dict[str, int]:
+    return {} if generation is None else {"generation": generation}
