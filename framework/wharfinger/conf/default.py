@@ -1,0 +1,87 @@
+"""[DEFAULT]: what this service runs, and where it keeps its state."""
+
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import platformdirs
+from oslo_config import cfg
+
+from wharfinger.exceptions import ConfigurationError
+
+OPTIONS: Final = (
+    cfg.ListOpt(
+        "enabled_drivers",
+        default=[],
+        help="Driver instances to run, by the names of their sections. A section names its "
+        "driver with `driver`; without it, the section's name is the driver's. Two instances "
+        "of one driver are fine.",
+    ),
+    cfg.StrOpt(
+        "host",
+        default=socket.gethostname(),
+        sample_default="<this machine's host name>",
+        help="The name of this service host. It must stay the same for as long as the host "
+        "publishes anything.",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default=platformdirs.user_state_dir("wharfinger"),
+        sample_default="/var/lib/wharfinger",
+        help="The directory that holds what must survive a restart. If it is lost, nothing in "
+        "Placement is deleted, and what is orphaned by that is reported.",
+    ),
+)
+
+#: Instance names become traits (CUSTOM_WHARFINGER_<NAME>) and configuration sections.
+_INSTANCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultSection:
+    """[DEFAULT], validated. ``enabled_drivers`` are instance names, each once."""
+
+    enabled_drivers: tuple[str, ...]
+    host: str
+    state_path: Path
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts) -> Self:
+        """Read the section; raises ConfigurationError."""
+        instances = tuple(conf.enabled_drivers)
+        same: dict[str, str] = {}
+        for name in instances:
+            if not _INSTANCE.match(name):
+                raise _wrong_instances(
+                    instances,
+                    f"{name!r} cannot be the name of a driver instance.",
+                    "Use a lower-case letter, then up to 63 letters, digits, - and _.",
+                )
+            other = same.setdefault(name.replace("-", "_"), name)
+            if other != name or instances.count(name) > 1:
+                raise _wrong_instances(
+                    instances,
+                    f"{other} and {name} would be marked with one and the same trait.",
+                    "Give each instance a name of its own (- and _ count as the same).",
+                )
+        if not conf.host:
+            raise ConfigurationError(
+                section="DEFAULT",
+                key="host",
+                value="",
+                problem="the host has no name.",
+                remedy="Give it one that stays.",
+            )
+        return cls(instances, conf.host, Path(conf.state_path).expanduser())
+
+
+def _wrong_instances(instances: tuple[str, ...], problem: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(
+        section="DEFAULT",
+        key="enabled_drivers",
+        value=", ".join(instances),
+        problem=problem,
+        remedy=remedy,
+    )

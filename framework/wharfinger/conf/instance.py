@@ -1,0 +1,46 @@
+"""[<instance>]: what every driver instance has, whatever its driver."""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from oslo_config import cfg
+
+OPTIONS: Final = (
+    cfg.StrOpt(
+        "driver",
+        help="The driver: a name in the entry point group wharfinger.drivers. Default: the name "
+        "of this section.",
+    ),
+    cfg.StrOpt(
+        "owner",
+        help="The owner trait of everything that this instance publishes: OWNER_NOVA, "
+        "OWNER_CYBORG or CUSTOM_OWNER_*. Default: the driver's own.",
+    ),
+    cfg.IntOpt(
+        "removal_delay",
+        default=60,
+        min=0,
+        help="Seconds between the first complete listing that lacks a device or node and the "
+        "second one that makes it gone. Only then is its provider removed.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSection:
+    """A driver instance's section, as far as the framework reads it.
+
+    ``owner`` is None where the driver's own is to be used; ``removal_delay`` in seconds.
+    """
+
+    name: str
+    driver: str
+    owner: str | None
+    removal_delay: int
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts, name: str) -> Self:
+        """Read the section of an instance."""
+        conf.register_opts(OPTIONS, name)
+        section = conf[name]
+        return cls(name, section.driver or name, section.owner, section.removal_delay)
