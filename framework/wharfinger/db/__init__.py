@@ -1,0 +1,1 @@
+"""The database below the objects; only ``wharfinger.objects`` comes here."""

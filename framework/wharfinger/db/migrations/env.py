@@ -1,0 +1,14 @@
+"""Where alembic starts; ``wharfinger.db.migration`` hands over the connection."""
+
+from alembic import context
+
+from wharfinger.db.models import Base
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    render_as_batch=True,
+    transaction_per_migration=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,1 @@
+"""The versions of the schema, oldest first by number."""
