@@ -1,0 +1,39 @@
+"""PCI devices of a host, counted by kind."""
+
+from typing import ClassVar
+
+from wharfinger.objects.base import WharfingerObject, base, fields, register
+
+
+@register
+class PciDevice(WharfingerObject):
+    """The PCI devices of one vendor, product and NUMA node on a host.
+
+    - ``vendor_id``, ``product_id``: four lower-case hexadecimal digits, "10de".
+    - ``numa_node``: the host's NUMA node, None where the device has no affinity.
+    - ``count``: how many such devices there are.
+    """
+
+    # 1.0: first version
+    VERSION = "1.0"
+    vendor_id: str
+    product_id: str
+    numa_node: int | None
+    count: int
+    fields = {
+        "vendor_id": fields.StringField(),
+        "product_id": fields.StringField(),
+        "numa_node": fields.NonNegativeIntegerField(nullable=True),
+        "count": fields.NonNegativeIntegerField(),
+    }
+
+
+@register
+class PciDeviceList(base.ObjectListBase[PciDevice], WharfingerObject):
+    """Kinds of PCI devices."""
+
+    # 1.0: first version, PciDevice 1.0
+    VERSION = "1.0"
+    objects: list[PciDevice]
+    fields = {"objects": fields.ListOfObjectsField("PciDevice")}
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
