@@ -1,0 +1,126 @@
+"""The contract between the framework and a driver.
+
+Names follow nova's ComputeDriver, so that what an author knows carries over.
+"""
+
+import abc
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from oslo_config import cfg
+
+from wharfinger.driver.capabilities import Capabilities
+from wharfinger.objects import ComputeNode, Migration, Service
+from wharfinger.providers import AnyInventory, ProviderTree
+
+#: By consumer uuid, what GET /allocations/{consumer} of the Placement API answers:
+#: {"allocations": {provider uuid: {"resources": {class: amount}}}, "project_id": ...,
+#: "user_id": ..., "consumer_generation": ...}.
+Allocations = dict[str, dict[str, Any]]
+
+
+class ComputeDriver(abc.ABC):
+    """What a driver implements; one object per configured instance.
+
+    A driver never talks to Placement and never adds an owner trait: the framework does
+    both. Nothing here may sleep. ``get_available_nodes(refresh=True)`` opens each cycle
+    and takes a snapshot of the backend; the other calls answer from it.
+
+    A listing that failed, or is not known to be complete, raises (BackendError is meant
+    for it). An empty one means that there is nothing.
+
+    The framework calls one instance from one thread at a time.
+    """
+
+    #: Each one declared; see Capabilities.
+    capabilities: ClassVar[Capabilities]
+    #: The owner trait of what it publishes, where the configuration names no other.
+    default_owner: ClassVar[str]
+    #: The versions of the objects that it was written for, e.g. {"ComputeNode": "1.0"}.
+    #: Loading fails where ours cannot stand in for them.
+    object_versions: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        """Read the configuration; nothing else yet.
+
+        ``conf`` is the private configuration: register options under the group ``name``,
+        the instance's. ``host`` is the service host. Raises ConfigurationError.
+        """
+        self.conf = conf
+        self.host = host
+        self.name = name
+
+    @classmethod
+    def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
+        """Sections, besides its own, that the instance of that name reads."""
+        return ()
+
+    def init_host(self, service: Service) -> None:  # noqa: B027 - optional
+        """Connect to the backend; called once, before anything below."""
+
+    def cleanup_host(self) -> None:  # noqa: B027 - optional
+        """Let go of the backend; called once, after everything else."""
+
+    @abc.abstractmethod
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        """The names of all nodes; with ``refresh``, from a new snapshot.
+
+        A node's name is its root provider's. Raises where the list is not complete.
+        """
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        """The node as an object."""
+        return ComputeNode(host=self.host, hypervisor_hostname=nodename)
+
+    def get_inventory(self, nodename: str) -> Mapping[str, AnyInventory]:
+        """The node's inventories by resource class: all that a flat driver has to say.
+
+        Empty: a provider that has nothing to give.
+        """
+        raise NotImplementedError
+
+    def get_traits(self, nodename: str) -> set[str]:
+        """The node's traits, without its owner's."""
+        return set()
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        """Edit the tree until it says what the node has.
+
+        The tree holds what Placement has of the node's tree (its root in any case) and
+        the sharing providers of its aggregates; children that are gone have to be
+        removed from it. Nothing is written until all of the tree is known to be valid.
+
+        Where inventory that is in use has to move between providers, raise ReshapeNeeded;
+        the call is repeated with ``allocations``, to be edited in place. ``migrations``
+        are those in progress on the node: a move's source still counts.
+        """
+        provider_tree.update_inventory(nodename, self.get_inventory(nodename))
+        provider_tree.update_traits(nodename, self.get_traits(nodename))
+
+    def capabilities_as_traits(self) -> dict[str, bool]:
+        """Traits for the root provider: True, it has them; False, it must not."""
+        return {}
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        """The nodes that changed since a mark, and the next mark (``change_feed``).
+
+        Cheap enough for every two seconds. None asks for a first mark.
+        """
+        raise NotImplementedError
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        """Load an image into a device and wait for it (``programming``).
+
+        Raises BackendError where it is not known whether the image was loaded.
+        """
+        raise NotImplementedError
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        """The function that a device holds now, None for none (``programming``)."""
+        raise NotImplementedError

@@ -1,0 +1,64 @@
+"""Whether a driver's methods can be called as the framework calls them."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, Final
+
+from wharfinger.driver.base import ComputeDriver
+from wharfinger.exceptions import DriverLoadError
+
+#: How each method is called, as the arguments after self. Where there are several ways,
+#: one has to fit: nova's update_provider_tree knows no migrations.
+_CALLS: Final[dict[str, tuple[str, ...]]] = {
+    "__init__": ("conf, host, name",),
+    "init_host": ("service",),
+    "cleanup_host": ("",),
+    "get_available_nodes": ("refresh=",),
+    "get_available_resource": ("nodename",),
+    "get_inventory": ("nodename",),
+    "get_traits": ("nodename",),
+    "update_provider_tree": (
+        "provider_tree, nodename, allocations=, migrations=",
+        "provider_tree, nodename, allocations=",
+    ),
+    "capabilities_as_traits": ("",),
+    "changed_nodes": ("since",),
+    "program": ("provider_uuid, image, function",),
+    "current_function": ("provider_uuid",),
+}
+
+
+def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
+    """The methods of a driver that do not fit, each as an error."""
+    for method, calls in _CALLS.items():
+        found = getattr(driver, method)
+        if not callable(found) or inspect.iscoroutinefunction(found):
+            yield DriverLoadError(
+                driver=name,
+                subject=method,
+                found="a coroutine function" if callable(found) else repr(found),
+                expected="a method that returns its answer",
+            )
+        elif not any(_fits(found, call) for call in calls):
+            yield DriverLoadError(
+                driver=name,
+                subject=method,
+                found=f"the signature {inspect.signature(found)}",
+                expected=f"one that can be called with ({calls[0]})",
+            )
+
+
+def takes_migrations(driver: type[ComputeDriver]) -> bool:
+    """Whether update_provider_tree takes migrations; nova's own form does not."""
+    return _fits(driver.update_provider_tree, _CALLS["update_provider_tree"][0])
+
+
+def _fits(method: Any, call: str) -> bool:
+    arguments = [argument for argument in call.split(", ") if argument]
+    by_keyword = {name.rstrip("=") for name in arguments if name.endswith("=")}
+    by_position = [name for name in arguments if not name.endswith("=")]
+    try:
+        inspect.signature(method).bind("self", *by_position, **dict.fromkeys(by_keyword))
+    except TypeError:
+        return False
+    return True
