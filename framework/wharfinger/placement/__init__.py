@@ -1,0 +1,1 @@
+"""Talking to Placement: the client, the embedded service, applying a plan."""

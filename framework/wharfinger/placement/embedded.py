@@ -1,0 +1,139 @@
+"""The real Placement service inside this process, on SQLite.
+
+Placement keeps its database and its policy in module globals, so that a process can
+hold one. It is mounted as a transport below keystoneauth: the client above it, and its
+answers, are those of a service over HTTP.
+"""
+
+import io
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import requests
+import urllib3
+from keystoneauth1 import token_endpoint
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+from oslo_config import cfg
+from requests.adapters import HTTPAdapter
+
+from wharfinger.exceptions import ConfigurationError
+from wharfinger.sqlite import allow_concurrent_writers, schema_lock
+
+_ENDPOINT: Final = "http://placement.embedded"
+#: Placement's noauth2 takes the token as the user and believes this header.
+_ROLES: Final = {"X-Roles": "admin,member,reader,service"}
+_LOCK: Final = threading.Lock()
+
+
+class EmbeddedPlacement:
+    """Placement on a SQLite file, with the schema, traits and classes in place.
+
+    Safe for several threads, and for several processes on the same file. Raises
+    ConfigurationError where openstack-placement is not installed, where this process has
+    an embedded Placement already, or where the file cannot be used.
+    """
+
+    _started: Path | None = None
+
+    def __init__(self, database: Path) -> None:
+        with _LOCK:
+            if EmbeddedPlacement._started is not None:
+                raise _cannot_start(
+                    database,
+                    f"this process has an embedded Placement on {EmbeddedPlacement._started} "
+                    "already, and Placement's own globals allow one.",
+                    "Use that one's adapter, or another process.",
+                )
+            application = self._load(database)
+        transport = requests.Session()
+        transport.mount(_ENDPOINT, _WSGITransport(application))
+        self.adapter: Final = Adapter(
+            Session(session=transport),
+            auth=token_endpoint.Token(_ENDPOINT, "admin"),
+            service_type="placement",
+            endpoint_override=_ENDPOINT,
+            additional_headers=_ROLES,
+        )
+
+    @classmethod
+    def _load(cls, database: Path) -> Any:
+        try:
+            from placement import conf as placement_conf  # noqa: PLC0415
+            from placement import db_api, deploy  # noqa: PLC0415
+        except ImportError as error:
+            raise _cannot_start(
+                database,
+                f"{error}.",
+                "Install wharfinger[embedded], or set [placement] embedded = false.",
+            ) from error
+        conf = cfg.ConfigOpts()
+        placement_conf.register_opts(conf)
+        conf.set_override("auth_strategy", "noauth2", "api")
+        conf.set_override("connection", f"sqlite:///{database}", "placement_database")
+        conf.set_override("sync_on_startup", True, "placement_database")
+        conf([], project="placement", default_config_files=[], default_config_dirs=[])
+        # From here on its globals are taken, even if it does not come up.
+        cls._started = database
+        try:
+            database.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+            db_api.configure(conf)
+            allow_concurrent_writers(db_api.get_placement_engine())
+            with schema_lock(database.parent):
+                return deploy.loadapp(conf)
+        except Exception as error:
+            # Whatever its libraries raise: an unusable file, a schema of a newer release.
+            raise _cannot_start(
+                database, f"{error}.", "Check that the file can be written, or name another."
+            ) from error
+
+
+class _WSGITransport(HTTPAdapter):
+    """A requests transport that calls a WSGI application."""
+
+    def __init__(self, application: Any) -> None:
+        super().__init__()
+        self._application = application
+
+    def send(
+        self, request: requests.PreparedRequest, *_args: Any, **_kwargs: Any
+    ) -> requests.Response:
+        import webob  # noqa: PLC0415 - comes with the extra
+
+        call = webob.Request.blank(
+            request.path_url,
+            base_url=_ENDPOINT,
+            method=request.method,
+            headers=_text(request.headers),
+            body=request.body.encode() if isinstance(request.body, str) else request.body or b"",
+        )
+        answer = call.get_response(self._application)
+        return self.build_response(
+            request,
+            urllib3.HTTPResponse(
+                body=io.BytesIO(answer.body),
+                headers=urllib3.HTTPHeaderDict(answer.headers.items()),
+                status=answer.status_int,
+                reason=answer.status.partition(" ")[2],
+                preload_content=False,
+            ),
+        )
+
+
+def _text(headers: Mapping[str, str | bytes]) -> dict[str, str]:
+    return {
+        name: value.decode("latin-1") if isinstance(value, bytes) else value
+        for name, value in headers.items()
+    }
+
+
+def _cannot_start(database: Path, problem: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(
+        section="placement",
+        key="embedded_database",
+        value=database,
+        problem=f"the embedded Placement cannot start: {problem}",
+        remedy=remedy,
+    )

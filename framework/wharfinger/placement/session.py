@@ -1,0 +1,38 @@
+"""From configuration to a keystoneauth adapter for Placement."""
+
+from keystoneauth1 import exceptions as keystone_exceptions
+from keystoneauth1 import loading
+from keystoneauth1.adapter import Adapter
+from oslo_config import cfg
+
+from wharfinger.conf import PlacementSection
+from wharfinger.conf.placement import GROUP
+from wharfinger.exceptions import ConfigurationError
+
+
+def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
+    """The adapter for the Placement that the configuration names, embedded or not.
+
+    Nothing is sent yet. Raises ConfigurationError.
+    """
+    section = PlacementSection.read(conf)
+    if section.embedded:
+        # The service is an extra: it is imported where it is wanted.
+        from wharfinger.placement.embedded import EmbeddedPlacement  # noqa: PLC0415
+
+        return EmbeddedPlacement(section.embedded_database).adapter
+    try:
+        auth = loading.load_auth_from_conf_options(conf, GROUP)
+        session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
+        adapter: Adapter = loading.load_adapter_from_conf_options(
+            conf, GROUP, session=session, auth=auth
+        )
+    except (keystone_exceptions.ClientException, cfg.Error) as error:
+        raise ConfigurationError(
+            section=GROUP,
+            key="auth_type",
+            value=conf[GROUP].auth_type,
+            problem=f"{error}.",
+            remedy="See keystoneauth's documentation for the options that this type takes.",
+        ) from error
+    return adapter
