@@ -1,0 +1,233 @@
+"""The cycle: driver snapshot -> desired trees -> plan -> apply -> remember."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from oslo_log import log as logging
+from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from wharfinger.driver import Allocations, ComputeDriver
+from wharfinger.exceptions import (
+    ConcurrentUpdate,
+    DuplicateProvider,
+    PermissionRefused,
+    PlacementError,
+    PlacementUnavailable,
+    UnknownTrait,
+    WharfingerError,
+)
+from wharfinger.placement.apply import PlanApplier
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.reader import PlacementReader
+from wharfinger.providers import DesiredProvider, Provider
+from wharfinger.providers.diff import Removals, plan_trees
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import PendingRemoval, Plan, Step
+from wharfinger.providers.record import Record
+from wharfinger.tracker.desired import Answers, NodeListing, ask
+from wharfinger.tracker.memory import InstanceMemory
+
+LOG: Final = logging.getLogger(__name__)
+#: How often one cycle plans a tree that others keep changing, and the longest wait
+#: between two plans, in seconds.
+_ATTEMPTS: Final = 5
+_LONGEST_WAIT: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a cycle did, and what it could not do.
+
+    ``steps`` are those that were taken; ``pending`` the removals that wait.
+    """
+
+    steps: tuple[Step, ...] = ()
+    pending: tuple[PendingRemoval, ...] = ()
+    problems: tuple[WharfingerError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One round of planning and applying; ``conflicts`` are worth another."""
+
+    plan: Plan
+    conflicts: tuple[WharfingerError, ...]
+    failures: tuple[WharfingerError, ...]
+
+
+class DriverCycle:
+    """The cycles of one driver instance, one at a time.
+
+    ``removal_delay`` is in seconds.
+    """
+
+    def __init__(
+        self,
+        driver: ComputeDriver,
+        publisher: Publisher,
+        client: PlacementClient,
+        memory: InstanceMemory,
+        removal_delay: float,
+    ) -> None:
+        self._driver: Final = driver
+        self._publisher: Final = publisher
+        self._client: Final = client
+        self._memory: Final = memory
+        self._removal_delay: Final = removal_delay
+        self._reader: Final = PlacementReader(client, publisher.instance)
+        self._applier: Final = PlanApplier(client, memory)
+
+    @property
+    def instance(self) -> str:
+        """The name of the driver instance."""
+        return self._publisher.instance
+
+    def plan(self) -> Plan:
+        """What a cycle would do now. Nothing is written, and nothing is remembered.
+
+        Raises BackendError, PlacementError.
+        """
+        plan, _live = self._plan(NodeListing(self._driver), time.time())
+        return plan
+
+    def sync(
+        self,
+        on_plan: Callable[[Plan], None] = lambda _plan: None,
+        on_step: Callable[[Step], None] = lambda _step: None,
+    ) -> Outcome:
+        """Run one cycle.
+
+        A tree that somebody else changes at the same time is read and planned again, a
+        bounded number of times. One that fails is reported in the outcome and leaves the
+        others alone. Raises BackendError where the driver cannot list its nodes, and
+        PlacementError where Placement does not answer or refuses our credentials.
+        """
+        listing, now = NodeListing(self._driver), time.time()
+        applied: list[Step] = []
+
+        def note(step: Step) -> None:
+            applied.append(step)
+            on_step(step)
+
+        retrying = Retrying(
+            retry=retry_if_result(lambda one: bool(one.conflicts)),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_random_exponential(max=_LONGEST_WAIT),
+            retry_error_callback=_last_result,
+        )
+        last: _Pass = retrying(self._pass, listing, now, on_plan, note)
+        return Outcome(
+            steps=tuple(applied),
+            pending=last.plan.pending,
+            problems=(*last.plan.problems, *last.failures, *last.conflicts),
+        )
+
+    def _pass(
+        self,
+        listing: NodeListing,
+        now: float,
+        on_plan: Callable[[Plan], None],
+        on_step: Callable[[Step], None],
+    ) -> _Pass:
+        plan, live = self._plan(listing, now)
+        on_plan(plan)
+        conflicts: list[WharfingerError] = []
+        failures: list[WharfingerError] = []
+        for tree in plan.by_tree():
+            try:
+                self._applier.apply(tree, live, on_step)
+            except (PlacementUnavailable, PermissionRefused, UnknownTrait):
+                raise  # the next tree would fare no better
+            except (ConcurrentUpdate, DuplicateProvider) as error:
+                LOG.debug("somebody else changed the tree: %s", error)
+                conflicts.append(error)
+            except PlacementError as error:
+                failures.append(error)
+        return _Pass(plan, tuple(conflicts), tuple(failures))
+
+    def _plan(self, listing: NodeListing, now: float) -> tuple[Plan, Mapping[str, Provider]]:
+        """The plan, and what Placement has, of which it was made."""
+        records = self._memory.records
+        roots = {node.name: node.uuid for node in (*listing.nodes, *listing.failed)}
+        live = self._reader.read(roots, records)
+        answers = ask(self._driver, listing, live, records, self._allocations_of)
+        plans = [Plan(problems=tuple(answers.problems))]
+        for scope, reshape in _scopes(answers, live, records):
+            plans.append(
+                plan_trees(
+                    self._publisher,
+                    scope.desired,
+                    scope.live,
+                    scope.records,
+                    removals=self._removals(scope, now),
+                    reshape=reshape,
+                )
+            )
+        return Plan.merge(plans), live
+
+    def _removals(self, scope: "_Scope", now: float) -> Removals:
+        removals = Removals(now=now, delay=self._removal_delay)
+        desired = {wanted.provider.uuid for wanted in scope.desired}
+        due = [
+            uuid
+            for uuid, record in scope.records.items()
+            if record.absent_since is not None
+            and uuid not in desired
+            and uuid in scope.live
+            and removals.is_due(record)
+        ]
+        return replace(removals, allocated=self._reader.allocated(due)) if due else removals
+
+    def _allocations_of(self, uuids: Iterable[str]) -> Allocations:
+        consumers = {
+            consumer for uuid in uuids for consumer in self._client.get_provider_allocations(uuid)
+        }
+        return {consumer: self._client.get_allocations(consumer) for consumer in sorted(consumers)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Trees that are planned together."""
+
+    desired: Sequence[DesiredProvider]
+    live: Mapping[str, Provider]
+    records: Mapping[str, Record]
+
+
+def _scopes(
+    answers: Answers, live: Mapping[str, Provider], records: Mapping[str, Record]
+) -> Iterator[tuple[_Scope, tuple[Allocations, Allocations] | None]]:
+    """The trees to plan: each that is reshaped alone, and all the others together.
+
+    Those of which nothing is known are left out: they stay as they are.
+    """
+
+    def scope(is_in: Callable[[str], bool]) -> _Scope:
+        return _Scope(
+            [item for item in answers.desired.values() if is_in(item.provider.root_uuid)],
+            {uuid: provider for uuid, provider in live.items() if is_in(provider.root_uuid)},
+            {
+                uuid: record
+                for uuid, record in records.items()
+                if is_in(_root_of(live.get(uuid), record))
+            },
+        )
+
+    apart = answers.failed | answers.reshapes.keys()
+    yield scope(lambda root: root not in apart), None
+    for reshaped, allocations in answers.reshapes.items():
+        yield scope(reshaped.__eq__), allocations
+
+
+def _root_of(live: Provider | None, record: Record) -> str:
+    known = live or record.live or record.applied or record.intended
+    return known.root_uuid if known else ""
+
+
+def _last_result(state: RetryCallState) -> _Pass:
+    assert state.outcome is not None
+    result: _Pass = state.outcome.result()
+    return result

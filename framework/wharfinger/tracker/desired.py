@@ -1,0 +1,224 @@
+"""Asking a driver what its nodes have, one node at a time, each apart from the others."""
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import os_traits
+from oslo_log import log as logging
+
+from wharfinger.driver import Allocations, ComputeDriver
+from wharfinger.driver.signatures import takes_migrations
+from wharfinger.exceptions import BackendError, InvalidTree, ReshapeNeeded, WharfingerError
+from wharfinger.providers import DesiredProvider, Provider, ProviderTree, names
+from wharfinger.providers.diff import own_view
+from wharfinger.providers.record import Record
+
+LOG: Final = logging.getLogger(__name__)
+
+#: From the providers of a tree to the allocations from them, as a driver edits them.
+AllocationsOf = Callable[[Iterable[str]], Allocations]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a driver: its name, and its root's uuid unless Placement has another."""
+
+    name: str
+    uuid: str
+
+
+@dataclass(slots=True)
+class Answers:
+    """What a driver said of all its nodes.
+
+    ``desired`` are the providers by uuid, parents first. ``reshapes`` are, by root uuid,
+    the allocations before and after the driver edited them. ``failed`` are the uuids of
+    the roots of which nothing is known, with the errors in ``problems``.
+    """
+
+    desired: dict[str, DesiredProvider] = field(default_factory=dict)
+    reshapes: dict[str, tuple[Allocations, Allocations]] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    problems: list[WharfingerError] = field(default_factory=list)
+
+
+class NodeListing:
+    """A driver's nodes, from one snapshot of its backend.
+
+    Raises BackendError where the list cannot be had; a node that cannot be described is
+    left out of ``nodes`` and reported in ``problems``.
+    """
+
+    def __init__(self, driver: ComputeDriver) -> None:
+        self.nodes: Final[list[Node]] = []
+        self.failed: Final[list[Node]] = []
+        self.problems: Final[list[WharfingerError]] = []
+        listed = guarded(
+            driver, "get_available_nodes", lambda: driver.get_available_nodes(refresh=True)
+        )
+        if not isinstance(listed, list) or len(set(map(str, listed))) != len(listed):
+            raise BackendError(
+                driver=driver.name,
+                operation="get_available_nodes",
+                reason=f"it has to return a list of different names, not {listed!r}",
+            )
+        for name in listed:
+            try:
+                self.nodes.append(_describe(driver, name))
+            except WharfingerError as error:
+                self.problems.append(error)
+                self.failed.append(Node(str(name), names.root_uuid(str(name))))
+
+
+def ask(
+    driver: ComputeDriver,
+    listing: NodeListing,
+    live: Mapping[str, Provider],
+    records: Mapping[str, Record],
+    allocations_of: AllocationsOf,
+) -> Answers:
+    """Have the driver edit the tree of each node, as Placement has it.
+
+    ``live`` and ``records`` are by provider uuid. A node that fails is reported and leaves
+    the others alone.
+    """
+    answers = Answers(problems=list(listing.problems))
+    trees: dict[str, list[Provider]] = {}
+    roots: dict[str, Provider] = {}
+    for provider in live.values():
+        trees.setdefault(provider.root_uuid, []).append(
+            own_view(provider, records.get(provider.uuid))
+        )
+        if provider.parent_uuid is None:
+            roots[provider.name] = provider
+    sharing = [
+        own_view(provider, records.get(provider.uuid))
+        for provider in live.values()
+        if provider.parent_uuid is None and _shares(provider)
+    ]
+    for node in listing.failed:
+        answers.failed.add(roots[node.name].uuid if node.name in roots else node.uuid)
+    taken: dict[str, str] = {}
+    for node in listing.nodes:
+        root = roots.get(node.name)
+        root_uuid = root.uuid if root else node.uuid
+        others = [provider for provider in sharing if provider.uuid != root_uuid]
+        try:
+            tree = ProviderTree.from_providers([*trees.get(root_uuid, []), *others])
+            if root is None:
+                tree.new_root(node.name, root_uuid)
+            reshape = _update(driver, tree, node.name, allocations_of)
+            desired = _check(driver, tree, node.name, taken)
+        except (WharfingerError, ValueError) as error:
+            answers.failed.add(root_uuid)
+            answers.problems.append(_as_problem(driver, node.name, error))
+            continue
+        for wanted in desired:
+            if wanted.stated or wanted.provider.uuid not in answers.desired:
+                answers.desired[wanted.provider.uuid] = wanted
+        if reshape is not None:
+            answers.reshapes[root_uuid] = reshape
+    if answers.failed:
+        # A sharing provider may be that of a node that failed.
+        answers.failed |= {
+            provider.uuid for provider in sharing if provider.uuid not in answers.desired
+        }
+    return answers
+
+
+def guarded(driver: ComputeDriver, operation: str, call: Callable[[], Any]) -> Any:
+    """Call into a driver; whatever it raises, besides our own errors, is a BackendError.
+
+    The one place that isolates the framework from a driver.
+    """
+    try:
+        return call()
+    except WharfingerError:
+        raise
+    except Exception as error:
+        LOG.debug("driver %s: %s failed", driver.name, operation, exc_info=True)
+        raise BackendError(
+            driver=driver.name, operation=operation, reason=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _describe(driver: ComputeDriver, name: str) -> Node:
+    names.check_provider_name(name)
+    resource = guarded(
+        driver, f"get_available_resource({name})", lambda: driver.get_available_resource(name)
+    )
+    uuid = resource.uuid if "uuid" in resource else names.root_uuid(name)
+    return Node(name, uuid)
+
+
+def _update(
+    driver: ComputeDriver, tree: ProviderTree, node: str, allocations_of: AllocationsOf
+) -> tuple[Allocations, Allocations] | None:
+    """Have the driver edit the tree; returns the allocations of a reshape, before and after."""
+    operation = f"update_provider_tree({node})"
+    moves: dict[str, Any] = {"migrations": []} if takes_migrations(type(driver)) else {}
+    before: Allocations | None = None
+    after: Allocations | None = None
+    try:
+        guarded(driver, operation, lambda: driver.update_provider_tree(tree, node, **moves))
+    except ReshapeNeeded:
+        declared = driver.capabilities.reshape
+        if declared is None or not declared.supported:
+            raise BackendError(
+                driver=driver.name,
+                operation=operation,
+                reason="it raised ReshapeNeeded, and its capabilities say that it never does",
+            ) from None
+        before = allocations_of(tree.get_provider_uuids_in_tree(node))
+        after = deepcopy(before)
+        guarded(
+            driver,
+            operation,
+            lambda: driver.update_provider_tree(tree, node, allocations=after, **moves),
+        )
+    _add_capability_traits(driver, tree, node)
+    return None if before is None or after is None else (before, after)
+
+
+def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str) -> None:
+    traits = guarded(driver, "capabilities_as_traits", driver.capabilities_as_traits)
+    if traits and tree.exists(node):
+        tree.add_traits(node, *(trait for trait, has in traits.items() if has))
+        tree.remove_traits(node, *(trait for trait, has in traits.items() if not has))
+
+
+def _check(
+    driver: ComputeDriver, tree: ProviderTree, node: str, taken: dict[str, str]
+) -> list[DesiredProvider]:
+    """What the driver left behind, if it can be published; notes the names it takes."""
+    if not tree.exists(node):
+        raise InvalidTree(
+            driver=driver.name,
+            provider=node,
+            problem="the driver removed the root of a node that it lists",
+        )
+    desired = tree.desired()
+    for wanted in desired:
+        provider = wanted.provider
+        if wanted.stated and taken.get(provider.name, provider.uuid) != provider.uuid:
+            raise InvalidTree(
+                driver=driver.name,
+                provider=provider.name,
+                problem=f"another node has a provider of that name too ({taken[provider.name]})",
+            )
+    taken.update((wanted.provider.name, wanted.provider.uuid) for wanted in desired)
+    return desired
+
+
+def _as_problem(
+    driver: ComputeDriver, node: str, error: WharfingerError | ValueError
+) -> WharfingerError:
+    if isinstance(error, WharfingerError):
+        return error
+    return InvalidTree(driver=driver.name, provider=node, problem=str(error))
+
+
+def _shares(provider: Provider) -> bool:
+    return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits

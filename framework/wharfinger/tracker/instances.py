@@ -1,0 +1,84 @@
+"""From the configuration to driver instances, ready for their cycles."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from oslo_config import cfg
+
+from wharfinger.conf import DefaultSection, InstanceSection
+from wharfinger.driver import ComputeDriver, loader
+from wharfinger.exceptions import ConfigurationError, InvalidName
+from wharfinger.objects import Service
+from wharfinger.objects.provider_records import ProviderRecords
+from wharfinger.placement.client import PlacementClient
+from wharfinger.providers.ownership import Publisher, check_owner
+from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.tracker.desired import guarded
+from wharfinger.tracker.memory import InstanceMemory
+
+BINARY: Final = "wharfinger"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A configured driver instance: the driver, not yet connected, and its owner."""
+
+    section: InstanceSection
+    driver: ComputeDriver
+    publisher: Publisher
+
+
+def load(conf: cfg.ConfigOpts, name: str) -> Instance:
+    """Load the driver of an instance and make it.
+
+    Raises ConfigurationError or DriverLoadError, where the name is not among those that
+    are enabled too.
+    """
+    default = DefaultSection.read(conf)
+    if name not in default.enabled_drivers:
+        raise ConfigurationError(
+            section="DEFAULT",
+            key="enabled_drivers",
+            value=", ".join(default.enabled_drivers),
+            problem=f"there is no driver instance {name!r}.",
+            remedy="Name one of these, or add it.",
+        )
+    section = InstanceSection.read(conf, name)
+    kind = loader.load(section.driver)
+    try:
+        owner = check_owner(section.owner or kind.default_owner)
+    except InvalidName as error:
+        raise ConfigurationError(
+            section=name,
+            key="owner",
+            value=section.owner,
+            problem=f"it {error.problem}.",
+            remedy="Correct it, or leave it out for the driver's own.",
+        ) from error
+    driver = kind(conf, default.host, name)
+    return Instance(section, driver, Publisher(name, owner))
+
+
+@contextmanager
+def running(
+    instance: Instance, client: PlacementClient, records: ProviderRecords
+) -> Iterator[DriverCycle]:
+    """Connect a driver instance to its backend, and let go of it at the end.
+
+    Raises BackendError, StateError.
+    """
+    driver = instance.driver
+    memory = InstanceMemory(records, instance.section.name)
+    guarded(
+        driver,
+        "init_host",
+        lambda: driver.init_host(Service(host=driver.host, binary=BINARY)),
+    )
+    try:
+        yield DriverCycle(
+            driver, instance.publisher, client, memory, instance.section.removal_delay
+        )
+    finally:
+        guarded(driver, "cleanup_host", driver.cleanup_host)
