@@ -1,0 +1,32 @@
+"""What the commands share."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cliff.command import Command
+
+from wharfinger.cli.main import WharfingerApp
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from wharfinger.placement.client import PlacementClient
+
+
+class WharfingerCommand(Command):
+    """A command with the configuration, and a client for the Placement it names."""
+
+    app: WharfingerApp
+
+    @property
+    def conf(self) -> "cfg.ConfigOpts":
+        """The configuration; raises ConfigurationFileError."""
+        return self.app.conf
+
+    @cached_property
+    def placement(self) -> "PlacementClient":
+        """The client; raises ConfigurationError."""
+        from wharfinger.placement.client import PlacementClient
+        from wharfinger.placement.session import make_adapter
+
+        return PlacementClient(make_adapter(self.conf))

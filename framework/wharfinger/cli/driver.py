@@ -1,0 +1,89 @@
+"""``wharfinger driver``: which drivers there are, and whether they fit."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cliff.lister import Lister
+
+from wharfinger.cli.command import WharfingerCommand
+from wharfinger.cli.main import DONE, FAILED
+from wharfinger.exceptions import DriverLoadError, WharfingerError
+
+
+class DriverList(WharfingerCommand, Lister):
+    """List the drivers that are installed, and whether each can be loaded."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.driver import loader
+
+        return ("Driver", "Class", "Package", "Instances", "State"), [
+            (
+                driver.name,
+                driver.target,
+                driver.distribution,
+                ", ".join(self._instances(driver.name)),
+                _state(driver.name),
+            )
+            for driver in loader.installed()
+        ]
+
+    def _instances(self, driver: str) -> Iterator[str]:
+        from wharfinger.conf import DefaultSection, InstanceSection
+
+        for name in DefaultSection.read(self.conf).enabled_drivers:
+            if InstanceSection.read(self.conf, name).driver == driver:
+                yield name
+
+
+class DriverCheck(WharfingerCommand, Lister):
+    """Check that a driver fits the contract, and its configuration with it.
+
+    Exits with 0 if it does and with 1 if not; each thing that is wrong is a row.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "name",
+            metavar="NAME",
+            help="an enabled instance, whose configuration is read too, or an installed driver",
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._problems = list(self._check(parsed_args.name))
+        super().run(parsed_args)
+        return FAILED if self._problems else DONE
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Iterable[Any]]:
+        if not self._problems:
+            return ("Checked", "Result"), [(parsed_args.name, "fits the contract")]
+        return ("Checked", "Result"), [
+            (problem.subject, f"found {problem.found}; expected {problem.expected}")
+            if isinstance(problem, DriverLoadError)
+            else (parsed_args.name, str(problem))
+            for problem in self._problems
+        ]
+
+    def _check(self, name: str) -> Iterator[WharfingerError]:
+        from wharfinger.conf import DefaultSection, InstanceSection
+        from wharfinger.driver import loader
+        from wharfinger.tracker import instances
+
+        is_instance = name in DefaultSection.read(self.conf).enabled_drivers
+        driver = InstanceSection.read(self.conf, name).driver if is_instance else name
+        found = list(loader.check(driver))
+        yield from found
+        if is_instance and not found:
+            try:
+                instances.load(self.conf, name)
+            except WharfingerError as error:
+                yield error
+
+
+def _state(driver: str) -> str:
+    from wharfinger.driver import loader
+
+    problems = list(loader.check(driver))
+    return str(problems[0]) if problems else "ready"

@@ -1,0 +1,91 @@
+"""The ``wharfinger`` program.
+
+Exit codes: 0 done or nothing to do, 1 failed, 2 there is a difference, 64 wrong usage.
+Modules that are slow to import are imported by the commands that need them.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+DONE: Final = 0
+FAILED: Final = 1
+DIFFERENCE: Final = 2
+WRONG_USAGE: Final = 64
+#: What argparse and cliff exit with, and we mean something else by.
+_THEIR_WRONG_USAGE: Final = 2
+
+
+class WharfingerApp(App):
+    """The program: options before the command, and its configuration."""
+
+    # Warnings only: at INFO, every library has something to say. -v shows it.
+    DEFAULT_VERBOSE_LEVEL = 0
+
+    def __init__(self) -> None:
+        super().__init__(
+            description="Publish hardware to OpenStack Placement, driver by driver.",
+            version=version("wharfinger"),
+            command_manager=CommandManager("wharfinger.cli"),
+            deferred_help=True,
+        )
+
+    def build_option_parser(
+        self, description: str | None, version: str | None, *args: Any, **kwargs: Any
+    ) -> argparse.ArgumentParser:
+        parser = super().build_option_parser(description, version, *args, **kwargs)
+        parser.add_argument(
+            "--config-file",
+            action="append",
+            metavar="FILE",
+            help="A configuration file; may be given several times, the last one wins. "
+            "Default: wharfinger.conf in ~/.wharfinger or /etc/wharfinger.",
+        )
+        parser.add_argument(
+            "--config-dir",
+            action="append",
+            metavar="DIR",
+            help="A directory of *.conf files, read in the order of their names.",
+        )
+        return parser
+
+    @cached_property
+    def conf(self) -> "cfg.ConfigOpts":
+        """The configuration, read when a command first asks; raises ConfigurationFileError."""
+        from wharfinger import conf
+
+        return conf.load(self.options.config_file, self.options.config_dir)
+
+    def interact(self) -> None:
+        """Called without a command: show the help page."""
+        self.parser.print_help(self.stdout)
+        raise SystemExit(DONE)
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        try:
+            self.command_manager.find_command(list(argv))
+        except ValueError:
+            super().run_subcommand(argv)  # says what was meant, perhaps
+            return WRONG_USAGE
+        return super().run_subcommand(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit code."""
+    try:
+        return WharfingerApp().run(list(sys.argv[1:] if argv is None else argv))
+    except SystemExit as stop:
+        return WRONG_USAGE if stop.code == _THEIR_WRONG_USAGE else int(stop.code or DONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""``wharfinger provider``: what Placement has."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+from rich.console import Console
+
+from wharfinger.cli.command import WharfingerCommand
+
+
+class ProviderList(WharfingerCommand, Lister):
+    """List the resource providers in Placement with their owners."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--owner", metavar="TRAIT", help="only those with this owner trait")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.placement import survey
+
+        owners = survey.owners_by_provider(self.placement)
+        providers = sorted(self.placement.list_providers(), key=lambda provider: provider.name)
+        names = {provider.uuid: provider.name for provider in providers}
+        rows = (
+            (
+                provider.name,
+                provider.uuid,
+                names.get(provider.parent_provider_uuid or "", ""),
+                " ".join(owners.get(provider.uuid, ())),
+                provider.generation,
+            )
+            for provider in providers
+            if not parsed_args.owner or parsed_args.owner in owners.get(provider.uuid, ())
+        )
+        return ("Name", "UUID", "Parent", "Owner", "Generation"), rows
+
+
+class ProviderShow(WharfingerCommand, ShowOne):
+    """Show everything about one resource provider."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from cliff.columns import FormattableColumn
+
+        from wharfinger.console import tree
+        from wharfinger.placement import survey
+
+        class Json(FormattableColumn[Any]):
+            """JSON in a table, data in the other formats."""
+
+            def human_readable(self) -> str:
+                return json.dumps(self._value, indent=2)
+
+        provider = survey.find(self.placement, parsed_args.provider)
+        [found] = survey.details(
+            self.placement, [provider], inventory=True, traits=True, usage=True
+        )
+        data = tree.provider_data(found)
+        data["aggregates"] = sorted(self.placement.get_aggregates(provider.uuid).aggregates)
+        return tuple(data), tuple(
+            Json(value) if isinstance(value, dict | list) else value for value in data.values()
+        )
+
+
+class ProviderTreeCommand(WharfingerCommand):
+    """Draw the trees of resource providers with their owners."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "provider",
+            metavar="PROVIDER",
+            nargs="?",
+            help="only the tree that this provider, by name or uuid, is in; default: all trees",
+        )
+        parser.add_argument("--inventory", action="store_true", help="with resource classes")
+        parser.add_argument("--traits", action="store_true", help="with traits")
+        parser.add_argument("--usage", action="store_true", help="with what is allocated")
+        parser.add_argument(
+            "-f", "--format", choices=("text", "json"), default="text", help="default: text"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.console import tree
+        from wharfinger.placement import survey
+
+        filters = {}
+        if parsed_args.provider:
+            filters["in_tree"] = survey.find(self.placement, parsed_args.provider).uuid
+        providers = survey.details(
+            self.placement,
+            self.placement.list_providers(**filters),
+            inventory=parsed_args.inventory,
+            traits=parsed_args.traits,
+            usage=parsed_args.usage,
+        )
+        if parsed_args.format == "json":
+            json.dump(tree.as_data(providers), sys.stdout, indent=2)
+            sys.stdout.write("\n")
+            return
+        console = Console(highlight=False)
+        for drawing in tree.as_drawing(providers):
+            console.print(drawing)

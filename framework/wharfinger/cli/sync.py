@@ -1,0 +1,125 @@
+"""``wharfinger sync``: publish what the drivers say."""
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from wharfinger.cli.command import WharfingerCommand
+from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
+from wharfinger.exceptions import ConfigurationError, WharfingerError
+
+if TYPE_CHECKING:
+    from wharfinger.objects.provider_records import ProviderRecords
+    from wharfinger.tracker.cycle import Outcome
+
+
+class Sync(WharfingerCommand):
+    """Bring Placement up to date with what the drivers report.
+
+    Prints what was written as a diff; nothing is written where nothing has changed.
+    Exits with 0 when all is done, with 1 when something failed.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="write nothing and print the plan; exits with 2 if there is something to do",
+        )
+        parser.add_argument(
+            "--driver",
+            metavar="INSTANCE",
+            action="append",
+            help="only this driver instance (may be given several times); default: all that "
+            "are enabled",
+        )
+        parser.add_argument(
+            "-f", "--format", choices=("text", "json"), default="text", help="default: text"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        from wharfinger.conf import DefaultSection
+        from wharfinger.objects.provider_records import LocalProviderRecords
+
+        default = DefaultSection.read(self.conf)
+        instances = list(dict.fromkeys(parsed_args.driver or default.enabled_drivers))
+        if not instances:
+            raise ConfigurationError(
+                section="DEFAULT",
+                key="enabled_drivers",
+                value="",
+                problem="no driver instance is enabled: there is nothing to publish.",
+                remedy="Name some, or another file with --config-file.",
+            )
+        records = LocalProviderRecords(default.state_path)
+        outcomes = {}
+        try:
+            for name in instances:
+                outcomes[name] = self._run(name, records, parsed_args.dry_run)
+                if parsed_args.format == "text":
+                    _print(name, outcomes[name], parsed_args.dry_run)
+        finally:
+            records.close()
+        if parsed_args.format == "json":
+            json.dump([_data(*item) for item in outcomes.items()], sys.stdout, indent=2)
+            sys.stdout.write("\n")
+        if any(outcome.problems for outcome in outcomes.values()):
+            return FAILED
+        if parsed_args.dry_run and any(outcome.steps for outcome in outcomes.values()):
+            return DIFFERENCE
+        return DONE
+
+    def _run(self, name: str, records: "ProviderRecords", dry_run: bool) -> "Outcome":
+        """One instance's cycle; its failure does not stop the others."""
+        from wharfinger.console import progress
+        from wharfinger.tracker import instances
+        from wharfinger.tracker.cycle import Outcome
+
+        try:
+            instance = instances.load(self.conf, name)
+            with instances.running(instance, self.placement, records) as cycle:
+                if dry_run:
+                    plan = cycle.plan()
+                    return Outcome(steps=plan.steps, pending=plan.pending, problems=plan.problems)
+                with progress.applying(name) as callbacks:
+                    return cycle.sync(*callbacks)
+        except WharfingerError as error:
+            return Outcome(problems=(error,))
+
+
+def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:
+    from wharfinger.console import plan
+
+    console = Console(soft_wrap=True, highlight=False)
+    for line in plan.as_text(outcome.steps, outcome.pending):
+        console.print(line)
+    done = "to be written" if dry_run else "written"
+    count = len(outcome.steps)
+    summary = f"{count} {'change' if count == 1 else 'changes'} {done}" if count else "no change"
+    console.print(f"{name}: {summary}")
+    for problem in outcome.problems:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"{name}: {problem}", style="red", markup=False
+        )
+
+
+def _data(name: str, outcome: "Outcome") -> dict[str, Any]:
+    from wharfinger.console import plan
+
+    return {
+        "instance": name,
+        "steps": [plan.as_data(step) for step in outcome.steps],
+        "pending": [
+            {"uuid": item.uuid, "name": item.name, "reason": item.reason}
+            for item in outcome.pending
+        ],
+        "problems": [
+            {"kind": type(problem).__name__, "message": str(problem)}
+            for problem in outcome.problems
+        ],
+    }

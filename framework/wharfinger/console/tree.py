@@ -1,0 +1,105 @@
+"""Provider trees as a drawing, and as JSON."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.text import Text
+from rich.tree import Tree
+
+from wharfinger.placement.survey import Details
+from wharfinger.providers.inventory import Inventory
+
+_Children = dict[str | None, list[Details]]
+
+
+def as_drawing(providers: Iterable[Details]) -> Iterator[Tree]:
+    """One tree for each root, children in the order of their names."""
+    children = _by_parent(providers)
+    for root in children.get(None, []):
+        tree = Tree(_label(root), guide_style="dim")
+        # Not recursive: a tree may be deeper than Python's stack.
+        waiting = [(tree, root)]
+        while waiting:
+            branch, provider = waiting.pop()
+            for line in _content_lines(provider):
+                branch.add(line)
+            waiting += [
+                (branch.add(_label(child)), child)
+                for child in children.get(provider.summary.uuid, [])
+            ]
+        yield tree
+
+
+def as_data(providers: Iterable[Details]) -> list[dict[str, Any]]:
+    """Nested plain data, one item for each root."""
+    children = _by_parent(providers)
+    top: list[dict[str, Any]] = []
+    waiting = [(top, root) for root in reversed(children.get(None, []))]
+    while waiting:
+        siblings, provider = waiting.pop()
+        item = provider_data(provider)
+        below: list[dict[str, Any]] = []
+        item["children"] = below
+        siblings.append(item)
+        waiting += [(below, child) for child in reversed(children.get(provider.summary.uuid, []))]
+    return top
+
+
+def provider_data(provider: Details) -> dict[str, Any]:
+    """One provider as plain data; of its contents only what was asked for."""
+    summary = provider.summary
+    data: dict[str, Any] = {
+        "name": summary.name,
+        "uuid": summary.uuid,
+        "parent_uuid": summary.parent_provider_uuid,
+        "generation": summary.generation,
+        "owners": list(provider.owners),
+    }
+    if provider.inventories is not None:
+        data["inventories"] = {
+            name: inventory.to_dict() for name, inventory in sorted(provider.inventories.items())
+        }
+    if provider.usages is not None:
+        data["usages"] = dict(sorted(provider.usages.items()))
+    if provider.traits is not None:
+        data["traits"] = sorted(provider.traits)
+    return data
+
+
+def _by_parent(providers: Iterable[Details]) -> _Children:
+    """The providers by their parents' uuids; those whose parent is not among them are roots."""
+    known = {provider.summary.uuid: provider for provider in providers}
+    children: _Children = {}
+    for provider in sorted(known.values(), key=lambda provider: provider.summary.name):
+        parent = provider.summary.parent_provider_uuid
+        children.setdefault(parent if parent in known else None, []).append(provider)
+    return children
+
+
+def _label(provider: Details) -> Text:
+    label = Text(provider.summary.name, style="bold")
+    if provider.owners:
+        return label.append(f"  {' '.join(provider.owners)}", style="not bold cyan")
+    return label.append("  no owner", style="not bold yellow")
+
+
+def _content_lines(provider: Details) -> Iterator[Text]:
+    usages = provider.usages
+    if provider.inventories is not None:
+        for name, inventory in sorted(provider.inventories.items()):
+            yield _inventory_line(name, inventory, usages)
+    elif usages is not None:
+        for name, used in sorted(usages.items()):
+            yield Text(f"{name} {used} used")
+    if provider.traits is not None and provider.traits:
+        yield Text(f"traits: {', '.join(sorted(provider.traits))}", style="dim")
+
+
+def _inventory_line(name: str, inventory: Inventory, usages: Mapping[str, int] | None) -> Text:
+    used = "" if usages is None else f"{usages.get(name, 0)}/"
+    line = Text(f"{name} {used}{inventory.total}")
+    if inventory.is_fully_reserved:
+        return line.append("  fully reserved", style="yellow")
+    if inventory.reserved:
+        line.append(f"  {inventory.reserved} reserved", style="dim")
+    return line
