@@ -1,0 +1,70 @@
+"""A distribution as its sources declare it, and the wheel built from them."""
+
+from configparser import ConfigParser
+from functools import cached_property
+from pathlib import Path
+from zipfile import ZipFile
+
+#: Cannot be imported by themselves: alembic runs the one, the interpreter the other.
+_NOT_MODULES = ("migrations/env.py", "__main__.py")
+
+EntryPoints = dict[str, dict[str, str]]
+
+
+class Distribution:
+    """The directory that holds a setup.cfg, and a wheel in the directory of wheels."""
+
+    def __init__(self, root: Path, wheels: Path) -> None:
+        self.setup = _parser()
+        self.setup.read(root / "setup.cfg")
+        self.package: str = self.setup["metadata"]["name"].replace("-", "_")
+        self.package_dir = root / self.setup["options"]["package_dir"].strip(" \n=")
+        (self.wheel,) = wheels.glob(f"{self.package}-[0-9]*.whl")
+
+    @cached_property
+    def source_files(self) -> set[str]:
+        """Every file of the package, whatever its kind."""
+        found = (self.package_dir / self.package).rglob("*")
+        return {str(path.relative_to(self.package_dir)) for path in found if path.is_file()}
+
+    @property
+    def modules(self) -> list[str]:
+        """The names of those that can be imported."""
+        names = (name for name in sorted(self.source_files) if name.endswith(".py"))
+        return [
+            name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            for name in names
+            if not name.endswith(_NOT_MODULES)
+        ]
+
+    @property
+    def source_entry_points(self) -> EntryPoints:
+        """Those that setup.cfg declares."""
+        declared = self.setup["options.entry_points"]
+        return {group: _entries(text) for group, text in declared.items()}
+
+    @cached_property
+    def wheel_files(self) -> set[str]:
+        """Every file in the wheel but its metadata."""
+        with ZipFile(self.wheel) as archive:
+            return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+    @property
+    def wheel_entry_points(self) -> EntryPoints:
+        """Those that an installation would register."""
+        with ZipFile(self.wheel) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+            parser = _parser()
+            parser.read_string(archive.read(name).decode())
+        return {group: dict(parser[group]) for group in parser.sections()}
+
+
+def _parser() -> ConfigParser:
+    parser = ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    return parser
+
+
+def _entries(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.strip().splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
