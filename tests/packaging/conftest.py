@@ -3,10 +3,12 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from tests.packaging import environment
 from tests.packaging.distribution import Distribution
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,9 +37,22 @@ def distributions(source: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
     """Build a wheel of each distribution."""
     roots = [source, *sorted(path.parent for path in source.glob("drivers/*/setup.cfg"))]
     wheels = tmp_path_factory.mktemp("wheels")
+    build_wheels(roots, wheels)
+    return [Distribution(root, wheels) for root in roots]
+
+
+@pytest.fixture(scope="session")
+def installed(distributions: list[Distribution], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the bin directory of an environment with the wheels in it."""
+    directory = environment.make(tmp_path_factory.mktemp("environment"))
+    environment.install(directory, [distribution.wheel for distribution in distributions])
+    return directory
+
+
+def build_wheels(sources: Iterable[Path], wheels: Path) -> None:
+    """Build a wheel from each source directory."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
     subprocess.run(
-        [*command, "--no-cache-dir", "--wheel-dir", str(wheels), *map(str, roots)],
+        [*command, "--no-cache-dir", "--wheel-dir", str(wheels), *map(str, sources)],
         check=True,
     )
-    return [Distribution(root, wheels) for root in roots]

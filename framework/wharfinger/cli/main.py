@@ -28,6 +28,7 @@ _THEIR_WRONG_USAGE: Final = 2
 class WharfingerApp(App):
     """The program: options before the command, and its configuration."""
 
+    NAME = "wharfinger"
     # Warnings only: at INFO, every library has something to say. -v shows it.
     DEFAULT_VERBOSE_LEVEL = 0
 

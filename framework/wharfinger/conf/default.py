@@ -9,6 +9,7 @@ from typing import Final, Self
 import platformdirs
 from oslo_config import cfg
 
+from wharfinger.conf.reading import reading
 from wharfinger.exceptions import ConfigurationError
 
 OPTIONS: Final = (
@@ -48,6 +49,7 @@ class DefaultSection:
     state_path: Path
 
     @classmethod
+    @reading("DEFAULT")
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
         instances = tuple(conf.enabled_drivers)

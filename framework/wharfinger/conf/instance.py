@@ -5,6 +5,8 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
+from wharfinger.conf.reading import reading
+
 OPTIONS: Final = (
     cfg.StrOpt(
         "driver",
@@ -40,7 +42,8 @@ class InstanceSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, name: str) -> Self:
-        """Read the section of an instance."""
+        """Read the section of an instance; raises ConfigurationFileError."""
         conf.register_opts(OPTIONS, name)
-        section = conf[name]
-        return cls(name, section.driver or name, section.owner, section.removal_delay)
+        with reading(name):
+            section = conf[name]
+            return cls(name, section.driver or name, section.owner, section.removal_delay)

@@ -11,6 +11,7 @@ from typing import Final, Self
 from keystoneauth1 import loading
 from oslo_config import cfg
 
+from wharfinger.conf.reading import reading
 from wharfinger.exceptions import ConfigurationError
 
 GROUP: Final = "placement"
@@ -39,6 +40,7 @@ class PlacementSection:
     embedded_database: Path
 
     @classmethod
+    @reading(GROUP)
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
         section = conf[GROUP]

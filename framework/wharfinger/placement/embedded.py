@@ -31,9 +31,10 @@ _LOCK: Final = threading.Lock()
 class EmbeddedPlacement:
     """Placement on a SQLite file, with the schema, traits and classes in place.
 
-    Safe for several threads, and for several processes on the same file. Raises
-    ConfigurationError where openstack-placement is not installed, where this process has
-    an embedded Placement already, or where the file cannot be used.
+    ``adapter`` is for our client; ``application`` is Placement's WSGI application. Safe for
+    several threads, and for several processes on the same file. Raises ConfigurationError
+    where openstack-placement is not installed, where this process has an embedded Placement
+    already, or where the file cannot be used.
     """
 
     _started: Path | None = None
@@ -47,9 +48,9 @@ class EmbeddedPlacement:
                     "already, and Placement's own globals allow one.",
                     "Use that one's adapter, or another process.",
                 )
-            application = self._load(database)
+            self.application: Final = self._load(database)
         transport = requests.Session()
-        transport.mount(_ENDPOINT, _WSGITransport(application))
+        transport.mount(_ENDPOINT, _WSGITransport(self.application))
         self.adapter: Final = Adapter(
             Session(session=transport),
             auth=token_endpoint.Token(_ENDPOINT, "admin"),

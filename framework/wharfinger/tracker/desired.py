@@ -56,7 +56,7 @@ class NodeListing:
         self.failed: Final[list[Node]] = []
         self.problems: Final[list[WharfingerError]] = []
         listed = guarded(
-            driver, "get_available_nodes", lambda: driver.get_available_nodes(refresh=True)
+            driver.name, "get_available_nodes", lambda: driver.get_available_nodes(refresh=True)
         )
         if not isinstance(listed, list) or len(set(map(str, listed))) != len(listed):
             raise BackendError(
@@ -128,8 +128,8 @@ def ask(
     return answers
 
 
-def guarded(driver: ComputeDriver, operation: str, call: Callable[[], Any]) -> Any:
-    """Call into a driver; whatever it raises, besides our own errors, is a BackendError.
+def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
+    """Call into the driver of that name; what it raises, unless ours, is a BackendError.
 
     The one place that isolates the framework from a driver.
     """
@@ -138,16 +138,16 @@ def guarded(driver: ComputeDriver, operation: str, call: Callable[[], Any]) -> A
     except WharfingerError:
         raise
     except Exception as error:
-        LOG.debug("driver %s: %s failed", driver.name, operation, exc_info=True)
+        LOG.debug("driver %s: %s failed", driver, operation, exc_info=True)
         raise BackendError(
-            driver=driver.name, operation=operation, reason=f"{type(error).__name__}: {error}"
+            driver=driver, operation=operation, reason=f"{type(error).__name__}: {error}"
         ) from error
 
 
 def _describe(driver: ComputeDriver, name: str) -> Node:
     names.check_provider_name(name)
     resource = guarded(
-        driver, f"get_available_resource({name})", lambda: driver.get_available_resource(name)
+        driver.name, f"get_available_resource({name})", lambda: driver.get_available_resource(name)
     )
     uuid = resource.uuid if "uuid" in resource else names.root_uuid(name)
     return Node(name, uuid)
@@ -162,7 +162,7 @@ def _update(
     before: Allocations | None = None
     after: Allocations | None = None
     try:
-        guarded(driver, operation, lambda: driver.update_provider_tree(tree, node, **moves))
+        guarded(driver.name, operation, lambda: driver.update_provider_tree(tree, node, **moves))
     except ReshapeNeeded:
         declared = driver.capabilities.reshape
         if declared is None or not declared.supported:
@@ -174,7 +174,7 @@ def _update(
         before = allocations_of(tree.get_provider_uuids_in_tree(node))
         after = deepcopy(before)
         guarded(
-            driver,
+            driver.name,
             operation,
             lambda: driver.update_provider_tree(tree, node, allocations=after, **moves),
         )
@@ -183,7 +183,7 @@ def _update(
 
 
 def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str) -> None:
-    traits = guarded(driver, "capabilities_as_traits", driver.capabilities_as_traits)
+    traits = guarded(driver.name, "capabilities_as_traits", driver.capabilities_as_traits)
     if traits and tree.exists(node):
         tree.add_traits(node, *(trait for trait, has in traits.items() if has))
         tree.remove_traits(node, *(trait for trait, has in traits.items() if not has))

@@ -8,8 +8,12 @@ from typing import Final
 from oslo_config import cfg
 
 from wharfinger.conf import DefaultSection, InstanceSection
+from wharfinger.conf.reading import reading
 from wharfinger.driver import ComputeDriver, loader
-from wharfinger.exceptions import ConfigurationError, InvalidName
+from wharfinger.exceptions import (
+    ConfigurationError,
+    InvalidName,
+)
 from wharfinger.objects import Service
 from wharfinger.objects.provider_records import ProviderRecords
 from wharfinger.placement.client import PlacementClient
@@ -33,8 +37,8 @@ class Instance:
 def load(conf: cfg.ConfigOpts, name: str) -> Instance:
     """Load the driver of an instance and make it.
 
-    Raises ConfigurationError or DriverLoadError, where the name is not among those that
-    are enabled too.
+    Raises ConfigurationError (for a name that is not enabled too), ConfigurationFileError,
+    DriverLoadError, or BackendError where the driver's __init__ fails.
     """
     default = DefaultSection.read(conf)
     if name not in default.enabled_drivers:
@@ -57,7 +61,7 @@ def load(conf: cfg.ConfigOpts, name: str) -> Instance:
             problem=f"it {error.problem}.",
             remedy="Correct it, or leave it out for the driver's own.",
         ) from error
-    driver = kind(conf, default.host, name)
+    driver = guarded(name, "__init__", lambda: _make(kind, conf, default.host, name))
     return Instance(section, driver, Publisher(name, owner))
 
 
@@ -72,7 +76,7 @@ def running(
     driver = instance.driver
     memory = InstanceMemory(records, instance.section.name)
     guarded(
-        driver,
+        driver.name,
         "init_host",
         lambda: driver.init_host(Service(host=driver.host, binary=BINARY)),
     )
@@ -81,4 +85,9 @@ def running(
             driver, instance.publisher, client, memory, instance.section.removal_delay
         )
     finally:
-        guarded(driver, "cleanup_host", driver.cleanup_host)
+        guarded(driver.name, "cleanup_host", driver.cleanup_host)
+
+
+def _make(kind: type[ComputeDriver], conf: cfg.ConfigOpts, host: str, name: str) -> ComputeDriver:
+    with reading(name):
+        return kind(conf, host, name)

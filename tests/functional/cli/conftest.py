@@ -1,0 +1,18 @@
+"""The program, with a Placement over HTTP and with the embedded one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab.placement import Requests
+from tests.lab.program import Program
+
+
+@pytest.fixture
+def program(tmp_path: Path, placement_url: tuple[str, Requests]) -> Program:
+    return Program(tmp_path, placement_url[0])
+
+
+@pytest.fixture
+def requests(placement_url: tuple[str, Requests]) -> Requests:
+    return placement_url[1]

@@ -1,0 +1,107 @@
+"""The real Placement inside a process: one, safe for several writers, and honest."""
+
+import subprocess
+import sys
+import textwrap
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.lab.placement import PlacementFixture
+from wharfinger.exceptions import ConfigurationError
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.providers import Inventory
+
+
+def test_a_second_one_in_the_process_is_refused(
+    placement_service: EmbeddedPlacement, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match="this process has an embedded Placement on"):
+        EmbeddedPlacement(tmp_path / "second.sqlite")
+
+    assert not (tmp_path / "second.sqlite").exists()
+
+
+def test_eight_threads_write_at_once(placement: PlacementFixture) -> None:
+    client = placement.client
+
+    def write(number: int) -> int:
+        made = client.create_provider(str(uuid.uuid4()), f"node-{number}", None)
+        generation = client.set_traits(made.uuid, made.generation, ["OWNER_NOVA"])
+        return client.set_inventories(made.uuid, generation, {"VCPU": Inventory(total=8)})
+
+    with ThreadPoolExecutor(8) as pool:
+        generations = list(pool.map(write, range(80)))
+
+    assert generations == [2] * 80
+    assert len(client.list_providers(required="OWNER_NOVA")) == 80
+
+
+def test_processes_that_start_together_share_one_database(tmp_path: Path) -> None:
+    program = """
+        import sys, uuid
+        from pathlib import Path
+        from wharfinger.placement.client import PlacementClient
+        from wharfinger.placement.embedded import EmbeddedPlacement
+        client = PlacementClient(EmbeddedPlacement(Path(sys.argv[1])).adapter)
+        for number in range(10):
+            client.create_provider(str(uuid.uuid4()), f"{sys.argv[2]}-{number}", None)
+        print(len(client.list_providers()))
+    """
+    processes = [
+        _start(program, str(tmp_path / "placement.sqlite"), f"process-{number}")
+        for number in range(3)
+    ]
+
+    answers = [process.communicate() for process in processes]
+
+    assert [process.returncode for process in processes] == [0, 0, 0], answers
+    assert max(int(out) for out, _ in answers) == 30
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    program = """
+        import sys
+        sys.modules["placement"] = None
+        from pathlib import Path
+        from wharfinger.exceptions import ConfigurationError
+        from wharfinger.placement.embedded import EmbeddedPlacement
+        try:
+            EmbeddedPlacement(Path(sys.argv[1]))
+        except ConfigurationError as error:
+            print(error)
+    """
+
+    out, err = _start(program, str(tmp_path / "placement.sqlite")).communicate()
+
+    assert "wharfinger[embedded]" in out, err
+
+
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    program = """
+        import sys
+        from pathlib import Path
+        from wharfinger.exceptions import ConfigurationError
+        from wharfinger.placement.embedded import EmbeddedPlacement
+        try:
+            EmbeddedPlacement(Path(sys.argv[1]))
+        except ConfigurationError as error:
+            print(error)
+    """
+    broken = tmp_path / "placement.sqlite"
+    broken.write_text("this is no database, and never was" * 100)
+
+    out, err = _start(program, str(broken)).communicate()
+
+    assert f"[placement] embedded_database = {broken}" in out, err
+
+
+def _start(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -1,0 +1,95 @@
+"""Cycles of a scripted driver against the real Placement."""
+
+from pathlib import Path
+from typing import Any
+
+import fixtures
+
+from tests.lab.drivers import ScriptedDriver
+from tests.lab.placement import PlacementFixture
+from wharfinger.objects.provider_records import LocalProviderRecords
+from wharfinger.placement import survey
+from wharfinger.providers.ownership import Publisher
+from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.tracker.memory import InstanceMemory
+
+
+class Publishing(fixtures.Fixture):
+    """A scripted driver instance, its state and what it has published."""
+
+    def __init__(
+        self,
+        placement: PlacementFixture,
+        state_path: Path,
+        owner: str = "OWNER_NOVA",
+        name: str = "scripted",
+        removal_delay: float = 0,
+    ) -> None:
+        super().__init__()
+        self.placement = placement
+        self.state_path = state_path
+        self.publisher = Publisher(name, owner)
+        self.removal_delay = removal_delay
+
+    def _setUp(self) -> None:  # noqa: N802 - fixtures' name
+        self.driver = ScriptedDriver(self.publisher.instance)
+        self._open: list[LocalProviderRecords] = []
+        self.addCleanup(self._close)
+        self.cycle = self.restarted()
+
+    def restarted(self) -> DriverCycle:
+        """The cycle of a process that starts now: what it knows comes from the disk."""
+        records = LocalProviderRecords(self.state_path)
+        self._open.append(records)
+        memory = InstanceMemory(records, self.publisher.instance)
+        self.memory = memory
+        return DriverCycle(
+            self.driver,
+            self.publisher,
+            self.placement.new_client(),
+            memory,
+            self.removal_delay,
+        )
+
+    def _close(self) -> None:
+        for records in self._open:
+            records.close()
+
+
+def contents(placement: PlacementFixture) -> dict[str, dict[str, Any]]:
+    """Everything in Placement, by provider name; less what only counts changes."""
+    client = placement.new_client()
+    summaries = client.list_providers()
+    names = {summary.uuid: summary.name for summary in summaries}
+    return {
+        one.summary.name: {
+            "uuid": one.summary.uuid,
+            "parent": names.get(one.summary.parent_provider_uuid or ""),
+            "inventories": {
+                name: (item.total, item.reserved)
+                for name, item in sorted((one.inventories or {}).items())
+            },
+            "traits": set(one.traits or ()),
+            "aggregates": set(client.get_aggregates(one.summary.uuid).aggregates),
+        }
+        for one in survey.details(client, summaries, inventory=True, traits=True)
+    }
+
+
+def allocate(placement: PlacementFixture, consumer: str, **amounts: dict[str, int]) -> None:
+    """Have a consumer use amounts, by class, of providers by name."""
+    by_name = {one.name: one.uuid for one in placement.client.list_providers()}
+    response = placement.adapter.request(
+        f"/allocations/{consumer}",
+        "PUT",
+        microversion="1.39",
+        raise_exc=False,
+        json={
+            "allocations": {by_name[name]: {"resources": use} for name, use in amounts.items()},
+            "project_id": "project",
+            "user_id": "user",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        },
+    )
+    assert response.status_code == 204, response.text

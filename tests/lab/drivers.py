@@ -1,0 +1,80 @@
+"""Drivers without a backend, for tests of what happens around drivers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from oslo_config import cfg
+
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.objects import Migration
+from wharfinger.providers import ProviderTree
+
+Edit = Callable[[ProviderTree, str, Allocations | None], None]
+
+
+class ScriptedDriver(ComputeDriver):
+    """What it says is what the test has put into ``nodes``: by name, how a tree is edited."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        nested_providers=SUPPORTED,
+        reshape=SUPPORTED,
+        change_feed=unsupported("a test asks when it wants to"),
+        programming=unsupported("there is nothing to program"),
+        cleans_after_release=unsupported("there is nothing to clean"),
+    )
+    default_owner: ClassVar[str] = "OWNER_NOVA"
+
+    def __init__(self, name: str = "scripted") -> None:
+        super().__init__(cfg.ConfigOpts(), "test-host", name)
+        self.nodes: dict[str, Edit] = {}
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        return list(self.nodes)
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        self.nodes[nodename](provider_tree, nodename, allocations)
+
+
+def flat(**totals: int) -> Edit:
+    """A node with these totals by resource class."""
+
+    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        tree.update_inventory(node, {name: {"total": total} for name, total in totals.items()})
+
+    return edit
+
+
+def with_children(root: dict[str, int], children: dict[str, dict[str, int]]) -> Edit:
+    """A node with a child for each name, each with totals by class; others go."""
+
+    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        flat(**root)(tree, node, allocations)
+        for uuid in tree.get_provider_uuids(node)[1:]:
+            if tree.exists(uuid) and tree.data(uuid).name not in children:
+                tree.remove(uuid)
+        for name, totals in children.items():
+            if not tree.exists(name):
+                tree.new_child(name, node)
+            tree.update_inventory(name, {key: {"total": total} for key, total in totals.items()})
+
+    return edit
+
+
+def also(*edits: Callable[[ProviderTree], Any]) -> Callable[[Edit], Edit]:
+    """A node's edit with more edits after it."""
+
+    def wrap(edit: Edit) -> Edit:
+        def both(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+            edit(tree, node, allocations)
+            for more in edits:
+                more(tree)
+
+        return both
+
+    return wrap

@@ -1,0 +1,130 @@
+"""The real Placement for tests: one for each test process, emptied between tests.
+
+Also over HTTP, for programs in processes of their own. Every request is written down,
+so that a test can say how many there were.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import fixtures
+from placement import db_api
+from sqlalchemy import text
+
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
+
+#: What a process may keep: the names that Placement caches.
+_KEPT_TABLES = {"alembic_version", "traits", "resource_classes"}
+
+
+@dataclass
+class Requests:
+    """What was asked of Placement, version discovery apart."""
+
+    seen: list[str] = field(default_factory=list)
+
+    def note(self, method: str, path: str) -> None:
+        if path.rstrip("/"):
+            self.seen.append(f"{method} {path}")
+
+    def clear(self) -> None:
+        self.seen.clear()
+
+    @property
+    def writes(self) -> list[str]:
+        return [request for request in self.seen if not request.startswith("GET ")]
+
+    def __len__(self) -> int:
+        return len(self.seen)
+
+
+class RecordingAdapter:
+    """Around a keystoneauth adapter: writes requests down, and lets a test come between.
+
+    ``before`` is called with method and path before a request is sent; what it raises is
+    what the client sees.
+    """
+
+    def __init__(self, adapter: Any) -> None:
+        self._adapter = adapter
+        self.requests = Requests()
+        self.before: Callable[[str, str], None] = lambda method, path: None
+
+    def request(self, path: str, method: str, **kwargs: Any) -> Any:
+        if path != "/":
+            self.before(method, path)
+        self.requests.note(method, path)
+        return self._adapter.request(path, method, **kwargs)
+
+
+class PlacementFixture(fixtures.Fixture):
+    """An empty Placement with a client."""
+
+    def __init__(self, service: EmbeddedPlacement) -> None:
+        super().__init__()
+        self._service = service
+
+    def _setUp(self) -> None:  # noqa: N802 - fixtures' name
+        _empty()
+        self.adapter = RecordingAdapter(self._service.adapter)
+        self.client = PlacementClient(self.adapter)  # type: ignore[arg-type]
+        self.requests = self.adapter.requests
+
+    def new_client(self) -> PlacementClient:
+        """Another client, as another process would have, that writes down the same."""
+        return PlacementClient(self.adapter)  # type: ignore[arg-type]
+
+
+@contextmanager
+def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
+    """Serve an emptied Placement on a free port of 127.0.0.1; gives its URL."""
+    _empty()
+    requests = Requests()
+
+    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        query = f"?{environ['QUERY_STRING']}" if environ.get("QUERY_STRING") else ""
+        requests.note(environ["REQUEST_METHOD"], environ["PATH_INFO"] + query)
+        answer: Iterable[bytes] = service.application(environ, start_response)
+        return answer
+
+    server = make_server("127.0.0.1", 0, application, _ThreadingServer, _QuietHandler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", requests
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def start(directory: Path) -> EmbeddedPlacement:
+    """The one embedded Placement of this process."""
+    return EmbeddedPlacement(directory / "placement.sqlite")
+
+
+def _empty() -> None:
+    engine = db_api.get_placement_engine()
+    with engine.begin() as connection:
+        tables = connection.execute(
+            text("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ).scalars()
+        for table in set(tables) - _KEPT_TABLES:
+            if not table.startswith("sqlite_"):
+                connection.execute(text(f'DELETE FROM "{table}"'))
+
+
+class _ThreadingServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass

@@ -1,0 +1,59 @@
+"""The wharfinger program in a process of its own, on the sample GPU host."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "wharfinger" / "sample"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run of the program left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Program:
+    """The program with a configuration file and a state directory of its own.
+
+    Without a URL it has the embedded Placement, else the one there.
+    """
+
+    def __init__(self, directory: Path, placement_url: str | None = None) -> None:
+        self.directory = directory
+        self.config = directory / "wharfinger.conf"
+        sample = (SAMPLE / "wharfinger.conf").read_text().replace("@demo@", str(directory))
+        if placement_url is not None:
+            sample += (
+                "\n[placement]\nembedded = false\nauth_type = admin_token\n"
+                f"endpoint = {placement_url}\ntoken = admin\n"
+                f"endpoint_override = {placement_url}\n"
+            )
+        self.config.write_text(sample)
+        self.has_host("host.xml")
+
+    def has_host(self, name: str) -> None:
+        """Make the host the one of a sample file."""
+        shutil.copy(SAMPLE / name, self.directory / "host.xml")
+
+    def run(self, *arguments: str, config: Path | None = None) -> Done:
+        """Run it; nothing but the exit code and what it prints comes back."""
+        command = [sys.executable, "-m", "wharfinger.cli.main"]
+        done = subprocess.run(
+            [*command, "--config-file", str(config or self.config), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.directory,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)

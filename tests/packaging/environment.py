@@ -1,0 +1,36 @@
+"""A clean environment to install wheels into."""
+
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+def make(directory: Path) -> Path:
+    """Make an environment and return its bin directory.
+
+    What its wheels require is what the environment that runs the tests has. Of the
+    editable installations there it sees nothing: path files work only where they are.
+    """
+    venv.create(directory)
+    paths = {"base": str(directory), "platbase": str(directory)}
+    (Path(sysconfig.get_path("purelib", "venv", paths)) / "requirements.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n"
+    )
+    return directory / "bin"
+
+
+def install(directory: Path, wheels: Iterable[Path]) -> None:
+    """Install wheels into the environment of a bin directory, and nothing else."""
+    pip = [sys.executable, "-m", "pip", "--python", str(directory / "python")]
+    options = ["--quiet", "--no-deps", "--no-index", "--no-compile"]
+    run([*pip, "install", *options, *map(str, wheels)])
+
+
+def run(command: Sequence[str], code: int = 0) -> str:
+    """Run a command outside the tree; returns what it prints."""
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
