@@ -31,7 +31,7 @@ class Publishing(fixtures.Fixture):
         self.publisher = Publisher(name, owner)
         self.removal_delay = removal_delay
 
-    def _setUp(self) -> None:  # noqa: N802 - fixtures' name
+    def _setUp(self) -> None:
         self.driver = ScriptedDriver(self.publisher.instance)
         self._open: list[LocalProviderRecords] = []
         self.addCleanup(self._close)

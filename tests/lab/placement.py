@@ -71,7 +71,7 @@ class PlacementFixture(fixtures.Fixture):
         super().__init__()
         self._service = service
 
-    def _setUp(self) -> None:  # noqa: N802 - fixtures' name
+    def _setUp(self) -> None:
         _empty()
         self.adapter = RecordingAdapter(self._service.adapter)
         self.client = PlacementClient(self.adapter)  # type: ignore[arg-type]

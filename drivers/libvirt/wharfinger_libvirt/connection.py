@@ -1,0 +1,123 @@
+"""A connection to libvirt: the few calls that the driver makes, with types.
+
+libvirt-python has none. Whatever libvirt refuses becomes a BackendError here; nothing
+above knows libvirt's own errors.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import libvirt
+
+from wharfinger.exceptions import BackendError
+from wharfinger_libvirt.nodedev import InvalidDeviceXML, NodeDevice, parse
+
+_KINDS: Final = (
+    libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
+    | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
+    | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
+)
+
+
+class DeviceVanished(Exception):
+    """A device that was listed is not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFigures:
+    """What the whole host has: CPUs that are online, and MiB of memory."""
+
+    cpus: int
+    memory_mb: int
+
+
+class Connection:
+    """An open connection. Every method raises BackendError where libvirt refuses."""
+
+    def __init__(self, handle: Any, instance: str) -> None:
+        """``handle`` is a virConnect; ``instance`` is named in errors."""
+        self._handle = handle
+        self._instance = instance
+
+    @classmethod
+    @contextmanager
+    def open(cls, uri: str, instance: str) -> Iterator[Self]:
+        """Connect for as long as the context lasts."""
+        # libvirt would print every error to stderr before it raises it.
+        libvirt.registerErrorHandler(_say_nothing, None)
+        with _translated(instance, f"connecting to {uri}"):
+            handle = libvirt.open(uri)
+        try:
+            yield cls(handle, instance)
+        finally:
+            # A connection that broke cannot be closed; what broke it has been raised.
+            with suppress(libvirt.libvirtError):
+                handle.close()
+
+    def hostname(self) -> str:
+        """What the host calls itself."""
+        with _translated(self._instance, "asking for the host's name"):
+            return str(self._handle.getHostname())
+
+    def figures(self) -> HostFigures:
+        """The host's size."""
+        with _translated(self._instance, "asking for the host's CPUs and memory"):
+            _, memory_mb, cpus, *_ = self._handle.getInfo()
+        if cpus < 1 or memory_mb < 1:
+            raise BackendError(
+                driver=self._instance,
+                operation="asking for the host's CPUs and memory",
+                reason=f"libvirt says {cpus} CPUs and {memory_mb} MiB",
+            )
+        return HostFigures(cpus, memory_mb)
+
+    def devices(self) -> list[NodeDevice]:
+        """All PCI devices, mdev parents and mdevs, active or not.
+
+        Raises DeviceVanished where one went away while they were read.
+        """
+        with _translated(self._instance, "listing the host's devices"):
+            handles = self._handle.listAllDevices(_KINDS)
+        return [self._device(handle) for handle in handles]
+
+    def _device(self, handle: Any) -> NodeDevice:
+        operation = f"reading device {handle.name()}"
+        with _translated(self._instance, operation):
+            xml = handle.XMLDesc(0)
+            device_is_active = _is_active(handle)
+        try:
+            return parse(xml, active=device_is_active)
+        except InvalidDeviceXML as error:
+            raise BackendError(
+                driver=self._instance, operation=operation, reason=str(error)
+            ) from error
+
+
+def _is_active(handle: Any) -> bool:
+    """Whether a device exists, rather than being defined only.
+
+    A libvirt that cannot tell (the test driver, and any before 7.3) knows no devices
+    that are only defined.
+    """
+    try:
+        return bool(handle.isActive())
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+            return True
+        raise
+
+
+@contextmanager
+def _translated(instance: str, operation: str) -> Iterator[None]:
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_NODE_DEVICE:
+            raise DeviceVanished(str(error)) from error
+        raise BackendError(driver=instance, operation=operation, reason=str(error)) from error
+
+
+def _say_nothing(context: object, error: object) -> None:
+    """Leave an error to be raised."""

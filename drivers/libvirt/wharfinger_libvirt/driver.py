@@ -1,0 +1,226 @@
+"""The driver: what the framework asks, answered from a snapshot of the host."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from oslo_config import cfg
+
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.exceptions import BackendError, ConfigurationError
+from wharfinger.objects import ComputeNode, Migration, PciDevice, PciDeviceList
+from wharfinger.providers import AnyInventory, Inventory, ProviderTree, PublishingMode
+from wharfinger_libvirt.config import HostSection, enabled_type_ids, section_of
+from wharfinger_libvirt.host import HostSnapshot, take_snapshot
+from wharfinger_libvirt.mdev import Share, shares
+from wharfinger_libvirt.nodedev import NodeDevice, PciFunction
+
+#: What follows "<node>_" in the name of a device's provider: libvirt's name of a device,
+#: <subsystem>_<more>. Others' children differ: Neutron's ("<host>:OVS agent:br-x") and
+#: nova's PCI devices ("<node>_0000:84:00.0") have colons.
+_DEVICE_NAME: Final = re.compile(r"[a-z][a-z0-9]*_\w+\Z", re.ASCII)
+
+
+class LibvirtDriver(ComputeDriver):
+    """One libvirt host: its CPUs and memory, and a child for each device with mdevs."""
+
+    capabilities = Capabilities(
+        nested_providers=SUPPORTED,
+        reshape=unsupported("its providers have kept their shape since its first version"),
+        change_feed=unsupported("libvirt's events need an open connection and an event loop"),
+        programming=unsupported("vGPUs hold no images"),
+        cleans_after_release=unsupported("an mdev is destroyed with its instance"),
+    )
+    default_owner = "OWNER_NOVA"
+    object_versions = {"ComputeNode": "1.0", "PciDevice": "1.0", "PciDeviceList": "1.0"}
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self._config = HostSection.read(conf, name)
+        self._snapshot: HostSnapshot | None = None
+        self._shares: list[Share] = []
+
+    @classmethod
+    def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
+        """The sections of the enabled types."""
+        return [section_of(name, type_id) for type_id in enabled_type_ids(conf, name)]
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        """The host, alone.
+
+        Raises BackendError where libvirt cannot describe all of it, or calls it by another
+        name than before; ConfigurationError where a type or device is not there, or more is
+        kept for the host than it has. The last snapshot then stays as it was.
+        """
+        if refresh or self._snapshot is None:
+            snapshot = take_snapshot(self._config.connection_uri, self.name)
+            self._check_name(snapshot)
+            self._check_reserved(snapshot)
+            self._shares = shares(snapshot.devices, self._config.mdev_types, self.name)
+            self._snapshot = snapshot
+        return [self._node_name(self._snapshot)]
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        """The host's CPUs, memory and PCI devices by kind."""
+        snapshot = self._of(nodename)
+        return ComputeNode(
+            host=self.host,
+            hypervisor_hostname=nodename,
+            vcpus=snapshot.cpus,
+            memory_mb=snapshot.memory_mb,
+            pci_stats=_pci_stats(snapshot.devices),
+        )
+
+    def get_inventory(self, nodename: str) -> dict[str, AnyInventory]:
+        """VCPU and MEMORY_MB, where the root provider is published here."""
+        snapshot = self._of(nodename)
+        config = self._config
+        if config.publish_root is PublishingMode.OVERLAY:
+            return {}
+        return {
+            "VCPU": Inventory(
+                total=snapshot.cpus,
+                max_unit=snapshot.cpus,
+                reserved=config.reserved_host_cpus,
+                allocation_ratio=config.cpu_allocation_ratio,
+            ),
+            "MEMORY_MB": Inventory(
+                total=snapshot.memory_mb,
+                max_unit=snapshot.memory_mb,
+                reserved=config.reserved_host_memory_mb,
+                allocation_ratio=config.ram_allocation_ratio,
+            ),
+        }
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        """Put the root and its devices into the tree, and take out those that are gone."""
+        self._of(nodename)
+        if self._config.publish_root is PublishingMode.OVERLAY:
+            provider_tree.set_publishing_mode(nodename, PublishingMode.OVERLAY)
+        else:
+            super().update_provider_tree(provider_tree, nodename, allocations, migrations)
+        offered = {f"{nodename}_{share.device.name}": share for share in self._shares}
+        for name in _device_children(provider_tree, nodename):
+            if name not in offered:
+                provider_tree.remove(name)
+        for name, share in offered.items():
+            if not provider_tree.exists(name):
+                provider_tree.new_child(name, nodename)
+            self._publish(provider_tree, name, share)
+
+    def _publish(self, provider_tree: ProviderTree, name: str, share: Share) -> None:
+        # Placement has no inventory of total 0, and nova removes the provider then. But
+        # the device is there. Where it cannot hold a single mdev of its type at present
+        # (another type occupies it; other functions of the card have used up the pool),
+        # what was published stays, fully reserved: inventory goes only when the thing is
+        # gone. Where the limit leaves it nothing, that is what the operator wants: the
+        # provider stays, and has no inventory.
+        provider_tree.update_traits(name, share.mdev_type.traits)
+        if share.blocked:
+            provider_tree.update_inventory(name, self._published(provider_tree, name))
+            provider_tree.reserve(name, _reason(share))
+        elif share.total:
+            total = Inventory(total=share.total, max_unit=share.total)
+            provider_tree.update_inventory(name, {share.mdev_type.resource_class: total})
+        else:
+            provider_tree.update_inventory(name, {})
+
+    def _published(self, provider_tree: ProviderTree, name: str) -> dict[str, AnyInventory]:
+        """What a device's provider has of the classes used here, as it was when usable."""
+        classes = {mdev_type.resource_class for mdev_type in self._config.mdev_types}
+        return {
+            resource_class: record | {"reserved": 0}
+            for resource_class, record in provider_tree.data(name).inventory.items()
+            if resource_class in classes
+        }
+
+    def _of(self, nodename: str) -> HostSnapshot:
+        """The snapshot, after a look whether it is this node's."""
+        (name,) = self.get_available_nodes()
+        if nodename != name or self._snapshot is None:
+            raise BackendError(
+                driver=self.name,
+                operation=f"looking up node {nodename}",
+                reason=f"this host is {name}",
+            )
+        return self._snapshot
+
+    def _node_name(self, snapshot: HostSnapshot) -> str:
+        return self._config.hypervisor_hostname or snapshot.hostname
+
+    def _check_name(self, snapshot: HostSnapshot) -> None:
+        before = self._snapshot and self._node_name(self._snapshot)
+        now = self._node_name(snapshot)
+        if before and now != before:
+            raise BackendError(
+                driver=self.name,
+                operation="asking for the host's name",
+                reason=f"it was {before} and is {now} now, as which nothing is published; "
+                "give the host its name back, or set hypervisor_hostname",
+            )
+
+    def _check_reserved(self, snapshot: HostSnapshot) -> None:
+        for key, reserved, total, unit in (
+            ("reserved_host_cpus", self._config.reserved_host_cpus, snapshot.cpus, "CPUs"),
+            (
+                "reserved_host_memory_mb",
+                self._config.reserved_host_memory_mb,
+                snapshot.memory_mb,
+                "MiB of memory",
+            ),
+        ):
+            if reserved > total and self._config.publish_root is PublishingMode.OWN:
+                raise ConfigurationError(
+                    section=self.name,
+                    key=key,
+                    value=reserved,
+                    problem=f"the host has only {total} {unit}.",
+                    remedy="Keep less for the host itself.",
+                )
+
+
+def _device_children(provider_tree: ProviderTree, nodename: str) -> list[str]:
+    """The names of the root's children that are named as this driver names devices.
+
+    nova-compute names its pGPUs in the same way. The framework leaves alone what is
+    removed from the tree, but was not published by this instance.
+    """
+    root = provider_tree.data(nodename).uuid
+    children = (provider_tree.data(uuid) for uuid in provider_tree.get_provider_uuids(root))
+    prefix = f"{nodename}_"
+    return [
+        child.name
+        for child in children
+        if child.parent_uuid == root
+        and child.name.startswith(prefix)
+        and _DEVICE_NAME.match(child.name.removeprefix(prefix))
+    ]
+
+
+def _pci_stats(devices: Iterable[NodeDevice]) -> PciDeviceList:
+    kinds = Counter(_kind(device.pci) for device in devices if device.pci is not None)
+    return PciDeviceList(
+        objects=[
+            PciDevice(vendor_id=vendor_id, product_id=product_id, numa_node=numa_node, count=count)
+            for (vendor_id, product_id, numa_node), count in sorted(
+                kinds.items(), key=lambda item: (*item[0][:2], item[0][2] is not None, item[0][2])
+            )
+        ]
+    )
+
+
+def _kind(pci: PciFunction) -> tuple[str, str, int | None]:
+    return (pci.vendor_id, pci.product_id, pci.numa_node)
+
+
+def _reason(share: Share) -> str:
+    if share.occupants:
+        return f"occupied by mdevs of {', '.join(share.occupants)}"
+    return f"no instance of {share.mdev_type.type_id} can be created"

@@ -1,0 +1,186 @@
+"""Which device offers how many mediated devices of which type.
+
+Pure: a host's devices and the configuration in, shares out. The rules are nova's
+(``[devices]enabled_mdev_types`` and the sections of the types) except where it says so.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from wharfinger.exceptions import ConfigurationError
+from wharfinger_libvirt.config import MdevTypeSection
+from wharfinger_libvirt.nodedev import NodeDevice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a device can hold of a type: what is there, and what more it could take."""
+
+    active: int
+    available: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one device offers.
+
+    ``total`` is how many mdevs of the type there may be on it, those that exist included.
+    ``occupants`` are the other types that hold mdevs on it. ``blocked``: it could not
+    hold a single one at present, whatever the limit.
+    """
+
+    device: NodeDevice
+    mdev_type: MdevTypeSection
+    total: int
+    blocked: bool = False
+    occupants: tuple[str, ...] = ()
+
+
+def shares(
+    devices: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection], section: str
+) -> list[Share]:
+    """What each device offers, in the order of PCI addresses (of names, for others).
+
+    A device that offers no enabled type has no share. ``section`` is the instance's, for
+    errors. Raises ConfigurationError where a type, or a device named for one, is not there.
+    """
+    parents = sorted((device for device in devices if device.mdev_types), key=_order)
+    chosen = _choose(parents, devices, mdev_types)
+    _check_types_are_offered(parents, mdev_types, section)
+    active = _active(devices)
+    found = [
+        share
+        for mdev_type in mdev_types
+        for share in _shares_of_type(
+            mdev_type,
+            [device for device in parents if chosen.get(device.name) is mdev_type],
+            active,
+        )
+    ]
+    return sorted(found, key=lambda share: _order(share.device))
+
+
+def allot(limit: int | None, demands: Sequence[Demand]) -> list[int]:
+    """Spread a host-wide limit over devices, in their order.
+
+    What exists is allotted first, so that no device's total falls below what is in use on
+    it, even where that is more than the limit. What is left of the limit then fills one
+    device after the other: with room for 4 on each of two, a limit of 6 gives 4 and 2.
+    (nova gives 4 and 0.) As long as no device holds more than it was allotted, mdevs that
+    come and go change nothing.
+    """
+    totals = []
+    left = None if limit is None else limit - sum(demand.active for demand in demands)
+    for demand in demands:
+        more = demand.available if left is None else min(demand.available, max(left, 0))
+        totals.append(demand.active + more)
+        left = None if left is None else left - more
+    return totals
+
+
+def _choose(
+    parents: Sequence[NodeDevice],
+    devices: Iterable[NodeDevice],
+    mdev_types: Sequence[MdevTypeSection],
+) -> dict[str, MdevTypeSection]:
+    """The type that each device offers, by device name."""
+    addresses = {device.pci.address: device for device in devices if device.pci is not None}
+    chosen = {}
+    for mdev_type in mdev_types:
+        for address in mdev_type.addresses:
+            chosen[_named_device(addresses, address, mdev_type).name] = mdev_type
+    defaults = [mdev_type for mdev_type in mdev_types if not mdev_type.addresses]
+    for device in parents:
+        offered = _type_ids(device)
+        fitting = [mdev_type for mdev_type in defaults if mdev_type.type_id in offered]
+        if fitting:
+            chosen.setdefault(device.name, fitting[0])
+    return chosen
+
+
+def _named_device(
+    addresses: Mapping[str, NodeDevice], address: str, mdev_type: MdevTypeSection
+) -> NodeDevice:
+    device = addresses.get(address)
+    if device is not None and mdev_type.type_id in _type_ids(device):
+        return device
+    if device is None:
+        problem = "the host has no such PCI device."
+    elif device.mdev_types:
+        problem = (
+            f"this device does not offer {mdev_type.type_id}, but "
+            f"{', '.join(sorted(_type_ids(device)))}."
+        )
+    else:
+        problem = "this device offers no mdev types; its driver may not be loaded."
+    raise ConfigurationError(
+        section=mdev_type.section,
+        key="device_addresses",
+        value=address,
+        problem=problem,
+        remedy="Correct the address, or remove it. Until then nothing of this host is changed.",
+    )
+
+
+def _check_types_are_offered(
+    parents: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection], section: str
+) -> None:
+    offered = frozenset().union(*(_type_ids(device) for device in parents))
+    for mdev_type in mdev_types:
+        if mdev_type.type_id not in offered:
+            raise ConfigurationError(
+                section=section,
+                key="enabled_mdev_types",
+                value=mdev_type.type_id,
+                problem="no device of the host offers this type. There are: "
+                f"{', '.join(sorted(offered)) or 'none'}.",
+                remedy="Correct it, or remove it. Until then nothing of this host is changed.",
+            )
+
+
+def _shares_of_type(
+    mdev_type: MdevTypeSection,
+    devices: Sequence[NodeDevice],
+    active: Mapping[str, Mapping[str, int]],
+) -> list[Share]:
+    demands = [
+        Demand(
+            active=active.get(device.name, {}).get(mdev_type.type_id, 0),
+            available=_available(device, mdev_type.type_id),
+        )
+        for device in devices
+    ]
+    return [
+        Share(
+            device=device,
+            mdev_type=mdev_type,
+            total=total,
+            blocked=demand.active + demand.available == 0,
+            occupants=tuple(sorted(active.get(device.name, {}).keys() - {mdev_type.type_id})),
+        )
+        for device, demand, total in zip(
+            devices, demands, allot(mdev_type.max_instances, demands), strict=True
+        )
+    ]
+
+
+def _active(devices: Iterable[NodeDevice]) -> dict[str, dict[str, int]]:
+    """Active mdevs, by parent and type."""
+    counts: dict[str, dict[str, int]] = {}
+    for device in devices:
+        if device.mdev is not None and device.mdev.active and device.parent is not None:
+            by_type = counts.setdefault(device.parent, {})
+            by_type[device.mdev.type_id] = by_type.get(device.mdev.type_id, 0) + 1
+    return counts
+
+
+def _available(device: NodeDevice, type_id: str) -> int:
+    return next(item.available for item in device.mdev_types if item.type_id == type_id)
+
+
+def _type_ids(device: NodeDevice) -> frozenset[str]:
+    return frozenset(mdev_type.type_id for mdev_type in device.mdev_types)
+
+
+def _order(device: NodeDevice) -> tuple[str, str]:
+    return ("" if device.pci is None else device.pci.address, device.name)

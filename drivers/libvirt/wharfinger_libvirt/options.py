@@ -1,0 +1,178 @@
+"""The options as oslo.config knows them, for reading and for the generated sample."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from oslo_config import cfg, types
+
+from wharfinger.exceptions import ConfigurationError
+
+
+class _Unfit(Exception):
+    """A value that its option does not take; no ValueError, so that it passes oslo.config."""
+
+    def __init__(self, value: object, wanted: str) -> None:
+        super().__init__(f"{value} is not {wanted}")
+        self.value = value
+        self.wanted = wanted
+
+
+class _Whole(types.Integer):
+    """A whole number, 0 or above."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def __call__(self, value: Any) -> int | float | None:
+        try:
+            return super().__call__(value)
+        except ValueError:
+            raise _Unfit(value, "a whole number, 0 or above") from None
+
+
+class _Ratio(types.Float):
+    """A number above 0."""
+
+    def __call__(self, value: Any) -> int | float | None:
+        try:
+            number = super().__call__(value)
+        except ValueError:
+            number = None
+        if number is None or not 0 < number < float("inf"):
+            raise _Unfit(value, "a number above 0")
+        return number
+
+
+class _Choice(types.String):
+    """One of some words, each with what it means."""
+
+    def __init__(self, meanings: Mapping[str, str]) -> None:
+        super().__init__(choices=list(meanings.items()))
+        self._words = tuple(meanings)
+
+    def __call__(self, value: Any) -> str:
+        try:
+            return super().__call__(value)
+        except ValueError:
+            raise _Unfit(value, f"one of: {', '.join(self._words)}") from None
+
+
+#: [<instance>], besides what the framework reads there.
+INSTANCE: Final = (
+    cfg.StrOpt(
+        "connection_uri",
+        default="qemu:///system",
+        help="The libvirt to ask, as a libvirt connection URI. It is connected to for each "
+        "refresh and let go after it.",
+    ),
+    cfg.StrOpt(
+        "hypervisor_hostname",
+        help="The name of the node and of its root provider. Default: the host name that "
+        "libvirt gives, which is also the one that nova-compute uses.",
+    ),
+    cfg.Opt(
+        "publish_root",
+        type=_Choice(
+            {
+                "own": "This driver does, with VCPU and MEMORY_MB.",
+                "overlay": "nova-compute does, and no inventory is written to it here.",
+            }
+        ),
+        default="own",
+        help="Who publishes the host's root provider.",
+    ),
+    cfg.Opt(
+        "reserved_host_cpus",
+        type=_Whole(),
+        default=0,
+        help="CPUs kept for the host itself (publish_root = own).",
+    ),
+    cfg.Opt(
+        "reserved_host_memory_mb",
+        type=_Whole(),
+        default=512,
+        help="MiB of memory kept for the host itself (publish_root = own).",
+    ),
+    cfg.Opt(
+        "cpu_allocation_ratio",
+        type=_Ratio(),
+        default=4.0,
+        help="How many times over each CPU may be allocated (publish_root = own). The default "
+        "is nova's initial one.",
+    ),
+    cfg.Opt(
+        "ram_allocation_ratio",
+        type=_Ratio(),
+        default=1.0,
+        help="How many times over memory may be allocated (publish_root = own). The default "
+        "is nova's initial one.",
+    ),
+    cfg.ListOpt(
+        "enabled_mdev_types",
+        default=[],
+        help="Mediated device types to offer, as `mdevctl types` shows them, e.g. nvidia-35. "
+        "Each may have a section [<instance>:<type>]. The order counts: see device_addresses "
+        "there.",
+    ),
+)
+
+#: [<instance>:<type>], one for each enabled type that needs it.
+MDEV_TYPE: Final = (
+    cfg.ListOpt(
+        "device_addresses",
+        default=[],
+        help="PCI addresses of the devices that offer this type, e.g. 0000:84:00.0. Default: "
+        "every device that can offer it and is not named for another type; where several types "
+        "without addresses fit a device, the first in enabled_mdev_types.",
+    ),
+    cfg.StrOpt(
+        "resource_class",
+        default="VGPU",
+        help="The resource class to offer it as: VGPU or CUSTOM_*.",
+    ),
+    cfg.ListOpt(
+        "traits",
+        default=[],
+        help="Traits of the devices that offer it, standard or CUSTOM_*. Owner traits are set "
+        "by Wharfinger itself.",
+    ),
+    cfg.Opt(
+        "max_instances",
+        type=_Whole(),
+        help="The most mediated devices of this type on the whole host. What exists already "
+        "is counted first, the rest goes to the devices in the order of their addresses. "
+        "Default: as many as the devices take.",
+    ),
+)
+
+
+def read(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
+    """The values of a section by option name.
+
+    Blank items of lists are left out. Raises ConfigurationError for a value that is not
+    of its option's type.
+    """
+    conf.register_opts(options, section)
+    return {option.dest: _value(conf, section, option.dest) for option in options}
+
+
+def _value(conf: cfg.ConfigOpts, section: str, key: str) -> Any:
+    try:
+        value = conf[section][key]
+    except _Unfit as unfit:
+        raise ConfigurationError(
+            section=section,
+            key=key,
+            value=unfit.value,
+            problem="this value cannot be used.",
+            remedy=f"It has to be {unfit.wanted}.",
+        ) from None
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
+        raise ConfigurationError(
+            section=section,
+            key=key,
+            value="...",
+            problem=f"this refers to what there is not ({error}).",
+            remedy="Name an option that exists after $, or write $$ for the character.",
+        ) from None
+    return tuple(item for item in value if item) if isinstance(value, list) else value

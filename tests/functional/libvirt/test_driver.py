@@ -1,0 +1,348 @@
+"""The libvirt driver on libvirt's own test driver, which reads a host from a file."""
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.lab.libvirt_driver import make_driver, publish, totals
+from wharfinger.exceptions import BackendError, ConfigurationError
+from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
+from wharfinger_libvirt.driver import LibvirtDriver
+
+SAMPLE = Path(__file__).parents[3] / "etc/wharfinger/sample"
+NODE = "gpu-host-1"
+FIRST, SECOND, NEW = (f"{NODE}_pci_0000_{bus}_00_0" for bus in ("84", "c4", "c5"))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """The file that describes the host: the sample, which tests change."""
+    return Path(shutil.copy(SAMPLE / "host.xml", tmp_path / "host.xml"))
+
+
+def driver_of(host: Path, more: str = "", types: str = "nvidia-231") -> LibvirtDriver:
+    return make_driver(
+        host.parent,
+        f"[DEFAULT]\nstate_path = {host.parent}\n[gpus]\nconnection_uri = test://{host}\n"
+        f"hypervisor_hostname = {NODE}\nenabled_mdev_types = {types}\n{more}",
+    )
+
+
+def grow(host: Path) -> None:
+    shutil.copy(SAMPLE / "host-grown.xml", host)
+
+
+def edit(host: Path, old: str, new: str, count: int = -1) -> None:
+    text = host.read_text()
+    assert old in text
+    host.write_text(text.replace(old, new, count))
+
+
+def live(providers: dict[str, DesiredProvider]) -> list[Provider]:
+    """What a driver wanted, as if it were in Placement."""
+    return [desired.provider for desired in providers.values()]
+
+
+def other_provider(number: int, name: str, parent: Provider) -> Provider:
+    """A provider that another service has put into the host's tree."""
+    return Provider(
+        uuid=f"00000000-0000-0000-0000-{number:012}",
+        name=name,
+        root_uuid=parent.root_uuid,
+        parent_uuid=parent.uuid,
+    )
+
+
+# The tree.
+
+
+def test_the_sample_is_published_as_it_says(host: Path) -> None:
+    configuration = (SAMPLE / "wharfinger.conf").read_text()
+    driver = make_driver(host.parent, configuration.replace("@demo@", str(host.parent)))
+
+    providers = publish(driver)
+
+    assert list(providers) == [NODE, FIRST, SECOND]
+    assert totals(providers) == {FIRST: {"VGPU": 8}, SECOND: {"CUSTOM_VGPU_LARGE": 4}}
+    assert providers[FIRST].provider.traits == {"CUSTOM_VGPU_T4_2Q"}
+    assert providers[SECOND].provider.traits == {"CUSTOM_VGPU_T4_4Q"}
+
+
+def test_the_root_has_the_hosts_own_figures(host: Path) -> None:
+    driver = driver_of(
+        host,
+        "reserved_host_cpus = 4\nreserved_host_memory_mb = 1024\n"
+        "cpu_allocation_ratio = 2\nram_allocation_ratio = 1.5\n",
+    )
+    root = publish(driver)[NODE]
+
+    assert root.mode is PublishingMode.OWN
+    assert (
+        root.provider.inventories
+        == driver.get_inventory(NODE)
+        == {
+            "VCPU": Inventory(total=64, max_unit=64, reserved=4, allocation_ratio=2.0),
+            "MEMORY_MB": Inventory(
+                total=262144, max_unit=262144, reserved=1024, allocation_ratio=1.5
+            ),
+        }
+    )
+
+
+def test_an_overlaid_root_is_not_written_to(host: Path) -> None:
+    theirs = Provider(
+        uuid="be0f8ff3-60f9-5d30-b039-82553ac6c6ab",
+        name=NODE,
+        root_uuid="be0f8ff3-60f9-5d30-b039-82553ac6c6ab",
+        inventories={"VCPU": Inventory(total=7)},
+        traits=frozenset({"COMPUTE_NODE"}),
+    )
+    driver = driver_of(host, "publish_root = overlay\nreserved_host_cpus = 1000\n")
+    providers = publish(driver, [theirs])
+
+    assert providers[NODE].mode is PublishingMode.OVERLAY
+    assert providers[NODE].provider == theirs
+    assert providers[FIRST].mode is PublishingMode.OWN
+    assert driver.get_inventory(NODE) == {}
+
+
+def test_a_device_has_a_child_of_the_root_with_all_its_figures(host: Path) -> None:
+    providers = publish(driver_of(host, "[gpus:nvidia-231]\ntraits = CUSTOM_A, CUSTOM_B\n"))
+    child = providers[FIRST].provider
+
+    assert child.parent_uuid == providers[NODE].provider.uuid
+    assert child.traits == {"CUSTOM_A", "CUSTOM_B"}
+    assert child.inventories == {
+        "VGPU": Inventory(
+            total=8, reserved=0, min_unit=1, max_unit=8, step_size=1, allocation_ratio=1.0
+        )
+    }
+
+
+def test_the_driver_adds_no_owner(host: Path) -> None:
+    traits = [
+        trait for desired in publish(driver_of(host)).values() for trait in desired.provider.traits
+    ]
+    assert [trait for trait in traits if "OWNER" in trait] == []
+
+
+def test_devices_that_offer_no_enabled_type_have_no_provider(host: Path) -> None:
+    driver = driver_of(host, "[gpus:nvidia-232]\ndevice_addresses = 0000:c4:00.0\n", "nvidia-232")
+    assert totals(publish(driver)) == {SECOND: {"VGPU": 4}}
+
+
+def test_a_host_without_types_is_its_root(host: Path) -> None:
+    assert list(publish(driver_of(host, types=""))) == [NODE]
+
+
+def test_a_device_that_the_limit_leaves_nothing_has_a_provider_without_inventory(
+    host: Path,
+) -> None:
+    driver = driver_of(host, "[gpus:nvidia-231]\nmax_instances = 8\n")
+    before = publish(driver_of(host))
+    providers = publish(driver, live(before))
+
+    assert totals(providers) == {FIRST: {"VGPU": 8}, SECOND: {}}
+    assert providers[SECOND].reservations == ()
+
+
+# A device that is occupied by another type.
+
+
+def test_what_is_occupied_stays_published_and_is_reserved(host: Path) -> None:
+    before = publish(driver_of(host))
+    edit(host, "<type id='nvidia-231'/>", "<type id='nvidia-232'/>")
+    edit(host, "<availableInstances>6<", "<availableInstances>0<")
+    reserved = [
+        provider
+        if provider.name != FIRST
+        else Provider(
+            uuid=provider.uuid,
+            name=provider.name,
+            root_uuid=provider.root_uuid,
+            parent_uuid=provider.parent_uuid,
+            inventories={"VGPU": Inventory(total=8, max_unit=8, reserved=8)},
+        )
+        for provider in live(before)
+    ]
+    driver = driver_of(host)
+
+    for found in (live(before), reserved):
+        after = publish(driver, found)
+        assert after[FIRST].provider.inventories == before[FIRST].provider.inventories
+        assert after[FIRST].reservations == ("occupied by mdevs of nvidia-232",)
+        assert after[SECOND].reservations == ()
+
+
+def test_what_is_occupied_and_was_never_published_has_no_inventory(host: Path) -> None:
+    providers = publish(driver_of(host, types="nvidia-232"))
+
+    assert totals(providers) == {FIRST: {}, SECOND: {"VGPU": 4}}
+    assert providers[FIRST].reservations == ("occupied by mdevs of nvidia-231",)
+
+
+def test_a_pool_that_is_used_up_elsewhere_reserves_the_device(host: Path) -> None:
+    before = publish(driver_of(host))
+    edit(host, "<availableInstances>8<", "<availableInstances>0<")
+    after = publish(driver_of(host), live(before))
+
+    assert totals(after) == totals(before)
+    assert after[SECOND].reservations == ("no instance of nvidia-231 can be created",)
+
+
+# Refreshing.
+
+
+def test_a_host_that_grew_is_seen_at_the_next_refresh_and_not_before(host: Path) -> None:
+    driver = driver_of(host)
+    before = publish(driver)
+    grow(host)
+    unrefreshed = publish(driver, live(before), refresh=False)
+    after = publish(driver, live(before))
+
+    assert unrefreshed == before
+    # The mdev that was created changes no total: there is one less to be had.
+    assert {name: before[name] for name in (NODE, FIRST, SECOND)} == {
+        name: desired for name, desired in after.items() if name != NEW
+    }
+    assert totals(after)[NEW] == {"VGPU": 8}
+
+
+def test_an_unchanged_host_is_published_the_same_again(host: Path) -> None:
+    driver = driver_of(host)
+    first = publish(driver)
+    assert publish(driver, live(first)) == first
+
+
+def test_what_is_gone_is_taken_out_and_what_is_others_stays(host: Path) -> None:
+    grow(host)
+    driver = driver_of(host)
+    before = publish(driver)
+    root = before[NODE].provider
+    fpga = other_provider(1, "fpga", root)
+    others = [
+        fpga,
+        other_provider(2, f"{NODE}_0000:84:00.0", root),
+        other_provider(3, f"{NODE}:OVS agent:br-ex", root),
+        other_provider(4, f"{NODE}_bridge", root),
+        other_provider(5, f"{NODE}_pci_0000_d8_00_0", fpga),
+    ]
+    shutil.copy(SAMPLE / "host.xml", host)
+    after = publish(driver, [*live(before), *others])
+
+    assert set(before) - set(after) == {NEW}
+    assert set(after) - set(before) == {other.name for other in others}
+
+
+@pytest.mark.parametrize("damage", ["missing", "no XML", "nonsense"])
+def test_a_host_that_cannot_be_read_is_an_error_and_changes_nothing(
+    host: Path, damage: str
+) -> None:
+    driver = driver_of(host)
+    before = publish(driver)
+    if damage == "missing":
+        host.unlink()
+    elif damage == "no XML":
+        host.write_text("<node>")
+    else:
+        edit(host, "<availableInstances>6<", "<availableInstances>six<")
+
+    with pytest.raises(BackendError, match=r"^driver gpus: connecting to test:///"):
+        driver.get_available_nodes(refresh=True)
+    assert publish(driver, refresh=False) == before
+
+
+def test_a_first_snapshot_that_fails_is_no_empty_host(host: Path) -> None:
+    host.unlink()
+    driver = driver_of(host)
+    for refresh in (True, False):
+        with pytest.raises(BackendError, match="connecting to test:///"):
+            driver.get_available_nodes(refresh=refresh)
+    with pytest.raises(BackendError, match="connecting to test:///"):
+        driver.get_available_resource(NODE)
+
+
+def test_a_device_that_disappears_from_under_its_type_is_an_error_and_changes_nothing(
+    host: Path,
+) -> None:
+    driver = driver_of(host, "[gpus:nvidia-231]\ndevice_addresses = 0000:c4:00.0\n")
+    before = publish(driver)
+    edit(host, "<bus>196</bus>", "<bus>200</bus>")
+
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^\[gpus:nvidia-231\] device_addresses = 0000:c4:00\.0: the host has no such PCI "
+        r"device\. Correct the address, or remove it\.",
+    ):
+        driver.get_available_nodes(refresh=True)
+    assert publish(driver, refresh=False) == before
+
+
+def test_a_type_that_no_device_offers_is_told(host: Path) -> None:
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^\[gpus\] enabled_mdev_types = nvidia-999: no device of the host offers this "
+        r"type\. There are: nvidia-230, nvidia-231, nvidia-232\. Correct it, or remove it\.",
+    ):
+        publish(driver_of(host, types="nvidia-231, nvidia-999"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "total"),
+    [
+        ("reserved_host_cpus", 65, "64 CPUs"),
+        ("reserved_host_memory_mb", 262145, "262144 MiB of memory"),
+    ],
+)
+def test_more_kept_than_there_is_is_told(host: Path, key: str, value: int, total: str) -> None:
+    with pytest.raises(
+        ConfigurationError,
+        match=rf"^\[gpus\] {key} = {value}: the host has only {total}\. Keep less",
+    ):
+        publish(driver_of(host, f"{key} = {value}\n"))
+
+
+# The node.
+
+
+def test_the_nodes_name_is_libvirts_unless_it_is_configured(host: Path) -> None:
+    driver = make_driver(host.parent, f"[gpus]\nconnection_uri = test://{host}\n")
+    assert driver.get_available_nodes(refresh=True) == [socket.gethostname()]
+    assert driver_of(host).get_available_nodes(refresh=True) == [NODE]
+
+
+def test_a_host_that_is_renamed_is_an_error(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = make_driver(host.parent, f"[gpus]\nconnection_uri = test://{host}\n")
+    (before,) = driver.get_available_nodes(refresh=True)
+    monkeypatch.setattr(
+        "wharfinger_libvirt.connection.Connection.hostname", lambda connection: "other"
+    )
+
+    with pytest.raises(BackendError, match=rf"was {before} and is other now.*hypervisor_hostname"):
+        driver.get_available_nodes(refresh=True)
+    assert driver.get_available_nodes() == [before]
+
+
+def test_another_nodes_name_is_an_error(host: Path) -> None:
+    with pytest.raises(BackendError, match="looking up node other failed: this host is gpu-host-1"):
+        driver_of(host).get_inventory("other")
+
+
+def test_the_node_as_an_object_has_the_pci_devices_by_kind(host: Path) -> None:
+    driver = driver_of(host)
+    driver.get_available_nodes(refresh=True)
+    node = driver.get_available_resource(NODE)
+
+    assert (node.host, node.hypervisor_hostname) == ("service-host", NODE)
+    assert (node.vcpus, node.memory_mb) == (64, 262144)
+    assert node.pci_stats is not None
+    assert [
+        (kind.vendor_id, kind.product_id, kind.numa_node, kind.count) for kind in node.pci_stats
+    ] == [
+        ("10de", "1eb8", 0, 1),
+        ("10de", "1eb8", 1, 1),
+        ("144d", "a808", 1, 1),
+        ("8086", "1572", 0, 2),
+    ]

@@ -1,0 +1,206 @@
+"""A real libvirtd with GPUs that do not exist; see fakesys.py for how.
+
+Needs, besides Debian's libvirt-daemon and mdevctl, root or unprivileged user namespaces.
+Where something is missing the fixtures raise LabError and say what: nothing is skipped.
+"""
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fixtures
+import libvirt
+
+from tests.lab import fakesys
+
+#: Seconds; everything here takes tenths of one.
+TIMEOUT = 60.0
+#: sockaddr_un.
+MAX_SOCKET_PATH = 107
+_PROGRAMS = {
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+    "libvirtd": "libvirt-daemon",
+    "mdevctl": "mdevctl",
+}
+
+
+class LabError(Exception):
+    """The lab cannot be set up on this machine, and why."""
+
+
+class Libvirtd(fixtures.Fixture):
+    """libvirtd, and all that it sees, in namespaces of their own.
+
+    ``uri`` connects to it from here. GPUs are ``fakesys.GPUS``, their types
+    ``fakesys.GPU_TYPES``.
+    """
+
+    uri: str
+    _process: "subprocess.Popen[str]"
+
+    def _setUp(self) -> None:
+        path = _path_with_programs()
+        directory = Path(self.useFixture(fixtures.TempDir()).path)
+        socket = directory / "libvirt-sock"
+        if len(os.fsencode(socket)) > MAX_SOCKET_PATH:
+            raise LabError(f"{socket} is too long for a socket: set TMPDIR to a shorter path")
+        self.uri = f"qemu:///system?socket={socket}"
+        self._logs = (directory / "stderr", directory / "libvirtd.log")
+        with self._logs[0].open("w") as errors:
+            self._process = subprocess.Popen(
+                [
+                    *("unshare", "--mount", "--net", "--propagation", "unchanged"),
+                    *(() if os.geteuid() == 0 else ("--user", "--map-root-user")),
+                    *(sys.executable, "-I", fakesys.__file__, str(directory)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, "PATH": path},
+            )
+        self.addCleanup(self._stop)
+        self.start()
+
+    def start(self) -> None:
+        """Start libvirtd and wait until it is ready."""
+        self._command("start")
+
+    def kill(self) -> None:
+        """Kill libvirtd (SIGKILL). The devices stay as they are."""
+        self._command("kill")
+
+    def _command(self, command: str) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self._process.wait(TIMEOUT)
+            raise LabError(
+                "libvirtd needs mount and network namespaces: run as root (with CAP_SYS_ADMIN), "
+                "or allow unprivileged user namespaces (sysctl user.max_user_namespaces, "
+                "kernel.unprivileged_userns_clone, "
+                "kernel.apparmor_restrict_unprivileged_userns).\n" + self._output()
+            )
+        answer = json.loads(line)
+        if not answer["done"]:
+            raise LabError(f"{command} libvirtd: {answer['error']}\n{self._output()}")
+
+    def _output(self) -> str:
+        return "\n".join(log.read_text() for log in self._logs if log.exists())
+
+    def _stop(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # libvirtd dies with it
+            self._process.wait()
+        self._process.stdout.close()
+        if self._process.returncode:
+            raise LabError(f"the lab broke down:\n{self._output()}")
+
+
+class Mdevs(fixtures.Fixture):
+    """What an administrator does with mdevs.
+
+    Each call returns when libvirt has announced what came of it, so that whoever asks it
+    next sees that.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._events: queue.Queue[tuple[str, int]] = queue.Queue()
+
+    def _setUp(self) -> None:
+        _run_event_loop()
+        self._connection = libvirt.open(self._uri)
+        self._callback = self._connection.nodeDeviceEventRegisterAny(
+            None, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, self._note, None
+        )
+        self.addCleanup(self._close)
+
+    def create(self, parent: str, type_id: str) -> str:
+        """Make an mdev that lasts until it is destroyed; return its name."""
+        device = self._connection.nodeDeviceCreateXML(_xml(parent, type_id), 0)
+        return self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_CREATED)
+
+    def define(self, parent: str, type_id: str) -> str:
+        """Describe an mdev that can be started; return its name."""
+        device = self._connection.nodeDeviceDefineXML(_xml(parent, type_id), 0)
+        return self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_DEFINED)
+
+    def start(self, name: str) -> None:
+        """Make a defined mdev."""
+        device = self._connection.nodeDeviceLookupByName(name)
+        device.create(0)
+        self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_CREATED)
+
+    def destroy(self, name: str) -> None:
+        """Unmake an mdev; one that was defined stays so."""
+        device = self._connection.nodeDeviceLookupByName(name)
+        device.destroy()
+        self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_DELETED)
+
+    def undefine(self, name: str) -> None:
+        """Forget a defined mdev."""
+        device = self._connection.nodeDeviceLookupByName(name)
+        device.undefine(0)
+        self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_UNDEFINED)
+
+    def _announced(self, device: Any, event: int) -> str:
+        name = str(device.name())
+        while self._events.get(timeout=TIMEOUT) != (name, event):
+            pass
+        return name
+
+    def _note(self, _connection: object, device: Any, event: int, *_: object) -> None:
+        self._events.put((device.name(), event))
+
+    def _close(self) -> None:
+        with suppress(libvirt.libvirtError):  # the test may have killed libvirtd
+            self._connection.nodeDeviceEventDeregisterAny(self._callback)
+            self._connection.close()
+
+
+@cache
+def _run_event_loop() -> None:
+    """Run libvirt's event loop, of which a process has one for good."""
+    libvirt.registerErrorHandler(lambda context, error: None, None)
+    libvirt.virEventRegisterDefaultImpl()
+
+    def loop() -> None:
+        while True:
+            libvirt.virEventRunDefaultImpl()
+
+    threading.Thread(target=loop, name="libvirt-events", daemon=True).start()
+
+
+def _path_with_programs() -> str:
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+    for program, package in _PROGRAMS.items():
+        if shutil.which(program, path=path) is None:
+            raise LabError(f"there is no {program}: install {package} (see bindep.txt)")
+    return path
+
+
+def _xml(parent: str, type_id: str) -> str:
+    return (
+        f"<device><parent>{parent}</parent>"
+        f"<capability type='mdev'><type id='{type_id}'/></capability></device>"
+    )

@@ -1,0 +1,145 @@
+"""What becomes of libvirt's answers and errors; the calls themselves are played."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import libvirt
+import pytest
+
+from wharfinger.exceptions import BackendError
+from wharfinger_libvirt.connection import Connection, DeviceVanished
+from wharfinger_libvirt.nodedev import Mdev, NodeDevice
+
+T = TypeVar("T")
+
+MDEV = (
+    "<device><name>mdev_1</name><parent>pci_0000_84_00_0</parent>"
+    "<capability type='mdev'><type id='nvidia-35'/></capability></device>"
+)
+
+
+def refusal(code: int) -> libvirt.libvirtError:
+    """The error that libvirt raises with a code."""
+    error = libvirt.libvirtError("refused")
+    error.err = (code, 0, "refused", 0, "", None, None, -1, -1)
+    return error
+
+
+class Handle:
+    """virNodeDevice."""
+
+    def __init__(self, xml: str | Exception, active: int | Exception = 1) -> None:
+        self._xml = xml
+        self._active = active
+
+    def name(self) -> str:
+        return "mdev_1"
+
+    def XMLDesc(self, flags: int) -> str:  # noqa: N802
+        return _answer(self._xml)
+
+    def isActive(self) -> int:  # noqa: N802
+        return _answer(self._active)
+
+
+class Host:
+    """virConnect."""
+
+    def __init__(
+        self, *devices: Handle | Exception, info: list[str | int] | Exception | None = None
+    ) -> None:
+        self._devices = devices
+        self._info = info or ["x86_64", 1024, 4, 3000, 1, 1, 4, 1]
+
+    def getInfo(self) -> list[str | int]:  # noqa: N802
+        return _answer(self._info)
+
+    def getHostname(self) -> str:  # noqa: N802
+        raise refusal(libvirt.VIR_ERR_INTERNAL_ERROR)
+
+    def listAllDevices(self, flags: int) -> list[Handle]:  # noqa: N802
+        return [_answer(device) for device in self._devices]
+
+
+def _answer(answer: T | Exception) -> T:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "active"),
+    [(1, True), (0, False), (refusal(libvirt.VIR_ERR_NO_SUPPORT), True)],
+)
+def test_a_device_is_active_unless_libvirt_says_otherwise(
+    answer: int | Exception, active: bool
+) -> None:
+    assert Connection(Host(Handle(MDEV, answer)), "gpus").devices() == [
+        NodeDevice(
+            name="mdev_1",
+            parent="pci_0000_84_00_0",
+            mdev=Mdev(type_id="nvidia-35", active=active),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        Handle(refusal(libvirt.VIR_ERR_NO_NODE_DEVICE)),
+        Handle(MDEV, refusal(libvirt.VIR_ERR_NO_NODE_DEVICE)),
+    ],
+)
+def test_a_device_that_is_not_there_any_more_has_vanished(handle: Handle) -> None:
+    with pytest.raises(DeviceVanished):
+        Connection(Host(handle), "gpus").devices()
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        Handle(refusal(libvirt.VIR_ERR_RPC)),
+        Handle(MDEV, refusal(libvirt.VIR_ERR_RPC)),
+    ],
+)
+def test_a_device_that_cannot_be_read_is_an_error(handle: Handle) -> None:
+    with pytest.raises(BackendError, match="driver gpus: reading device mdev_1 failed: refused"):
+        Connection(Host(handle), "gpus").devices()
+
+
+def test_a_device_that_is_not_understood_is_an_error() -> None:
+    with pytest.raises(
+        BackendError, match=r"driver gpus: reading device mdev_1 failed: its description is no XML"
+    ):
+        Connection(Host(Handle("garbage")), "gpus").devices()
+
+
+@pytest.mark.parametrize(
+    ("call", "operation"),
+    [
+        (Connection.devices, "listing the host's devices"),
+        (Connection.hostname, "asking for the host's name"),
+        (Connection.figures, "asking for the host's CPUs and memory"),
+    ],
+)
+def test_a_call_that_libvirt_refuses_is_an_error(
+    call: Callable[[Connection], object], operation: str
+) -> None:
+    error = refusal(libvirt.VIR_ERR_INTERNAL_ERROR)
+    with pytest.raises(BackendError, match=f"driver gpus: {operation} failed: refused"):
+        call(Connection(Host(error, info=error), "gpus"))
+
+
+@pytest.mark.parametrize("info", [["x86_64", 0, 4], ["x86_64", 1024, 0]])
+def test_a_host_without_cpus_or_memory_is_an_error(info: list[str | int]) -> None:
+    with pytest.raises(BackendError, match=r"libvirt says \d+ CPUs and \d+ MiB"):
+        Connection(Host(info=info), "gpus").figures()
+
+
+def test_what_cannot_be_connected_to_is_an_error() -> None:
+    uri = "qemu:///system?socket=/nowhere/libvirt-sock"
+    with (
+        pytest.raises(BackendError, match=r"driver gpus: connecting to qemu:///system"),
+        Connection.open(uri, "gpus"),
+    ):
+        pass

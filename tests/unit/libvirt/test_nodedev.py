@@ -1,0 +1,159 @@
+"""Libvirt's device XML: what is read from it, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from wharfinger_libvirt.nodedev import (
+    InvalidDeviceXML,
+    Mdev,
+    MdevType,
+    NodeDevice,
+    PciFunction,
+    parse,
+)
+
+# As libvirt 9.0 writes them, shortened.
+GPU = """<device>
+  <name>pci_0000_84_00_0</name>
+  <path>/sys/devices/pci0000:80/0000:84:00.0</path>
+  <parent>computer</parent>
+  <driver><name>nvidia</name></driver>
+  <capability type='pci'>
+    <class>0x030200</class>
+    <domain>0</domain>
+    <bus>132</bus>
+    <slot>0</slot>
+    <function>0</function>
+    <product id='0x13f2'/>
+    <vendor id='0x10de'/>
+    <capability type='mdev_types'>
+      <type id='nvidia-36'>
+        <name>GRID M60-1Q</name>
+        <deviceAPI>vfio-pci</deviceAPI>
+        <availableInstances>8</availableInstances>
+      </type>
+      <type id='nvidia-35'>
+        <name>GRID M60-0B</name>
+        <deviceAPI>vfio-pci</deviceAPI>
+        <availableInstances>0</availableInstances>
+      </type>
+    </capability>
+    <numa node='1'/>
+  </capability>
+</device>"""
+CARD = """<device>
+  <name>mtty_mtty</name>
+  <parent>computer</parent>
+  <capability type='mdev_types'>
+    <capability type='mdev_types'>
+      <type id='mtty-2'>
+        <name>Dual port serial</name>
+        <deviceAPI>vfio-pci</deviceAPI>
+        <availableInstances>4</availableInstances>
+      </type>
+    </capability>
+  </capability>
+</device>"""
+MDEV = """<device>
+  <name>mdev_18e0e3de_4cce_4e5f_a3f2_007da9ae053e_0000_84_00_0</name>
+  <parent>pci_0000_84_00_0</parent>
+  <capability type='mdev'>
+    <type id='nvidia-35'/>
+    <uuid>18e0e3de-4cce-4e5f-a3f2-007da9ae053e</uuid>
+    <iommuGroup number='1'/>
+  </capability>
+</device>"""
+
+
+def test_a_gpu() -> None:
+    assert parse(GPU) == NodeDevice(
+        name="pci_0000_84_00_0",
+        parent="computer",
+        pci=PciFunction(address="0000:84:00.0", vendor_id="10de", product_id="13f2", numa_node=1),
+        mdev_types=(
+            MdevType(type_id="nvidia-35", available=0),
+            MdevType(type_id="nvidia-36", available=8),
+        ),
+    )
+
+
+def test_a_virtual_function() -> None:
+    function = GPU.replace("<slot>0<", "<slot>31<").replace("<function>0<", "<function>7<")
+    pci = parse(
+        function.replace(
+            "<numa", "<capability type='phys_function'><address bus='0x1'/></capability><numa"
+        )
+    ).pci
+    assert pci is not None
+    assert pci.address == "0000:84:1f.7"
+
+
+def test_a_parent_that_is_not_on_pci() -> None:
+    assert parse(CARD) == NodeDevice(
+        name="mtty_mtty",
+        parent="computer",
+        mdev_types=(MdevType(type_id="mtty-2", available=4),),
+    )
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_an_mdev(active: bool) -> None:
+    device = parse(MDEV, active=active)
+    assert device.parent == "pci_0000_84_00_0"
+    assert device.mdev == Mdev(type_id="nvidia-35", active=active)
+
+
+@pytest.mark.parametrize("numa", ["", "<numa node='-1'/>"])
+def test_a_device_without_numa_affinity(numa: str) -> None:
+    pci = parse(GPU.replace("<numa node='1'/>", numa)).pci
+    assert pci is not None
+    assert pci.numa_node is None
+
+
+@pytest.mark.parametrize(
+    ("xml", "problem"),
+    [
+        ("", "no XML"),
+        (GPU[:-5], "no XML"),
+        ("<domain><name>x</name></domain>", "<domain>, not <device>"),
+        (GPU.replace("<name>pci_0000_84_00_0</name>", ""), "no <name>"),
+        (GPU.replace("<bus>132</bus>", ""), "no <bus>"),
+        (GPU.replace("<bus>132</bus>", "<bus>256</bus>"), "<bus> is 256, not from 0 to 255"),
+        (GPU.replace("<bus>132</bus>", "<bus>0x84</bus>"), "<bus> is '0x84', not a number"),
+        (GPU.replace("<vendor id='0x10de'/>", ""), "<vendor id> is '', not hexadecimal"),
+        (GPU.replace("0x13f2", "0x113f2"), "<product id> is '0x113f2', more than four digits"),
+        (GPU.replace("<numa node='1'/>", "<numa node='x'/>"), "<numa node> is 'x'"),
+        (
+            GPU.replace("<availableInstances>8</availableInstances>", ""),
+            "no <availableInstances>",
+        ),
+        (GPU.replace("Instances>8<", "Instances>many<"), "<availableInstances> is 'many'"),
+        (GPU.replace("Instances>8<", "Instances>-1<"), "<availableInstances> is -1"),
+        (GPU.replace("nvidia-36", "nvidia-35"), "lists mdev type nvidia-35 more than once"),
+        (GPU.replace(" id='nvidia-36'", ""), "mdev <type> has no id"),
+        (MDEV.replace("<type id='nvidia-35'/>", ""), "mdev <type> has no id"),
+        (
+            MDEV.replace("<parent>pci_0000_84_00_0</parent>", ""),
+            "mediated device without a <parent>",
+        ),
+    ],
+)
+def test_nonsense_is_refused(xml: str, problem: str) -> None:
+    with pytest.raises(InvalidDeviceXML) as caught:
+        parse(xml)
+    assert problem in str(caught.value)
+
+
+def test_entities_are_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("pci_0000_84_00_0")
+    body = GPU.replace("<name>pci_0000_84_00_0</name>", "<name>&e;</name>")
+    for entity in ("'pci_0000_84_00_0'", f"SYSTEM '{secret.as_uri()}'"):
+        with pytest.raises(InvalidDeviceXML, match="entities or a DTD"):
+            parse(f"<!DOCTYPE device [<!ENTITY e {entity}>]>{body}")
+
+
+def test_a_document_type_is_refused() -> None:
+    with pytest.raises(InvalidDeviceXML, match="entities or a DTD"):
+        parse(f"<!DOCTYPE device>{GPU}")
