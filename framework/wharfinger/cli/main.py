@@ -41,9 +41,13 @@ class WharfingerApp(App):
         )
 
     def build_option_parser(
-        self, description: str | None, version: str | None, *args: Any, **kwargs: Any
+        self,
+        description: str | None,
+        version: str | None,
+        argparse_kwargs: dict[str, Any] | None = None,
     ) -> argparse.ArgumentParser:
-        parser = super().build_option_parser(description, version, *args, **kwargs)
+        arguments = {"prog": self.NAME, **(argparse_kwargs or {})}
+        parser = super().build_option_parser(description, version, arguments)
         parser.add_argument(
             "--config-file",
             action="append",

@@ -36,6 +36,8 @@ OPTIONS: Final = (
     ),
 )
 
+#: Sections that are not driver instances'.
+_RESERVED: Final = frozenset({"default", "placement"})
 #: Instance names become traits (CUSTOM_WHARFINGER_<NAME>) and configuration sections.
 _INSTANCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 
@@ -55,11 +57,12 @@ class DefaultSection:
         instances = tuple(conf.enabled_drivers)
         same: dict[str, str] = {}
         for name in instances:
-            if not _INSTANCE.match(name):
+            if not _INSTANCE.match(name) or name in _RESERVED:
                 raise _wrong_instances(
                     instances,
                     f"{name!r} cannot be the name of a driver instance.",
-                    "Use a lower-case letter, then up to 63 letters, digits, - and _.",
+                    "Use a lower-case letter, then up to 63 letters, digits, - and _; not "
+                    f"{' or '.join(sorted(_RESERVED))}.",
                 )
             other = same.setdefault(name.replace("-", "_"), name)
             if other != name or instances.count(name) > 1:

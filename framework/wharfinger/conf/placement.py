@@ -71,6 +71,8 @@ def register(conf: cfg.ConfigOpts) -> None:
     loading.register_session_conf_options(conf, GROUP)
     loading.register_adapter_conf_options(conf, GROUP)
     conf.set_default("service_type", "placement", GROUP)
+    # keystoneauth would wait for ever.
+    conf.set_default("timeout", 60, GROUP)
 
 
 def sample_options() -> list[cfg.Opt]:

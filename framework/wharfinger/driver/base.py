@@ -52,11 +52,14 @@ class ComputeDriver(abc.ABC):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
-        """Sections, besides its own, that the instance of that name reads."""
+        """Sections [<name>:...] that the instance of that name reads besides [<name>].
+
+        Others of that form in the configuration are refused.
+        """
         return ()
 
     def init_host(self, service: Service) -> None:  # noqa: B027 - optional
-        """Connect to the backend; called once, before anything below."""
+        """Prepare, and connect where a connection is kept; called once, before all below."""
 
     def cleanup_host(self) -> None:  # noqa: B027 - optional
         """Let go of the backend; called once, after everything else."""
@@ -69,7 +72,7 @@ class ComputeDriver(abc.ABC):
         """
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
-        """The node as an object."""
+        """The node as an object; what it has to give is said by the tree."""
         return ComputeNode(host=self.host, hypervisor_hostname=nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, AnyInventory]:

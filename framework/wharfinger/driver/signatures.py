@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 from wharfinger.driver.base import ComputeDriver
@@ -48,6 +49,7 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
             )
 
 
+@cache
 def takes_migrations(driver: type[ComputeDriver]) -> bool:
     """Whether update_provider_tree takes migrations; nova's own form does not."""
     return _fits(driver.update_provider_tree, _CALLS["update_provider_tree"][0])

@@ -80,9 +80,11 @@ class PlanApplier:
         if planned is None:
             return replace(record, live=live)
         return replace(
-            record,
+            planned,
             live=live,
+            applied=record.applied,
             intended=planned.applied,
+            # Until the reservation is seen to have ended, the figures to restore are needed.
             own_reserved=planned.own_reserved or record.own_reserved,
         )
 

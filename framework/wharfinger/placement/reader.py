@@ -5,10 +5,11 @@ since it was last seen is taken from memory, what has is read.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from wharfinger.exceptions import PlacementError
+from wharfinger.exceptions import NotFound, PlacementError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names
@@ -40,23 +41,21 @@ class PlacementReader:
         found = self._list(roots, records)
         self._look_up_roots(roots, found)
         self._look_up_ours(records, found)
-        return {uuid: self._content(summary, records.get(uuid)) for uuid, summary in found.items()}
+        live = {}
+        for uuid, summary in found.items():
+            with suppress(NotFound):  # deleted since it was listed
+                live[uuid] = self._content(summary, records.get(uuid))
+        return live
 
     def allocated(self, uuids: Iterable[str]) -> frozenset[str]:
         """Those of the providers that have allocations; one request each."""
         return frozenset(uuid for uuid in uuids if self._client.get_provider_allocations(uuid))
 
     def _list(self, roots: Mapping[str, str], records: Mapping[str, Record]) -> _Summaries:
-        if len(roots) == 1:
+        ours = {record.root_uuid for record in records.values() if record.is_ours}
+        if len(roots) == 1 and len(ours) == 1:
             # The whole tree, others' children in it too.
-            (name,) = roots
-            known = [
-                uuid
-                for uuid, record in records.items()
-                if record.live and record.live.name == name and record.live.parent_uuid is None
-            ]
-            if len(known) == 1:
-                return self._providers(in_tree=known[0])
+            return self._providers(in_tree=str(ours.pop()))
         return self._tagged()
 
     def _tagged(self) -> _Summaries:
@@ -71,7 +70,7 @@ class PlacementReader:
     def _look_up_roots(self, roots: Mapping[str, str], found: _Summaries) -> None:
         """Find roots that stand in Placement without our mark, by name."""
         listed = {provider.name for provider in found.values()}
-        missing = [name for name in roots if name not in listed]
+        missing = [name for name, uuid in roots.items() if name not in listed and uuid not in found]
         if len(missing) > _FEW:
             everything = self._providers()
             wanted = set(missing)

@@ -66,6 +66,7 @@ class _Trees:
 
     publisher: Publisher
     live: Mapping[str, Provider]
+    before: Mapping[str, Record]
     identities: list[Step] = field(default_factory=list)
     inventories: list[SetInventories] = field(default_factory=list)
     deletions: list[Step] = field(default_factory=list)
@@ -84,15 +85,11 @@ class _Trees:
                 SetInventories(**_which(after), before=have, after=after.inventories)
             )
 
-    def refuse(self, problem: WharfingerError, uuid: str) -> None:
-        """Leave a provider alone, and say why."""
-        self.problems.append(problem)
-        self.remember_as_it_is(uuid)
-
-    def remember_as_it_is(self, uuid: str) -> None:
-        """Remember what Placement has, and nothing of ours."""
+    def leave(self, uuid: str) -> None:
+        """Leave a provider as it is, and remember how that is beside what we did to it."""
         if uuid in self.live:
-            self.records[uuid] = Record(live=self.live[uuid])
+            record = self.before.get(uuid, _NOTHING)
+            self.records[uuid] = replace(record, live=self.live[uuid])
 
 
 def plan_trees(
@@ -116,12 +113,12 @@ def plan_trees(
     inventories grow, so that nothing is ever offered twice; then what is gone is deleted,
     children first.
     """
-    trees = _Trees(publisher, live)
+    trees = _Trees(publisher, live, records)
     for wanted in desired:
         _publish(trees, wanted, records.get(wanted.provider.uuid, _NOTHING))
-    _remove(trees, {wanted.provider.uuid for wanted in desired}, records, removals)
+    _remove(trees, {wanted.provider.uuid for wanted in desired}, removals)
     for uuid in live.keys() - trees.records.keys():
-        trees.remember_as_it_is(uuid)
+        trees.leave(uuid)
     for uuid in records.keys() - trees.records.keys():
         trees.records[uuid] = None
     if reshape is not None and trees.problems:
@@ -159,11 +156,12 @@ def _publish(trees: _Trees, wanted: DesiredProvider, record: Record) -> None:
         _problem_of_absence(publisher, wanted)
         if live is None
         else _problem_of_ownership(publisher, wanted, live, record)
-    ) or _problem_of_tree(publisher, wanted)
+    ) or _problem_of_tree(publisher, wanted, live)
     if problem is not None:
         if live is None:
             trees.unpublished.add(mine.uuid)
-        trees.refuse(problem, mine.uuid)
+        trees.problems.append(problem)
+        trees.leave(mine.uuid)
         return
     after, remembered = _merge(publisher, wanted, live, record)
     trees.publish(live, after, remembered)
@@ -260,13 +258,16 @@ def _problem_of_ownership(
     )
 
 
-def _problem_of_tree(publisher: Publisher, wanted: DesiredProvider) -> WharfingerError | None:
+def _problem_of_tree(
+    publisher: Publisher, wanted: DesiredProvider, live: Provider | None
+) -> WharfingerError | None:
     mine = wanted.provider
-    added = ownership.owners(mine.traits) - {publisher.owner}
-    if added:
+    added = mine.traits - publisher.traits - (live.traits if live else frozenset())
+    marks = ownership.owners(added) | set(filter(ownership.is_instance_trait, added))
+    if marks:
         problem = (
-            f"the driver added {', '.join(sorted(added))}; owner traits are the framework's to "
-            f"add, and this instance's is {publisher.owner}"
+            f"the driver added {', '.join(sorted(marks))}; these traits are the framework's to "
+            f"add, and this instance's are {', '.join(sorted(publisher.traits))}"
         )
     elif (
         wanted.mode is PublishingMode.OWN
@@ -283,13 +284,11 @@ def _problem_of_tree(publisher: Publisher, wanted: DesiredProvider) -> Wharfinge
     return InvalidTree(driver=publisher.instance, provider=mine.name, problem=problem)
 
 
-def _remove(
-    trees: _Trees, desired: set[str], records: Mapping[str, Record], removals: Removals
-) -> None:
+def _remove(trees: _Trees, desired: set[str], removals: Removals) -> None:
     """Plan the removal of what is absent, children first, or say what it waits for."""
     absent = [
         uuid
-        for uuid, record in records.items()
+        for uuid, record in trees.before.items()
         if uuid not in desired and record.is_ours and uuid in trees.live
     ]
     if not absent:
@@ -300,9 +299,9 @@ def _remove(
         parent = ((moved and moved.live) or provider).parent_uuid
         children.setdefault(parent, set()).add(provider.uuid)
     for uuid in sorted(absent, key=lambda uuid: _depth(trees.live, uuid), reverse=True):
-        live, record = trees.live[uuid], records[uuid]
+        live, record = trees.live[uuid], trees.before[uuid]
         if ownership.standing(live, trees.publisher.owner) is Standing.FOREIGN:
-            trees.remember_as_it_is(uuid)
+            trees.leave(uuid)
         elif record.mode is PublishingMode.OVERLAY:
             _pend(trees, record, live, "it is published by someone else, and theirs to delete")
         elif not removals.is_due(record):

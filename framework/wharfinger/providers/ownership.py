@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-import os_traits
-
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_trait
 from wharfinger.providers.provider import Provider
@@ -20,6 +18,7 @@ from wharfinger.providers.provider import Provider
 NOVA: Final = "OWNER_NOVA"
 CYBORG: Final = "OWNER_CYBORG"
 
+_INSTANCE_PREFIX: Final = "CUSTOM_WHARFINGER_"
 _OWNER: Final = re.compile(r"(OWNER_|CUSTOM_OWNER_)[A-Z0-9_]+\Z")
 
 
@@ -62,7 +61,12 @@ def check_owner(name: str) -> str:
 
 def instance_trait(instance: str) -> str:
     """The trait that marks what the driver instance of that name publishes."""
-    return check_trait(os_traits.normalize_name(f"wharfinger_{instance}"))
+    return check_trait(_INSTANCE_PREFIX + instance.upper().replace("-", "_"))
+
+
+def is_instance_trait(trait: str) -> bool:
+    """Whether a trait marks what some driver instance publishes."""
+    return trait.startswith(_INSTANCE_PREFIX)
 
 
 def owners(traits: Iterable[str]) -> frozenset[str]:

@@ -39,6 +39,12 @@ class Record:
         return self.applied is not None or self.intended is not None
 
     @property
+    def root_uuid(self) -> str | None:
+        """The root of the tree that it was last seen in, or was to be put into."""
+        known = self.live or self.applied or self.intended
+        return known.root_uuid if known else None
+
+    @property
     def claimed_traits(self) -> frozenset[str]:
         """Traits that we put there, or may have before a crash."""
         return frozenset().union(*(side.traits for side in self._ours()))

@@ -205,14 +205,14 @@ def _scopes(
     Those of which nothing is known are left out: they stay as they are.
     """
 
-    def scope(is_in: Callable[[str], bool]) -> _Scope:
+    def scope(is_in: Callable[[str | None], bool]) -> _Scope:
         return _Scope(
             [item for item in answers.desired.values() if is_in(item.provider.root_uuid)],
             {uuid: provider for uuid, provider in live.items() if is_in(provider.root_uuid)},
             {
                 uuid: record
                 for uuid, record in records.items()
-                if is_in(_root_of(live.get(uuid), record))
+                if is_in(live[uuid].root_uuid if uuid in live else record.root_uuid)
             },
         )
 
@@ -220,11 +220,6 @@ def _scopes(
     yield scope(lambda root: root not in apart), None
     for reshaped, allocations in answers.reshapes.items():
         yield scope(reshaped.__eq__), allocations
-
-
-def _root_of(live: Provider | None, record: Record) -> str:
-    known = live or record.live or record.applied or record.intended
-    return known.root_uuid if known else ""
 
 
 def _last_result(state: RetryCallState) -> _Pass:

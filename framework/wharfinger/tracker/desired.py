@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import os_traits
@@ -11,6 +12,7 @@ from oslo_log import log as logging
 from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import BackendError, InvalidTree, ReshapeNeeded, WharfingerError
+from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, names
 from wharfinger.providers.diff import own_view
 from wharfinger.providers.record import Record
@@ -102,14 +104,16 @@ def ask(
         answers.failed.add(roots[node.name].uuid if node.name in roots else node.uuid)
     taken: dict[str, str] = {}
     for node in listing.nodes:
-        root = roots.get(node.name)
+        root = roots.get(node.name) or live.get(node.uuid)
         root_uuid = root.uuid if root else node.uuid
         others = [provider for provider in sharing if provider.uuid != root_uuid]
         try:
-            tree = ProviderTree.from_providers([*trees.get(root_uuid, []), *others])
-            if root is None:
-                tree.new_root(node.name, root_uuid)
-            reshape = _update(driver, tree, node.name, allocations_of)
+            tree = _tree(node, root, [*trees.get(root_uuid, []), *others])
+            reshape = guarded(
+                driver.name,
+                f"update_provider_tree({node.name})",
+                partial(_update, driver, tree, node.name, allocations_of),
+            )
             desired = _check(driver, tree, node.name, taken)
         except (WharfingerError, ValueError) as error:
             answers.failed.add(root_uuid)
@@ -146,44 +150,56 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
 
 def _describe(driver: ComputeDriver, name: str) -> Node:
     names.check_provider_name(name)
-    resource = guarded(
-        driver.name, f"get_available_resource({name})", lambda: driver.get_available_resource(name)
-    )
+    operation = f"get_available_resource({name})"
+    resource = guarded(driver.name, operation, lambda: driver.get_available_resource(name))
+    if not isinstance(resource, ComputeNode):
+        raise BackendError(
+            driver=driver.name,
+            operation=operation,
+            reason=f"it has to return a ComputeNode, not {resource!r}",
+        )
     uuid = resource.uuid if "uuid" in resource else names.root_uuid(name)
     return Node(name, uuid)
+
+
+def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
+    """The node's tree as Placement has it, the root under the node's name."""
+    if root is None:
+        tree = ProviderTree.from_providers(providers)
+        tree.new_root(node.name, node.uuid)
+        return tree
+    return ProviderTree.from_providers(
+        replace(provider, name=node.name) if provider.uuid == root.uuid else provider
+        for provider in providers
+    )
 
 
 def _update(
     driver: ComputeDriver, tree: ProviderTree, node: str, allocations_of: AllocationsOf
 ) -> tuple[Allocations, Allocations] | None:
     """Have the driver edit the tree; returns the allocations of a reshape, before and after."""
-    operation = f"update_provider_tree({node})"
     moves: dict[str, Any] = {"migrations": []} if takes_migrations(type(driver)) else {}
     before: Allocations | None = None
     after: Allocations | None = None
     try:
-        guarded(driver.name, operation, lambda: driver.update_provider_tree(tree, node, **moves))
+        driver.update_provider_tree(tree, node, **moves)
     except ReshapeNeeded:
         declared = driver.capabilities.reshape
         if declared is None or not declared.supported:
             raise BackendError(
                 driver=driver.name,
-                operation=operation,
+                operation=f"update_provider_tree({node})",
                 reason="it raised ReshapeNeeded, and its capabilities say that it never does",
             ) from None
         before = allocations_of(tree.get_provider_uuids_in_tree(node))
         after = deepcopy(before)
-        guarded(
-            driver.name,
-            operation,
-            lambda: driver.update_provider_tree(tree, node, allocations=after, **moves),
-        )
+        driver.update_provider_tree(tree, node, allocations=after, **moves)
     _add_capability_traits(driver, tree, node)
     return None if before is None or after is None else (before, after)
 
 
 def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str) -> None:
-    traits = guarded(driver.name, "capabilities_as_traits", driver.capabilities_as_traits)
+    traits = driver.capabilities_as_traits()
     if traits and tree.exists(node):
         tree.add_traits(node, *(trait for trait, has in traits.items() if has))
         tree.remove_traits(node, *(trait for trait, has in traits.items() if not has))

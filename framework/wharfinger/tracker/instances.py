@@ -10,10 +10,7 @@ from oslo_config import cfg
 from wharfinger.conf import DefaultSection, InstanceSection
 from wharfinger.conf.reading import reading
 from wharfinger.driver import ComputeDriver, loader
-from wharfinger.exceptions import (
-    ConfigurationError,
-    InvalidName,
-)
+from wharfinger.exceptions import ConfigurationError, ConfigurationFileError, InvalidName
 from wharfinger.objects import Service
 from wharfinger.objects.provider_records import ProviderRecords
 from wharfinger.placement.client import PlacementClient
@@ -62,6 +59,7 @@ def load(conf: cfg.ConfigOpts, name: str) -> Instance:
             remedy="Correct it, or leave it out for the driver's own.",
         ) from error
     driver = guarded(name, "__init__", lambda: _make(kind, conf, default.host, name))
+    _refuse_unknown_sections(conf, driver)
     return Instance(section, driver, Publisher(name, owner))
 
 
@@ -86,6 +84,18 @@ def running(
         )
     finally:
         guarded(driver.name, "cleanup_host", driver.cleanup_host)
+
+
+def _refuse_unknown_sections(conf: cfg.ConfigOpts, driver: ComputeDriver) -> None:
+    """Refuse sections [<instance>:...] that the driver has no use for: a slip of the pen."""
+    name = driver.name
+    known = sorted(guarded(name, "config_sections", lambda: driver.config_sections(conf, name)))
+    for section in conf.list_all_sections():
+        if section.startswith(f"{name}:") and section not in known:
+            raise ConfigurationFileError(
+                problem=f"driver instance {name} has no use for section [{section}].",
+                remedy=f"It reads {', '.join(f'[{one}]' for one in (name, *known))}.",
+            )
 
 
 def _make(kind: type[ComputeDriver], conf: cfg.ConfigOpts, host: str, name: str) -> ComputeDriver:

@@ -88,6 +88,7 @@ def test_an_instance_with_wrong_configuration_fails_its_check(program: Program) 
             "[placement]\nauth_type = password\n[gpus]",
             "[placement] auth_type = password: this leads to a service, but embedded = true",
         ),
+        ("nvidia-232]", "nvidia-999]", "has no use for section [gpus:nvidia-999]"),
         (
             "[gpus]",
             "[placement]\nembedded = false\n[gpus]",
