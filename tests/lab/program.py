@@ -48,9 +48,9 @@ class Program:
 
     def run(self, *arguments: str, config: Path | None = None) -> Done:
         """Run it; nothing but the exit code and what it prints comes back."""
-        command = [sys.executable, "-m", "wharfinger.cli.main"]
+        wharfinger = str(Path(sys.executable).with_name("wharfinger"))
         done = subprocess.run(
-            [*command, "--config-file", str(config or self.config), *arguments],
+            [wharfinger, "--config-file", str(config or self.config), *arguments],
             capture_output=True,
             text=True,
             check=False,

@@ -28,7 +28,6 @@ _THEIR_WRONG_USAGE: Final = 2
 class WharfingerApp(App):
     """The program: options before the command, and its configuration."""
 
-    NAME = "wharfinger"
     # Warnings only: at INFO, every library has something to say. -v shows it.
     DEFAULT_VERBOSE_LEVEL = 0
 
@@ -41,13 +40,9 @@ class WharfingerApp(App):
         )
 
     def build_option_parser(
-        self,
-        description: str | None,
-        version: str | None,
-        argparse_kwargs: dict[str, Any] | None = None,
+        self, description: str | None, version: str | None, *args: Any, **kwargs: Any
     ) -> argparse.ArgumentParser:
-        arguments = {"prog": self.NAME, **(argparse_kwargs or {})}
-        parser = super().build_option_parser(description, version, arguments)
+        parser = super().build_option_parser(description, version, *args, **kwargs)
         parser.add_argument(
             "--config-file",
             action="append",
