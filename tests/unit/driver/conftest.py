@@ -1,0 +1,11 @@
+from pathlib import Path
+
+import pytest
+
+from tests.unit.driver.packages import Packages
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packages:
+    """A directory on the import path to install driver packages into."""
+    return Packages(tmp_path, monkeypatch)

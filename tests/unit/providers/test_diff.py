@@ -1,0 +1,810 @@
+"""The rules of the three-way diff, one by one; test_diff_properties.py has them in the large."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.providers.world import Driver, World
+from wharfinger.exceptions import DuplicateProvider, InvalidTree, OwnershipConflict, ProviderMissing
+from wharfinger.providers import (
+    DesiredProvider,
+    Inventory,
+    Provider,
+    ProviderTree,
+    PublishingMode,
+    names,
+)
+from wharfinger.providers.diff import Removals, plan_trees
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import (
+    CreateProvider,
+    DeleteProvider,
+    Plan,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+    UpdateProvider,
+)
+from wharfinger.providers.record import Record
+
+US = Publisher("gpus", "OWNER_NOVA")
+CYBORGS = Publisher("fpgas", "OWNER_CYBORG")
+MARKS = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
+HOST = names.root_uuid("host")
+GPU = names.child_uuid(HOST, "gpu")
+RACK = "00000000-0000-0000-0000-00000000000a"
+ROW = "00000000-0000-0000-0000-00000000000b"
+
+
+def provider(name: str = "host", parent: str | None = None, **contents: Any) -> Provider:
+    uuid = names.child_uuid(parent, name) if parent else names.root_uuid(name)
+    root = HOST if parent else uuid
+    return Provider(
+        uuid=uuid, name=name, root_uuid=root, parent_uuid=parent, generation=1, **contents
+    )
+
+
+def untagged(*classes: str, **contents: Any) -> Provider:
+    contents.setdefault("inventories", {kind: Inventory(total=4) for kind in classes})
+    return provider(**contents)
+
+
+def cyborgs(name: str = "host", parent: str | None = None) -> Provider:
+    return provider(
+        name,
+        parent,
+        traits=frozenset(["OWNER_CYBORG", "CUSTOM_THEIRS"]),
+        inventories={"FPGA": Inventory(total=1)},
+        aggregates=frozenset([RACK]),
+    )
+
+
+def says(
+    *,
+    children: Mapping[str, int] | None = None,
+    traits: tuple[str, ...] = (),
+    aggregates: tuple[str, ...] = (),
+    reserve: tuple[str, ...] = (),
+    **classes: int,
+) -> Driver:
+    """A driver with one host that states everything about it, and of its children VGPUs."""
+
+    def driver(tree: ProviderTree) -> None:
+        if not tree.exists("host"):
+            tree.new_root("host")
+        tree.update_inventory("host", {name: {"total": total} for name, total in classes.items()})
+        tree.update_traits("host", traits)
+        tree.update_aggregates("host", aggregates)
+        for uuid in tree.get_provider_uuids("host")[1:]:
+            if tree.exists(uuid) and tree.data(uuid).name not in (children or {}):
+                tree.remove(uuid)
+        for name, total in (children or {}).items():
+            if not tree.exists(name):
+                tree.new_child(name, "host")
+            tree.update_inventory(name, {"VGPU": {"total": total}})
+            tree.update_traits(name, ())
+        for name in reserve:
+            tree.reserve(name, "cleaning")
+
+    return driver
+
+
+def overlays(*, traits: tuple[str, ...] = (), reserve: bool = False) -> Driver:
+    """A driver that overlays one host which somebody else publishes."""
+
+    def driver(tree: ProviderTree) -> None:
+        if not tree.exists("host"):
+            tree.new_root("host")
+        tree.set_publishing_mode("host", PublishingMode.OVERLAY)
+        tree.update_traits("host", traits)
+        if reserve:
+            tree.reserve("host", "maintenance")
+
+    return driver
+
+
+def is_silent(tree: ProviderTree) -> None:
+    """A driver that leaves the tree as it is."""
+
+
+def published(driver: Driver, *providers: Provider, publisher: Publisher = US) -> World:
+    """A world in which a driver's cycle has run once, without a problem."""
+    world = World(publisher, providers)
+    assert not world.cycle(driver).problems
+    return world
+
+
+def kinds(plan: Plan) -> list[tuple[type, str]]:
+    return [(type(step), step.name) for step in plan.steps]
+
+
+def only(plan: Plan, kind: type) -> Any:
+    (step,) = (step for step in plan.steps if isinstance(step, kind))
+    return step
+
+
+# Publishing.
+
+
+def test_a_first_publication_creates_and_tags_parents_first_and_fills_them_last() -> None:
+    world = World(US)
+    plan = world.plan(says(children={"gpu": 2}, VCPU=8, traits=("HW_CPU_X86_VMX",)))
+    assert kinds(plan) == [
+        (CreateProvider, "host"),
+        (SetTraits, "host"),
+        (CreateProvider, "gpu"),
+        (SetTraits, "gpu"),
+        (SetInventories, "host"),
+        (SetInventories, "gpu"),
+    ]
+    assert plan.steps[0] == CreateProvider(uuid=HOST, name="host", root_uuid=HOST, parent_uuid=None)
+    assert plan.steps[2] == CreateProvider(uuid=GPU, name="gpu", root_uuid=HOST, parent_uuid=HOST)
+
+
+def test_everything_that_is_published_is_tagged_root_and_child() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8, traits=("HW_CPU_X86_VMX",)))
+    assert world.by_name("host").traits == MARKS | {"HW_CPU_X86_VMX"}
+    assert world.by_name("gpu").traits == MARKS
+
+
+def test_a_provider_is_in_its_aggregates_before_it_has_anything_to_give() -> None:
+    plan = World(US).plan(says(VCPU=8, aggregates=(RACK,)))
+    assert kinds(plan) == [
+        (CreateProvider, "host"),
+        (SetTraits, "host"),
+        (SetAggregates, "host"),
+        (SetInventories, "host"),
+    ]
+
+
+def test_an_unchanged_world_gives_an_empty_plan_and_nothing_to_remember() -> None:
+    driver = says(
+        children={"gpu": 2},
+        VCPU=8,
+        traits=("HW_CPU_X86_VMX",),
+        aggregates=(RACK,),
+        reserve=("gpu",),
+    )
+    assert published(driver).plan(driver) == Plan()
+
+
+def test_steps_say_what_they_change_from_and_to() -> None:
+    world = published(says(VCPU=8, traits=("CUSTOM_A",)))
+    plan = world.plan(says(VCPU=6, traits=("CUSTOM_B",)))
+    traits, figures = only(plan, SetTraits), only(plan, SetInventories)
+    assert (traits.before, traits.after) == (MARKS | {"CUSTOM_A"}, MARKS | {"CUSTOM_B"})
+    assert (figures.before, figures.after) == (
+        {"VCPU": Inventory(total=8)},
+        {"VCPU": Inventory(total=6)},
+    )
+    assert len(plan.steps) == 2
+
+
+def test_a_renamed_provider_keeps_its_uuid() -> None:
+    def renamed(tree: ProviderTree) -> None:
+        if tree.exists("gpu"):
+            tree.remove("gpu")
+        tree.new_child("gpu-0", "host", uuid=GPU)
+        tree.update_inventory("gpu-0", {"VGPU": {"total": 2}})
+
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    plan = world.cycle(renamed)
+    assert kinds(plan) == [(UpdateProvider, "gpu-0")]
+    assert world.live[GPU].name == "gpu-0"
+
+
+def test_a_moved_provider_is_moved_and_not_made_again() -> None:
+    def moved(tree: ProviderTree) -> None:
+        says(children={"gpu": 2, "card": 1}, VCPU=8)(tree)
+        tree.remove("gpu")
+        tree.new_child("gpu", "card", uuid=GPU)
+        tree.update_inventory("gpu", {"VGPU": {"total": 2}})
+
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.cycle(moved)
+    assert world.live[GPU].parent_uuid == world.by_name("card").uuid
+    assert world.plan(moved).steps == ()
+
+
+@pytest.mark.parametrize("figures", [{"VGPU": 2}, {}], ids=["less", "gone"])
+def test_what_shrinks_is_written_before_what_grows(figures: dict[str, int]) -> None:
+    def driver(a: dict[str, int], b: int) -> Driver:
+        def fill(tree: ProviderTree) -> None:
+            says(children={"b": b})(tree)
+            tree.update_inventory("host", {name: {"total": total} for name, total in a.items()})
+
+        return fill
+
+    world = published(driver({"VGPU": 4}, 4))
+    assert kinds(world.plan(driver(figures, 6))) == [
+        (SetInventories, "host"),
+        (SetInventories, "b"),
+    ]
+    # And where the parent is what grows, it has to wait for its child.
+    assert kinds(world.plan(driver({"VGPU": 6}, 2))) == [
+        (SetInventories, "b"),
+        (SetInventories, "host"),
+    ]
+
+
+def test_reserving_counts_as_shrinking() -> None:
+    world = published(says(children={"gpu": 4}, VCPU=4))
+    plan = world.plan(says(children={"gpu": 4}, VCPU=5, reserve=("gpu",)))
+    assert kinds(plan) == [(SetInventories, "gpu"), (SetInventories, "host")]
+
+
+def test_an_edited_reshape_takes_the_place_of_all_inventory_steps() -> None:
+    world = published(says(children={"gpu": 1}, VCPU=4))
+    tree = ProviderTree.from_providers(world.live.values())
+    says(children={"gpu": 2}, VCPU=3, traits=("CUSTOM_A",))(tree)
+    moved, kept = {"allocations": {"a": 1}}, {"allocations": {"b": 1}}
+    plan = plan_trees(
+        US,
+        tree.desired(),
+        world.live,
+        world.memory.records,
+        removals=Removals(now=1.0, delay=60.0),
+        reshape=({"one": {}, "two": kept}, {"one": moved, "two": kept}),
+    )
+    assert kinds(plan) == [(SetTraits, "host"), (Reshape, "host")]
+    reshape = only(plan, Reshape)
+    assert set(reshape.touched) == {HOST, GPU}
+    assert reshape.allocations == {"one": moved}
+
+
+def test_a_reshape_with_any_problem_in_its_tree_is_not_begun() -> None:
+    world = World(US, [cyborgs()])
+    tree = ProviderTree.from_providers(world.live.values())
+    says(children={"gpu": 2}, FPGA=1)(tree)
+    plan = plan_trees(
+        US, tree.desired(), world.live, {}, removals=Removals(now=1, delay=60), reshape=({}, {})
+    )
+    assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
+    assert plan == Plan(problems=plan.problems)
+
+
+# What others put on our providers.
+
+
+def test_what_others_put_on_our_providers_survives() -> None:
+    world = published(says(VGPU=4, traits=("CUSTOM_A",), aggregates=(RACK,)))
+    ours = world.by_name("host")
+    world.change(
+        "host",
+        traits=ours.traits | {"CUSTOM_THEIRS"},
+        aggregates=ours.aggregates | {ROW},
+        inventories={**ours.inventories, "CUSTOM_THEIR_CLASS": Inventory(total=1)},
+    )
+    world.cycle(says(VGPU=5, traits=("CUSTOM_B",)))
+    after = world.by_name("host")
+    assert after.traits == MARKS | {"CUSTOM_B", "CUSTOM_THEIRS"}
+    assert after.aggregates == {ROW}
+    assert after.inventories == {
+        "VGPU": Inventory(total=5),
+        "CUSTOM_THEIR_CLASS": Inventory(total=1),
+    }
+
+
+def test_what_is_ours_and_no_longer_wanted_goes() -> None:
+    world = published(says(VGPU=4, CUSTOM_X=1, traits=("CUSTOM_A",), aggregates=(RACK,)))
+    world.cycle(says(VGPU=4))
+    after = world.by_name("host")
+    assert after.traits == MARKS
+    assert after.aggregates == frozenset()
+    assert after.inventories == {"VGPU": Inventory(total=4)}
+
+
+def test_what_somebody_else_took_away_comes_back() -> None:
+    driver = says(VGPU=4, traits=("CUSTOM_A",), aggregates=(RACK,))
+    world = published(driver)
+    before = world.contents()
+    world.change("host", traits=frozenset(), aggregates=frozenset(), inventories={})
+    world.cycle(driver)
+    assert world.contents() == before
+
+
+def test_traits_and_aggregates_that_were_there_before_us_are_never_taken_away() -> None:
+    there = untagged("VGPU", traits=frozenset(["CUSTOM_A"]), aggregates=frozenset([RACK]))
+    world = published(says(VGPU=4, traits=("CUSTOM_A", "CUSTOM_B"), aggregates=(RACK, ROW)), there)
+    world.cycle(says(VGPU=4))
+    after = world.by_name("host")
+    assert after.traits == MARKS | {"CUSTOM_A"}
+    assert after.aggregates == {RACK}
+
+
+def test_a_class_of_theirs_is_not_ours_because_the_driver_only_reserved() -> None:
+    def reserves(tree: ProviderTree) -> None:
+        tree.reserve("host", "cleaning")
+
+    world = published(says(VGPU=4))
+    theirs = {"CUSTOM_THEIR_CLASS": Inventory(total=1)}
+    world.change("host", inventories={**world.by_name("host").inventories, **theirs})
+    world.cycle(reserves)
+    world.cycle(says(VGPU=4))
+    assert world.by_name("host").inventories == {"VGPU": Inventory(total=4), **theirs}
+
+
+def test_a_class_of_theirs_is_not_ours_because_the_driver_wrote_it_back() -> None:
+    def writes_back(tree: ProviderTree) -> None:
+        inventory = tree.data("host").inventory
+        inventory["VGPU"]["total"] = 5
+        tree.update_inventory("host", inventory)
+
+    world = published(says(VGPU=4))
+    theirs = {"CUSTOM_THEIR_CLASS": Inventory(total=1)}
+    world.change("host", inventories={**world.by_name("host").inventories, **theirs})
+    world.cycle(writes_back)
+    world.cycle(says(VGPU=5))
+    assert world.by_name("host").inventories == {"VGPU": Inventory(total=5), **theirs}
+
+
+def test_a_name_that_somebody_changed_comes_back_and_the_provider_stays_ours() -> None:
+    driver = says(children={"gpu": 2}, VCPU=8)
+
+    def by_uuid(tree: ProviderTree) -> None:
+        if tree.exists(GPU):
+            tree.remove(GPU)
+        driver(tree)
+
+    world = published(driver)
+    # Renaming does not raise a provider's generation.
+    world.live[GPU] = replace(world.live[GPU], name="renamed")
+    plan = world.cycle(by_uuid)
+    assert kinds(plan) == [(UpdateProvider, "gpu")]
+    assert world.live[GPU].name == "gpu"
+    assert world.memory.get(GPU).is_ours
+
+
+# Whose a provider is.
+
+
+def test_another_owners_provider_is_left_exactly_as_it_is_with_an_error_naming_both() -> None:
+    world = World(US, [cyborgs()])
+    before = world.contents()
+    plan = world.cycle(says(VCPU=8, traits=("CUSTOM_A",), reserve=("host",)))
+    assert plan.steps == ()
+    assert world.contents() == before
+    (problem,) = plan.problems
+    assert isinstance(problem, OwnershipConflict)
+    assert (problem.owner, problem.other) == ("OWNER_NOVA", "OWNER_CYBORG")
+    assert (problem.provider, problem.uuid, problem.instance) == ("host", HOST, "gpus")
+    assert all(word in str(problem) for word in ("OWNER_NOVA", "OWNER_CYBORG", "host", "gpus"))
+
+
+def test_our_children_beneath_another_owners_provider_are_published() -> None:
+    world = World(US, [cyborgs()])
+    plan = world.cycle(says(children={"gpu": 2}, VCPU=8))
+    assert kinds(plan) == [(CreateProvider, "gpu"), (SetTraits, "gpu"), (SetInventories, "gpu")]
+    assert world.by_name("gpu").parent_uuid == HOST
+
+
+def test_a_provider_that_has_two_owners_is_not_ours_to_write() -> None:
+    theirs = untagged("VCPU", traits=frozenset(["OWNER_NOVA", "OWNER_CYBORG"]))
+    plan = World(US, [theirs]).plan(says(VCPU=8))
+    assert plan.steps == ()
+    (problem,) = plan.problems
+    assert isinstance(problem, OwnershipConflict)
+    assert problem.other == "OWNER_CYBORG"
+
+
+def test_a_provider_that_another_owner_has_tagged_since_is_no_longer_written() -> None:
+    world = published(says(VCPU=8))
+    world.change("host", traits=frozenset(["OWNER_CYBORG"]))
+    plan = world.plan(says(VCPU=4))
+    assert plan.steps == ()
+    assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
+
+
+def test_others_without_our_tag_are_ignored_where_the_driver_says_nothing_of_them() -> None:
+    world = World(US, [untagged("VCPU"), cyborgs("fpga", HOST)])
+    plan = world.plan(is_silent)
+    assert (plan.steps, plan.problems) == ((), ())
+
+
+def test_an_untagged_provider_of_the_wanted_name_and_classes_is_adopted() -> None:
+    world = World(US, [untagged("VCPU")])
+    plan = world.cycle(says(VCPU=8))
+    assert kinds(plan) == [(SetTraits, "host"), (SetInventories, "host")]
+    assert world.by_name("host").traits == MARKS
+
+
+def test_an_untagged_provider_with_a_class_that_the_driver_does_not_report_is_nobodys() -> None:
+    world = World(US, [untagged("VCPU", "CUSTOM_THEIRS")])
+    plan = world.cycle(says(VCPU=8))
+    assert plan.steps == ()
+    (problem,) = plan.problems
+    assert isinstance(problem, OwnershipConflict)
+    assert "untagged, and not ours" in problem.other
+
+
+def test_an_untagged_provider_in_another_place_is_nobodys() -> None:
+    elsewhere = Provider(uuid=GPU, name="gpu", root_uuid=GPU)
+    desired = DesiredProvider(provider=provider("gpu", HOST))
+    plan = plan_trees(US, [desired], {GPU: elsewhere}, {}, removals=Removals(now=1, delay=60))
+    assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
+    assert plan.steps == ()
+
+
+def test_our_own_provider_that_lost_its_tag_is_tagged_again() -> None:
+    world = published(says(VCPU=8))
+    ours = world.by_name("host")
+    world.change(
+        "host", traits=frozenset(), inventories={**ours.inventories, "VGPU": Inventory(total=1)}
+    )
+    assert not world.cycle(says(VCPU=8)).problems
+    assert world.by_name("host").traits == MARKS
+
+
+@pytest.mark.parametrize("owner", ["OWNER_CYBORG", "CUSTOM_OWNER_ACME"])
+def test_a_driver_that_adds_an_owner_trait_is_refused(owner: str) -> None:
+    plan = World(US).plan(says(VCPU=8, traits=(owner,)))
+    (problem,) = plan.problems
+    assert isinstance(problem, InvalidTree)
+    assert (problem.driver, problem.provider) == ("gpus", "host")
+    assert owner in problem.problem
+    assert plan.steps == ()
+
+
+def test_a_root_with_vcpu_can_only_be_novas() -> None:
+    (problem,) = World(CYBORGS).plan(says(VCPU=8)).problems
+    assert isinstance(problem, InvalidTree)
+    assert "OWNER_NOVA" in problem.problem
+    assert "OWNER_CYBORG" in problem.problem
+
+
+def test_a_child_of_another_owner_may_have_vcpu_and_a_root_anything_else() -> None:
+    def driver(tree: ProviderTree) -> None:
+        says(children={"dpu": 1}, FPGA=1)(tree)
+        tree.update_inventory("dpu", {"VCPU": {"total": 4}})
+
+    plan = World(CYBORGS).plan(driver)
+    assert plan.problems == ()
+    assert len(plan.steps) == 6
+
+
+def test_nothing_is_planned_below_a_provider_that_could_not_be_created() -> None:
+    plan = World(CYBORGS).plan(says(children={"gpu": 2}, VCPU=8))
+    assert [type(problem) for problem in plan.problems] == [InvalidTree]
+    assert plan.steps == ()
+
+
+def test_an_invalid_answer_does_not_make_us_forget_what_is_ours() -> None:
+    world = published(says(VCPU=8, traits=("CUSTOM_A",)))
+    world.cycle(says(VCPU=8, traits=("CUSTOM_A", "OWNER_CYBORG")))
+    world.cycle(says(VCPU=8))
+    assert world.by_name("host").traits == MARKS
+
+
+def test_an_invalid_answer_does_not_make_us_forget_the_figures_to_restore() -> None:
+    nova = untagged(inventories={"VCPU": Inventory(total=8, reserved=2)})
+    world = published(overlays(reserve=True), nova)
+    world.cycle(overlays(reserve=True, traits=("OWNER_CYBORG",)))
+    world.cycle(overlays())
+    assert world.by_name("host").inventories == {"VCPU": Inventory(total=8, reserved=2)}
+
+
+# Overlays.
+
+
+def test_an_overlay_adds_its_traits_and_leaves_everything_else() -> None:
+    nova = untagged("VCPU", traits=frozenset(["CUSTOM_THEIRS"]), aggregates=frozenset([RACK]))
+    world = World(US, [nova])
+    plan = world.cycle(overlays(traits=("CUSTOM_A",)))
+    assert kinds(plan) == [(SetTraits, "host")]
+    after = world.by_name("host")
+    assert after.traits == MARKS | {"CUSTOM_THEIRS", "CUSTOM_A"}
+    assert (after.inventories, after.aggregates) == (nova.inventories, nova.aggregates)
+
+
+def test_an_overlay_never_writes_inventory_aggregates_name_or_place() -> None:
+    def meddles(tree: ProviderTree) -> None:
+        overlays()(tree)
+        tree.update_inventory("host", {"CUSTOM_X": {"total": 1}})
+        tree.update_aggregates("host", [ROW])
+
+    nova = untagged("VCPU", aggregates=frozenset([RACK]))
+    assert kinds(World(US, [nova]).plan(meddles)) == [(SetTraits, "host")]
+
+
+def test_traits_of_an_overlay_that_are_no_longer_named_go() -> None:
+    world = published(overlays(traits=("CUSTOM_A", "CUSTOM_B")), untagged("VCPU"))
+    world.cycle(overlays(traits=("CUSTOM_B",)))
+    assert world.by_name("host").traits == MARKS | {"CUSTOM_B"}
+
+
+def test_a_missing_overlaid_provider_is_a_problem_and_nothing_is_written_below_it() -> None:
+    def driver(tree: ProviderTree) -> None:
+        overlays()(tree)
+        tree.new_child("gpu", "host")
+        tree.new_child("part", "gpu")
+        tree.update_inventory("part", {"VGPU": {"total": 1}})
+
+    plan = World(US).plan(driver)
+    (problem,) = plan.problems
+    assert isinstance(problem, ProviderMissing)
+    assert (problem.provider, problem.uuid, problem.instance) == ("host", HOST, "gpus")
+    assert plan.steps == ()
+
+
+def test_an_overlay_is_published_below_once_its_provider_is_there() -> None:
+    def driver(tree: ProviderTree) -> None:
+        overlays()(tree)
+        if not tree.exists("gpu"):
+            tree.new_child("gpu", "host")
+        tree.update_inventory("gpu", {"VGPU": {"total": 1}})
+
+    world = World(US)
+    world.cycle(driver)
+    world.live[HOST] = untagged("VCPU")
+    assert not world.cycle(driver).problems
+    assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=1)}
+
+
+def test_an_overlay_stays_one_where_the_driver_says_nothing_of_it() -> None:
+    world = published(overlays(), untagged("VCPU"))
+    world.cycle(is_silent)
+    assert world.memory.get(HOST).mode is PublishingMode.OVERLAY
+    assert world.memory.get(HOST).claimed_classes == frozenset()
+
+
+def test_an_overlay_that_was_passed_over_in_silence_is_still_never_deleted() -> None:
+    world = published(overlays(), untagged("VCPU"))
+    world.cycle(is_silent)
+    for _ in range(3):
+        world.now += 100
+        plan = world.cycle(lambda tree: tree.remove("host"))
+        assert plan.steps == ()
+
+
+# Reservation.
+
+
+def test_a_reserved_provider_has_nothing_to_give_in_any_class() -> None:
+    world = published(says(VGPU=4, CUSTOM_X=2))
+    theirs = {"CUSTOM_THEIR_CLASS": Inventory(total=3, reserved=1)}
+    world.change("host", inventories={**world.by_name("host").inventories, **theirs})
+    world.cycle(says(VGPU=4, CUSTOM_X=2, reserve=("host",)))
+    assert {
+        name: (one.total, one.reserved) for name, one in world.by_name("host").inventories.items()
+    } == {"VGPU": (4, 4), "CUSTOM_X": (2, 2), "CUSTOM_THEIR_CLASS": (3, 3)}
+
+
+def test_released_every_class_has_its_own_figure_again() -> None:
+    def driver(reserve: bool) -> Driver:
+        def fill(tree: ProviderTree) -> None:
+            says()(tree)
+            tree.update_inventory("host", {"VGPU": {"total": 4, "reserved": 1}})
+            if reserve:
+                tree.reserve("host", "cleaning")
+
+        return fill
+
+    world = published(driver(False))
+    theirs = {"CUSTOM_THEIR_CLASS": Inventory(total=3, reserved=2)}
+    world.change("host", inventories={**world.by_name("host").inventories, **theirs})
+    for reserve in (True, True, False):
+        world.cycle(driver(reserve))
+    assert world.by_name("host").inventories == {
+        "VGPU": Inventory(total=4, reserved=1),
+        **theirs,
+    }
+
+
+def test_an_overlaid_provider_is_reserved_and_given_back() -> None:
+    own = {"VCPU": Inventory(total=8, reserved=2), "MEMORY_MB": Inventory(total=64)}
+    world = published(overlays(), untagged(inventories=own))
+    plan = world.cycle(overlays(reserve=True))
+    assert kinds(plan) == [(SetInventories, "host")]
+    assert all(one.is_fully_reserved for one in world.by_name("host").inventories.values())
+    assert world.plan(overlays(reserve=True)) == Plan()
+    world.cycle(overlays())
+    assert world.by_name("host").inventories == own
+
+
+def test_a_figure_that_its_owner_changed_meanwhile_is_the_new_own_figure() -> None:
+    nova = untagged(inventories={"VCPU": Inventory(total=8, reserved=2)})
+    world = published(overlays(reserve=True), nova)
+    world.change("host", inventories={"VCPU": Inventory(total=16, reserved=5)})
+    world.cycle(overlays(reserve=True))
+    assert world.by_name("host").inventories == {"VCPU": Inventory(total=16, reserved=16)}
+    world.cycle(overlays())
+    assert world.by_name("host").inventories == {"VCPU": Inventory(total=16, reserved=5)}
+
+
+def test_a_provider_that_its_owner_had_fully_reserved_stays_so_after_our_release() -> None:
+    full = {"VCPU": Inventory(total=8, reserved=8)}
+    world = published(overlays(reserve=True), untagged(inventories=full))
+    world.cycle(overlays())
+    assert world.by_name("host").inventories == full
+
+
+def test_reasons_are_remembered_while_they_hold() -> None:
+    world = published(overlays(reserve=True), untagged("VCPU"))
+    assert world.memory.get(HOST).reservations == ("maintenance",)
+    world.cycle(overlays())
+    assert world.memory.get(HOST).reservations == ()
+
+
+# Removal.
+
+
+def test_what_is_absent_once_is_pending_and_the_time_is_remembered() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    plan = world.cycle(says(VCPU=8))
+    assert plan.steps == ()
+    assert [waiting.name for waiting in plan.pending] == ["gpu"]
+    assert world.memory.get(GPU).absent_since == 1000.0
+
+
+@pytest.mark.parametrize(("later", "deleted"), [(59.9, False), (60.0, True), (3600.0, True)])
+def test_what_is_absent_again_after_the_delay_is_deleted(later: float, deleted: bool) -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.cycle(says(VCPU=8))
+    world.now += later
+    plan = world.cycle(says(VCPU=8))
+    assert kinds(plan) == ([(DeleteProvider, "gpu")] if deleted else [])
+    assert (GPU in world.live) is not deleted
+    assert (GPU in world.memory.documents) is not deleted
+
+
+def test_the_delay_is_counted_from_the_first_absence_not_from_the_last() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    for _ in range(2):
+        world.cycle(says(VCPU=8))
+        world.now += 40
+    assert kinds(world.plan(says(VCPU=8))) == [(DeleteProvider, "gpu")]
+
+
+def test_without_a_delay_two_listings_are_still_needed() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.delay = 0.0
+    assert world.cycle(says(VCPU=8)).steps == ()
+    assert world.plan(says(VCPU=8)).steps == ()
+    world.now += 0.5
+    assert kinds(world.plan(says(VCPU=8))) == [(DeleteProvider, "gpu")]
+
+
+def test_what_came_back_is_no_longer_absent() -> None:
+    driver = says(children={"gpu": 2}, VCPU=8)
+    world = published(driver)
+    world.cycle(says(VCPU=8))
+    world.cycle(driver)
+    assert world.memory.get(GPU).absent_since is None
+    world.now += 3600
+    assert world.cycle(says(VCPU=8)).steps == ()
+
+
+def test_children_are_deleted_before_their_parents() -> None:
+    def deep(tree: ProviderTree) -> None:
+        says(children={"gpu": 2}, VCPU=8)(tree)
+        if not tree.exists("part"):
+            tree.new_child("part", "gpu")
+        tree.update_inventory("part", {"VGPU": {"total": 1}})
+
+    def gone(tree: ProviderTree) -> None:
+        for root in tree.roots:
+            tree.remove(root.uuid)
+
+    world = published(deep)
+    world.cycle(gone)
+    world.now += 60
+    plan = world.cycle(gone)
+    assert kinds(plan) == [
+        (DeleteProvider, "part"),
+        (DeleteProvider, "gpu"),
+        (DeleteProvider, "host"),
+    ]
+    assert not world.live
+
+
+def test_what_is_gone_and_has_allocations_is_fully_reserved_and_kept() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.allocated = frozenset([GPU])
+    world.cycle(says(VCPU=8))
+    world.now += 60
+    plan = world.cycle(says(VCPU=8))
+    assert kinds(plan) == [(SetInventories, "gpu")]
+    assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2, reserved=2)}
+    assert "allocations" in plan.pending[0].reason
+    again = world.plan(says(VCPU=8))
+    assert (again.steps, dict(again.records)) == ((), {})
+
+
+def test_what_was_kept_for_its_allocations_goes_when_they_have_gone() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.allocated = frozenset([GPU])
+    for _ in range(2):
+        world.cycle(says(VCPU=8))
+        world.now += 60
+    world.allocated = frozenset()
+    assert kinds(world.cycle(says(VCPU=8))) == [(DeleteProvider, "gpu")]
+
+
+def test_what_was_kept_for_its_allocations_and_came_back_is_released() -> None:
+    driver = says(children={"gpu": 2}, VCPU=8)
+    world = published(driver)
+    world.allocated = frozenset([GPU])
+    for _ in range(2):
+        world.cycle(says(VCPU=8))
+        world.now += 60
+    world.cycle(driver)
+    assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2)}
+
+
+def test_an_overlaid_provider_is_never_deleted() -> None:
+    world = published(overlays(), untagged("VCPU"))
+    for _ in range(3):
+        plan = world.cycle(lambda tree: tree.remove("host"))
+        assert plan.steps == ()
+        assert [waiting.name for waiting in plan.pending] == ["host"]
+        world.now += 3600
+
+
+def test_a_parent_of_somebody_elses_child_is_kept() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    theirs = cyborgs("fpga", GPU)
+    world.live[theirs.uuid] = theirs
+    for _ in range(3):
+        plan = world.cycle(says(VCPU=8))
+        assert plan.steps == ()
+        world.now += 60
+    assert "children" in plan.pending[0].reason
+    assert {GPU, theirs.uuid} <= world.live.keys()
+
+
+def test_what_was_taken_over_by_another_owner_is_not_deleted() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.cycle(says(VCPU=8))
+    world.change("gpu", traits=frozenset(["OWNER_CYBORG"]))
+    world.now += 60
+    assert world.cycle(says(VCPU=8)).steps == ()
+    assert world.by_name("gpu").traits == {"OWNER_CYBORG"}
+
+
+def test_without_a_record_nothing_is_deleted() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.memory.documents.clear()
+    for _ in range(3):
+        assert world.cycle(says(VCPU=8)).steps == ()
+        world.now += 60
+    assert GPU in world.live
+
+
+def test_what_somebody_else_deleted_is_forgotten_or_made_again() -> None:
+    driver = says(children={"gpu": 2}, VCPU=8)
+    world = published(driver)
+    del world.live[GPU]
+    assert world.plan(says(VCPU=8)).records == {GPU: None}
+    world.cycle(driver)
+    assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2)}
+
+
+def test_a_device_that_took_the_name_of_one_that_is_gone_is_published_in_the_end() -> None:
+    other = "00000000-0000-0000-0000-0000000000ff"
+
+    def replaced(tree: ProviderTree) -> None:
+        if tree.exists("gpu"):
+            tree.remove("gpu")
+        says(VCPU=8)(tree)
+        tree.new_child("gpu", "host", uuid=other)
+        tree.update_inventory("gpu", {"VGPU": {"total": 2}})
+
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    for _ in range(4):
+        plan = world.plan(replaced)
+        # Names are unique in Placement: until the old one has been removed, it may refuse.
+        with suppress(DuplicateProvider):
+            world.apply(plan)
+        world.now += 60
+    assert world.by_name("gpu").uuid == other
+
+
+def test_a_record_of_a_provider_that_is_not_ours_is_only_a_cache() -> None:
+    world = World(US, [cyborgs()])
+    world.cycle(is_silent)
+    assert world.memory.get(HOST) == Record(live=world.live[HOST])
+    assert world.plan(is_silent) == Plan()

@@ -1,0 +1,319 @@
+"""The rules of the diff over random trees: nothing of others touched, no crash that matters."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.providers.world import Crash, Fuse, World
+from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
+from wharfinger.providers.ownership import Publisher, Standing, standing
+from wharfinger.providers.plan import CreateProvider, DeleteProvider, Plan
+
+US = Publisher("gpus", "OWNER_NOVA")
+CLASSES = ("VGPU", "CUSTOM_A")
+TRAITS = ("CUSTOM_T", "CUSTOM_U")
+AGGREGATES = ("00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b")
+#: The providers that the driver speaks of, a root of two trees and what may be below them.
+ROOTS = ("a", "b")
+CHILDREN = {"a": ("a1", "a2", "a3"), "b": ("b1",)}
+OURS = (*ROOTS, *CHILDREN["a"], *CHILDREN["b"])
+UUIDS = {name: names.root_uuid(name) for name in (*OURS, "x")}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a driver says of one provider; None: of that part, nothing."""
+
+    parent: str | None
+    inventories: Mapping[str, Inventory] | None
+    traits: frozenset[str] | None
+    aggregates: frozenset[str] | None
+    reserved: bool
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What a driver says in one cycle. Of the rest of OURS: gone, or not a word."""
+
+    statements: Mapping[str, Statement]
+    silent: frozenset[str]
+    overlaid: frozenset[str]
+
+    def __call__(self, tree: ProviderTree) -> None:
+        known = {data.name: data for data in map(tree.data, tree.get_provider_uuids())}
+        for name, said in self.statements.items():
+            if self._place(tree, name, said.parent) and name in known:
+                # Moved, and otherwise as it was.
+                tree.update_inventory(name, known[name].inventory)
+                tree.update_traits(name, known[name].traits)
+                tree.update_aggregates(name, known[name].aggregates)
+            if name in self.overlaid:
+                tree.set_publishing_mode(name, PublishingMode.OVERLAY)
+            if said.inventories is not None:
+                tree.update_inventory(name, said.inventories)
+            if said.traits is not None:
+                tree.update_traits(name, said.traits)
+            if said.aggregates is not None:
+                tree.update_aggregates(name, said.aggregates)
+            if said.reserved:
+                tree.reserve(name, "cleaning")
+        for name in OURS:
+            if name not in self.statements and name not in self.silent and tree.exists(name):
+                tree.remove(name)
+
+    def _place(self, tree: ProviderTree, name: str, parent: str | None) -> bool:
+        """See that a provider is where it belongs; return whether it had to be put there."""
+        above = UUIDS[parent] if parent else None
+        if tree.exists(name):
+            if tree.data(name).parent_uuid == above:
+                return False
+            tree.remove(name)
+        if parent is None:
+            tree.new_root(name, UUIDS[name])
+        else:
+            tree.new_child(name, parent, UUIDS[name])
+        return True
+
+
+@st.composite
+def figures(draw: st.DrawFn) -> dict[str, Inventory]:
+    made = {}
+    for name in draw(st.sets(st.sampled_from(CLASSES))):
+        total = draw(st.integers(1, 3))
+        made[name] = Inventory(total=total, reserved=draw(st.integers(0, total)))
+    return made
+
+
+def some(names_of: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
+    return st.frozensets(st.sampled_from(names_of))
+
+
+@st.composite
+def drivers(draw: st.DrawFn, overlaid: frozenset[str]) -> Driver:
+    said: dict[str, Statement] = {}
+    for root in ROOTS:
+        if draw(st.integers(0, 4)):
+            said[root] = draw(statements(None))
+            for child in CHILDREN[root]:
+                if draw(st.booleans()):
+                    above = [name for name in said if name == root or name in CHILDREN[root]]
+                    said[child] = draw(statements(draw(st.sampled_from(above))))
+    return Driver(said, draw(some(OURS)), overlaid)
+
+
+@st.composite
+def statements(draw: st.DrawFn, parent: str | None) -> Statement:
+    return Statement(
+        parent,
+        draw(st.none() | figures()),
+        draw(st.none() | some(TRAITS)),
+        draw(st.none() | some(AGGREGATES)),
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def placements(draw: st.DrawFn) -> list[Provider]:
+    """What is there before us: some of what the driver speaks of, whosever, and a child."""
+    there = [
+        Provider(
+            uuid=UUIDS[name],
+            name=name,
+            root_uuid=UUIDS[name],
+            inventories=draw(figures()),
+            traits=draw(some((*TRAITS, "OWNER_NOVA", "OWNER_CYBORG"))),
+            aggregates=draw(some(AGGREGATES)),
+        )
+        for name in ROOTS
+        if draw(st.booleans())
+    ]
+    if draw(st.booleans()) and there:
+        above = there[0]
+        there.append(theirs(above))
+    return there
+
+
+def theirs(above: Provider) -> Provider:
+    return Provider(
+        uuid=UUIDS["x"],
+        name="x",
+        root_uuid=above.root_uuid,
+        parent_uuid=above.uuid,
+        inventories={"FPGA": Inventory(total=1)},
+        traits=frozenset(["OWNER_CYBORG"]),
+        generation=0,
+    )
+
+
+@dataclass(frozen=True)
+class Meddling:
+    """What somebody else does to one provider between two cycles."""
+
+    name: str
+    trait: bool
+    aggregate: bool
+    inventory: bool
+    takes_over: bool
+    child: bool
+
+    def __call__(self, world: World) -> None:
+        provider = world.live.get(UUIDS[self.name])
+        if provider is None:
+            return
+        inventories, traits = dict(provider.inventories), set(provider.traits)
+        if self.inventory:
+            inventories["CUSTOM_THEIRS"] = Inventory(total=3, reserved=1)
+        if self.trait:
+            traits.add("CUSTOM_THEIRS")
+        if self.takes_over:
+            traits = traits - {"OWNER_NOVA"} | {"OWNER_CYBORG"}
+        added = {"00000000-0000-0000-0000-0000000000cc"} if self.aggregate else set()
+        world.change(
+            self.name,
+            inventories=inventories,
+            traits=frozenset(traits),
+            aggregates=provider.aggregates | added,
+        )
+        if self.child and UUIDS["x"] not in world.live:
+            world.live[UUIDS["x"]] = theirs(provider)
+
+
+@dataclass(frozen=True)
+class Story:
+    """One cycle, then somebody meddles, then another driver's answer, again and again."""
+
+    there: list[Provider]
+    first: Driver
+    meddling: Meddling
+    second: Driver
+    allocated: frozenset[str]
+
+    def begin(self, fuse: Fuse) -> World:
+        world = World(US, self.there, self.allocated, fuse=fuse)
+        world.cycle(self.first)
+        self.meddling(world)
+        world.now += 100
+        return world
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    overlaid = draw(some(ROOTS))
+    meddling = st.builds(
+        Meddling,
+        st.sampled_from(OURS),
+        trait=st.booleans(),
+        aggregate=st.booleans(),
+        inventory=st.booleans(),
+        takes_over=st.booleans(),
+        child=st.booleans(),
+    )
+    return Story(
+        draw(placements()),
+        draw(drivers(overlaid)),
+        draw(meddling),
+        draw(drivers(overlaid)),
+        frozenset(UUIDS[name] for name in draw(some(OURS))),
+    )
+
+
+def check_touches_nothing_of_others(world: World, plan: Plan, overlaid: frozenset[str]) -> None:
+    for step in plan.steps:
+        for uuid in step.touched:
+            there = world.live.get(uuid)
+            assert there is None or standing(there, "OWNER_NOVA") is not Standing.FOREIGN
+        if isinstance(step, DeleteProvider):
+            assert world.memory.get(step.uuid).is_ours
+        if isinstance(step, DeleteProvider | CreateProvider):
+            assert step.name not in overlaid
+
+
+@settings(deadline=None, max_examples=60)
+@given(stories())
+def test_no_step_touches_another_owners_provider_or_deletes_what_is_not_remembered_as_ours(
+    story: Story,
+) -> None:
+    world = World(US, story.there, story.allocated)
+    for driver in (story.first, story.first, story.second, story.second):
+        plan = world.plan(driver)
+        check_touches_nothing_of_others(world, plan, driver.overlaid)
+        world.apply(plan)
+        story.meddling(world)
+        world.now += 100
+
+
+@settings(deadline=None, max_examples=60)
+@given(stories(), st.booleans())
+def test_without_records_nothing_is_ever_deleted(story: Story, forgets: bool) -> None:
+    world = story.begin(Fuse())
+    for _ in range(3):
+        if forgets:
+            world.memory.documents.clear()
+        before = set(world.memory.documents)
+        there = set(world.live)
+        world.cycle(story.second)
+        world.now += 100
+        assert there - world.live.keys() <= before
+
+
+@settings(deadline=None, max_examples=60)
+@given(stories())
+def test_what_others_put_on_a_provider_survives_everything_but_its_deletion(story: Story) -> None:
+    world = World(US, story.there)
+    world.cycle(story.first)
+    story.meddling(world)
+    meddled = world.contents().get(UUIDS[story.meddling.name])
+    for driver in (story.second, story.first):
+        world.now += 100
+        world.cycle(driver)
+        after = world.contents().get(UUIDS[story.meddling.name])
+        if meddled is None or after is None:
+            return
+        put = {"CUSTOM_THEIRS", "OWNER_CYBORG"}
+        assert meddled.traits & put <= after.traits
+        assert meddled.aggregates - set(AGGREGATES) <= after.aggregates
+        if "CUSTOM_THEIRS" in meddled.inventories:
+            figure = after.inventories["CUSTOM_THEIRS"]
+            assert replace(figure, reserved=1) == meddled.inventories["CUSTOM_THEIRS"]
+            assert figure.reserved in {1, 3}
+
+
+@settings(deadline=None, max_examples=60)
+@given(stories())
+def test_a_second_cycle_over_an_unchanged_world_has_nothing_to_do(story: Story) -> None:
+    world = story.begin(Fuse())
+    for driver in (story.second, story.second):
+        # Twice, since what is absent is removed at the second time.
+        world.cycle(driver)
+        world.now += 100
+    plan = world.plan(story.second)
+    assert (plan.steps, dict(plan.records)) == ((), {})
+
+
+@settings(deadline=None, max_examples=120)
+@given(stories(), st.integers(0, 40), st.integers(0, 8))
+def test_a_crash_before_any_write_ends_in_the_same_world_as_none(
+    story: Story, writes: int, more: int
+) -> None:
+    whole = story.begin(Fuse())
+    broken = story.begin(fuse := Fuse())
+    for left in (writes, more):
+        # Of the second cycle, and of the first attempt to make up for it.
+        fuse.left = left
+        try:
+            broken.cycle(story.second)
+        except Crash:
+            continue
+        finally:
+            fuse.left = None
+    assume(broken.live != whole.live or broken.memory.documents != whole.memory.documents)
+    for _ in range(3):
+        whole.cycle(story.second)
+        broken.cycle(story.second)
+        assert broken.contents() == whole.contents()
+        whole.now += 100
+        broken.now += 100
+    plan = broken.plan(story.second)
+    assert (plan.steps, dict(plan.records)) == ((), {})

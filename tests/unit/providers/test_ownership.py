@@ -1,0 +1,97 @@
+from typing import Final
+
+import pytest
+
+from wharfinger.exceptions import InvalidName
+from wharfinger.providers import Inventory, Provider
+from wharfinger.providers.ownership import (
+    Publisher,
+    Standing,
+    check_owner,
+    instance_trait,
+    may_adopt,
+    owners,
+    standing,
+)
+
+UUID: Final = "3f0c6f5e-9f0b-4a53-8a60-7b6a3c1f7d0e"
+PARENT: Final = "8a9e9c7e-53a5-4ac8-b2a4-0f3d9c3c2f4e"
+
+
+def provider(
+    *traits: str, name: str = "gpu", parent: str | None = PARENT, classes: tuple[str, ...] = ()
+) -> Provider:
+    return Provider(
+        uuid=UUID,
+        name=name,
+        root_uuid=PARENT,
+        parent_uuid=parent,
+        inventories={kind: Inventory(total=1) for kind in classes},
+        traits=frozenset(traits),
+    )
+
+
+@pytest.mark.parametrize("name", ["OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME"])
+def test_standard_and_custom_owners_are_taken(name: str) -> None:
+    assert check_owner(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["NOVA", "owner_nova", "OWNER_", "OWNER_ACME", "CUSTOM_OWNER_", "CUSTOM_ACME", ""]
+)
+def test_what_is_no_owner_trait_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName):
+        check_owner(name)
+
+
+def test_the_refusal_of_an_owner_says_what_would_be_right() -> None:
+    with pytest.raises(InvalidName, match="OWNER_NOVA, OWNER_CYBORG or of the form CUSTOM_OWNER_"):
+        check_owner("ACME")
+
+
+def test_owners_are_the_owner_traits_among_others() -> None:
+    found = owners(["OWNER_NOVA", "CUSTOM_OWNER_A", "CUSTOM_OWNED", "HW_GPU_API_VULKAN"])
+    assert found == {"OWNER_NOVA", "CUSTOM_OWNER_A"}
+
+
+def test_a_publisher_marks_with_its_owner_and_its_instance() -> None:
+    marks = Publisher("gpu-hosts", "OWNER_NOVA").traits
+    assert marks == {"OWNER_NOVA", "CUSTOM_WHARFINGER_GPU_HOSTS"}
+
+
+def test_a_publisher_without_a_valid_owner_cannot_be() -> None:
+    with pytest.raises(InvalidName):
+        Publisher("gpus", "CUSTOM_ACME")
+
+
+def test_the_mark_of_an_instance_is_a_custom_trait() -> None:
+    assert instance_trait("metal.2") == "CUSTOM_WHARFINGER_METAL_2"
+
+
+@pytest.mark.parametrize(
+    ("traits", "expected"),
+    [
+        (("OWNER_NOVA", "CUSTOM_A"), Standing.OURS),
+        (("CUSTOM_A",), Standing.UNTAGGED),
+        ((), Standing.UNTAGGED),
+        (("OWNER_CYBORG",), Standing.FOREIGN),
+        (("OWNER_NOVA", "OWNER_CYBORG"), Standing.FOREIGN),
+        (("OWNER_NOVA", "CUSTOM_OWNER_ACME"), Standing.FOREIGN),
+    ],
+)
+def test_the_owner_traits_say_whose_a_provider_is(
+    traits: tuple[str, ...], expected: Standing
+) -> None:
+    assert standing(provider(*traits), "OWNER_NOVA") is expected
+
+
+def test_an_untagged_provider_with_no_more_than_the_wanted_classes_may_be_adopted() -> None:
+    wanted = provider(classes=("VGPU", "CUSTOM_A"))
+    assert may_adopt(provider(classes=("VGPU",)), wanted)
+    assert may_adopt(provider(), wanted)
+    assert not may_adopt(provider(classes=("VGPU", "CUSTOM_B")), wanted)
+
+
+def test_an_untagged_provider_of_another_name_or_parent_may_not_be_adopted() -> None:
+    assert not may_adopt(provider(name="other"), provider())
+    assert not may_adopt(provider(parent=None), provider())

@@ -1,0 +1,220 @@
+"""A small world to try plans in: Placement as far as plans concern it, and what is remembered.
+
+Pure: no requests and no files. Plans are applied by the real PlanApplier, and everything
+can be stopped before any single write, as a crash would.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from wharfinger.exceptions import ConcurrentUpdate, Conflict, DuplicateProvider, ProviderInUse
+from wharfinger.placement.apply import PlanApplier
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.microversions import Feature
+from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import Inventory, Provider, ProviderTree
+from wharfinger.providers import record as record_codec
+from wharfinger.providers.diff import Removals, own_view, plan_trees
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import Plan
+from wharfinger.providers.record import Record
+
+Driver = Callable[[ProviderTree], None]
+
+
+class Crash(Exception):
+    """The process died."""
+
+
+@dataclass(slots=True)
+class Fuse:
+    """Lets so many writes happen (None: all), and then stops everything."""
+
+    left: int | None = None
+
+    def burn(self) -> None:
+        if self.left is None:
+            return
+        if self.left == 0:
+            raise Crash
+        self.left -= 1
+
+
+class PlacementModel(PlacementClient):
+    """The writes that plans consist of, refused where Placement refuses them."""
+
+    def __init__(self, providers: Iterable[Provider], fuse: Fuse) -> None:
+        self.providers = {
+            provider.uuid: replace(provider, generation=provider.generation or 0)
+            for provider in providers
+        }
+        self._fuse = fuse
+
+    def require(self, feature: Feature, purpose: str) -> None:
+        pass
+
+    def create_trait(self, name: str) -> None:
+        pass
+
+    def create_resource_class(self, name: str) -> None:
+        pass
+
+    def list_traits(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(names)
+
+    def create_provider(self, uuid: str, name: str, parent_uuid: str | None) -> ProviderSummary:
+        self._fuse.burn()
+        self._refuse_name(uuid, name)
+        if uuid in self.providers:
+            raise _refused(DuplicateProvider, uuid)
+        root_uuid = self.providers[parent_uuid].root_uuid if parent_uuid else uuid
+        self.providers[uuid] = Provider(
+            uuid=uuid, name=name, root_uuid=root_uuid, parent_uuid=parent_uuid, generation=0
+        )
+        return self._summary(uuid)
+
+    def update_provider(self, uuid: str, name: str, parent_uuid: str | None) -> ProviderSummary:
+        self._fuse.burn()
+        self._refuse_name(uuid, name)
+        above = parent_uuid
+        while above is not None:
+            assert above != uuid, "a provider cannot stand below itself"
+            above = self.providers[above].parent_uuid
+        self.providers[uuid] = replace(self.providers[uuid], name=name, parent_uuid=parent_uuid)
+        for one in list(self.providers):
+            self.providers[one] = replace(self.providers[one], root_uuid=self._top(one))
+        return self._summary(uuid)
+
+    def delete_provider(self, uuid: str) -> None:
+        self._fuse.burn()
+        if any(provider.parent_uuid == uuid for provider in self.providers.values()):
+            raise _refused(ProviderInUse, uuid)
+        del self.providers[uuid]
+
+    def set_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
+        return self._set(uuid, generation, traits=frozenset(traits))
+
+    def set_aggregates(self, uuid: str, generation: int, aggregates: Iterable[str]) -> int:
+        return self._set(uuid, generation, aggregates=frozenset(aggregates))
+
+    def set_inventories(
+        self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
+    ) -> int:
+        return self._set(uuid, generation, inventories=dict(inventories))
+
+    def _set(self, uuid: str, generation: int, **changes: object) -> int:
+        self._fuse.burn()
+        provider = self.providers[uuid]
+        if provider.generation != generation:
+            raise _refused(ConcurrentUpdate, uuid)
+        edited: dict[str, object] = {**changes, "generation": generation + 1}
+        self.providers[uuid] = replace(provider, **edited)  # type: ignore[arg-type]
+        return generation + 1
+
+    def _refuse_name(self, uuid: str, name: str) -> None:
+        if any(one.name == name and one.uuid != uuid for one in self.providers.values()):
+            raise _refused(DuplicateProvider, name)
+
+    def _top(self, uuid: str) -> str:
+        while (parent := self.providers[uuid].parent_uuid) is not None:
+            uuid = parent
+        return uuid
+
+    def _summary(self, uuid: str) -> ProviderSummary:
+        provider = self.providers[uuid]
+        assert provider.generation is not None
+        return ProviderSummary(
+            provider.uuid,
+            provider.name,
+            provider.generation,
+            provider.root_uuid,
+            provider.parent_uuid,
+        )
+
+
+class Memory:
+    """Records, each save all or nothing, through the stored form."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        self.documents: dict[str, bytes] = {}
+        self._fuse = fuse
+
+    @property
+    def records(self) -> dict[str, Record]:
+        return {uuid: record_codec.decode(text) for uuid, text in self.documents.items()}
+
+    def get(self, uuid: str) -> Record:
+        text = self.documents.get(uuid)
+        return Record() if text is None else record_codec.decode(text)
+
+    def save(self, records: Mapping[str, Record | None]) -> None:
+        self._fuse.burn()
+        for uuid, record in records.items():
+            if record is None:
+                self.documents.pop(uuid, None)
+            else:
+                self.documents[uuid] = record_codec.encode(record)
+
+
+@dataclass(slots=True)
+class World:
+    """Placement, one driver instance's memory, and the time."""
+
+    publisher: Publisher
+    providers: Iterable[Provider] = ()
+    allocated: frozenset[str] = frozenset()
+    now: float = 1000.0
+    delay: float = 60.0
+    fuse: Fuse = field(default_factory=Fuse)
+    placement: PlacementModel = field(init=False)
+    memory: Memory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.placement = PlacementModel(self.providers, self.fuse)
+        self.memory = Memory(self.fuse)
+
+    @property
+    def live(self) -> dict[str, Provider]:
+        return self.placement.providers
+
+    def by_name(self, name: str) -> Provider:
+        (found,) = (provider for provider in self.live.values() if provider.name == name)
+        return found
+
+    def change(self, name: str, **changes: object) -> None:
+        """Somebody else changes a provider."""
+        provider = self.by_name(name)
+        edited: dict[str, object] = {**changes, "generation": (provider.generation or 0) + 1}
+        self.live[provider.uuid] = replace(provider, **edited)  # type: ignore[arg-type]
+
+    def plan(self, driver: Driver) -> Plan:
+        """What a cycle would do: the driver edits the tree that Placement has."""
+        records = self.memory.records
+        tree = ProviderTree.from_providers(
+            own_view(provider, records.get(uuid)) for uuid, provider in self.live.items()
+        )
+        driver(tree)
+        removals = Removals(now=self.now, delay=self.delay, allocated=self.allocated)
+        return plan_trees(
+            self.publisher, tree.desired(), dict(self.live), records, removals=removals
+        )
+
+    def cycle(self, driver: Driver) -> Plan:
+        """Plan, and apply the plan tree by tree."""
+        plan = self.plan(driver)
+        self.apply(plan)
+        return plan
+
+    def apply(self, plan: Plan) -> None:
+        applier = PlanApplier(self.placement, self.memory)
+        live = dict(self.live)
+        for tree in plan.by_tree():
+            applier.apply(tree, live)
+
+    def contents(self) -> dict[str, Provider]:
+        """All that Placement has, whatever the generations."""
+        return {uuid: replace(one, generation=None) for uuid, one in self.live.items()}
+
+
+def _refused(kind: type[Conflict], what: str) -> Conflict:
+    return kind(request="a write", status=409, code="", detail=what)
