@@ -15,6 +15,7 @@ and what to do about it::
     ├── ProviderNotFound            in a ProviderTree
     ├── ProviderExists              in a ProviderTree
     ├── ProviderMissing             an overlaid provider that nobody has created yet
+    ├── NameTaken                   by a provider in another tree
     ├── OwnershipConflict           another owner's, or nobody's: left alone
     ├── StateError                  the state directory or its database
     └── PlacementError              Placement's answer, or that there was none
@@ -155,6 +156,21 @@ class ProviderMissing(WharfingerError):
     instance: str
 
 
+class NameTaken(WharfingerError):
+    """A provider cannot be created: one in another tree has its name."""
+
+    template = (
+        "provider {provider} cannot be published by driver instance {instance}: {uuid}, which "
+        "belongs to {other} and stands in the tree of {root_uuid}, has that name, and names "
+        "are unique in Placement. Rename one of the two."
+    )
+    provider: str
+    instance: str
+    uuid: str
+    other: str
+    root_uuid: str
+
+
 class OwnershipConflict(WharfingerError):
     """A provider that is not this instance's to write; it was left exactly as it is."""
 
@@ -186,7 +202,7 @@ class PlacementError(WharfingerError):
     ("" where it gave none), ``detail`` its explanation.
     """
 
-    template = "Placement: {request}: {status} {code} {detail}"
+    template = "Placement: {request}: {status}: {detail}"
     request: str
     status: int
     code: str

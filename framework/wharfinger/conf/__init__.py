@@ -4,6 +4,7 @@ A private ConfigOpts is made by ``load`` and handed down; there is no global one
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from oslo_config import cfg
 
@@ -36,6 +37,9 @@ def load(
     placement.register(conf)
     files = None if config_files is None else list(config_files)
     dirs = None if config_dirs is None else list(config_dirs)
+    for directory in dirs or ():
+        if not Path(directory).is_dir():
+            raise _unreadable(f"there is no directory {directory}")
     try:
         conf(
             [],
@@ -43,11 +47,18 @@ def load(
             default_config_files=files,
             default_config_dirs=[] if files is not None and dirs is None else dirs,
         )
-    except cfg.Error as error:
-        raise ConfigurationFileError(
-            problem=f"{error}.", remedy="Correct the file, or name another with --config-file."
-        ) from error
+    except (cfg.Error, OSError) as error:
+        raise _unreadable(str(error)) from error
+    except UnicodeDecodeError as error:
+        named = ", ".join((*(files or ()), *(dirs or ())))
+        raise _unreadable(f"{named}: {error}") from error
     return conf
+
+
+def _unreadable(problem: str) -> ConfigurationFileError:
+    return ConfigurationFileError(
+        problem=f"{problem}.", remedy="Correct it, or name another with --config-file."
+    )
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:

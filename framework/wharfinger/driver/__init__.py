@@ -1,5 +1,7 @@
 """The driver contract and the loader: all that a driver author needs.
 
+Such as::
+
     from wharfinger.driver import SUPPORTED, Capabilities, ComputeDriver, unsupported
 
 The values that a driver hands over (ProviderTree, Inventory) are in

@@ -95,9 +95,11 @@ class ComputeDriver(abc.ABC):
     ) -> None:
         """Edit the tree until it says what the node has.
 
-        The tree holds what Placement has of the node's tree (its root in any case) and
-        the sharing providers of its aggregates; children that are gone have to be
-        removed from it. Nothing is written until all of the tree is known to be valid.
+        The tree holds what Placement has of the node's tree (its root in any case) and the
+        sharing providers that this instance publishes; children that are gone have to be
+        removed from it. What the driver says nothing of stays as it is, and a root of which
+        it says nothing is taken to be someone else's. Nothing is written until all of the
+        tree is known to be valid.
 
         Where inventory that is in use has to move between providers, raise ReshapeNeeded;
         the call is repeated with ``allocations``, to be edited in place. ``migrations``

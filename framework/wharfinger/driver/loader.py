@@ -4,7 +4,7 @@ Whatever does not fit is an error that names the driver, the method or attribute
 was found and what is right; a driver is never just absent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NoReturn
@@ -77,15 +77,25 @@ def _problems(name: str, driver: Any) -> Iterator[DriverLoadError]:
     yield from _object_problems(name, driver)
 
 
+class _Manager(DriverManager[Any]):
+    def list_entry_points(self) -> list[EntryPoint]:
+        # stevedore's own list comes from files that know times to 128 seconds: a package
+        # that was installed a moment ago might not be on it.
+        return list(entry_points(group=self.namespace))
+
+
 def _import(name: str) -> Any:
     try:
-        manager: DriverManager[Any] = DriverManager(
+        manager = _Manager(
             NAMESPACE,
             name,
             invoke_on_load=False,
             on_load_failure_callback=_refuse_import,
             warn_on_missing_entrypoint=False,
         )
+    except (AssertionError, SystemExit) as error:
+        # stevedore lets these two pass.
+        raise _import_failed(name, error) from error
     except MultipleMatches as error:
         candidates = [driver for driver in installed() if driver.name == name]
         raise _error(
@@ -106,12 +116,7 @@ def _import(name: str) -> Any:
 
 
 def _refuse_import(_manager: object, entry_point: EntryPoint, error: BaseException) -> NoReturn:
-    raise _error(
-        entry_point.name,
-        f"entry point {entry_point.value}",
-        f"{type(error).__name__}: {error}",
-        "a module that can be imported with the class in it",
-    ) from error
+    raise _import_failed(entry_point.name, error) from error
 
 
 def _owner_problems(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
@@ -158,11 +163,15 @@ def _capability_problems(name: str, driver: type[ComputeDriver]) -> Iterator[Dri
 
 def _object_problems(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
     registered = VersionedObjectRegistry.obj_classes()
+    if not isinstance(driver.object_versions, Mapping):
+        found = repr(driver.object_versions)
+        yield _error(name, "object_versions", found, 'a mapping such as {"ComputeNode": "1.0"}')
+        return
     for kind, version in driver.object_versions.items():
         ours = registered[kind][0].VERSION if kind in registered else None
         try:
             fits = ours is not None and versionutils.is_compatible(version, ours)
-        except ValueError:
+        except (ValueError, TypeError):
             fits = False
         if not fits:
             yield _error(
@@ -183,6 +192,16 @@ def _describe(entry_point: EntryPoint) -> InstalledDriver:
         entry_point.name,
         entry_point.value,
         f"{package.name} {package.version}" if package else "unknown",
+    )
+
+
+def _import_failed(name: str, error: BaseException) -> DriverLoadError:
+    targets = ", ".join(driver.target for driver in installed() if driver.name == name)
+    return _error(
+        name,
+        f"entry point {targets}",
+        f"{type(error).__name__}: {error}",
+        "a module that can be imported with the class in it",
     )
 
 

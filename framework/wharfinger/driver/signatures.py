@@ -33,6 +33,7 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
     """The methods of a driver that do not fit, each as an error."""
     for method, calls in _CALLS.items():
         found = getattr(driver, method)
+        is_bound = isinstance(inspect.getattr_static(driver, method), staticmethod | classmethod)
         if not callable(found) or inspect.iscoroutinefunction(found):
             yield DriverLoadError(
                 driver=name,
@@ -40,7 +41,7 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
                 found="a coroutine function" if callable(found) else repr(found),
                 expected="a method that returns its answer",
             )
-        elif not any(_fits(found, call) for call in calls):
+        elif not any(_fits(found, call, is_bound) for call in calls):
             yield DriverLoadError(
                 driver=name,
                 subject=method,
@@ -52,15 +53,16 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
 @cache
 def takes_migrations(driver: type[ComputeDriver]) -> bool:
     """Whether update_provider_tree takes migrations; nova's own form does not."""
-    return _fits(driver.update_provider_tree, _CALLS["update_provider_tree"][0])
+    return _fits(driver.update_provider_tree, _CALLS["update_provider_tree"][0], is_bound=False)
 
 
-def _fits(method: Any, call: str) -> bool:
+def _fits(method: Any, call: str, is_bound: bool) -> bool:
     arguments = [argument for argument in call.split(", ") if argument]
     by_keyword = {name.rstrip("=") for name in arguments if name.endswith("=")}
     by_position = [name for name in arguments if not name.endswith("=")]
     try:
-        inspect.signature(method).bind("self", *by_position, **dict.fromkeys(by_keyword))
+        own = () if is_bound else ("self",)
+        inspect.signature(method).bind(*own, *by_position, **dict.fromkeys(by_keyword))
     except TypeError:
         return False
     return True

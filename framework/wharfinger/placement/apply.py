@@ -76,7 +76,7 @@ class PlanApplier:
             on_step(step)
 
     def _intent(self, plan: Plan, uuid: str, live: Provider | None) -> Record:
-        record, planned = self._memory.get(uuid), plan.records.get(uuid)
+        record, planned = self._memory.get(uuid), plan.records[uuid]
         if planned is None:
             return replace(record, live=live)
         return replace(
@@ -93,7 +93,7 @@ class PlanApplier:
     ) -> Record | None:
         if steps_left:
             return replace(self._memory.get(uuid), live=live)
-        planned = plan.records.get(uuid)
+        planned = plan.records[uuid]
         return planned and replace(planned, live=live)
 
     def _write(self, step: Step, now: Mapping[str, Provider | None]) -> dict[str, Provider | None]:

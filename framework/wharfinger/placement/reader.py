@@ -4,24 +4,35 @@ One list tells which providers there are and at which generation; what has not m
 since it was last seen is taken from memory, what has is read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wharfinger.exceptions import NotFound, PlacementError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.providers import names
 from wharfinger.providers.ownership import instance_trait
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record
 
-#: Above so many names to look up, one list of all providers is cheaper.
+#: Above so many look-ups, one list of all providers is cheaper.
 _FEW: Final = 8
 _BAD_REQUEST: Final = 400
 
 _Summaries = dict[str, ProviderSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What Placement has.
+
+    ``live`` are the providers of the instance's trees, by uuid. ``strangers`` carry the
+    instance's mark too, but stand in none of its trees and nothing is remembered of them.
+    """
+
+    live: Mapping[str, Provider]
+    strangers: tuple[ProviderSummary, ...] = ()
 
 
 class PlacementReader:
@@ -31,21 +42,43 @@ class PlacementReader:
         self._client: Final = client
         self._trait: Final = instance_trait(instance)
 
-    def read(self, roots: Mapping[str, str], records: Mapping[str, Record]) -> dict[str, Provider]:
-        """The providers of the instance's trees, by uuid.
+    def read(self, roots: Mapping[str, str], records: Mapping[str, Record]) -> Reading:
+        """The providers of the instance's trees.
 
-        ``roots`` are the uuids that its root providers have unless Placement has them
-        under another, by name; ``records`` what was remembered of the providers.
-        Unchanged, this is one request.
+        ``roots`` are, by name, the uuids that its root providers have unless Placement has
+        them under another; ``records`` what was remembered of the providers. Where nothing
+        has changed, this is one request.
         """
         found = self._list(roots, records)
         self._look_up_roots(roots, found)
         self._look_up_ours(records, found)
+        trees = {
+            provider.root_provider_uuid
+            for provider in found.values()
+            if provider.name in roots
+            or (provider.uuid in records and records[provider.uuid].is_ours)
+        }.union(roots.values())
         live = {}
+        strangers = []
         for uuid, summary in found.items():
+            if summary.root_provider_uuid not in trees:
+                strangers.append(summary)
+                continue
             with suppress(NotFound):  # deleted since it was listed
                 live[uuid] = self._content(summary, records.get(uuid))
-        return live
+        return Reading(live, tuple(strangers))
+
+    def elsewhere(self, names: Collection[str]) -> dict[str, Provider]:
+        """The providers that have any of these names, by name: who they are, and traits."""
+        named = {
+            provider.name: provider
+            for provider in self._look_up(names, lambda name: self._providers(name=name))
+            if provider.name in names
+        }
+        return {
+            name: replace(_provider(summary), traits=self._client.get_traits(summary.uuid).traits)
+            for name, summary in named.items()
+        }
 
     def allocated(self, uuids: Iterable[str]) -> frozenset[str]:
         """Those of the providers that have allocations; one request each."""
@@ -53,12 +86,13 @@ class PlacementReader:
 
     def _list(self, roots: Mapping[str, str], records: Mapping[str, Record]) -> _Summaries:
         ours = {record.root_uuid for record in records.values() if record.is_ours}
-        if len(roots) == 1 and len(ours) == 1:
-            # The whole tree, others' children in it too.
-            return self._providers(in_tree=str(ours.pop()))
-        return self._tagged()
+        if len(roots) == 1 and len(ours) <= 1:
+            # The whole tree, others' children in it too. Other hosts may have an instance
+            # of this name: a list by its mark would bring all of theirs.
+            return self._providers(in_tree=str(ours.pop())) if ours else {}
+        return self._marked()
 
-    def _tagged(self) -> _Summaries:
+    def _marked(self) -> _Summaries:
         try:
             return self._providers(required=self._trait)
         except PlacementError as error:
@@ -68,21 +102,14 @@ class PlacementReader:
             raise
 
     def _look_up_roots(self, roots: Mapping[str, str], found: _Summaries) -> None:
-        """Find roots that stand in Placement without our mark, by name."""
+        """Find roots that stand in Placement without our mark, by name, with their trees."""
         listed = {provider.name for provider in found.values()}
-        missing = [name for name, uuid in roots.items() if name not in listed and uuid not in found]
+        missing = {name for name, uuid in roots.items() if name not in listed and uuid not in found}
         if len(missing) > _FEW:
             everything = self._providers()
-            wanted = set(missing)
-            trees = {
-                provider.root_provider_uuid
-                for provider in everything.values()
-                if provider.name in wanted
-            }
+            named = {one.root_provider_uuid for one in everything.values() if one.name in missing}
             found |= {
-                uuid: provider
-                for uuid, provider in everything.items()
-                if provider.root_provider_uuid in trees
+                uuid: one for uuid, one in everything.items() if one.root_provider_uuid in named
             }
             return
         for name in missing:
@@ -90,18 +117,22 @@ class PlacementReader:
                 found |= self._providers(in_tree=root.uuid)
 
     def _look_up_ours(self, records: Mapping[str, Record], found: _Summaries) -> None:
-        """Find what is remembered as ours and was not listed: it may only be untagged."""
-        missing = [uuid for uuid, record in records.items() if record.is_ours and uuid not in found]
-        if len(missing) > _FEW:
-            everything = self._providers()
-            found |= {uuid: everything[uuid] for uuid in missing if uuid in everything}
-            return
-        for uuid in missing:
-            found |= self._providers(uuid=uuid)
+        """Find what is remembered as ours and was not listed: it may only be unmarked."""
+        missing = {uuid for uuid, record in records.items() if record.is_ours and uuid not in found}
+        for provider in self._look_up(missing, lambda uuid: self._providers(uuid=uuid)):
+            if provider.uuid in missing:
+                found[provider.uuid] = provider
+
+    def _look_up(
+        self, keys: Collection[str], one: Callable[[str], _Summaries]
+    ) -> list[ProviderSummary]:
+        """Providers by a key each; where there are many keys, simply all providers."""
+        if len(keys) > _FEW:
+            return list(self._providers().values())
+        return [provider for key in keys for provider in one(key).values()]
 
     def _providers(self, **filters: str) -> _Summaries:
-        listed = self._client.list_providers(**filters)
-        return {names.check_uuid(provider.uuid): provider for provider in listed}
+        return {provider.uuid: provider for provider in self._client.list_providers(**filters)}
 
     def _content(self, summary: ProviderSummary, record: Record | None) -> Provider:
         known = record and record.live
@@ -110,25 +141,32 @@ class PlacementReader:
                 return known
             # Neither renaming nor moving raises the generation.
             return replace(
-                known,
-                name=summary.name,
-                parent_uuid=summary.parent_provider_uuid,
-                root_uuid=summary.root_provider_uuid,
+                _provider(summary),
+                generation=known.generation,
+                inventories=known.inventories,
+                traits=known.traits,
+                aggregates=known.aggregates,
             )
         traits = self._client.get_traits(summary.uuid)
         aggregates = self._client.get_aggregates(summary.uuid)
         inventories = self._client.get_inventories(summary.uuid)
-        generations = {
-            answer.resource_provider_generation for answer in (traits, aggregates, inventories)
-        }
-        return Provider(
-            uuid=summary.uuid,
-            name=summary.name,
-            root_uuid=summary.root_provider_uuid,
-            parent_uuid=summary.parent_provider_uuid,
+        return replace(
+            _provider(summary),
             # Changed while it was read: with the oldest, a write that relies on it is refused.
-            generation=min(generations),
+            generation=min(
+                answer.resource_provider_generation for answer in (traits, aggregates, inventories)
+            ),
             inventories=inventories.inventories,
             traits=traits.traits,
             aggregates=aggregates.aggregates,
         )
+
+
+def _provider(summary: ProviderSummary) -> Provider:
+    """A provider of which nothing but its place is known."""
+    return Provider(
+        uuid=summary.uuid,
+        name=summary.name,
+        root_uuid=summary.root_provider_uuid,
+        parent_uuid=summary.parent_provider_uuid,
+    )

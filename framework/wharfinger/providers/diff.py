@@ -9,15 +9,18 @@ Pure and linear in the number of providers.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from wharfinger.exceptions import (
     InvalidTree,
+    NameTaken,
     OwnershipConflict,
     ProviderMissing,
     WharfingerError,
 )
 from wharfinger.providers import ownership, reservation
+from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -59,6 +62,12 @@ class Removals:
         since = record.absent_since
         return since is not None and since < self.now and self.now - since >= self.delay
 
+    def removes(self, uuid: str, record: Record) -> bool:
+        """Whether an absent provider is to be deleted now, as far as it goes by itself."""
+        return (
+            record.mode is PublishingMode.OWN and self.is_due(record) and uuid not in self.allocated
+        )
+
 
 @dataclass(slots=True)
 class _Trees:
@@ -67,13 +76,17 @@ class _Trees:
     publisher: Publisher
     live: Mapping[str, Provider]
     before: Mapping[str, Record]
+    elsewhere: Mapping[str, Provider]
     identities: list[Step] = field(default_factory=list)
     inventories: list[SetInventories] = field(default_factory=list)
     deletions: list[Step] = field(default_factory=list)
     records: dict[str, Record | None] = field(default_factory=dict)
     pending: list[PendingRemoval] = field(default_factory=list)
     problems: list[WharfingerError] = field(default_factory=list)
+    #: Uuids of what cannot be published in this plan.
     unpublished: set[str] = field(default_factory=set)
+    #: Names that providers still have which are to be removed, but not yet.
+    taken: set[str] = field(default_factory=set)
 
     def publish(self, before: Provider | None, after: Provider, record: Record) -> None:
         """Add the steps from one state of a provider to the next."""
@@ -99,41 +112,73 @@ def plan_trees(
     records: Mapping[str, Record],
     *,
     removals: Removals,
+    elsewhere: Mapping[str, Provider] = MappingProxyType({}),
     reshape: tuple[Allocations, Allocations] | None = None,
 ) -> Plan:
     """The plan for one or more whole trees.
 
     ``desired`` has parents before children. ``live`` is, by uuid, what Placement has of
     these trees, and ``records`` what is remembered of them; the records of a tree of which
-    nothing is desired make it absent. ``reshape`` are the allocations before and after a
-    driver edited them.
+    nothing is desired make it absent. ``elsewhere`` are, by name, providers in other trees
+    with names that are wanted here. ``reshape`` are the allocations before and after a driver
+    edited them.
 
     Steps come in this order: each provider, parents first, is created, moved, tagged and
     put into its aggregates before it has anything to give; then inventories shrink, then
     inventories grow, so that nothing is ever offered twice; then what is gone is deleted,
-    children first.
+    children first. What is gone and has left its name to another is deleted before all that.
     """
-    trees = _Trees(publisher, live, records)
+    wanted_uuids = {wanted.provider.uuid for wanted in desired}
+    absent = [
+        uuid
+        for uuid, record in records.items()
+        if uuid not in wanted_uuids and record.is_ours and uuid in live
+    ]
+    trees = _Trees(
+        publisher,
+        live,
+        records,
+        {name: taken for name, taken in elsewhere.items() if taken.uuid not in absent},
+    )
+    trees.taken = {live[uuid].name for uuid in absent if not removals.removes(uuid, records[uuid])}
     for wanted in desired:
         _publish(trees, wanted, records.get(wanted.provider.uuid, _NOTHING))
-    _remove(trees, {wanted.provider.uuid for wanted in desired}, removals)
+    _remove(trees, absent, removals)
     for uuid in live.keys() - trees.records.keys():
         trees.leave(uuid)
+        if publisher.traits <= live[uuid].traits:
+            trees.pending.append(orphan(uuid, live[uuid].name))
     for uuid in records.keys() - trees.records.keys():
         trees.records[uuid] = None
     if reshape is not None and trees.problems:
         # Half a reshape would leave allocations without inventory.
         return Plan(problems=tuple(trees.problems))
-    changed = {uuid: new for uuid, new in trees.records.items() if new != records.get(uuid)}
     trees.inventories.sort(key=_grows)
     inventories: Sequence[Step] = trees.inventories
     if reshape is not None:
         inventories = [_reshape_step(trees, desired[0].provider, *reshape)]
+    first, last = _split_deletions(trees)
+    steps = (*first, *trees.identities, *inventories, *last)
+    touched = {uuid for step in steps for uuid in step.touched}
     return Plan(
-        steps=(*trees.identities, *inventories, *trees.deletions),
-        records=changed,
+        steps=steps,
+        records={
+            uuid: record
+            for uuid, record in trees.records.items()
+            if uuid in touched or record != records.get(uuid)
+        },
         pending=tuple(trees.pending),
         problems=tuple(trees.problems),
+    )
+
+
+def orphan(uuid: str, name: str) -> PendingRemoval:
+    """A provider with our mark of which neither the driver nor our records know."""
+    return PendingRemoval(
+        uuid=uuid,
+        name=name,
+        reason="it has this instance's mark, but the driver does not report it, and it is not "
+        "in the records of what was applied: left as it is",
     )
 
 
@@ -147,13 +192,16 @@ def own_view(live: Provider, record: Record | None) -> Provider:
 def _publish(trees: _Trees, wanted: DesiredProvider, record: Record) -> None:
     mine, publisher = wanted.provider, trees.publisher
     live = trees.live.get(mine.uuid)
-    if not wanted.stated and not record.is_ours:
-        return
-    if mine.parent_uuid in trees.unpublished:
+    if not wanted.stated:
+        if live is not None and not record.is_ours:
+            return
+        mode = record.mode if record.is_ours else PublishingMode.OVERLAY
+        wanted = replace(wanted, mode=mode)
+    if mine.parent_uuid in trees.unpublished or (live is None and mine.name in trees.taken):
         trees.unpublished.add(mine.uuid)
         return
     problem = (
-        _problem_of_absence(publisher, wanted)
+        _problem_of_absence(publisher, wanted, trees.elsewhere)
         if live is None
         else _problem_of_ownership(publisher, wanted, live, record)
     ) or _problem_of_tree(publisher, wanted, live)
@@ -186,6 +234,7 @@ def _merge(
         if name not in own_classes and (not is_own or name not in record.claimed_classes)
     }
     inventories = reservation.release(others, record.own_reserved) | own_classes
+    claimed_classes = _claimed_classes(own_classes, own_view(there, record), record)
     own_reserved = {}
     if wanted.reservations:
         own_reserved = {name: item.reserved for name, item in inventories.items()}
@@ -203,7 +252,7 @@ def _merge(
     applied = replace(
         after,
         generation=None,
-        inventories={name: inventories[name] for name in own_classes},
+        inventories={name: inventories[name] for name in claimed_classes},
         traits=claimed_traits,
         aggregates=_claims(own_aggregates, there.aggregates, record.claimed_aggregates),
     )
@@ -221,11 +270,37 @@ def _claims(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str])
     return frozenset(name for name in wanted if name in ours or name not in there)
 
 
-def _problem_of_absence(publisher: Publisher, wanted: DesiredProvider) -> WharfingerError | None:
-    if wanted.mode is PublishingMode.OWN:
+def _claimed_classes(wanted: Mapping[str, Inventory], there: Provider, record: Record) -> list[str]:
+    """Of the classes that are wanted, those that are ours to take away again.
+
+    A driver that edits a tree hands back others' classes as it found them: that does not
+    make them ours. A provider that we see for the first time is ours with all that the
+    driver reports of it.
+    """
+    return [
+        name
+        for name, inventory in wanted.items()
+        if not record.is_ours
+        or name in record.claimed_classes
+        or there.inventories.get(name) != inventory
+    ]
+
+
+def _problem_of_absence(
+    publisher: Publisher, wanted: DesiredProvider, elsewhere: Mapping[str, Provider]
+) -> WharfingerError | None:
+    name, instance = wanted.provider.name, publisher.instance
+    if wanted.mode is PublishingMode.OVERLAY:
+        return ProviderMissing(provider=name, uuid=wanted.provider.uuid, instance=instance)
+    taken = elsewhere.get(name)
+    if taken is None or taken.uuid == wanted.provider.uuid:
         return None
-    return ProviderMissing(
-        provider=wanted.provider.name, uuid=wanted.provider.uuid, instance=publisher.instance
+    return NameTaken(
+        provider=name,
+        instance=instance,
+        uuid=taken.uuid,
+        other=", ".join(sorted(ownership.owners(taken.traits))) or "nobody known",
+        root_uuid=taken.root_uuid,
     )
 
 
@@ -284,13 +359,8 @@ def _problem_of_tree(
     return InvalidTree(driver=publisher.instance, provider=mine.name, problem=problem)
 
 
-def _remove(trees: _Trees, desired: set[str], removals: Removals) -> None:
+def _remove(trees: _Trees, absent: Sequence[str], removals: Removals) -> None:
     """Plan the removal of what is absent, children first, or say what it waits for."""
-    absent = [
-        uuid
-        for uuid, record in trees.before.items()
-        if uuid not in desired and record.is_ours and uuid in trees.live
-    ]
     if not absent:
         return
     children: dict[str | None, set[str]] = {}
@@ -337,6 +407,24 @@ def _reserve_absent(trees: _Trees, record: Record, live: Provider) -> None:
         )
     )
     trees.publish(live, after, replace(record, live=after, own_reserved=figures))
+
+
+def _split_deletions(trees: _Trees) -> tuple[list[Step], list[Step]]:
+    """The deletions that make room for a provider of the same name, and the others.
+
+    What is below one of the former has to go before it.
+    """
+    created = {step.name for step in trees.identities if isinstance(step, CreateProvider)}
+    first: list[Step] = []
+    last: list[Step] = []
+    makes_room: set[str | None] = set()
+    for step in reversed(trees.deletions):  # parents first
+        if step.name in created or trees.live[step.uuid].parent_uuid in makes_room:
+            makes_room.add(step.uuid)
+            first.insert(0, step)
+        else:
+            last.insert(0, step)
+    return first, last
 
 
 def _depth(live: Mapping[str, Provider], uuid: str) -> int:

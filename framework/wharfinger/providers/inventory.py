@@ -9,6 +9,8 @@ from wharfinger.providers.names import check_resource_class
 
 #: Placement's own limit and default for total, reserved, min_unit, max_unit, step_size.
 MAX_INT: Final = 0x7FFFFFFF
+#: Placement's limit for allocation_ratio, what a database's FLOAT holds.
+MAX_RATIO: Final = 3.40282e38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,8 @@ class Inventory:
         ratio = self.allocation_ratio
         if isinstance(ratio, bool) or not isinstance(ratio, int | float):
             raise _invalid(f"allocation_ratio must be a number, not {ratio!r}")
-        if not 0 < ratio < float("inf"):
-            raise _invalid(f"allocation_ratio must be above 0, not {ratio}")
+        if not 0 < ratio <= MAX_RATIO:
+            raise _invalid(f"allocation_ratio must be above 0 and at most {MAX_RATIO}")
         if not isinstance(ratio, float):
             object.__setattr__(self, "allocation_ratio", float(ratio))
 
@@ -78,7 +80,7 @@ def check_inventories(
     """
     checked = {}
     for name, record in inventories.items():
-        check_resource_class(name)
+        check_resource_class(name, where)
         try:
             checked[name] = (
                 record if isinstance(record, Inventory) else Inventory.from_mapping(record)

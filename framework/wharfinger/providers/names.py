@@ -33,9 +33,13 @@ def check_trait(name: str) -> str:
     return _check("trait", name, _STANDARD_TRAITS, "os-traits")
 
 
-def check_resource_class(name: str) -> str:
-    """Return the name of a standard or CUSTOM_ class; raise InvalidName otherwise."""
-    return _check("resource class", name, _STANDARD_CLASSES, "os-resource-classes")
+def check_resource_class(name: str, where: str = "") -> str:
+    """Return the name of a standard or CUSTOM_ class; raise InvalidName otherwise.
+
+    ``where`` is the provider that it is for, to be named in the error.
+    """
+    kind = f"{where}: resource class" if where else "resource class"
+    return _check(kind, name, _STANDARD_CLASSES, "os-resource-classes")
 
 
 def check_provider_name(name: str) -> str:
@@ -49,11 +53,10 @@ def check_provider_name(name: str) -> str:
     return name
 
 
-@lru_cache(maxsize=65536)
 def check_uuid(value: str) -> str:
     """Return a uuid in its canonical form; raise InvalidName for anything else."""
     try:
-        return str(uuid_module.UUID(value))
+        return _canonical_uuid(value)
     except (ValueError, AttributeError, TypeError):
         raise InvalidName(kind="uuid", name=value, problem="is no uuid") from None
 
@@ -76,6 +79,11 @@ def root_uuid(name: str) -> str:
 def child_uuid(parent_uuid: str, name: str) -> str:
     """The uuid of a child provider whose driver gives none."""
     return str(uuid_module.uuid5(uuid_module.UUID(parent_uuid), name))
+
+
+@lru_cache(maxsize=65536)
+def _canonical_uuid(value: str) -> str:
+    return str(uuid_module.UUID(value))
 
 
 def _check(kind: str, name: str, standard: frozenset[str], source: str) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+import os_traits
+
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_trait
 from wharfinger.providers.provider import Provider
@@ -61,7 +63,7 @@ def check_owner(name: str) -> str:
 
 def instance_trait(instance: str) -> str:
     """The trait that marks what the driver instance of that name publishes."""
-    return check_trait(_INSTANCE_PREFIX + instance.upper().replace("-", "_"))
+    return check_trait(os_traits.normalize_name(f"wharfinger_{instance}"))
 
 
 def is_instance_trait(trait: str) -> bool:

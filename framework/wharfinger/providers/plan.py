@@ -79,7 +79,10 @@ class UpdateProvider(_Change):
     def result(self, provider: Provider | None) -> Provider | None:
         """The provider under its new name and parent."""
         return provider and replace(
-            provider, name=self.after.name, parent_uuid=self.after.parent_uuid
+            provider,
+            name=self.after.name,
+            parent_uuid=self.after.parent_uuid,
+            root_uuid=self.root_uuid,
         )
 
 
@@ -156,8 +159,9 @@ class Plan:
     """What to do, in an order that is safe to apply and to interrupt.
 
     ``records`` are what to remember, by provider uuid, when the steps of that provider
-    are done (None: forget it). ``problems`` are what keeps a provider from being
-    published; the steps of the others stand.
+    are done (None: forget it); every provider that a step touches is among them.
+    ``problems`` are what keeps a provider from being published; the steps of the others
+    stand.
     """
 
     steps: tuple[Step, ...] = ()
@@ -191,5 +195,8 @@ class Plan:
             records.setdefault(touched.get(uuid), {})[uuid] = record
         return [
             Plan(records=records.get(None, {})),
-            *(Plan(steps=tuple(tree), records=records[root]) for root, tree in steps.items()),
+            *(
+                Plan(steps=tuple(tree), records=records.get(root, {}))
+                for root, tree in steps.items()
+            ),
         ]

@@ -10,6 +10,7 @@ writes is checked when it writes it.
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -143,7 +144,8 @@ class ProviderTree:
                 uuid=(uuid := names.check_uuid(record["uuid"])),
                 name=names.check_provider_name(record["name"]),
                 root_uuid=uuid,
-                parent_uuid=record.get("parent_provider_uuid"),
+                parent_uuid=(parent := record.get("parent_provider_uuid"))
+                and names.check_uuid(parent),
                 generation=record.get("generation"),
             )
             for record in provider_dicts
@@ -318,12 +320,16 @@ class ProviderTree:
     def in_aggregates(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
         """Whether a provider is in all of these aggregates (True for none)."""
         with self.lock:
-            return self._find(name_or_uuid).provider.aggregates.issuperset(aggregates)
+            return self._find(name_or_uuid).provider.aggregates.issuperset(
+                names.check_aggregates(aggregates)
+            )
 
     def have_aggregates_changed(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
         """Whether these aggregates differ from the provider's."""
         with self.lock:
-            return self._find(name_or_uuid).provider.aggregates != frozenset(aggregates)
+            return self._find(name_or_uuid).provider.aggregates != names.check_aggregates(
+                aggregates
+            )
 
     def update_aggregates(
         self, name_or_uuid: str, aggregates: Iterable[str], generation: int | None = None
@@ -336,13 +342,17 @@ class ProviderTree:
         """Put a provider into these aggregates too."""
         with self.lock:
             node = self._find(name_or_uuid)
-            self._set_aggregates(node, node.provider.aggregates.union(aggregates))
+            self._set_aggregates(
+                node, node.provider.aggregates | names.check_aggregates(aggregates)
+            )
 
     def remove_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
         """Take a provider out of these aggregates, where it is in them."""
         with self.lock:
             node = self._find(name_or_uuid)
-            self._set_aggregates(node, node.provider.aggregates.difference(aggregates))
+            self._set_aggregates(
+                node, node.provider.aggregates - names.check_aggregates(aggregates)
+            )
 
     # What nova has no words for.
 
@@ -354,7 +364,7 @@ class ProviderTree:
         with self.lock:
             node = self._find(name_or_uuid)
             changed = node.resources != resources
-            node.resources = dict(resources)
+            node.resources = deepcopy(dict(resources))
             return changed
 
     def reserve(self, name_or_uuid: str, reason: str) -> None:
@@ -498,7 +508,7 @@ def _data(node: _Node) -> ProviderData:
         inventory={name: item.to_dict() for name, item in provider.inventories.items()},
         traits=set(provider.traits),
         aggregates=set(provider.aggregates),
-        resources=dict(node.resources),
+        resources=deepcopy(dict(node.resources)),
     )
 
 

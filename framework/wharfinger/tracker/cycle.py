@@ -23,7 +23,7 @@ from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader
 from wharfinger.providers import DesiredProvider, Provider
-from wharfinger.providers.diff import Removals, plan_trees
+from wharfinger.providers.diff import Removals, orphan, plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import PendingRemoval, Plan, Step
 from wharfinger.providers.record import Record
@@ -152,9 +152,16 @@ class DriverCycle:
         """The plan, and what Placement has, of which it was made."""
         records = self._memory.records
         roots = {node.name: node.uuid for node in (*listing.nodes, *listing.failed)}
-        live = self._reader.read(roots, records)
+        reading = self._reader.read(roots, records)
+        live = reading.live
         answers = ask(self._driver, listing, live, records, self._allocations_of)
-        plans = [Plan(problems=tuple(answers.problems))]
+        elsewhere = self._elsewhere(answers, live, roots)
+        plans = [
+            Plan(
+                problems=tuple(answers.problems),
+                pending=tuple(orphan(one.uuid, one.name) for one in reading.strangers),
+            )
+        ]
         for scope, reshape in _scopes(answers, live, records):
             plans.append(
                 plan_trees(
@@ -163,10 +170,27 @@ class DriverCycle:
                     scope.live,
                     scope.records,
                     removals=self._removals(scope, now),
+                    elsewhere=elsewhere,
                     reshape=reshape,
                 )
             )
         return Plan.merge(plans), live
+
+    def _elsewhere(
+        self, answers: Answers, live: Mapping[str, Provider], roots: Mapping[str, str]
+    ) -> dict[str, Provider]:
+        """Providers in other trees that have the names of what is to be created."""
+        here = {provider.name: provider for provider in live.values()}
+        new = {
+            wanted.provider.name
+            for uuid, wanted in answers.desired.items()
+            if uuid not in live and wanted.stated
+        }
+        # Roots have been looked up by name already, and what had the name was read.
+        unknown = new - roots.keys() - here.keys()
+        return {name: here[name] for name in new & here.keys()} | (
+            self._reader.elsewhere(unknown) if unknown else {}
+        )
 
     def _removals(self, scope: "_Scope", now: float) -> Removals:
         removals = Removals(now=now, delay=self._removal_delay)

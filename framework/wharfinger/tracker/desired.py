@@ -45,6 +45,22 @@ class Answers:
     failed: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
 
+    def add(
+        self,
+        desired: list[DesiredProvider],
+        reshape: tuple[Allocations, Allocations] | None,
+    ) -> None:
+        """Add what was said of a node; its root comes first.
+
+        A sharing provider stands in the trees of several nodes: what one of them states of
+        it holds.
+        """
+        for wanted in desired:
+            if wanted.stated or wanted.provider.uuid not in self.desired:
+                self.desired[wanted.provider.uuid] = wanted
+        if reshape is not None:
+            self.reshapes[desired[0].provider.root_uuid] = reshape
+
 
 class NodeListing:
     """A driver's nodes, from one snapshot of its backend.
@@ -89,24 +105,17 @@ def ask(
     answers = Answers(problems=list(listing.problems))
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
-    for provider in live.values():
-        trees.setdefault(provider.root_uuid, []).append(
-            own_view(provider, records.get(provider.uuid))
-        )
-        if provider.parent_uuid is None:
-            roots[provider.name] = provider
-    sharing = [
-        own_view(provider, records.get(provider.uuid))
-        for provider in live.values()
-        if provider.parent_uuid is None and _shares(provider)
-    ]
-    for node in listing.failed:
-        answers.failed.add(roots[node.name].uuid if node.name in roots else node.uuid)
+    for uuid, provider in live.items():
+        seen = own_view(provider, records.get(uuid))
+        trees.setdefault(seen.root_uuid, []).append(seen)
+        if seen.parent_uuid is None:
+            roots[seen.name] = roots[uuid] = seen
+    sharing = {root.uuid: root for root in roots.values() if _shares(root)}
     taken: dict[str, str] = {}
     for node in listing.nodes:
-        root = roots.get(node.name) or live.get(node.uuid)
+        root = roots.get(node.name) or roots.get(node.uuid)
         root_uuid = root.uuid if root else node.uuid
-        others = [provider for provider in sharing if provider.uuid != root_uuid]
+        others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         try:
             tree = _tree(node, root, [*trees.get(root_uuid, []), *others])
             reshape = guarded(
@@ -114,21 +123,16 @@ def ask(
                 f"update_provider_tree({node.name})",
                 partial(_update, driver, tree, node.name, allocations_of),
             )
-            desired = _check(driver, tree, node.name, taken)
+            answers.add(_check(driver, tree, node.name, taken), reshape)
         except (WharfingerError, ValueError) as error:
             answers.failed.add(root_uuid)
             answers.problems.append(_as_problem(driver, node.name, error))
-            continue
-        for wanted in desired:
-            if wanted.stated or wanted.provider.uuid not in answers.desired:
-                answers.desired[wanted.provider.uuid] = wanted
-        if reshape is not None:
-            answers.reshapes[root_uuid] = reshape
+    for node in listing.failed:
+        root = roots.get(node.name)
+        answers.failed.add(root.uuid if root else node.uuid)
     if answers.failed:
         # A sharing provider may be that of a node that failed.
-        answers.failed |= {
-            provider.uuid for provider in sharing if provider.uuid not in answers.desired
-        }
+        answers.failed |= sharing.keys() - answers.desired.keys()
     return answers
 
 
@@ -165,11 +169,9 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
 def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
     """The node's tree as Placement has it, the root under the node's name."""
     if root is None:
-        tree = ProviderTree.from_providers(providers)
-        tree.new_root(node.name, node.uuid)
-        return tree
+        providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
-        replace(provider, name=node.name) if provider.uuid == root.uuid else provider
+        replace(provider, name=node.name) if provider is root else provider
         for provider in providers
     )
 
@@ -178,6 +180,7 @@ def _update(
     driver: ComputeDriver, tree: ProviderTree, node: str, allocations_of: AllocationsOf
 ) -> tuple[Allocations, Allocations] | None:
     """Have the driver edit the tree; returns the allocations of a reshape, before and after."""
+    there = tree.get_provider_uuids_in_tree(node)
     moves: dict[str, Any] = {"migrations": []} if takes_migrations(type(driver)) else {}
     before: Allocations | None = None
     after: Allocations | None = None
@@ -191,7 +194,7 @@ def _update(
                 operation=f"update_provider_tree({node})",
                 reason="it raised ReshapeNeeded, and its capabilities say that it never does",
             ) from None
-        before = allocations_of(tree.get_provider_uuids_in_tree(node))
+        before = allocations_of(there)
         after = deepcopy(before)
         driver.update_provider_tree(tree, node, allocations=after, **moves)
     _add_capability_traits(driver, tree, node)

@@ -13,8 +13,8 @@ from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     BackendError,
     ConcurrentUpdate,
-    DuplicateProvider,
     InvalidInventory,
+    NameTaken,
     OwnershipConflict,
     PlacementUnavailable,
     ProviderMissing,
@@ -187,6 +187,7 @@ def test_our_child_beneath_another_owners_root_is_published(
     with Publishing(placement, tmp_path / "acme", "CUSTOM_OWNER_ACME", "acme") as acme:
 
         def add_child(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+            # Of the root it says nothing: that is somebody else's.
             if not tree.exists("fpga-0"):
                 tree.new_child("fpga-0", node)
             tree.update_inventory("fpga-0", {"FPGA": {"total": 1}})
@@ -405,12 +406,117 @@ def test_a_name_that_is_taken_elsewhere_is_reported(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     placement.client.create_provider(str(uuid.uuid4()), "gpu", None)
-    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    publishing.driver.nodes["cn"] = with_children(
+        {"VCPU": 8}, {"gpu": {"VGPU": 4}, "gpu-1": {"VGPU": 4}}
+    )
 
     outcome = publishing.cycle.sync()
 
-    assert [type(problem) for problem in outcome.problems] == [DuplicateProvider]
+    assert [type(problem) for problem in outcome.problems] == [NameTaken]
     assert contents(placement)["gpu"]["inventories"] == {}
+    assert contents(placement)["gpu-1"]["inventories"] == {"VGPU": (4, 0)}
+
+
+def test_a_device_that_was_replaced_gets_its_name_when_the_old_one_is_gone(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    publishing.cycle.sync()
+    new = str(uuid.uuid4())
+
+    def replaced(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        if tree.exists("gpu"):
+            tree.remove("gpu")
+        tree.new_child("gpu", node, uuid=new)
+        tree.update_inventory("gpu", {"VGPU": {"total": 2}})
+
+    publishing.driver.nodes["cn"] = replaced
+    first = publishing.cycle.sync()
+    second = publishing.cycle.sync()
+
+    assert [item.name for item in first.pending] == ["gpu"]
+    assert not first.problems
+    assert not second.problems
+    assert contents(placement)["gpu"]["uuid"] == new
+
+
+def test_an_orphan_of_lost_records_is_reported_and_left(
+    publishing: Publishing, placement: PlacementFixture, tmp_path: Path
+) -> None:
+    publishing.driver.nodes["cn"] = with_children(
+        {"VCPU": 8}, {"gpu": {"VGPU": 4}, "old": {"VGPU": 4}}
+    )
+    publishing.cycle.sync()
+    publishing.state_path = tmp_path / "new"
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    cycle = publishing.restarted()
+
+    outcomes = [cycle.sync(), cycle.sync(), cycle.sync()]
+
+    for outcome in outcomes:
+        assert [item.name for item in outcome.pending] == ["old"]
+        assert "left as it is" in outcome.pending[0].reason
+    assert contents(placement)["old"]["inventories"] == {"VGPU": (4, 0)}
+
+
+def test_an_orphaned_node_of_a_fleet_is_reported_and_left(
+    publishing: Publishing, placement: PlacementFixture, tmp_path: Path
+) -> None:
+    publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("a", "b", "c")}
+    publishing.cycle.sync()
+    publishing.state_path = tmp_path / "new"
+    del publishing.driver.nodes["c"]
+
+    outcome = publishing.restarted().sync()
+
+    assert [item.name for item in outcome.pending] == ["c"]
+    assert set(contents(placement)) == {"a", "b", "c"}
+
+
+def test_the_first_sync_of_a_host_does_not_read_what_other_hosts_publish(
+    publishing: Publishing, placement: PlacementFixture, tmp_path: Path
+) -> None:
+    publishing.driver.nodes["host-1"] = with_children({"VCPU": 8}, {"gpu-1": {"VGPU": 4}})
+    publishing.cycle.sync()
+    placement.requests.clear()
+    with Publishing(placement, tmp_path / "host-2") as other:
+        other.driver.nodes["host-2"] = with_children({"VCPU": 8}, {"gpu-2": {"VGPU": 4}})
+        other.cycle.sync()
+
+    reads = [request for request in placement.requests.seen if request.startswith("GET")]
+    assert reads == [
+        "GET /resource_providers?name=host-2",
+        "GET /resource_providers?name=gpu-2",
+        "GET /traits?name=in%3AOWNER_NOVA",
+    ]
+
+
+def test_a_root_that_somebody_renamed_gets_its_name_back(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    publishing.cycle.sync()
+    before = contents(placement)
+    placement.client.update_provider(before["cn"]["uuid"], "renamed", None)
+
+    outcome = publishing.cycle.sync()
+
+    assert not outcome.problems
+    assert contents(placement) == before
+
+
+def test_a_provider_that_somebody_deleted_is_published_again(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    publishing.cycle.sync()
+    before = contents(placement)
+    placement.client.delete_provider(before["gpu"]["uuid"])
+
+    outcome = publishing.cycle.sync()
+
+    assert not outcome.problems
+    assert contents(placement) == before
 
 
 def test_a_root_of_that_name_that_is_there_already_is_adopted_with_its_uuid(

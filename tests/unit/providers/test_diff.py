@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from tests.unit.providers.world import Driver, World
-from wharfinger.exceptions import DuplicateProvider, InvalidTree, OwnershipConflict, ProviderMissing
+from wharfinger.exceptions import (
+    DuplicateProvider,
+    InvalidTree,
+    OwnershipConflict,
+    ProviderInUse,
+    ProviderMissing,
+)
 from wharfinger.providers import (
     DesiredProvider,
     Inventory,
@@ -622,6 +628,12 @@ def test_a_provider_that_its_owner_had_fully_reserved_stays_so_after_our_release
     assert world.by_name("host").inventories == full
 
 
+def test_a_reservation_ends_when_the_driver_says_nothing_any_more() -> None:
+    world = published(says(VGPU=4, reserve=("host",)))
+    world.cycle(is_silent)
+    assert world.by_name("host").inventories == {"VGPU": Inventory(total=4)}
+
+
 def test_reasons_are_remembered_while_they_hold() -> None:
     world = published(overlays(reserve=True), untagged("VCPU"))
     assert world.memory.get(HOST).reservations == ("maintenance",)
@@ -801,6 +813,46 @@ def test_a_device_that_took_the_name_of_one_that_is_gone_is_published_in_the_end
             world.apply(plan)
         world.now += 60
     assert world.by_name("gpu").uuid == other
+
+
+def has_a_card(tree: ProviderTree) -> None:
+    """A host with a card, and on it a gpu."""
+    says(children={"card": 1}, VCPU=8)(tree)
+    tree.new_child("gpu", "card", uuid=GPU)
+    tree.update_inventory("gpu", {"VGPU": {"total": 2}})
+
+
+def has_moved_the_gpu(tree: ProviderTree) -> None:
+    """The card is gone, and its gpu is on the host."""
+    says(VCPU=8)(tree)
+    tree.new_child("gpu", "host", uuid=GPU)
+    tree.update_inventory("gpu", {"VGPU": {"total": 2}})
+
+
+def test_what_moves_out_of_a_provider_that_goes_is_moved_before_that_is_deleted() -> None:
+    world = published(has_a_card)
+    world.cycle(says(VCPU=8))
+    world.now += 60
+    plan = world.cycle(has_moved_the_gpu)
+    assert kinds(plan) == [(UpdateProvider, "gpu"), (DeleteProvider, "card")]
+    assert world.live[GPU].parent_uuid == HOST
+
+
+def test_what_moves_out_of_a_provider_whose_name_is_taken_over_arrives_in_the_end() -> None:
+    other = "00000000-0000-0000-0000-0000000000ff"
+
+    def replaced(tree: ProviderTree) -> None:
+        has_moved_the_gpu(tree)
+        tree.new_child("card", "host", uuid=other)
+
+    world = published(has_a_card)
+    world.cycle(says(VCPU=8))
+    for _ in range(4):
+        world.now += 60
+        with suppress(DuplicateProvider, ProviderInUse):
+            world.cycle(replaced)
+    assert world.by_name("card").uuid == other
+    assert world.live[GPU].parent_uuid == HOST
 
 
 def test_a_record_of_a_provider_that_is_not_ours_is_only_a_cache() -> None:
