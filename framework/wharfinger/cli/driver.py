@@ -12,28 +12,37 @@ from wharfinger.exceptions import DriverLoadError, WharfingerError
 
 
 class DriverList(WharfingerCommand, Lister):
-    """List the drivers that are installed, and whether each can be loaded."""
+    """List the drivers that are installed or enabled, and whether each can be loaded."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.driver import loader
 
-        return ("Driver", "Class", "Package", "Instances", "State"), [
+        instances = self._instances()
+        rows = [
             (
                 driver.name,
                 driver.target,
                 driver.distribution,
-                ", ".join(self._instances(driver.name)),
+                ", ".join(instances.pop(driver.name, ())),
                 _state(driver.name),
             )
             for driver in loader.installed()
         ]
+        # Enabled, and not installed: a driver is never just absent.
+        rows += [
+            (driver, "", "", ", ".join(names), _state(driver))
+            for driver, names in instances.items()
+        ]
+        return ("Driver", "Class", "Package", "Instances", "State"), rows
 
-    def _instances(self, driver: str) -> Iterator[str]:
+    def _instances(self) -> dict[str, list[str]]:
+        """The enabled instances by driver."""
         from wharfinger.conf import DefaultSection, InstanceSection
 
+        instances: dict[str, list[str]] = {}
         for name in DefaultSection.read(self.conf).enabled_drivers:
-            if InstanceSection.read(self.conf, name).driver == driver:
-                yield name
+            instances.setdefault(InstanceSection.read(self.conf, name).driver, []).append(name)
+        return instances
 
 
 class DriverCheck(WharfingerCommand, Lister):

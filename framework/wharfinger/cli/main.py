@@ -5,6 +5,7 @@ Modules that are slow to import are imported by the commands that need them.
 """
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from functools import cached_property
@@ -58,6 +59,12 @@ class WharfingerApp(App):
         )
         return parser
 
+    def configure_logging(self) -> None:
+        super().configure_logging()
+        if self.options.verbose_level == self.DEFAULT_VERBOSE_LEVEL:
+            # The embedded Placement warns of each full reservation over an allocation.
+            logging.getLogger("placement").setLevel(logging.ERROR)
+
     @cached_property
     def conf(self) -> "cfg.ConfigOpts":
         """The configuration, read when a command first asks; raises ConfigurationFileError."""
@@ -67,8 +74,7 @@ class WharfingerApp(App):
 
     def interact(self) -> None:
         """Called without a command: show the help page."""
-        self.parser.print_help(self.stdout)
-        raise SystemExit(DONE)
+        raise SystemExit(self.run_subcommand(["help"]))
 
     def run_subcommand(self, argv: list[str]) -> int:
         try:

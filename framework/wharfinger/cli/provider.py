@@ -3,13 +3,16 @@
 import argparse
 import json
 import sys
-from typing import Any
+from typing import Any, Final
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
 from rich.console import Console
 
 from wharfinger.cli.command import WharfingerCommand
+
+
+_UNLIMITED: Final = 1_000_000
 
 
 class ProviderList(WharfingerCommand, Lister):
@@ -22,7 +25,10 @@ class ProviderList(WharfingerCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.placement import survey
+        from wharfinger.providers.ownership import check_owner
 
+        if parsed_args.owner:
+            check_owner(parsed_args.owner)
         owners = survey.owners_by_provider(self.placement)
         providers = sorted(self.placement.list_providers(), key=lambda provider: provider.name)
         names = {provider.uuid: provider.name for provider in providers}
@@ -110,4 +116,7 @@ class ProviderTreeCommand(WharfingerCommand):
             return
         console = Console(highlight=False)
         for drawing in tree.as_drawing(providers):
-            console.print(drawing)
+            # Where there is no terminal, nothing is wrapped.
+            console.print(drawing, width=None if console.is_terminal else _UNLIMITED)
+        if not providers:
+            self.app.LOG.warning("There are no resource providers in Placement.")

@@ -100,8 +100,9 @@ def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:
         console.print(line)
     done = "to be written" if dry_run else "written"
     count = len(outcome.steps)
-    summary = f"{count} {'change' if count == 1 else 'changes'} {done}" if count else "no change"
-    console.print(f"{name}: {summary}")
+    if count or not outcome.problems:
+        changes = f"{count} {'change' if count == 1 else 'changes'} {done}"
+        console.print(f"{name}: {changes if count else 'no change'}")
     for problem in outcome.problems:
         Console(stderr=True, soft_wrap=True, highlight=False).print(
             f"{name}: {problem}", style="red", markup=False

@@ -1,5 +1,6 @@
 """[DEFAULT]: what this service runs, and where it keeps its state."""
 
+import os
 import re
 import socket
 from dataclasses import dataclass
@@ -29,10 +30,13 @@ OPTIONS: Final = (
     ),
     cfg.StrOpt(
         "state_path",
-        default=platformdirs.user_state_dir("wharfinger"),
+        default="/var/lib/wharfinger"
+        if os.geteuid() == 0
+        else platformdirs.user_state_dir("wharfinger"),
         sample_default="/var/lib/wharfinger",
         help="The directory that holds what must survive a restart. If it is lost, nothing in "
-        "Placement is deleted, and what is orphaned by that is reported.",
+        "Placement is deleted, and what is orphaned by that is reported. Default for others "
+        "than root: ~/.local/state/wharfinger.",
     ),
 )
 
