@@ -11,7 +11,6 @@ from rich.console import Console
 
 from wharfinger.cli.command import WharfingerCommand
 
-
 _UNLIMITED: Final = 1_000_000
 
 
@@ -114,9 +113,9 @@ class ProviderTreeCommand(WharfingerCommand):
             json.dump(tree.as_data(providers), sys.stdout, indent=2)
             sys.stdout.write("\n")
             return
-        console = Console(highlight=False)
+        # Where there is no terminal, nothing is wrapped.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
         for drawing in tree.as_drawing(providers):
-            # Where there is no terminal, nothing is wrapped.
-            console.print(drawing, width=None if console.is_terminal else _UNLIMITED)
+            console.print(drawing)
         if not providers:
             self.app.LOG.warning("There are no resource providers in Placement.")
