@@ -1,6 +1,6 @@
 """The rules of the diff over random trees: nothing of others touched, no crash that matters."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hypothesis import assume, given, settings
@@ -317,3 +317,68 @@ def test_a_crash_before_any_write_ends_in_the_same_world_as_none(
         broken.now += 100
     plan = broken.plan(story.second)
     assert (plan.steps, dict(plan.records)) == ((), {})
+    # And both worlds know alike what is theirs to take away again.
+    whole.cycle(story.first)
+    broken.cycle(story.first)
+    assert broken.contents() == whole.contents()
+
+
+def busy(stage: int) -> Callable[[ProviderTree], None]:
+    """A driver that reserves, then releases and changes much, then takes all back."""
+
+    def driver(tree: ProviderTree) -> None:
+        tree.set_publishing_mode("a", PublishingMode.OVERLAY)
+        tree.update_traits("a", ["CUSTOM_U"] if stage == 1 else [])
+        for child in ("a1", "a2")[: 2 if stage == 1 else 1]:
+            if not tree.exists(child):
+                tree.new_child(child, "a", UUIDS[child])
+            tree.update_traits(child, ["CUSTOM_T"] if stage == 1 else [])
+            tree.update_aggregates(child, AGGREGATES[:1] if stage == 1 else [])
+            kinds = {0: ["VGPU"], 1: ["VGPU", "CUSTOM_A"], 2: ["VGPU"]}[stage]
+            tree.update_inventory(child, {kind: {"total": 4} for kind in kinds})
+        if stage == 0:
+            tree.reserve("a", "maintenance")
+            tree.reserve("a1", "cleaning")
+
+    return driver
+
+
+def begun(fuse: Fuse) -> World:
+    """A world in which all is reserved, with figures of others beneath."""
+    nova = Provider(
+        uuid=UUIDS["a"],
+        name="a",
+        root_uuid=UUIDS["a"],
+        inventories={"VCPU": Inventory(total=8, reserved=2)},
+    )
+    world = World(US, [nova], fuse=fuse)
+    world.cycle(busy(0))
+    theirs = {"CUSTOM_THEIRS": Inventory(total=3, reserved=1)}
+    world.change("a1", inventories={**world.by_name("a1").inventories, **theirs})
+    world.cycle(busy(0))
+    return world
+
+
+def test_a_crash_before_each_single_write_leaves_nothing_behind() -> None:
+    whole = begun(Fuse())
+    whole.cycle(busy(1))
+    released = whole.contents()
+    whole.cycle(busy(2))
+    taken_back = whole.contents()
+    crashes = 0
+    while True:
+        broken = begun(fuse := Fuse())
+        fuse.left = crashes
+        try:
+            broken.cycle(busy(1))
+        except Crash:
+            crashes += 1
+        else:
+            break
+        fuse.left = None
+        broken.cycle(busy(1))
+        assert broken.contents() == released
+        assert broken.plan(busy(1)) == Plan()
+        broken.cycle(busy(2))
+        assert broken.contents() == taken_back
+    assert crashes > 20
