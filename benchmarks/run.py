@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
-from wharfinger.providers.diff import Removals, plan_trees
+from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.record import Record
+from wharfinger.providers.removal import Removals
 
 SIZES: Final = (1000, 2000, 5000, 10_000)
 PUBLISHER: Final = Publisher("metal", "OWNER_NOVA")

@@ -12,6 +12,7 @@ from wharfinger.exceptions import DriverLoadError
 #: one has to fit: nova's update_provider_tree knows no migrations.
 _CALLS: Final[dict[str, tuple[str, ...]]] = {
     "__init__": ("conf, host, name",),
+    "config_sections": ("conf, name",),
     "init_host": ("service",),
     "cleanup_host": ("",),
     "get_available_nodes": ("refresh=",),

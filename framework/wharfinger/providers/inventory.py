@@ -51,6 +51,11 @@ class Inventory:
         """Whether nothing can be had from it."""
         return self.reserved == self.total
 
+    @property
+    def capacity(self) -> float:
+        """How many units can be allocated from it, as Placement counts them."""
+        return (self.total - self.reserved) * self.allocation_ratio
+
     @classmethod
     def from_mapping(cls, record: Mapping[str, Any]) -> Self:
         """Read a record as nova's drivers write it: a dict with at least ``total``."""

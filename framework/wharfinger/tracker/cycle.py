@@ -23,10 +23,11 @@ from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader
 from wharfinger.providers import DesiredProvider, Provider
-from wharfinger.providers.diff import Removals, orphan, plan_trees
+from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import PendingRemoval, Plan, Step
 from wharfinger.providers.record import Record
+from wharfinger.providers.removal import Removals, orphan
 from wharfinger.tracker.desired import Answers, NodeListing, ask
 from wharfinger.tracker.memory import InstanceMemory
 

@@ -14,7 +14,7 @@ from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import BackendError, InvalidTree, ReshapeNeeded, WharfingerError
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, names
-from wharfinger.providers.diff import own_view
+from wharfinger.providers.merge import own_view
 from wharfinger.providers.record import Record
 
 LOG: Final = logging.getLogger(__name__)

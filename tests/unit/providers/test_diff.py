@@ -20,7 +20,7 @@ from wharfinger.providers import (
     PublishingMode,
     names,
 )
-from wharfinger.providers.diff import Removals, plan_trees
+from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -33,6 +33,7 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.record import Record
+from wharfinger.providers.removal import Removals
 
 US = Publisher("gpus", "OWNER_NOVA")
 CYBORGS = Publisher("fpgas", "OWNER_CYBORG")

@@ -14,10 +14,12 @@ from wharfinger.placement.microversions import Feature
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger.providers import record as record_codec
-from wharfinger.providers.diff import Removals, own_view, plan_trees
+from wharfinger.providers.diff import plan_trees
+from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.record import Record
+from wharfinger.providers.removal import Removals
 
 Driver = Callable[[ProviderTree], None]
 

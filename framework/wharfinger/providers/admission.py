@@ -1,0 +1,109 @@
+"""Whether a provider may be published as a driver wants it; if not, why not."""
+
+from collections.abc import Mapping
+
+from wharfinger.exceptions import (
+    InvalidTree,
+    NameTaken,
+    OwnershipConflict,
+    ProviderMissing,
+    WharfingerError,
+)
+from wharfinger.providers import ownership
+from wharfinger.providers.ownership import Publisher, Standing
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+from wharfinger.providers.record import Record
+
+
+def problem(
+    publisher: Publisher,
+    wanted: DesiredProvider,
+    live: Provider | None,
+    record: Record,
+    elsewhere: Mapping[str, Provider],
+) -> WharfingerError | None:
+    """What keeps a provider from being published; None where nothing does.
+
+    ``elsewhere`` are providers in other trees, by name.
+    """
+    return (
+        _absence(publisher, wanted, elsewhere)
+        if live is None
+        else _ownership(publisher, wanted, live, record)
+    ) or _misuse(publisher, wanted, live)
+
+
+def _absence(
+    publisher: Publisher, wanted: DesiredProvider, elsewhere: Mapping[str, Provider]
+) -> WharfingerError | None:
+    """What keeps it from being created."""
+    name, instance = wanted.provider.name, publisher.instance
+    if wanted.mode is PublishingMode.OVERLAY:
+        return ProviderMissing(provider=name, uuid=wanted.provider.uuid, instance=instance)
+    taken = elsewhere.get(name)
+    if taken is None or taken.uuid == wanted.provider.uuid:
+        return None
+    return NameTaken(
+        provider=name,
+        instance=instance,
+        uuid=taken.uuid,
+        other=", ".join(sorted(ownership.owners(taken.traits))) or "nobody known",
+        root_uuid=taken.root_uuid,
+    )
+
+
+def _ownership(
+    publisher: Publisher, wanted: DesiredProvider, live: Provider, record: Record
+) -> WharfingerError | None:
+    """What keeps it from being written: another owner, or nobody who is known."""
+    match ownership.standing(live, publisher.owner):
+        case Standing.FOREIGN:
+            other = ", ".join(sorted(ownership.owners(live.traits) - {publisher.owner}))
+            remedy = "Publish under another name, or remove the other's provider first."
+        case Standing.UNTAGGED if not (
+            wanted.mode is PublishingMode.OVERLAY
+            or record.is_ours
+            or ownership.may_adopt(live, wanted.provider)
+        ):
+            other = "nobody known (it is untagged, and not ours)"
+            remedy = (
+                "Its name, parent and resource classes would have to be those that the driver "
+                "reports."
+            )
+        case _:
+            return None
+    return OwnershipConflict(
+        provider=live.name,
+        uuid=live.uuid,
+        owner=publisher.owner,
+        other=other,
+        instance=publisher.instance,
+        remedy=remedy,
+    )
+
+
+def _misuse(
+    publisher: Publisher, wanted: DesiredProvider, live: Provider | None
+) -> WharfingerError | None:
+    """What the driver, or its configuration, must not do."""
+    mine = wanted.provider
+    there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}
+    added = mine.traits - publisher.traits - (live.traits if live else frozenset())
+    marks = ownership.owners(added) | set(filter(ownership.is_instance_trait, added))
+    if marks:
+        reason = (
+            f"the driver added {', '.join(sorted(marks))}; these traits are the framework's to "
+            f"add, and this instance's are {', '.join(sorted(publisher.traits))}"
+        )
+    elif (
+        mine.parent_uuid is None
+        and "VCPU" in {**mine.inventories, **there}
+        and publisher.owner != ownership.NOVA
+    ):
+        reason = (
+            f"a root with VCPU is scheduled to by nova and has to be {ownership.NOVA}'s; this "
+            f"instance publishes as {publisher.owner}"
+        )
+    else:
+        return None
+    return InvalidTree(driver=publisher.instance, provider=mine.name, problem=reason)

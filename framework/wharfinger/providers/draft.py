@@ -1,0 +1,86 @@
+"""A plan in the making: what the parts of the diff add to."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from wharfinger.exceptions import WharfingerError
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import (
+    CreateProvider,
+    DeleteProvider,
+    Identity,
+    PendingRemoval,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+    Step,
+    UpdateProvider,
+)
+from wharfinger.providers.provider import Provider
+from wharfinger.providers.record import Record
+
+_NOTHING = Record()
+
+
+@dataclass(slots=True)
+class Draft:
+    """Steps by kind, in the order in which they were added, and what to remember.
+
+    ``live`` is what Placement has, ``known`` what was remembered of it; both by uuid.
+    """
+
+    publisher: Publisher
+    live: Mapping[str, Provider]
+    known: Mapping[str, Record]
+    identities: list[Step] = field(default_factory=list)
+    inventories: list[SetInventories] = field(default_factory=list)
+    deletions: list[Step] = field(default_factory=list)
+    records: dict[str, Record | None] = field(default_factory=dict)
+    pending: list[PendingRemoval] = field(default_factory=list)
+    problems: list[WharfingerError] = field(default_factory=list)
+
+    def record(self, uuid: str) -> Record:
+        """What was remembered of a provider; an empty record where nothing was."""
+        return self.known.get(uuid, _NOTHING)
+
+    def change(self, before: Provider | None, after: Provider, record: Record) -> None:
+        """Take a provider from one state to the next, and then remember the record."""
+        self.records[after.uuid] = record
+        self.identities += _identity_steps(before, after)
+        have = before.inventories if before else {}
+        if have != after.inventories:
+            self.inventories.append(
+                SetInventories(**which(after), before=have, after=after.inventories)
+            )
+
+    def delete(self, live: Provider) -> None:
+        """Delete a provider, and forget it."""
+        self.deletions.append(DeleteProvider(**which(live)))
+        self.records[live.uuid] = None
+
+    def leave(self, uuid: str) -> None:
+        """Leave a provider as it is; what we had done to it stays remembered."""
+        if uuid in self.live:
+            self.records[uuid] = replace(self.record(uuid), live=self.live[uuid])
+
+
+def which(provider: Provider) -> dict[str, str]:
+    """What every step says of its provider."""
+    return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}
+
+
+def _identity_steps(before: Provider | None, after: Provider) -> Iterator[Step]:
+    """Everything but inventories: who it is, where it stands, whose it is."""
+    if before is None:
+        yield CreateProvider(**which(after), parent_uuid=after.parent_uuid)
+    else:
+        here = Identity(name=before.name, parent_uuid=before.parent_uuid)
+        there = Identity(name=after.name, parent_uuid=after.parent_uuid)
+        if here != there:
+            yield UpdateProvider(**which(after), before=here, after=there)
+    traits = before.traits if before else frozenset()
+    if traits != after.traits:
+        yield SetTraits(**which(after), before=traits, after=after.traits)
+    aggregates = before.aggregates if before else frozenset()
+    if aggregates != after.aggregates:
+        yield SetAggregates(**which(after), before=aggregates, after=after.aggregates)

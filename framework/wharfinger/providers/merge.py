@@ -1,0 +1,93 @@
+"""One provider: what a driver wants of it, merged into what Placement has.
+
+What others put there stays; what we put there and no longer want goes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from wharfinger.providers import reservation
+from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+from wharfinger.providers.record import Record
+
+
+def own_view(live: Provider, record: Record | None) -> Provider:
+    """A provider as Placement has it, with its own ``reserved`` figures, not ours."""
+    if record is None or not record.own_reserved:
+        return live
+    return replace(live, inventories=reservation.release(live.inventories, record.own_reserved))
+
+
+def merge(
+    publisher: Publisher, wanted: DesiredProvider, live: Provider | None, record: Record
+) -> tuple[Provider, Record]:
+    """What a provider becomes, and what is then to be remembered of it.
+
+    ``live`` is what Placement has of it, None where it has nothing.
+    """
+    mine = wanted.provider
+    is_own = wanted.mode is PublishingMode.OWN
+    there = live or Provider(uuid=mine.uuid, name=mine.name, root_uuid=mine.root_uuid)
+    own_traits = mine.traits | publisher.traits
+    own_aggregates = mine.aggregates if is_own else frozenset()
+    own_classes = mine.inventories if is_own else {}
+    others = {
+        name: inventory
+        for name, inventory in there.inventories.items()
+        if name not in own_classes and (not is_own or name not in record.claimed_classes)
+    }
+    inventories = {**reservation.release(others, record.own_reserved), **own_classes}
+    own_reserved = {}
+    if wanted.reservations:
+        own_reserved = {name: item.reserved for name, item in inventories.items()}
+        inventories = reservation.reserve_fully(inventories)
+    after = Provider(
+        uuid=mine.uuid,
+        name=mine.name if is_own else there.name,
+        root_uuid=mine.root_uuid,
+        parent_uuid=mine.parent_uuid if is_own else there.parent_uuid,
+        generation=there.generation,
+        inventories=inventories,
+        traits=own_traits | (there.traits - record.claimed_traits),
+        aggregates=own_aggregates | (there.aggregates - record.claimed_aggregates),
+    )
+    applied = replace(
+        after,
+        generation=None,
+        inventories={
+            name: inventories[name]
+            for name in _claimed_classes(own_classes, own_view(there, record), record)
+        },
+        traits=_claimed(own_traits, there.traits, record.claimed_traits) | publisher.traits,
+        aggregates=_claimed(own_aggregates, there.aggregates, record.claimed_aggregates),
+    )
+    return after, Record(
+        applied=applied,
+        live=after,
+        own_reserved=own_reserved,
+        reservations=wanted.reservations,
+        mode=wanted.mode,
+    )
+
+
+def _claimed(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
+    """Of what is wanted, what is ours to take away again: not what others had put there."""
+    return frozenset(name for name in wanted if name in ours or name not in there)
+
+
+def _claimed_classes(wanted: Mapping[str, Inventory], there: Provider, record: Record) -> list[str]:
+    """Of the classes that are wanted, those that are ours to take away again.
+
+    A driver that edits a tree hands back others' classes as it found them: that does not
+    make them ours. A provider that we see for the first time is ours with all that the
+    driver reports of it.
+    """
+    return [
+        name
+        for name, inventory in wanted.items()
+        if not record.is_ours
+        or name in record.claimed_classes
+        or there.inventories.get(name) != inventory
+    ]

@@ -1,0 +1,108 @@
+"""Providers that are gone from their backend: when they are removed, and what they wait for.
+
+Gone is what two complete listings lack, far enough apart, and what nothing is allocated
+from. A provider that our records do not name is never removed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from wharfinger.providers import ownership, reservation
+from wharfinger.providers.draft import Draft
+from wharfinger.providers.ownership import Standing
+from wharfinger.providers.plan import PendingRemoval
+from wharfinger.providers.provider import Provider, PublishingMode
+from wharfinger.providers.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removals:
+    """What decides whether an absent provider is gone.
+
+    ``now`` in seconds since the epoch; ``delay``, in seconds, how far two complete
+    listings that lack it have to be apart; ``allocated`` the uuids of providers that are
+    due and have allocations.
+    """
+
+    now: float
+    delay: float
+    allocated: frozenset[str] = frozenset()
+
+    def is_due(self, record: Record) -> bool:
+        """Whether an absent provider has been absent before, and long enough."""
+        since = record.absent_since
+        return since is not None and since < self.now and self.now - since >= self.delay
+
+
+def orphan(uuid: str, name: str) -> PendingRemoval:
+    """A provider with our mark of which neither the driver nor our records know."""
+    return PendingRemoval(
+        uuid=uuid,
+        name=name,
+        reason="it has this instance's mark, but the driver does not report it, and it is not "
+        "in the records of what was applied: left as it is",
+    )
+
+
+def remove(draft: Draft, absent: Sequence[str], removals: Removals) -> None:
+    """Plan the removal of what is absent, children first, or say what it waits for.
+
+    Comes after what is published: a child that moves away no longer keeps its parent.
+    """
+    if not absent:
+        return
+    children = _children(draft)
+    for uuid in sorted(absent, key=lambda uuid: _depth(draft.live, uuid), reverse=True):
+        live, record = draft.live[uuid], draft.record(uuid)
+        if ownership.standing(live, draft.publisher.owner) is Standing.FOREIGN:
+            draft.leave(uuid)
+        elif record.mode is PublishingMode.OVERLAY:
+            _wait(draft, live, record, "it is published by someone else, and theirs to delete")
+        elif not removals.is_due(record):
+            since = record.absent_since or removals.now
+            _wait(
+                draft,
+                live,
+                replace(record, absent_since=since),
+                f"absent for {removals.now - since:.0f} s; removed when a listing at least "
+                f"{removals.delay:.0f} s after the first lacks it too",
+            )
+        elif uuid in removals.allocated:
+            _keep_reserved(draft, live, record)
+        elif children.get(uuid):
+            _wait(draft, live, record, "it has children that are not removed")
+        else:
+            children.get(live.parent_uuid, set()).discard(uuid)
+            draft.delete(live)
+
+
+def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:
+    draft.pending.append(PendingRemoval(uuid=live.uuid, name=live.name, reason=reason))
+    draft.records[live.uuid] = replace(record, live=live)
+
+
+def _keep_reserved(draft: Draft, live: Provider, record: Record) -> None:
+    figures = reservation.own_reserved(live.inventories, record.own_reserved)
+    after = replace(live, inventories=reservation.reserve_fully(live.inventories))
+    record = replace(record, live=after, own_reserved=figures)
+    _wait(draft, after, record, "it has allocations: fully reserved and kept")
+    draft.change(live, after, record)
+
+
+def _children(draft: Draft) -> dict[str | None, set[str]]:
+    """The children of each provider as they are when the draft is applied."""
+    children: dict[str | None, set[str]] = {}
+    for provider in draft.live.values():
+        planned = draft.records.get(provider.uuid)
+        parent_uuid = ((planned and planned.live) or provider).parent_uuid
+        children.setdefault(parent_uuid, set()).add(provider.uuid)
+    return children
+
+
+def _depth(live: Mapping[str, Provider], uuid: str) -> int:
+    depth = 0
+    provider = live.get(uuid)
+    while provider is not None and provider.parent_uuid is not None:
+        depth += 1
+        provider = live.get(provider.parent_uuid)
+    return depth
