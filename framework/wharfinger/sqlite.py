@@ -11,7 +11,9 @@ from typing import Any, Final
 from oslo_concurrency import lockutils
 from sqlalchemy import Engine, event
 
-_PRAGMAS: Final = ("journal_mode=WAL", "busy_timeout=30000", "synchronous=NORMAL")
+#: Readers do not stop the writer; writers wait for each other, in milliseconds; what is
+#: committed survives a loss of power.
+_PRAGMAS: Final = ("journal_mode=WAL", "busy_timeout=30000", "synchronous=FULL")
 
 
 def schema_lock(directory: Path) -> AbstractContextManager[Any]:

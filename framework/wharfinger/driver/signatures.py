@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from wharfinger.driver.base import ComputeDriver
 from wharfinger.exceptions import DriverLoadError
@@ -34,7 +34,6 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
     """The methods of a driver that do not fit, each as an error."""
     for method, calls in _CALLS.items():
         found = getattr(driver, method)
-        is_bound = isinstance(inspect.getattr_static(driver, method), staticmethod | classmethod)
         if not callable(found) or inspect.iscoroutinefunction(found):
             yield DriverLoadError(
                 driver=name,
@@ -42,7 +41,7 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
                 found="a coroutine function" if callable(found) else repr(found),
                 expected="a method that returns its answer",
             )
-        elif not any(_fits(found, call, is_bound) for call in calls):
+        elif not any(_fits(driver, method, call) for call in calls):
             yield DriverLoadError(
                 driver=name,
                 subject=method,
@@ -54,16 +53,20 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
 @cache
 def takes_migrations(driver: type[ComputeDriver]) -> bool:
     """Whether update_provider_tree takes migrations; nova's own form does not."""
-    return _fits(driver.update_provider_tree, _CALLS["update_provider_tree"][0], is_bound=False)
+    return _fits(driver, "update_provider_tree", _CALLS["update_provider_tree"][0])
 
 
-def _fits(method: Any, call: str, is_bound: bool) -> bool:
+def _fits(driver: type[ComputeDriver], method: str, call: str) -> bool:
+    needs_object = not isinstance(
+        inspect.getattr_static(driver, method), staticmethod | classmethod
+    )
     arguments = [argument for argument in call.split(", ") if argument]
     by_keyword = {name.rstrip("=") for name in arguments if name.endswith("=")}
     by_position = [name for name in arguments if not name.endswith("=")]
     try:
-        own = () if is_bound else ("self",)
-        inspect.signature(method).bind(*own, *by_position, **dict.fromkeys(by_keyword))
+        own = ("self",) if needs_object else ()
+        signature = inspect.signature(getattr(driver, method))
+        signature.bind(*own, *by_position, **dict.fromkeys(by_keyword))
     except TypeError:
         return False
     return True

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Protocol
 
+from oslo_log import log as logging
+
 from wharfinger.exceptions import NotFound, UnknownTrait
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
@@ -27,6 +29,8 @@ from wharfinger.providers.plan import (
 )
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record
+
+LOG: Final = logging.getLogger(__name__)
 
 
 class Memory(Protocol):
@@ -73,6 +77,7 @@ class PlanApplier:
             self._memory.save(
                 {uuid: self._result(plan, uuid, now[uuid], left[uuid]) for uuid in touched}
             )
+            LOG.info("%s: %s (%s)", step.verb, step.name, step.uuid)
             on_step(step)
 
     def _intent(self, plan: Plan, uuid: str, live: Provider | None) -> Record:
@@ -172,7 +177,7 @@ class PlanApplier:
                 code="",
                 trait=trait,
                 detail="Its os-traits is older than ours: OWNER_* traits need os-traits 2.8 there. "
-                "Nothing was written.",
+                "Nothing of this tree was written.",
             )
 
 

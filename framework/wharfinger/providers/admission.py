@@ -27,25 +27,39 @@ def problem(
     ``elsewhere`` are providers in other trees, by name.
     """
     return (
-        _absence(publisher, wanted, elsewhere)
-        if live is None
-        else _ownership(publisher, wanted, live, record)
-    ) or _misuse(publisher, wanted, live)
+        (
+            _absence(publisher, wanted)
+            if live is None
+            else _ownership(publisher, wanted, live, record)
+        )
+        or _naming(publisher, wanted, live, elsewhere)
+        or _misuse(publisher, wanted, live)
+    )
 
 
-def _absence(
-    publisher: Publisher, wanted: DesiredProvider, elsewhere: Mapping[str, Provider]
-) -> WharfingerError | None:
+def _absence(publisher: Publisher, wanted: DesiredProvider) -> WharfingerError | None:
     """What keeps it from being created."""
-    name, instance = wanted.provider.name, publisher.instance
-    if wanted.mode is PublishingMode.OVERLAY:
-        return ProviderMissing(provider=name, uuid=wanted.provider.uuid, instance=instance)
-    taken = elsewhere.get(name)
-    if taken is None or taken.uuid == wanted.provider.uuid:
+    if wanted.mode is PublishingMode.OWN:
+        return None
+    return ProviderMissing(
+        provider=wanted.provider.name, uuid=wanted.provider.uuid, instance=publisher.instance
+    )
+
+
+def _naming(
+    publisher: Publisher,
+    wanted: DesiredProvider,
+    live: Provider | None,
+    elsewhere: Mapping[str, Provider],
+) -> WharfingerError | None:
+    """What keeps it from getting its name."""
+    mine = wanted.provider
+    taken = elsewhere.get(mine.name)
+    if taken is None or taken.uuid == mine.uuid or (live and live.name == mine.name):
         return None
     return NameTaken(
-        provider=name,
-        instance=instance,
+        provider=mine.name,
+        instance=publisher.instance,
         uuid=taken.uuid,
         other=", ".join(sorted(ownership.owners(taken.traits))) or "nobody known",
         root_uuid=taken.root_uuid,

@@ -180,15 +180,18 @@ class DriverCycle:
     def _elsewhere(
         self, answers: Answers, live: Mapping[str, Provider], roots: Mapping[str, str]
     ) -> dict[str, Provider]:
-        """Providers in other trees that have the names of what is to be created."""
-        here = {provider.name: provider for provider in live.values()}
+        """Other providers that have the names of what is to be created or renamed."""
         new = {
             wanted.provider.name
             for uuid, wanted in answers.desired.items()
-            if uuid not in live and wanted.stated
+            if wanted.stated and (uuid not in live or live[uuid].name != wanted.provider.name)
         }
-        # Roots have been looked up by name already, and what had the name was read.
-        unknown = new - roots.keys() - here.keys()
+        if not new:
+            return {}
+        here = {provider.name: provider for provider in live.values()}
+        # Roots that are not there have been looked up by name, and what had it was read.
+        looked_up = {name for name, uuid in roots.items() if uuid not in live}
+        unknown = new - looked_up - here.keys()
         return {name: here[name] for name in new & here.keys()} | (
             self._reader.elsewhere(unknown) if unknown else {}
         )

@@ -185,7 +185,7 @@ def _update(
     before: Allocations | None = None
     after: Allocations | None = None
     try:
-        driver.update_provider_tree(tree, node, **moves)
+        driver.update_provider_tree(tree, node, allocations=None, **moves)
     except ReshapeNeeded:
         declared = driver.capabilities.reshape
         if declared is None or not declared.supported:
