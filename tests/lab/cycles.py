@@ -35,21 +35,22 @@ class Publishing(fixtures.Fixture):
         self.driver = ScriptedDriver(self.publisher.instance)
         self._open: list[LocalProviderRecords] = []
         self.addCleanup(self._close)
-        self.cycle = self.restarted()
+        self.restarted()
 
     def restarted(self) -> DriverCycle:
-        """The cycle of a process that starts now: what it knows comes from the disk."""
+        """From now on, the cycle of a process that starts now: it knows what is on the disk."""
         records = LocalProviderRecords(self.state_path)
         self._open.append(records)
         memory = InstanceMemory(records, self.publisher.instance)
         self.memory = memory
-        return DriverCycle(
+        self.cycle = DriverCycle(
             self.driver,
             self.publisher,
             self.placement.new_client(),
             memory,
             self.removal_delay,
         )
+        return self.cycle
 
     def _close(self) -> None:
         for records in self._open:
@@ -76,20 +77,26 @@ def contents(placement: PlacementFixture) -> dict[str, dict[str, Any]]:
     }
 
 
-def allocate(placement: PlacementFixture, consumer: str, **amounts: dict[str, int]) -> None:
+def allocate(
+    placement: PlacementFixture,
+    consumer: str,
+    microversion: str = "1.39",
+    **amounts: dict[str, int],
+) -> None:
     """Have a consumer use amounts, by class, of providers by name."""
+    kind = {"consumer_type": "INSTANCE"} if microversion == "1.39" else {}
     by_name = {one.name: one.uuid for one in placement.client.list_providers()}
     response = placement.adapter.request(
         f"/allocations/{consumer}",
         "PUT",
-        microversion="1.39",
+        microversion=microversion,
         raise_exc=False,
         json={
             "allocations": {by_name[name]: {"resources": use} for name, use in amounts.items()},
             "project_id": "project",
             "user_id": "user",
             "consumer_generation": None,
-            "consumer_type": "INSTANCE",
+            **kind,
         },
     )
     assert response.status_code == 204, response.text

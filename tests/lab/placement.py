@@ -48,20 +48,24 @@ class Requests:
 class RecordingAdapter:
     """Around a keystoneauth adapter: writes requests down, and lets a test come between.
 
-    ``before`` is called with method and path before a request is sent; what it raises is
-    what the client sees.
+    ``before`` is called with method and path before a request is sent, ``after`` when it has
+    been answered; what they raise is what the client sees.
     """
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
         self.requests = Requests()
         self.before: Callable[[str, str], None] = lambda method, path: None
+        self.after: Callable[[str, str], None] = lambda method, path: None
 
     def request(self, path: str, method: str, **kwargs: Any) -> Any:
         if path != "/":
             self.before(method, path)
         self.requests.note(method, path)
-        return self._adapter.request(path, method, **kwargs)
+        answer = self._adapter.request(path, method, **kwargs)
+        if path != "/":
+            self.after(method, path)
+        return answer
 
 
 class PlacementFixture(fixtures.Fixture):

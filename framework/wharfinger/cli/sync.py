@@ -13,6 +13,7 @@ from wharfinger.exceptions import ConfigurationError, WharfingerError
 
 if TYPE_CHECKING:
     from wharfinger.objects.provider_records import ProviderRecords
+    from wharfinger.providers.plan import Step
     from wharfinger.tracker.cycle import Outcome
 
 
@@ -80,16 +81,19 @@ class Sync(WharfingerCommand):
         from wharfinger.tracker import instances
         from wharfinger.tracker.cycle import Outcome
 
+        taken: list[Step] = []
         try:
             instance = instances.load(self.conf, name)
-            with instances.running(instance, self.placement, records) as cycle:
+            with instances.running(
+                instance, self.placement, records, may_write=not dry_run
+            ) as cycle:
                 if dry_run:
                     plan = cycle.plan()
                     return Outcome(steps=plan.steps, pending=plan.pending, problems=plan.problems)
-                with progress.applying(name) as callbacks:
+                with progress.applying(name, taken) as callbacks:
                     return cycle.sync(*callbacks)
         except WharfingerError as error:
-            return Outcome(problems=(error,))
+            return Outcome(steps=tuple(taken), problems=(error,))
 
 
 def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:

@@ -1,10 +1,15 @@
 """The durable memory of what driver instances have applied to Placement."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from oslo_concurrency import lockutils
+
 from wharfinger.db.database import Database
+from wharfinger.exceptions import StateError
 
 
 class ProviderRecords(Protocol):
@@ -20,6 +25,13 @@ class ProviderRecords(Protocol):
     def save(self, instance: str, documents: Mapping[str, bytes | None]) -> None:
         """Write documents by provider uuid; None forgets."""
 
+    def exclusive(self, instance: str) -> AbstractContextManager[None]:
+        """Keep everybody else from an instance's records for the time of a block.
+
+        What one process has loaded is not what another writes. Raises StateError at once
+        where somebody has them, saying who.
+        """
+
 
 class LocalProviderRecords:
     """Provider records in the database of a state directory."""
@@ -34,6 +46,24 @@ class LocalProviderRecords:
     def save(self, instance: str, documents: Mapping[str, bytes | None]) -> None:
         """Write documents by provider uuid; None forgets."""
         self._database.save_provider_records(instance, documents)
+
+    @contextmanager
+    def exclusive(self, instance: str) -> Iterator[None]:
+        """Keep everybody else from an instance's records for the time of a block."""
+        path = self._database.path.parent / f"{instance}.lock"
+        lock = lockutils.external_lock(path.name, lock_path=str(path.parent))
+        if not lock.acquire(blocking=False):
+            raise StateError(
+                path=str(path),
+                problem=f"process {path.read_text() or 'unknown'} is at work on driver instance "
+                f"{instance}.",
+                remedy="Wait until it is done, or stop it.",
+            )
+        try:
+            path.write_text(str(os.getpid()))
+            yield
+        finally:
+            lock.release()
 
     def close(self) -> None:
         """Let go of the database."""

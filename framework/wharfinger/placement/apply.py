@@ -12,7 +12,13 @@ from typing import Final, Protocol
 
 from oslo_log import log as logging
 
-from wharfinger.exceptions import NotFound, UnknownTrait
+from wharfinger.exceptions import (
+    InventoryInUse,
+    NotFound,
+    PlacementError,
+    ProviderInUse,
+    UnknownTrait,
+)
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
 from wharfinger.providers import names
@@ -31,6 +37,7 @@ from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record
 
 LOG: Final = logging.getLogger(__name__)
+_BAD_REQUEST: Final = 400
 
 
 class Memory(Protocol):
@@ -60,25 +67,53 @@ class PlanApplier:
     ) -> None:
         """Take the steps in their order; ``on_step`` is called after each.
 
-        ``live`` is what the plan was made from. Raises PlacementError or StateError at the
-        first step that fails; what was done until then is remembered.
+        ``live`` is what the plan was made from. A provider that is in use is left as it is,
+        and the error raised at the end. Any other PlacementError, or StateError, is raised at
+        once. What was done is remembered.
         """
+        self._require_features(plan.steps)
         self._ensure_names(plan.steps)
         left = Counter(uuid for step in plan.steps for uuid in step.touched)
         self._memory.save(
             {uuid: record for uuid, record in plan.records.items() if uuid not in left}
         )
         now: dict[str, Provider | None] = dict(live)
+        refused: dict[str, PlacementError] = {}
         for step in plan.steps:
-            touched = step.touched
-            self._memory.save({uuid: self._intent(plan, uuid, now.get(uuid)) for uuid in touched})
-            now |= self._write(step, now)
-            left.subtract(touched)
-            self._memory.save(
-                {uuid: self._result(plan, uuid, now[uuid], left[uuid]) for uuid in touched}
-            )
+            if not refused.keys().isdisjoint(step.touched):
+                continue
+            try:
+                self._take(step, plan, now, left)
+            except (InventoryInUse, ProviderInUse) as error:
+                # This provider stays as it is; what its neighbours need does not wait for it.
+                refused.update(dict.fromkeys(step.touched, error))
+                continue
             LOG.info("%s: %s (%s)", step.verb, step.name, step.uuid)
             on_step(step)
+        if refused:
+            raise next(iter(refused.values()))
+
+    def _take(
+        self,
+        step: Step,
+        plan: Plan,
+        now: dict[str, Provider | None],
+        left: Counter[str],
+    ) -> None:
+        """One step: its intent, the write, its result."""
+        self._memory.save({uuid: self._intent(plan, uuid, now.get(uuid)) for uuid in step.touched})
+        try:
+            now |= self._write(step, now)
+        except PlacementError as error:
+            if error.status == _BAD_REQUEST:
+                # Somebody may have deleted a trait or class that we know to be there.
+                self._known_traits.clear()
+                self._known_classes.clear()
+            raise
+        left.subtract(step.touched)
+        self._memory.save(
+            {uuid: self._result(plan, uuid, now[uuid], left[uuid]) for uuid in step.touched}
+        )
 
     def _intent(self, plan: Plan, uuid: str, live: Provider | None) -> Record:
         record, planned = self._memory.get(uuid), plan.records[uuid]
@@ -114,11 +149,11 @@ class PlanApplier:
             case CreateProvider():
                 made = client.create_provider(step.uuid, step.name, step.parent_uuid)
                 generation = made.generation
-            case UpdateProvider(before=before, after=after):
-                if before.parent_uuid != after.parent_uuid:
-                    client.require(Feature.REPARENT, f"moving provider {step.name}")
-                made = client.update_provider(step.uuid, after.name, after.parent_uuid)
-                generation = made.generation
+            case UpdateProvider(after=after):
+                client.update_provider(step.uuid, after.name, after.parent_uuid)
+                # This write checks no generation and raises none: what it answers may be that
+                # of somebody's write which we have not read.
+                generation = _generation(step, now)
             case SetTraits():
                 generation = client.set_traits(step.uuid, _generation(step, now), step.after)
             case SetAggregates():
@@ -132,18 +167,26 @@ class PlanApplier:
     def _reshape(
         self, step: Reshape, now: Mapping[str, Provider | None]
     ) -> dict[str, Provider | None]:
-        self._client.require(Feature.RESHAPE, f"reshaping the tree of {step.name}")
         self._client.reshape(
             {change.uuid: (_generation(change, now), change.after) for change in step.inventories},
             step.allocations,
         )
+        # The answer has no generations: without one, the next cycle reads the provider.
         done: dict[str, Provider | None] = {}
         for change in step.inventories:
-            # The answer has no generations. Measured: they rise by two, or by one where
-            # nothing is left; a wrong guess costs the next cycle a read.
-            raised = 2 if change.after else 1
-            done |= _after(change, now, _generation(change, now) + raised)
+            done |= _after(change, now, None)
         return done
+
+    def _require_features(self, steps: Iterable[Step]) -> None:
+        """See that the server can take all steps before the first is sent."""
+        for step in steps:
+            if isinstance(step, Reshape):
+                self._client.require(Feature.RESHAPE, f"reshaping the tree of {step.name}")
+            elif (
+                isinstance(step, UpdateProvider)
+                and step.before.parent_uuid != step.after.parent_uuid
+            ):
+                self._client.require(Feature.REPARENT, f"moving provider {step.name}")
 
     def _ensure_names(self, steps: Iterable[Step]) -> None:
         """See that all traits and classes exist before the first of them is written."""
@@ -189,7 +232,7 @@ def _generation(step: Step, now: Mapping[str, Provider | None]) -> int:
 
 
 def _after(
-    step: Step, now: Mapping[str, Provider | None], generation: int
+    step: Step, now: Mapping[str, Provider | None], generation: int | None
 ) -> dict[str, Provider | None]:
     provider = step.result(now.get(step.uuid))
     return {step.uuid: provider and replace(provider, generation=generation)}

@@ -20,7 +20,13 @@ from wharfinger.exceptions import (
     UnexpectedAnswer,
 )
 from wharfinger.placement import errors, model
-from wharfinger.placement.microversions import HIGHEST, LOWEST, Feature, Microversion
+from wharfinger.placement.microversions import (
+    BEFORE_CONSUMER_TYPES,
+    HIGHEST,
+    LOWEST,
+    Feature,
+    Microversion,
+)
 from wharfinger.providers.inventory import Inventory
 
 Answer = TypeVar("Answer")
@@ -92,10 +98,7 @@ class PlacementClient:
         self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
     ) -> int:
         """Replace a provider's inventories."""
-        body = {"resource_provider_generation": generation, "inventories": inventories}
-        return self._send(
-            "PUT", _provider(uuid, "inventories"), body, model.Inventories
-        ).resource_provider_generation
+        return self._replace(uuid, generation, "inventories", inventories)
 
     def get_traits(self, uuid: str) -> model.Traits:
         """A provider's traits."""
@@ -103,10 +106,7 @@ class PlacementClient:
 
     def set_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
         """Replace a provider's traits."""
-        body = {"resource_provider_generation": generation, "traits": sorted(traits)}
-        return self._send(
-            "PUT", _provider(uuid, "traits"), body, model.Traits
-        ).resource_provider_generation
+        return self._replace(uuid, generation, "traits", sorted(traits))
 
     def get_aggregates(self, uuid: str) -> model.Aggregates:
         """The aggregates that a provider is in."""
@@ -114,10 +114,7 @@ class PlacementClient:
 
     def set_aggregates(self, uuid: str, generation: int, aggregates: Iterable[str]) -> int:
         """Replace the aggregates that a provider is in."""
-        body = {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
-        return self._send(
-            "PUT", _provider(uuid, "aggregates"), body, model.Aggregates
-        ).resource_provider_generation
+        return self._replace(uuid, generation, "aggregates", sorted(aggregates))
 
     def get_usages(self, uuid: str) -> dict[str, int]:
         """What of a provider is allocated, by resource class."""
@@ -130,8 +127,10 @@ class PlacementClient:
         return self._get(_provider(uuid, "allocations"), model.ProviderAllocations).allocations
 
     def get_allocations(self, consumer_uuid: str) -> dict[str, Any]:
-        """All allocations of a consumer, as /reshaper takes them back."""
-        return self._get(f"/allocations/{consumer_uuid}", dict[str, Any])
+        """All allocations of a consumer, as ``reshape`` takes them back."""
+        path = f"/allocations/{consumer_uuid}"
+        answer = self._request("GET", path, newest=BEFORE_CONSUMER_TYPES)
+        return self._decode("GET", path, answer, dict[str, Any])
 
     def reshape(
         self,
@@ -150,7 +149,7 @@ class PlacementClient:
             },
             "allocations": allocations,
         }
-        self._request("POST", "/reshaper", body)
+        self._request("POST", "/reshaper", body, BEFORE_CONSUMER_TYPES)
 
     # Names.
 
@@ -174,14 +173,21 @@ class PlacementClient:
 
     # One request.
 
+    def _replace(self, uuid: str, generation: int, part: str, content: object) -> int:
+        body = {"resource_provider_generation": generation, part: content}
+        answer = self._send("PUT", _provider(uuid, part), body, model.Raised)
+        return answer.resource_provider_generation
+
     def _get(self, path: str, kind: type[Answer]) -> Answer:
         return self._decode("GET", path, self._request("GET", path), kind)
 
     def _send(self, method: str, path: str, body: object, kind: type[Answer]) -> Answer:
         return self._decode(method, path, self._request(method, path, body), kind)
 
-    def _request(self, method: str, path: str, body: object = None) -> requests.Response:
-        return self._exchange(method, path, body, str(self.microversion))
+    def _request(
+        self, method: str, path: str, body: object = None, newest: Microversion = HIGHEST
+    ) -> requests.Response:
+        return self._exchange(method, path, body, str(min(self.microversion, newest)))
 
     def _exchange(
         self, method: str, path: str, body: object, microversion: str | None

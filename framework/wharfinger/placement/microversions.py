@@ -29,9 +29,11 @@ class Feature(Enum):
 
     RESHAPE = Microversion(1, 30)
     REPARENT = Microversion(1, 37)
-    CONSUMER_TYPE = Microversion(1, 38)
 
 
+#: The last one in which allocations have no consumer types. What was written without one
+#: is answered later with the type "unknown", which is refused when it is sent back.
+BEFORE_CONSUMER_TYPES: Final = Microversion(1, 37)
 #: reserved == total. A server below it cannot do what this software is for.
 LOWEST: Final = Microversion(1, 26)
 #: The newest one that we have been tested with; a newer server is asked for this.

@@ -52,6 +52,12 @@ class Aggregates(_Answer, frozen=True):
     aggregates: frozenset[str]
 
 
+class Raised(_Answer, frozen=True):
+    """What a write of a provider's contents answers, as far as it is news."""
+
+    resource_provider_generation: int
+
+
 class Usages(_Answer, frozen=True):
     """GET /resource_providers/{uuid}/usages: amounts by resource class."""
 

@@ -5,11 +5,10 @@ since it was last seen is taken from memory, what has is read.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from wharfinger.exceptions import NotFound, PlacementError
+from wharfinger.exceptions import NotFound, PlacementError, UnexpectedAnswer
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.ownership import instance_trait
@@ -29,10 +28,12 @@ class Reading:
 
     ``live`` are the providers of the instance's trees, by uuid. ``strangers`` carry the
     instance's mark too, but stand in none of its trees and nothing is remembered of them.
+    ``unreadable`` are, by root uuid, the trees with a provider that cannot be understood.
     """
 
     live: Mapping[str, Provider]
-    strangers: tuple[ProviderSummary, ...] = ()
+    strangers: tuple[ProviderSummary, ...]
+    unreadable: Mapping[str, PlacementError]
 
 
 class PlacementReader:
@@ -50,8 +51,8 @@ class PlacementReader:
         has changed, this is one request.
         """
         found = self._list(roots, records)
-        self._look_up_roots(roots, found)
         self._look_up_ours(records, found)
+        self._look_up_roots(roots, found)
         trees = {
             provider.root_provider_uuid
             for provider in found.values()
@@ -60,13 +61,18 @@ class PlacementReader:
         }.union(roots.values())
         live = {}
         strangers = []
+        unreadable: dict[str, PlacementError] = {}
         for uuid, summary in found.items():
             if summary.root_provider_uuid not in trees:
                 strangers.append(summary)
                 continue
-            with suppress(NotFound):  # deleted since it was listed
+            try:
                 live[uuid] = self._content(summary, records.get(uuid))
-        return Reading(live, tuple(strangers))
+            except NotFound:
+                pass  # deleted since it was listed
+            except UnexpectedAnswer as error:
+                unreadable[summary.root_provider_uuid] = error
+        return Reading(live, tuple(strangers), unreadable)
 
     def elsewhere(self, names: Collection[str]) -> dict[str, Provider]:
         """The providers that have any of these names, by name: who they are, and traits."""
@@ -137,16 +143,12 @@ class PlacementReader:
     def _content(self, summary: ProviderSummary, record: Record | None) -> Provider:
         known = record and record.live
         if known and known.generation == summary.generation:
-            if (known.name, known.parent_uuid) == (summary.name, summary.parent_provider_uuid):
+            # Neither renaming nor moving, itself or what is above it, raises the generation.
+            name, parent_uuid = summary.name, summary.parent_provider_uuid
+            root_uuid = summary.root_provider_uuid
+            if (known.name, known.parent_uuid, known.root_uuid) == (name, parent_uuid, root_uuid):
                 return known
-            # Neither renaming nor moving raises the generation.
-            return replace(
-                _provider(summary),
-                generation=known.generation,
-                inventories=known.inventories,
-                traits=known.traits,
-                aggregates=known.aggregates,
-            )
+            return replace(known, name=name, parent_uuid=parent_uuid, root_uuid=root_uuid)
         traits = self._client.get_traits(summary.uuid)
         aggregates = self._client.get_aggregates(summary.uuid)
         inventories = self._client.get_inventories(summary.uuid)

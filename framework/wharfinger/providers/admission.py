@@ -74,15 +74,19 @@ def _ownership(
         case Standing.FOREIGN:
             other = ", ".join(sorted(ownership.owners(live.traits) - {publisher.owner}))
             remedy = "Publish under another name, or remove the other's provider first."
-        case Standing.UNTAGGED if not (
-            wanted.mode is PublishingMode.OVERLAY
-            or record.is_ours
-            or ownership.may_adopt(live, wanted.provider)
-        ):
+        case _ if wanted.mode is PublishingMode.OVERLAY or record.applied is not None:
+            return None
+        case Standing.UNTAGGED if not ownership.may_adopt(live, wanted):
             other = "nobody known (it is untagged, and not ours)"
             remedy = (
                 "Its name, parent and resource classes would have to be those that the driver "
                 "reports."
+            )
+        case Standing.OURS if others := ownership.other_instances(live.traits, publisher):
+            other = f"another driver instance ({', '.join(sorted(others))})"
+            remedy = (
+                "Two instances cannot publish one provider; one of them can overlay it. If this "
+                "is that instance under a new name, take that trait from its providers."
             )
         case _:
             return None

@@ -69,7 +69,8 @@ def plan_trees(
     if draft.problems:
         # Half a reshape would leave allocations without inventory.
         return Plan(problems=tuple(draft.problems))
-    return _plan(draft, [_reshape(draft, desired[0].provider, *reshape)])
+    step = _reshape(draft, desired[0].provider, *reshape)
+    return _plan(draft, [step] if step.inventories or step.allocations else [])
 
 
 def _publish(

@@ -59,9 +59,9 @@ class Draft:
         self.records[live.uuid] = None
 
     def leave(self, uuid: str) -> None:
-        """Leave a provider as it is; what we had done to it stays remembered."""
+        """Leave a provider that is there as it is; what we had done to it stays remembered."""
         if uuid in self.live:
-            self.records[uuid] = replace(self.record(uuid), live=self.live[uuid])
+            self.records[uuid] = replace(self.record(uuid), live=self.live[uuid], absent_since=None)
 
 
 def which(provider: Provider) -> dict[str, str]:

@@ -14,10 +14,19 @@ from wharfinger.providers.record import Record
 
 
 def own_view(live: Provider, record: Record | None) -> Provider:
-    """A provider as Placement has it, with its own ``reserved`` figures, not ours."""
-    if record is None or not record.own_reserved:
+    """A provider as its driver knows it.
+
+    With its own ``reserved`` figures, not ours, and under the name that we gave it.
+    """
+    if record is None:
         return live
-    return replace(live, inventories=reservation.release(live.inventories, record.own_reserved))
+    if record.own_reserved:
+        released = reservation.release(live.inventories, record.own_reserved)
+        live = replace(live, inventories=released)
+    applied = record.applied
+    if applied and record.mode is PublishingMode.OWN and applied.name != live.name:
+        live = replace(live, name=applied.name)
+    return live
 
 
 def merge(
@@ -58,7 +67,7 @@ def merge(
         generation=None,
         inventories={
             name: inventories[name]
-            for name in _claimed_classes(own_classes, own_view(there, record), record)
+            for name in _claimed_classes(wanted, own_classes, own_view(there, record), record)
         },
         traits=_claimed(own_traits, there.traits, record.claimed_traits) | publisher.traits,
         aggregates=_claimed(own_aggregates, there.aggregates, record.claimed_aggregates),
@@ -77,7 +86,12 @@ def _claimed(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str]
     return frozenset(name for name in wanted if name in ours or name not in there)
 
 
-def _claimed_classes(wanted: Mapping[str, Inventory], there: Provider, record: Record) -> list[str]:
+def _claimed_classes(
+    wanted: DesiredProvider,
+    classes: Mapping[str, Inventory],
+    there: Provider,
+    record: Record,
+) -> list[str]:
     """Of the classes that are wanted, those that are ours to take away again.
 
     A driver that edits a tree hands back others' classes as it found them: that does not
@@ -86,8 +100,8 @@ def _claimed_classes(wanted: Mapping[str, Inventory], there: Provider, record: R
     """
     return [
         name
-        for name, inventory in wanted.items()
-        if not record.is_ours
+        for name, inventory in classes.items()
+        if (wanted.reported and not record.is_ours)
         or name in record.claimed_classes
         or there.inventories.get(name) != inventory
     ]

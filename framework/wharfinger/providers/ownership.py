@@ -14,7 +14,7 @@ import os_traits
 
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_trait
-from wharfinger.providers.provider import Provider
+from wharfinger.providers.provider import DesiredProvider, Provider
 
 #: nova 34 requires it on the roots that it schedules to.
 NOVA: Final = "OWNER_NOVA"
@@ -84,14 +84,22 @@ def standing(provider: Provider, owner: str) -> Standing:
     return Standing.OURS if found else Standing.UNTAGGED
 
 
-def may_adopt(live: Provider, wanted: Provider) -> bool:
+def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
+    """The marks of other driver instances, where the publisher's own is not among them."""
+    marks = frozenset(filter(is_instance_trait, traits))
+    return frozenset() if marks & publisher.traits else marks
+
+
+def may_adopt(live: Provider, wanted: DesiredProvider) -> bool:
     """Whether an untagged provider in Placement is the one that a driver means.
 
     Its name and its parent have to match, and it may have no resource class that the
-    driver does not report: otherwise it is somebody's who does not tag.
+    driver did not report: otherwise it is somebody's who does not tag.
     """
+    mine = wanted.provider
+    reported = mine.inventories if wanted.reported else {}
     return (
-        live.name == wanted.name
-        and live.parent_uuid == wanted.parent_uuid
-        and set(live.inventories) <= set(wanted.inventories)
+        live.name == mine.name
+        and live.parent_uuid == mine.parent_uuid
+        and set(live.inventories) <= set(reported)
     )

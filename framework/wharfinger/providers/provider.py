@@ -42,9 +42,11 @@ class DesiredProvider:
     ``reservations`` are the reasons for which the whole provider is to be reserved;
     none: it is not. ``stated`` is False where the provider stands in the tree because
     Placement has it and the driver has said nothing of it: it may be somebody else's.
+    ``reported``: the driver has said what inventories it has.
     """
 
     provider: Provider
     mode: PublishingMode = PublishingMode.OWN
     reservations: tuple[str, ...] = ()
     stated: bool = True
+    reported: bool = False

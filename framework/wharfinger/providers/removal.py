@@ -21,12 +21,14 @@ class Removals:
 
     ``now`` in seconds since the epoch; ``delay``, in seconds, how far two complete
     listings that lack it have to be apart; ``allocated`` the uuids of providers that are
-    due and have allocations.
+    due and have allocations. ``children_may_be_elsewhere``: of some nodes nothing is known,
+    and what is absent below others may have moved there.
     """
 
     now: float
     delay: float
     allocated: frozenset[str] = frozenset()
+    children_may_be_elsewhere: bool = False
 
     def is_due(self, record: Record) -> bool:
         """Whether an absent provider has been absent before, and long enough."""
@@ -58,6 +60,10 @@ def remove(draft: Draft, absent: Sequence[str], removals: Removals) -> None:
             draft.leave(uuid)
         elif record.mode is PublishingMode.OVERLAY:
             _wait(draft, live, record, "it is published by someone else, and theirs to delete")
+        elif others := _others(draft, live, record):
+            _wait(draft, live, record, f"{others}, and it is not known to be ours alone")
+        elif live.parent_uuid and removals.children_may_be_elsewhere:
+            _wait(draft, live, record, "it may have moved to a node that could not be read")
         elif not removals.is_due(record):
             since = record.absent_since or removals.now
             _wait(
@@ -74,6 +80,16 @@ def remove(draft: Draft, absent: Sequence[str], removals: Removals) -> None:
         else:
             children.get(live.parent_uuid, set()).discard(uuid)
             draft.delete(live)
+
+
+def _others(draft: Draft, live: Provider, record: Record) -> str:
+    """Whose an absent provider may be besides ours."""
+    marks = set(filter(ownership.is_instance_trait, live.traits)) - draft.publisher.traits
+    if marks:
+        return f"it has the mark of another instance ({', '.join(sorted(marks))})"
+    if record.applied is None and not draft.publisher.traits & live.traits:
+        return "it was about to be created by us, and is untagged"
+    return ""
 
 
 def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:

@@ -60,7 +60,10 @@ class _Node:
     def edit(self, **changes: Any) -> None:
         """Replace parts of the provider; from now on the driver has stated it."""
         self.desired = replace(
-            self.desired, provider=replace(self.provider, **changes), stated=True
+            self.desired,
+            provider=replace(self.provider, **changes),
+            stated=True,
+            reported=self.desired.reported or "inventories" in changes,
         )
 
     def walk(self) -> Iterator["_Node"]:
@@ -111,6 +114,11 @@ class ProviderTree:
         """Every provider, parents first, as the driver left it."""
         with self.lock:
             return [node.desired for root in self._roots.values() for node in root.walk()]
+
+    def is_stated(self, name_or_uuid: str) -> bool:
+        """Whether the driver has said anything of a provider."""
+        with self.lock:
+            return self._find(name_or_uuid).desired.stated
 
     # Structure.
 
@@ -305,12 +313,16 @@ class ProviderTree:
 
     def add_traits(self, name_or_uuid: str, *traits: str) -> None:
         """Give a provider these traits too."""
+        if not traits:
+            return
         with self.lock:
             node = self._find(name_or_uuid)
             self._set_traits(node, node.provider.traits.union(traits))
 
     def remove_traits(self, name_or_uuid: str, *traits: str) -> None:
         """Take these traits from a provider, where it has them."""
+        if not traits:
+            return
         with self.lock:
             node = self._find(name_or_uuid)
             self._set_traits(node, node.provider.traits.difference(traits))

@@ -1,7 +1,7 @@
 """The cycle: driver snapshot -> desired trees -> plan -> apply -> remember."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -140,8 +140,12 @@ class DriverCycle:
         for tree in plan.by_tree():
             try:
                 self._applier.apply(tree, live, on_step)
-            except (PlacementUnavailable, PermissionRefused, UnknownTrait):
+            except (PlacementUnavailable, PermissionRefused):
                 raise  # the next tree would fare no better
+            except UnknownTrait as error:
+                if error.trait == self._publisher.owner:
+                    raise
+                failures.append(error)
             except (ConcurrentUpdate, DuplicateProvider) as error:
                 LOG.debug("somebody else changed the tree: %s", error)
                 conflicts.append(error)
@@ -152,10 +156,18 @@ class DriverCycle:
     def _plan(self, listing: NodeListing, now: float) -> tuple[Plan, Mapping[str, Provider]]:
         """The plan, and what Placement has, of which it was made."""
         records = self._memory.records
+        listing.use_known_uuids(records)
         roots = {node.name: node.uuid for node in (*listing.nodes, *listing.failed)}
         reading = self._reader.read(roots, records)
         live = reading.live
-        answers = ask(self._driver, listing, live, records, self._allocations_of)
+        answers = ask(
+            self._driver,
+            listing,
+            live,
+            records,
+            lambda uuids: self._allocations_of(live.keys() & uuids),
+            unreadable=reading.unreadable,
+        )
         elsewhere = self._elsewhere(answers, live, roots)
         plans = [
             Plan(
@@ -170,7 +182,7 @@ class DriverCycle:
                     scope.desired,
                     scope.live,
                     scope.records,
-                    removals=self._removals(scope, now),
+                    removals=self._removals(scope, now, bool(answers.failed)),
                     elsewhere=elsewhere,
                     reshape=reshape,
                 )
@@ -196,8 +208,10 @@ class DriverCycle:
             self._reader.elsewhere(unknown) if unknown else {}
         )
 
-    def _removals(self, scope: "_Scope", now: float) -> Removals:
-        removals = Removals(now=now, delay=self._removal_delay)
+    def _removals(self, scope: "_Scope", now: float, some_failed: bool) -> Removals:
+        removals = Removals(
+            now=now, delay=self._removal_delay, children_may_be_elsewhere=some_failed
+        )
         desired = {wanted.provider.uuid for wanted in scope.desired}
         due = [
             uuid
@@ -220,9 +234,9 @@ class DriverCycle:
 class _Scope:
     """Trees that are planned together."""
 
-    desired: Sequence[DesiredProvider]
-    live: Mapping[str, Provider]
-    records: Mapping[str, Record]
+    desired: list[DesiredProvider]
+    live: dict[str, Provider]
+    records: dict[str, Record]
 
 
 def _scopes(
@@ -232,22 +246,25 @@ def _scopes(
 
     Those of which nothing is known are left out: they stay as they are.
     """
+    scopes: dict[str | None, _Scope] = {None: _Scope([], {}, {})}
+    scopes.update((root, _Scope([], {}, {})) for root in answers.reshapes)
 
-    def scope(is_in: Callable[[str | None], bool]) -> _Scope:
-        return _Scope(
-            [item for item in answers.desired.values() if is_in(item.provider.root_uuid)],
-            {uuid: provider for uuid, provider in live.items() if is_in(provider.root_uuid)},
-            {
-                uuid: record
-                for uuid, record in records.items()
-                if is_in(live[uuid].root_uuid if uuid in live else record.root_uuid)
-            },
-        )
+    def scope_of(root: str | None) -> _Scope | None:
+        if root in answers.failed:
+            return None
+        return scopes[root if root in scopes else None]
 
-    apart = answers.failed | answers.reshapes.keys()
-    yield scope(lambda root: root not in apart), None
-    for reshaped, allocations in answers.reshapes.items():
-        yield scope(reshaped.__eq__), allocations
+    for wanted in answers.desired.values():
+        if scope := scope_of(wanted.provider.root_uuid):
+            scope.desired.append(wanted)
+    for uuid, provider in live.items():
+        if scope := scope_of(provider.root_uuid):
+            scope.live[uuid] = provider
+    for uuid, record in records.items():
+        if scope := scope_of(live[uuid].root_uuid if uuid in live else record.root_uuid):
+            scope.records[uuid] = record
+    for root, scope in scopes.items():
+        yield scope, answers.reshapes.get(root or "")
 
 
 def _last_result(state: RetryCallState) -> _Pass:

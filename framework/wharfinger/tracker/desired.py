@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import os_traits
@@ -56,8 +57,13 @@ class Answers:
         it holds.
         """
         for wanted in desired:
-            if wanted.stated or wanted.provider.uuid not in self.desired:
-                self.desired[wanted.provider.uuid] = wanted
+            uuid = wanted.provider.uuid
+            before = self.desired.get(uuid)
+            if before is None or not before.stated:
+                self.desired[uuid] = wanted
+            elif wanted.stated:
+                reasons = dict.fromkeys((*before.reservations, *wanted.reservations))
+                self.desired[uuid] = replace(wanted, reservations=tuple(reasons))
         if reshape is not None:
             self.reshapes[desired[0].provider.root_uuid] = reshape
 
@@ -82,12 +88,34 @@ class NodeListing:
                 operation="get_available_nodes",
                 reason=f"it has to return a list of different names, not {listed!r}",
             )
+        uuids: dict[str, str] = {}
         for name in listed:
             try:
-                self.nodes.append(_describe(driver, name))
+                node = _describe(driver, name)
+                if uuids.setdefault(node.uuid, name) != name:
+                    raise InvalidTree(
+                        driver=driver.name,
+                        provider=name,
+                        problem=f"node {uuids[node.uuid]} has its uuid ({node.uuid}) too",
+                    )
+                self.nodes.append(node)
             except WharfingerError as error:
                 self.problems.append(error)
                 self.failed.append(Node(str(name), names.root_uuid(str(name))))
+
+    def use_known_uuids(self, records: Mapping[str, Record]) -> None:
+        """Give nodes the uuids under which their roots have been published.
+
+        By that, a root is found that somebody has renamed, or that was adopted under another
+        uuid than the driver's; that of a node that failed, too.
+        """
+        known = {
+            record.applied.name: uuid
+            for uuid, record in records.items()
+            if record.applied and record.applied.parent_uuid is None
+        }
+        for nodes in (self.nodes, self.failed):
+            nodes[:] = [Node(node.name, known.get(node.name, node.uuid)) for node in nodes]
 
 
 def ask(
@@ -96,13 +124,16 @@ def ask(
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
     allocations_of: AllocationsOf,
+    *,
+    unreadable: Mapping[str, WharfingerError] = MappingProxyType({}),
 ) -> Answers:
     """Have the driver edit the tree of each node, as Placement has it.
 
     ``live`` and ``records`` are by provider uuid. A node that fails is reported and leaves
-    the others alone.
+    the others alone; ``unreadable`` are, by root uuid, trees of which Placement's answers
+    cannot be understood, and which have failed with that.
     """
-    answers = Answers(problems=list(listing.problems))
+    answers = Answers(failed=set(unreadable), problems=[*listing.problems, *unreadable.values()])
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
     for uuid, provider in live.items():
@@ -113,8 +144,10 @@ def ask(
     sharing = {root.uuid: root for root in roots.values() if _shares(root)}
     taken: dict[str, str] = {}
     for node in listing.nodes:
-        root = roots.get(node.name) or roots.get(node.uuid)
+        root = roots.get(node.uuid) or roots.get(node.name)
         root_uuid = root.uuid if root else node.uuid
+        if root_uuid in answers.failed:
+            continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         try:
             tree = _tree(node, root, [*trees.get(root_uuid, []), *others])
@@ -128,7 +161,7 @@ def ask(
             answers.failed.add(root_uuid)
             answers.problems.append(_as_problem(driver, node.name, error))
     for node in listing.failed:
-        root = roots.get(node.name)
+        root = roots.get(node.uuid) or roots.get(node.name)
         answers.failed.add(root.uuid if root else node.uuid)
     if answers.failed:
         # A sharing provider may be that of a node that failed.
@@ -162,7 +195,7 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
             operation=operation,
             reason=f"it has to return a ComputeNode, not {resource!r}",
         )
-    uuid = resource.uuid if "uuid" in resource else names.root_uuid(name)
+    uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
     return Node(name, uuid)
 
 
@@ -203,7 +236,7 @@ def _update(
 
 def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str) -> None:
     traits = driver.capabilities_as_traits()
-    if traits and tree.exists(node):
+    if traits and tree.exists(node) and tree.is_stated(node):
         tree.add_traits(node, *(trait for trait, has in traits.items() if has))
         tree.remove_traits(node, *(trait for trait, has in traits.items() if not has))
 
@@ -221,13 +254,24 @@ def _check(
     desired = tree.desired()
     for wanted in desired:
         provider = wanted.provider
-        if wanted.stated and taken.get(provider.name, provider.uuid) != provider.uuid:
-            raise InvalidTree(
-                driver=driver.name,
-                provider=provider.name,
-                problem=f"another node has a provider of that name too ({taken[provider.name]})",
-            )
-    taken.update((wanted.provider.name, wanted.provider.uuid) for wanted in desired)
+        if not wanted.stated:
+            continue
+        # A name stands for a uuid, and a uuid for a place.
+        for key, meaning in (
+            (provider.name, provider.uuid),
+            (provider.uuid, f"{provider.parent_uuid} {provider.name}"),
+        ):
+            if taken.get(key, meaning) != meaning:
+                raise InvalidTree(
+                    driver=driver.name,
+                    provider=provider.name,
+                    problem=f"another node has a provider with this name or uuid ({key}) too",
+                )
+    for wanted in desired:
+        if wanted.stated:
+            mine = wanted.provider
+            taken[mine.name] = mine.uuid
+            taken[mine.uuid] = f"{mine.parent_uuid} {mine.name}"
     return desired
 
 

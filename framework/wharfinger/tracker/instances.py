@@ -1,16 +1,22 @@
 """From the configuration to driver instances, ready for their cycles."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from wharfinger.conf import DefaultSection, InstanceSection
 from wharfinger.conf.reading import reading
 from wharfinger.driver import ComputeDriver, loader
-from wharfinger.exceptions import ConfigurationError, ConfigurationFileError, InvalidName
+from wharfinger.exceptions import (
+    ConfigurationError,
+    ConfigurationFileError,
+    InvalidName,
+    WharfingerError,
+)
 from wharfinger.objects import Service
 from wharfinger.objects.provider_records import ProviderRecords
 from wharfinger.placement.client import PlacementClient
@@ -19,6 +25,7 @@ from wharfinger.tracker.cycle import DriverCycle
 from wharfinger.tracker.desired import guarded
 from wharfinger.tracker.memory import InstanceMemory
 
+LOG: Final = logging.getLogger(__name__)
 BINARY: Final = "wharfinger"
 
 
@@ -65,12 +72,24 @@ def load(conf: cfg.ConfigOpts, name: str) -> Instance:
 
 @contextmanager
 def running(
-    instance: Instance, client: PlacementClient, records: ProviderRecords
+    instance: Instance,
+    client: PlacementClient,
+    records: ProviderRecords,
+    *,
+    may_write: bool = True,
 ) -> Iterator[DriverCycle]:
     """Connect a driver instance to its backend, and let go of it at the end.
 
-    Raises BackendError, StateError.
+    An instance that may write is run by one process at a time; one that only plans may be
+    run beside it. Raises BackendError, StateError.
     """
+    with records.exclusive(instance.section.name) if may_write else nullcontext():
+        yield from _connected(instance, client, records)
+
+
+def _connected(
+    instance: Instance, client: PlacementClient, records: ProviderRecords
+) -> Iterator[DriverCycle]:
     driver = instance.driver
     memory = InstanceMemory(records, instance.section.name)
     guarded(
@@ -83,7 +102,11 @@ def running(
             driver, instance.publisher, client, memory, instance.section.removal_delay
         )
     finally:
-        guarded(driver.name, "cleanup_host", driver.cleanup_host)
+        try:
+            guarded(driver.name, "cleanup_host", driver.cleanup_host)
+        except WharfingerError as error:
+            # What the cycle did stands.
+            LOG.warning("%s", error)
 
 
 def _refuse_unknown_sections(conf: cfg.ConfigOpts, driver: ComputeDriver) -> None:

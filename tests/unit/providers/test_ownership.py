@@ -3,7 +3,7 @@ from typing import Final
 import pytest
 
 from wharfinger.exceptions import InvalidName
-from wharfinger.providers import Inventory, Provider
+from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.providers.ownership import (
     Publisher,
     Standing,
@@ -86,12 +86,18 @@ def test_the_owner_traits_say_whose_a_provider_is(
 
 
 def test_an_untagged_provider_with_no_more_than_the_wanted_classes_may_be_adopted() -> None:
-    wanted = provider(classes=("VGPU", "CUSTOM_A"))
+    wanted = DesiredProvider(provider=provider(classes=("VGPU", "CUSTOM_A")), reported=True)
     assert may_adopt(provider(classes=("VGPU",)), wanted)
     assert may_adopt(provider(), wanted)
     assert not may_adopt(provider(classes=("VGPU", "CUSTOM_B")), wanted)
 
 
 def test_an_untagged_provider_of_another_name_or_parent_may_not_be_adopted() -> None:
-    assert not may_adopt(provider(name="other"), provider())
-    assert not may_adopt(provider(parent=None), provider())
+    wanted = DesiredProvider(provider=provider(), reported=True)
+    assert not may_adopt(provider(name="other"), wanted)
+    assert not may_adopt(provider(parent=None), wanted)
+
+
+def test_an_untagged_provider_of_which_the_driver_reported_no_inventory_may_not() -> None:
+    wanted = DesiredProvider(provider=provider(classes=("VGPU",)), reported=False)
+    assert not may_adopt(provider(classes=("VGPU",)), wanted)
