@@ -50,17 +50,18 @@ class LocalProviderRecords:
     @contextmanager
     def exclusive(self, instance: str) -> Iterator[None]:
         """Keep everybody else from an instance's records for the time of a block."""
-        path = self._database.path.parent / f"{instance}.lock"
-        lock = lockutils.external_lock(path.name, lock_path=str(path.parent))
+        directory = self._database.path.parent
+        # Not in the lock file: a process that closes it once more lets go of the lock.
+        holder = directory / f"{instance}.pid"
+        lock = lockutils.external_lock(f"{instance}.lock", lock_path=str(directory))
         if not lock.acquire(blocking=False):
             raise StateError(
-                path=str(path),
-                problem=f"process {path.read_text() or 'unknown'} is at work on driver instance "
-                f"{instance}.",
+                path=str(directory),
+                problem=f"process {_read(holder)} is at work on driver instance {instance}.",
                 remedy="Wait until it is done, or stop it.",
             )
         try:
-            path.write_text(str(os.getpid()))
+            holder.write_text(str(os.getpid()))
             yield
         finally:
             lock.release()
@@ -68,3 +69,10 @@ class LocalProviderRecords:
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
+
+
+def _read(holder: Path) -> str:
+    try:
+        return holder.read_text() or "unknown"
+    except OSError:
+        return "unknown"
