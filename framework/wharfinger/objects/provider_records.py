@@ -1,12 +1,11 @@
 """The durable memory of what driver instances have applied to Placement."""
 
+import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
-
-from oslo_concurrency import lockutils
 
 from wharfinger.db.database import Database
 from wharfinger.exceptions import StateError
@@ -50,29 +49,22 @@ class LocalProviderRecords:
     @contextmanager
     def exclusive(self, instance: str) -> Iterator[None]:
         """Keep everybody else from an instance's records for the time of a block."""
-        directory = self._database.path.parent
-        # Not in the lock file: a process that closes it once more lets go of the lock.
-        holder = directory / f"{instance}.pid"
-        lock = lockutils.external_lock(f"{instance}.lock", lock_path=str(directory))
-        if not lock.acquire(blocking=False):
-            raise StateError(
-                path=str(directory),
-                problem=f"process {_read(holder)} is at work on driver instance {instance}.",
-                remedy="Wait until it is done, or stop it.",
-            )
-        try:
-            holder.write_text(str(os.getpid()))
-            yield
-        finally:
-            lock.release()
+        path = self._database.path.parent / f"{instance}.lock"
+        with path.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise StateError(
+                    path=str(path),
+                    problem=f"process {file.read()} is at work on driver instance {instance}.",
+                    remedy="Wait until it is done, or stop it.",
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield  # the kernel lets go of the lock when the file is closed
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
-
-
-def _read(holder: Path) -> str:
-    try:
-        return holder.read_text() or "unknown"
-    except OSError:
-        return "unknown"
