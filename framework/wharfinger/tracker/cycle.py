@@ -165,7 +165,7 @@ class DriverCycle:
             listing,
             live,
             records,
-            lambda uuids: self._allocations_of(live.keys() & uuids),
+            self._allocations_of,
             unreadable=reading.unreadable,
         )
         elsewhere = self._elsewhere(answers, live, roots)

@@ -154,7 +154,13 @@ def ask(
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
-                partial(_update, driver, tree, node.name, allocations_of),
+                partial(
+                    _update,
+                    driver,
+                    tree,
+                    node.name,
+                    partial(allocations_of, [one.uuid for one in trees.get(root_uuid, ())]),
+                ),
             )
             answers.add(_check(driver, tree, node.name, taken), reshape)
         except (WharfingerError, ValueError) as error:
@@ -210,10 +216,12 @@ def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> Provi
 
 
 def _update(
-    driver: ComputeDriver, tree: ProviderTree, node: str, allocations_of: AllocationsOf
+    driver: ComputeDriver,
+    tree: ProviderTree,
+    node: str,
+    allocations: Callable[[], Allocations],
 ) -> tuple[Allocations, Allocations] | None:
     """Have the driver edit the tree; returns the allocations of a reshape, before and after."""
-    there = tree.get_provider_uuids_in_tree(node)
     moves: dict[str, Any] = {"migrations": []} if takes_migrations(type(driver)) else {}
     before: Allocations | None = None
     after: Allocations | None = None
@@ -227,7 +235,7 @@ def _update(
                 operation=f"update_provider_tree({node})",
                 reason="it raised ReshapeNeeded, and its capabilities say that it never does",
             ) from None
-        before = allocations_of(there)
+        before = allocations()
         after = deepcopy(before)
         driver.update_provider_tree(tree, node, allocations=after, **moves)
     _add_capability_traits(driver, tree, node)
