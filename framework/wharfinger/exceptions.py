@@ -35,6 +35,13 @@ and what to do about it::
 from typing import ClassVar
 
 
+def printable(text: str) -> str:
+    """The text in one line that a terminal can take: what is not printable, escaped."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 class WharfingerError(Exception):
     """An error with facts.
 
@@ -45,7 +52,7 @@ class WharfingerError(Exception):
     template: ClassVar[str] = "{reason}"
 
     def __init__(self, **facts: object) -> None:
-        super().__init__(self.template.format(**facts))
+        super().__init__(printable(self.template.format(**facts)))
         for name, value in facts.items():
             setattr(self, name, value)
 

@@ -1,6 +1,7 @@
 """The wharfinger program in a process of its own, on the sample GPU host."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -48,12 +49,30 @@ class Program:
 
     def run(self, *arguments: str, config: Path | None = None) -> Done:
         """Run it; nothing but the exit code and what it prints comes back."""
-        wharfinger = str(Path(sys.executable).with_name("wharfinger"))
         done = subprocess.run(
-            [wharfinger, "--config-file", str(config or self.config), *arguments],
+            self._command(*arguments, config=config),
             capture_output=True,
             text=True,
             check=False,
             cwd=self.directory,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def run_without_reader(self, *arguments: str) -> None:
+        """Run it with a standard output that nobody reads."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            subprocess.run(
+                self._command(*arguments),
+                stdout=writer,
+                stderr=subprocess.DEVNULL,
+                check=False,
+                cwd=self.directory,
+            )
+        finally:
+            os.close(writer)
+
+    def _command(self, *arguments: str, config: Path | None = None) -> list[str]:
+        wharfinger = str(Path(sys.executable).with_name("wharfinger"))
+        return [wharfinger, "--config-file", str(config or self.config), *arguments]

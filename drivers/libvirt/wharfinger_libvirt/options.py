@@ -18,16 +18,20 @@ class _Unfit(Exception):
 
 
 class _Whole(types.Integer):
-    """A whole number, 0 or above."""
+    """A whole number, 0 or above; nothing at all only where that has a meaning."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_be_empty: bool = False) -> None:
         super().__init__(min=0)
+        self.may_be_empty = may_be_empty
 
     def __call__(self, value: Any) -> int | float | None:
         try:
-            return super().__call__(value)
+            number = super().__call__(value)
         except ValueError:
             raise _Unfit(value, "a whole number, 0 or above") from None
+        if number is None and not self.may_be_empty:
+            raise _Unfit(value, "a whole number, 0 or above")
+        return number
 
 
 class _Ratio(types.Float):
@@ -138,7 +142,7 @@ MDEV_TYPE: Final = (
     ),
     cfg.Opt(
         "max_instances",
-        type=_Whole(),
+        type=_Whole(may_be_empty=True),
         help="The most mediated devices of this type on the whole host. What exists already "
         "is counted first, the rest goes to the devices in the order of their addresses. "
         "Default: as many as the devices take.",

@@ -62,8 +62,10 @@ class WharfingerApp(App):
     def configure_logging(self) -> None:
         super().configure_logging()
         if self.options.verbose_level == self.DEFAULT_VERBOSE_LEVEL:
-            # The embedded Placement warns of each full reservation over an allocation.
+            # The embedded Placement warns of each full reservation over an allocation, and
+            # oslo.db logs a traceback of what is raised, and told, as our own error.
             logging.getLogger("placement").setLevel(logging.ERROR)
+            logging.getLogger("oslo_db").setLevel(logging.CRITICAL)
 
     @cached_property
     def conf(self) -> "cfg.ConfigOpts":

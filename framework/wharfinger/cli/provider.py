@@ -10,8 +10,18 @@ from cliff.show import ShowOne
 from rich.console import Console
 
 from wharfinger.cli.command import WharfingerCommand
+from wharfinger.exceptions import InvalidName, printable
 
 _UNLIMITED: Final = 1_000_000
+
+
+def _owner(text: str) -> str:
+    from wharfinger.providers.ownership import check_owner
+
+    try:
+        return check_owner(text)
+    except InvalidName as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class ProviderList(WharfingerCommand, Lister):
@@ -19,23 +29,22 @@ class ProviderList(WharfingerCommand, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--owner", metavar="TRAIT", help="only those with this owner trait")
+        parser.add_argument(
+            "--owner", metavar="TRAIT", type=_owner, help="only those with this owner trait"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.placement import survey
-        from wharfinger.providers.ownership import check_owner
 
-        if parsed_args.owner:
-            check_owner(parsed_args.owner)
         owners = survey.owners_by_provider(self.placement)
         providers = sorted(self.placement.list_providers(), key=lambda provider: provider.name)
         names = {provider.uuid: provider.name for provider in providers}
         rows = (
             (
-                provider.name,
+                printable(provider.name),
                 provider.uuid,
-                names.get(provider.parent_provider_uuid or "", ""),
+                printable(names.get(provider.parent_provider_uuid or "", "")),
                 " ".join(owners.get(provider.uuid, ())),
                 provider.generation,
             )
@@ -70,6 +79,7 @@ class ProviderShow(WharfingerCommand, ShowOne):
             self.placement, [provider], inventory=True, traits=True, usage=True
         )
         data = tree.provider_data(found)
+        data["name"] = printable(data["name"])
         data["aggregates"] = sorted(self.placement.get_aggregates(provider.uuid).aggregates)
         return tuple(data), tuple(
             Json(value) if isinstance(value, dict | list) else value for value in data.values()
@@ -100,7 +110,7 @@ class ProviderTreeCommand(WharfingerCommand):
         from wharfinger.placement import survey
 
         filters = {}
-        if parsed_args.provider:
+        if parsed_args.provider is not None:
             filters["in_tree"] = survey.find(self.placement, parsed_args.provider).uuid
         providers = survey.details(
             self.placement,

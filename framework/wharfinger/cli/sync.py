@@ -59,13 +59,20 @@ class Sync(WharfingerCommand):
             )
         records = LocalProviderRecords(default.state_path)
         outcomes = {}
+        unprinted: OSError | SystemExit | None = None
         try:
             for name in instances:
                 outcomes[name] = self._run(name, records, parsed_args.dry_run)
                 if parsed_args.format == "text":
-                    _print(name, outcomes[name], parsed_args.dry_run)
+                    try:
+                        _print(name, outcomes[name], parsed_args.dry_run)
+                    except (OSError, SystemExit) as error:
+                        # Nobody reads any more: what is to be published is, all the same.
+                        unprinted = error
         finally:
             records.close()
+        if unprinted is not None:
+            raise unprinted
         if parsed_args.format == "json":
             json.dump([_data(*item) for item in outcomes.items()], sys.stdout, indent=2)
             sys.stdout.write("\n")
@@ -94,12 +101,17 @@ class Sync(WharfingerCommand):
                     return cycle.sync(*callbacks)
         except WharfingerError as error:
             return Outcome(steps=tuple(taken), problems=(error,))
+        except Exception as error:
+            # Isolates the other instances from what nobody has thought of.
+            self.app.LOG.debug("driver instance %s", name, exc_info=True)
+            reason = f"{type(error).__name__}: {error}. This is a fault; --debug shows where."
+            return Outcome(steps=tuple(taken), problems=(WharfingerError(reason=reason),))
 
 
 def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:
     from wharfinger.console import plan
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(soft_wrap=True, highlight=False, emoji=False)
     for line in plan.as_text(outcome.steps, outcome.pending):
         console.print(line)
     done = "to be written" if dry_run else "written"
@@ -108,7 +120,7 @@ def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:
         changes = f"{count} {'change' if count == 1 else 'changes'} {done}"
         console.print(f"{name}: {changes if count else 'no change'}")
     for problem in outcome.problems:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
+        Console(stderr=True, soft_wrap=True, highlight=False, emoji=False).print(
             f"{name}: {problem}", style="red", markup=False
         )
 

@@ -10,7 +10,7 @@ from typing import Final, Self
 import platformdirs
 from oslo_config import cfg
 
-from wharfinger.conf.reading import reading
+from wharfinger.conf.reading import read_path, reading
 from wharfinger.exceptions import ConfigurationError
 
 OPTIONS: Final = (
@@ -83,7 +83,7 @@ class DefaultSection:
                 problem="the host has no name.",
                 remedy="Give it one that stays.",
             )
-        return cls(instances, conf.host, Path(conf.state_path).expanduser())
+        return cls(instances, conf.host, read_path("DEFAULT", "state_path", conf.state_path))
 
 
 def _wrong_instances(instances: tuple[str, ...], problem: str, remedy: str) -> ConfigurationError:

@@ -11,7 +11,7 @@ from typing import Final, Self
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from wharfinger.conf.reading import reading
+from wharfinger.conf.reading import read_path, reading
 from wharfinger.exceptions import ConfigurationError
 
 GROUP: Final = "placement"
@@ -61,7 +61,8 @@ class PlacementSection:
                 problem="embedded = false, but nothing says how to authenticate.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options.",
             )
-        return cls(section.embedded, Path(section.embedded_database).expanduser())
+        database = read_path(GROUP, "embedded_database", section.embedded_database)
+        return cls(section.embedded, database)
 
 
 def register(conf: cfg.ConfigOpts) -> None:

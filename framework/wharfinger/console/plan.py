@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
+from wharfinger.exceptions import printable
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -52,7 +53,7 @@ def as_data(step: Step) -> dict[str, Any]:
 
 
 def _styled(line: str) -> Text:
-    return Text(line, style=_STYLES.get(line.lstrip()[:1], ""))
+    return Text(printable(line), style=_STYLES.get(line.lstrip()[:1], ""))
 
 
 def _step_lines(step: Step) -> Iterator[str]:

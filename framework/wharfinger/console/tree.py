@@ -6,6 +6,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
+from wharfinger.exceptions import printable
 from wharfinger.placement.survey import Details
 from wharfinger.providers.inventory import Inventory
 
@@ -77,7 +78,7 @@ def _by_parent(providers: Iterable[Details]) -> _Children:
 
 
 def _label(provider: Details) -> Text:
-    label = Text(provider.summary.name, style="bold")
+    label = Text(printable(provider.summary.name), style="bold")
     if provider.owners:
         return label.append(f"  {' '.join(provider.owners)}", style="not bold cyan")
     return label.append("  no owner", style="not bold yellow")

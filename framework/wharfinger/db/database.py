@@ -84,7 +84,7 @@ class Database:
         except migration.NewerSchemaError as error:
             raise self._state_error(
                 f"it was written by a newer version ({error}).",
-                "Run that version, or name another state_path.",
+                "Run that version.",
             ) from error
         except (db_exception.DBError, SQLAlchemyError, OSError) as error:
             raise self._state_error(

@@ -50,7 +50,15 @@ class LocalProviderRecords:
     def exclusive(self, instance: str) -> Iterator[None]:
         """Keep everybody else from an instance's records for the time of a block."""
         path = self._database.path.parent / f"{instance}.lock"
-        with path.open("a+") as file:
+        try:
+            file = path.open("a+")
+        except OSError as error:
+            raise StateError(
+                path=str(path),
+                problem=f"{error}.",
+                remedy="Run as the user that owns the state directory.",
+            ) from error
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

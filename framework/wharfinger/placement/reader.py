@@ -72,7 +72,8 @@ class PlacementReader:
                 pass  # deleted since it was listed
             except UnexpectedAnswer as error:
                 unreadable[summary.root_provider_uuid] = error
-        return Reading(live, tuple(strangers), unreadable)
+        # Of an instance with one node, those are other hosts'.
+        return Reading(live, tuple(strangers) if len(roots) > 1 else (), unreadable)
 
     def elsewhere(self, names: Collection[str]) -> dict[str, Provider]:
         """The providers that have any of these names, by name: who they are, and traits."""

@@ -32,7 +32,7 @@ class Details:
 
 def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
     """The provider of that name or uuid; raises NotFound."""
-    found = client.list_providers(name=name_or_uuid)
+    found = client.list_providers(name=name_or_uuid) if name_or_uuid else []
     if not found and uuidutils.is_uuid_like(name_or_uuid):
         found = client.list_providers(uuid=name_or_uuid)
     if not found:
@@ -40,7 +40,7 @@ def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
             request="GET /resource_providers",
             status=404,
             code="",
-            detail=f"there is no provider with the name or uuid {name_or_uuid}",
+            detail=f"there is no provider with the name or uuid {name_or_uuid!r}",
         )
     return found[0]
 

@@ -53,6 +53,15 @@ def check_provider_name(name: str) -> str:
     return name
 
 
+def check_reason(reason: str) -> str:
+    """Return the reason of a reservation; raise InvalidName for what no person can read."""
+    if not isinstance(reason, str) or not reason or not reason.isprintable():
+        raise InvalidName(
+            kind="reservation reason", name=reason, problem="must be some printable text"
+        )
+    return reason
+
+
 def check_uuid(value: str) -> str:
     """Return a uuid in its canonical form; raise InvalidName for anything else."""
     try:

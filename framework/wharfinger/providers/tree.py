@@ -386,8 +386,7 @@ class ProviderTree:
         said, the provider's own figures come back. ``reason`` is for people: "cleaning",
         "maintenance", "programming". Several may hold one provider.
         """
-        if not reason:
-            raise ValueError("a reservation needs a reason")
+        names.check_reason(reason)
         with self.lock:
             node = self._find(name_or_uuid)
             if reason not in node.desired.reservations:

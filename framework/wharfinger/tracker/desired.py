@@ -12,7 +12,13 @@ from oslo_log import log as logging
 
 from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.driver.signatures import takes_migrations
-from wharfinger.exceptions import BackendError, InvalidTree, ReshapeNeeded, WharfingerError
+from wharfinger.exceptions import (
+    BackendError,
+    InvalidName,
+    InvalidTree,
+    ReshapeNeeded,
+    WharfingerError,
+)
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, names
 from wharfinger.providers.merge import own_view
@@ -101,7 +107,8 @@ class NodeListing:
                 self.nodes.append(node)
             except WharfingerError as error:
                 self.problems.append(error)
-                self.failed.append(Node(str(name), names.root_uuid(str(name))))
+                if not isinstance(error, InvalidName):  # nothing can have such a name
+                    self.failed.append(Node(name, names.root_uuid(name)))
 
     def use_known_uuids(self, records: Mapping[str, Record]) -> None:
         """Give nodes the uuids under which their roots have been published.
@@ -184,11 +191,19 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
         return call()
     except WharfingerError:
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a driver that calls sys.exit() too
         LOG.debug("driver %s: %s failed", driver, operation, exc_info=True)
-        raise BackendError(
-            driver=driver, operation=operation, reason=f"{type(error).__name__}: {error}"
-        ) from error
+        reason = f"{type(error).__name__}: {_text(error)}"
+        raise BackendError(driver=driver, operation=operation, reason=reason) from error
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "it cannot say what"
 
 
 def _describe(driver: ComputeDriver, name: str) -> Node:
@@ -237,7 +252,14 @@ def _update(
             ) from None
         before = allocations()
         after = deepcopy(before)
-        driver.update_provider_tree(tree, node, allocations=after, **moves)
+        try:
+            driver.update_provider_tree(tree, node, allocations=after, **moves)
+        except ReshapeNeeded:
+            raise BackendError(
+                driver=driver.name,
+                operation=f"update_provider_tree({node})",
+                reason="it raised ReshapeNeeded again when it was given the allocations",
+            ) from None
     _add_capability_traits(driver, tree, node)
     return None if before is None or after is None else (before, after)
 

@@ -62,6 +62,6 @@ def _decode(instance: str, uuid: str, document: bytes) -> Record:
         raise StateError(
             path=f"the records of driver instance {instance}",
             problem=f"what is remembered of provider {uuid} cannot be read: {error}.",
-            remedy="Restore the state directory from a backup, or move it away: nothing in "
-            "Placement is deleted by that.",
+            remedy="Restore wharfinger.sqlite from a backup, or move that one file away: nothing "
+            "in Placement is deleted by that.",
         ) from error

@@ -1,8 +1,12 @@
 """``wharfinger provider``: what is in Placement, for people and for programs."""
 
+import uuid
+
 import pytest
 
 from tests.lab.program import Program
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
 
 TREE = """\
 gpu-host-1  OWNER_NOVA
@@ -64,9 +68,31 @@ def test_one_provider_is_shown_by_name_and_by_uuid(published: Program) -> None:
     assert by_name["aggregates"] == []
 
 
+@pytest.mark.parametrize("command", ["show", "tree"])
+def test_an_empty_name_is_no_provider(published: Program, command: str) -> None:
+    failed = published.run("provider", command, "")
+
+    assert failed.code == 1
+    assert "name or uuid ''" in failed.err
+
+
+def test_a_name_with_escape_sequences_does_not_reach_the_terminal(
+    published: Program, placement_service: EmbeddedPlacement
+) -> None:
+    client = PlacementClient(placement_service.adapter)
+    client.create_provider(str(uuid.uuid4()), "\x1b[31mevil\x1b[0m [red]x[/red] :bus:", None)
+
+    for command in (("list",), ("list", "-f", "csv"), ("tree",)):
+        printed = published.run("provider", *command).out
+        assert "\x1b" not in printed
+        assert "\\x1b[31mevil" in printed
+        assert "[red]x[/red] :bus:" in printed
+    assert "\x1b" not in published.run("provider", "show", "\x1b[31m").err
+
+
 def test_a_provider_that_is_not_there_is_named(published: Program) -> None:
     failed = published.run("provider", "show", "nobody")
 
     assert failed.code == 1
-    assert "no provider with the name or uuid nobody" in failed.err
+    assert "no provider with the name or uuid 'nobody'" in failed.err
     assert "Traceback" not in failed.err

@@ -84,6 +84,26 @@ def test_one_instance_that_cannot_be_loaded_does_not_stop_the_others(program: Pr
     assert program.run("sync", "--driver", "gpus").code == 0
 
 
+def test_instances_are_synced_although_nobody_reads_what_is_printed(program: Program) -> None:
+    text = program.config.read_text()
+    more = text[text.index("[gpus]") :].replace("gpus", "more").replace("gpu-host-1", "gpu-host-2")
+    program.config.write_text(text.replace("= gpus\n", "= gpus, more\n") + more)
+
+    program.run_without_reader("sync")
+
+    names = {row["Name"] for row in program.run("provider", "list", "-f", "json").json()}
+    assert {"gpu-host-1", "gpu-host-2"} <= names
+
+
+def test_a_lock_file_that_cannot_be_opened_is_told(program: Program) -> None:
+    (program.directory / "gpus.lock").mkdir()
+
+    failed = program.run("sync")
+
+    assert failed.code == 1
+    assert f"state in {program.directory / 'gpus.lock'}" in failed.err
+
+
 def test_placement_that_does_not_answer_is_told_and_exits_with_1(tmp_path: Path) -> None:
     program = Program(tmp_path, "http://127.0.0.1:1")
 

@@ -22,6 +22,7 @@ def program(tmp_path: Path) -> Program:
         ("nonsense",),
         ("--nonsense",),
         ("driver", "check"),
+        ("provider", "list", "--owner", "NOVA"),
     ],
     ids=" ".join,
 )
@@ -88,6 +89,8 @@ def test_an_instance_with_wrong_configuration_fails_its_check(program: Program) 
             "[placement]\nauth_type = password\n[gpus]",
             "[placement] auth_type = password: this leads to a service, but embedded = true",
         ),
+        ("state_path = ", "state_path = relative/", "[DEFAULT] state_path = relative/"),
+        ("state_path = ", "state_path = /tmp/what?/", "a path with ?, # or %"),
         ("nvidia-232]", "nvidia-999]", "has no use for section [gpus:nvidia-999]"),
         (
             "[gpus]",

@@ -91,6 +91,7 @@ WRONG = {
     "unknown trait": ("gpus:a", "traits", "FAST", "os-traits", "standard trait"),
     "owner trait": ("gpus:a", "traits", "OWNER_NOVA", "set by Wharfinger", "`owner`"),
     "custom owner": ("gpus:a", "traits", "CUSTOM_OWNER_X", "set by Wharfinger", "`owner`"),
+    "empty number": ("gpus", "reserved_host_cpus", "", "cannot be used", "0 or above"),
     "negative limit": ("gpus:a", "max_instances", "-1", "cannot be used", "0 or above"),
 }
 

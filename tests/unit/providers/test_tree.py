@@ -525,8 +525,14 @@ def test_a_reservation_has_reasons_each_once(tree: ProviderTree) -> None:
     by_name = {wanted.provider.name: wanted for wanted in tree.desired()}
     assert by_name["gpu"].reservations == ("cleaning", "maintenance")
     assert by_name["host"].reservations == ()
-    with pytest.raises(ValueError, match="needs a reason"):
-        tree.reserve("gpu", "")
+
+
+@pytest.mark.parametrize("reason", ["", 5, None, "\udc80", "two\nlines"], ids=repr)
+def test_a_reservation_needs_a_reason_that_a_person_can_read(
+    tree: ProviderTree, reason: Any
+) -> None:
+    with pytest.raises(InvalidName, match="reservation reason"):
+        tree.reserve("gpu", reason)
 
 
 def test_a_reservation_leaves_the_figures_to_the_framework(tree: ProviderTree) -> None:
