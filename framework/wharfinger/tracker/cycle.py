@@ -182,7 +182,7 @@ class DriverCycle:
                     scope.desired,
                     scope.live,
                     scope.records,
-                    removals=self._removals(scope, now, bool(answers.failed)),
+                    removals=self._removals(scope, now, bool(answers.problems)),
                     elsewhere=elsewhere,
                     reshape=reshape,
                 )
