@@ -1,7 +1,7 @@
 """Applying a plan: intent is recorded before each write, its result after it.
 
-A crash between any two leaves a state from which the next diff goes on: what was
-intended counts as ours, whether it was written or not.
+A crash between any two leaves a state from which the next diff goes on: it knows what was
+intended, whether it was written or not.
 """
 
 from collections import Counter
@@ -77,7 +77,8 @@ class PlanApplier:
         self._memory.save(
             {uuid: record for uuid, record in plan.records.items() if uuid not in left}
         )
-        now: dict[str, Provider | None] = dict(live)
+        # Only these: ``live`` may be a fleet, of which this is one tree.
+        now: dict[str, Provider | None] = {uuid: live.get(uuid) for uuid in left}
         refused: dict[str, PlacementError] = {}
         for step in plan.steps:
             if not refused.keys().isdisjoint(step.touched):

@@ -189,9 +189,7 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
     """
     try:
         return call()
-    except WharfingerError:
-        raise
-    except KeyboardInterrupt:
+    except (WharfingerError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a driver that calls sys.exit() too
         LOG.debug("driver %s: %s failed", driver, operation, exc_info=True)
@@ -282,26 +280,25 @@ def _check(
             problem="the driver removed the root of a node that it lists",
         )
     desired = tree.desired()
+    # A name stands for a uuid, and a uuid for a place.
+    takes: dict[str, str] = {}
     for wanted in desired:
-        provider = wanted.provider
         if not wanted.stated:
             continue
-        # A name stands for a uuid, and a uuid for a place.
-        for key, meaning in (
-            (provider.name, provider.uuid),
-            (provider.uuid, f"{provider.parent_uuid} {provider.name}"),
-        ):
+        provider = wanted.provider
+        meanings = {
+            provider.name: provider.uuid,
+            provider.uuid: f"{provider.parent_uuid} {provider.name}",
+        }
+        for key, meaning in meanings.items():
             if taken.get(key, meaning) != meaning:
                 raise InvalidTree(
                     driver=driver.name,
                     provider=provider.name,
                     problem=f"another node has a provider with this name or uuid ({key}) too",
                 )
-    for wanted in desired:
-        if wanted.stated:
-            mine = wanted.provider
-            taken[mine.name] = mine.uuid
-            taken[mine.uuid] = f"{mine.parent_uuid} {mine.name}"
+        takes |= meanings
+    taken |= takes
     return desired
 
 
