@@ -16,10 +16,11 @@ and what to do about it::
     ├── ProviderExists              in a ProviderTree
     ├── ProviderMissing             an overlaid provider that nobody has created yet
     ├── NameTaken                   by a provider in another tree
+    ├── MassRemoval                 too many providers are gone at once
     ├── OwnershipConflict           another owner's, or nobody's: left alone
     ├── StateError                  the state directory or its database
     └── PlacementError              Placement's answer, or that there was none
-        ├── PlacementUnavailable    no answer
+        ├── PlacementUnavailable    no answer, or none now: 429, 502, 503, 504
         ├── UnexpectedAnswer        an answer that cannot be understood
         ├── MicroversionUnsupported
         ├── PermissionRefused       401 and 403
@@ -178,6 +179,19 @@ class NameTaken(WharfingerError):
     root_uuid: str
 
 
+class MassRemoval(WharfingerError):
+    """More of an instance's providers are gone at once than is believed without asking."""
+
+    template = (
+        "{count} of the {total} providers of driver instance {instance} are gone from its "
+        "backend: too many at once to be believed, and none of them was removed or reserved. If "
+        "they are gone indeed, run sync with --allow-mass-removal; if not, mend the backend."
+    )
+    instance: str
+    count: int
+    total: int
+
+
 class OwnershipConflict(WharfingerError):
     """A provider that is not this instance's to write; it was left exactly as it is."""
 
@@ -217,9 +231,12 @@ class PlacementError(WharfingerError):
 
 
 class PlacementUnavailable(PlacementError):
-    """There was no answer: refused, reset, timed out, or the catalog has no endpoint."""
+    """There was no answer, or one that says to come back later.
 
-    template = "Placement: {request}: no answer: {detail}"
+    Refused, reset, timed out, no endpoint in the catalog (``status`` 0); 429, 502, 503, 504.
+    """
+
+    template = "Placement: {request}: {detail}"
 
 
 class UnexpectedAnswer(PlacementError):
@@ -235,12 +252,10 @@ class MicroversionUnsupported(PlacementError):
 
 
 class PermissionRefused(PlacementError):
-    """401 or 403: the credentials, or the role, do not allow it."""
+    """401 or 403: the credentials are not taken, or have not the role that is needed."""
 
-    template = (
-        "Placement: {request}: {status}: not allowed: {detail} "
-        "Check the credentials in [placement]; writing needs the admin or the service role."
-    )
+    template = "Placement: {request}: {status}: not allowed: {detail} {remedy}"
+    remedy: str
 
 
 class NotFound(PlacementError):

@@ -109,12 +109,12 @@ class ProviderTreeCommand(WharfingerCommand):
         from wharfinger.console import tree
         from wharfinger.placement import survey
 
-        filters = {}
+        in_tree = None
         if parsed_args.provider is not None:
-            filters["in_tree"] = survey.find(self.placement, parsed_args.provider).uuid
+            in_tree = survey.find(self.placement, parsed_args.provider).uuid
         providers = survey.details(
             self.placement,
-            self.placement.list_providers(**filters),
+            self.placement.list_providers(in_tree=in_tree),
             inventory=parsed_args.inventory,
             traits=parsed_args.traits,
             usage=parsed_args.usage,

@@ -5,6 +5,7 @@ send, and when, is decided elsewhere.
 """
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -13,13 +14,8 @@ import requests
 from keystoneauth1 import exceptions as keystone_exceptions
 from keystoneauth1.adapter import Adapter
 
-from wharfinger.exceptions import (
-    MicroversionUnsupported,
-    PermissionRefused,
-    PlacementUnavailable,
-    UnexpectedAnswer,
-)
-from wharfinger.placement import errors, model
+from wharfinger.exceptions import MicroversionUnsupported, UnexpectedAnswer
+from wharfinger.placement import errors, model, query
 from wharfinger.placement.microversions import (
     BEFORE_CONSUMER_TYPES,
     HIGHEST,
@@ -27,19 +23,25 @@ from wharfinger.placement.microversions import (
     Feature,
     Microversion,
 )
+from wharfinger.placement.query import Query
 from wharfinger.providers.inventory import Inventory
 
 Answer = TypeVar("Answer")
+
+_CREATED: Final = 201
+_NO_CONTENT: Final = 204
 
 
 class PlacementClient:
     """A client for one Placement; safe for several threads.
 
-    The microversion is negotiated at the first request: the newest that both sides know.
-    Every method raises PlacementError.
+    ``connections`` is how many requests may be sent at the same time. The microversion is
+    negotiated at the first request: the newest that both sides know. Every method raises
+    PlacementError.
     """
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: Adapter, connections: int = 1) -> None:
+        self.connections: Final = connections
         self._adapter: Final = adapter
         self._microversion: Microversion | None = None
 
@@ -62,10 +64,34 @@ class PlacementClient:
 
     # Providers.
 
-    def list_providers(self, **filters: str) -> list[model.ProviderSummary]:
-        """The providers that match all filters: name, uuid, in_tree, required, member_of."""
-        query = f"?{urlencode(sorted(filters.items()))}" if filters else ""
-        return self._get(f"/resource_providers{query}", model.ProviderList).resource_providers
+    def list_providers(
+        self,
+        *,
+        name: str | None = None,
+        uuid: str | None = None,
+        in_tree: str | None = None,
+        required: tuple[str, ...] = (),
+        member_of: tuple[str, ...] = (),
+        resources: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[model.ProviderSummary]:
+        """The providers that match all filters.
+
+        ``in_tree`` is the uuid of any provider of a tree. ``required`` and ``member_of`` are
+        conditions on traits and aggregates as the API writes them ("T1,!T2", "in:A1,A2"); all
+        have to hold. More than one on traits, or an "in:" among them, needs 1.39.
+        ``resources`` are amounts, by class, that have to be free.
+        """
+        one_each = {"in_tree": in_tree, "name": name, "uuid": uuid}
+        filters = [(key, value) for key, value in one_each.items() if value is not None]
+        filters += [("required", condition) for condition in required]
+        filters += [("member_of", condition) for condition in member_of]
+        if resources:
+            amounts = ",".join(f"{kind}:{amount}" for kind, amount in sorted(resources.items()))
+            filters.append(("resources", amounts))
+        for feature in query.features(filters):
+            self.require(feature, f"listing providers by {urlencode(filters)}")
+        path = f"/resource_providers?{urlencode(filters)}" if filters else "/resource_providers"
+        return self._get(path, model.ProviderList).resource_providers
 
     def create_provider(
         self, uuid: str, name: str, parent_uuid: str | None
@@ -85,7 +111,7 @@ class PlacementClient:
 
     def delete_provider(self, uuid: str) -> None:
         """Delete a provider that has neither allocations nor children."""
-        self._request("DELETE", _provider(uuid))
+        self._command("DELETE", _provider(uuid))
 
     # What a provider has. Each write names the generation it was decided on, raises
     # ConcurrentUpdate if that has passed, and returns the next.
@@ -128,9 +154,42 @@ class PlacementClient:
 
     def get_allocations(self, consumer_uuid: str) -> dict[str, Any]:
         """All allocations of a consumer, as ``reshape`` takes them back."""
-        path = f"/allocations/{consumer_uuid}"
+        path = f"/allocations/{quote(consumer_uuid, safe='')}"
         answer = self._request("GET", path, newest=BEFORE_CONSUMER_TYPES)
         return self._decode("GET", path, answer, dict[str, Any])
+
+    def set_allocations(
+        self, allocations: Mapping[str, Mapping[str, Any]], consumer_type: str
+    ) -> None:
+        """Replace all allocations of one or more consumers together, all or nothing.
+
+        By consumer uuid, in the form that ``get_allocations`` gives, each with the consumer's
+        generation (None: it has had none); one that has passed refuses the whole with
+        ConcurrentUpdate. The type is not sent to a server that knows none. Needs 1.28.
+        """
+        self.require(Feature.CONSUMER_GENERATION, "writing allocations")
+        if self.microversion >= Feature.CONSUMER_TYPES.value:
+            allocations = {
+                consumer: {**its, "consumer_type": consumer_type}
+                for consumer, its in allocations.items()
+            }
+        self._command("POST", "/allocations", allocations)
+
+    def delete_allocations(self, consumer_uuid: str) -> None:
+        """Delete all allocations of a consumer, whatever its generation."""
+        self._command("DELETE", f"/allocations/{quote(consumer_uuid, safe='')}")
+
+    def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
+        """What could be allocated for a query, as the API writes it.
+
+        Needs 1.29, and what the query needs besides. Groups with names get numbers where the
+        server knows no names.
+        """
+        for feature in query.candidate_features(wanted):
+            self.require(feature, f"allocation candidates for {urlencode(wanted)}")
+        if self.microversion < Feature.NAMED_GROUPS.value:
+            wanted = query.numbered(wanted)
+        return self._get(f"/allocation_candidates?{urlencode(wanted)}", model.AllocationCandidates)
 
     def reshape(
         self,
@@ -149,27 +208,33 @@ class PlacementClient:
             },
             "allocations": allocations,
         }
-        self._request("POST", "/reshaper", body, BEFORE_CONSUMER_TYPES)
+        self.require(Feature.RESHAPE, "POST /reshaper")
+        self._command("POST", "/reshaper", body, BEFORE_CONSUMER_TYPES)
 
     # Names.
 
     def list_traits(self, names: Iterable[str]) -> frozenset[str]:
         """Those of the named traits that the server knows."""
-        query = urlencode({"name": f"in:{','.join(sorted(names))}"})
-        return self._get(f"/traits?{query}", model.TraitNames).traits
+        named = urlencode({"name": f"in:{','.join(sorted(names))}"})
+        return self._get(f"/traits?{named}", model.TraitNames).traits
 
     def find_traits(self, prefix: str) -> frozenset[str]:
         """The traits that the server knows whose names begin so."""
-        query = urlencode({"name": f"startswith:{prefix}"})
-        return self._get(f"/traits?{query}", model.TraitNames).traits
+        named = urlencode({"name": f"startswith:{prefix}"})
+        return self._get(f"/traits?{named}", model.TraitNames).traits
 
     def create_trait(self, name: str) -> None:
         """Make sure that a CUSTOM_ trait exists."""
-        self._request("PUT", f"/traits/{name}")
+        self._command("PUT", f"/traits/{name}")
+
+    def list_resource_classes(self) -> frozenset[str]:
+        """All resource classes that the server knows."""
+        answer = self._get("/resource_classes", model.ResourceClasses)
+        return frozenset(item.name for item in answer.resource_classes)
 
     def create_resource_class(self, name: str) -> None:
         """Make sure that a CUSTOM_ resource class exists."""
-        self._request("PUT", f"/resource_classes/{name}")
+        self._command("PUT", f"/resource_classes/{name}")
 
     # One request.
 
@@ -183,6 +248,19 @@ class PlacementClient:
 
     def _send(self, method: str, path: str, body: object, kind: type[Answer]) -> Answer:
         return self._decode(method, path, self._request(method, path, body), kind)
+
+    def _command(
+        self, method: str, path: str, body: object = None, newest: Microversion = HIGHEST
+    ) -> None:
+        """A request whose answer says nothing but that it was done."""
+        answer = self._request(method, path, body, newest)
+        if answer.status_code not in (_CREATED, _NO_CONTENT):
+            raise UnexpectedAnswer(
+                request=f"{method} {path}",
+                status=answer.status_code,
+                code="",
+                detail=f"201 or 204 was to be expected, not {answer.reason or 'this'}",
+            )
 
     def _request(
         self, method: str, path: str, body: object = None, newest: Microversion = HIGHEST
@@ -204,14 +282,11 @@ class PlacementClient:
                 path, method, raise_exc=False, microversion=microversion, **content
             )
         except keystone_exceptions.HttpError as error:  # Keystone's answer, not Placement's
-            kind = PermissionRefused if error.http_status in (401, 403) else PlacementUnavailable
-            raise kind(
-                request=request, status=error.http_status, code="", detail=str(error)
-            ) from error
+            if error.http_status in (401, 403):
+                raise errors.refused(request, error.http_status, f"Keystone: {error}") from error
+            raise errors.unavailable(request, f"Keystone: {error}", error.http_status) from error
         except keystone_exceptions.ClientException as error:
-            raise PlacementUnavailable(
-                request=request, status=0, code="", detail=str(error)
-            ) from error
+            raise errors.unavailable(request, f"no answer: {error}") from error
         if response.status_code >= 400:
             raise errors.from_response(request, response)
         return response

@@ -25,10 +25,28 @@ class Microversion(NamedTuple):
 
 
 class Feature(Enum):
-    """What we use that not every supported server has."""
+    """What we use that not every supported server has.
 
+    Without it, a request is refused before anything is sent, unless a fallback is named.
+    """
+
+    #: Without it, two writers of a consumer's allocations would not see each other.
+    CONSUMER_GENERATION = Microversion(1, 28)
+    #: Without it, nothing below a root is ever a candidate, and no error says so.
+    NESTED_CANDIDATES = Microversion(1, 29)
+    #: Inventories fall back to one request a provider; moving allocations does not.
     RESHAPE = Microversion(1, 30)
+    CANDIDATES_IN_TREE = Microversion(1, 31)
+    FORBIDDEN_AGGREGATES = Microversion(1, 32)
+    #: Falls back to numbered groups.
+    NAMED_GROUPS = Microversion(1, 33)
+    ROOT_REQUIRED = Microversion(1, 35)
+    SAME_SUBTREE = Microversion(1, 36)
     REPARENT = Microversion(1, 37)
+    #: Falls back to consumers without a type.
+    CONSUMER_TYPES = Microversion(1, 38)
+    #: Without it, only the last of several ``required`` holds, and no error says so.
+    ANY_TRAITS = Microversion(1, 39)
 
 
 #: The last one in which allocations have no consumer types. What was written without one

@@ -64,6 +64,54 @@ class Usages(_Answer, frozen=True):
     usages: dict[str, int]
 
 
+class ResourceClass(_Answer, frozen=True):
+    """One of the resource classes."""
+
+    name: str
+
+
+class ResourceClasses(_Answer, frozen=True):
+    """GET /resource_classes."""
+
+    resource_classes: list[ResourceClass]
+
+
+class Amounts(_Answer, frozen=True):
+    """What is taken from one provider: amounts by resource class."""
+
+    resources: dict[str, int]
+
+
+class AllocationRequest(_Answer, frozen=True):
+    """One candidate: amounts by provider uuid; ``mappings`` by group suffix, from 1.34."""
+
+    allocations: dict[str, Amounts]
+    mappings: dict[str, list[str]] = {}
+
+
+class Capacity(_Answer, frozen=True):
+    """How much of a class a provider has to give, and how much is taken."""
+
+    capacity: int
+    used: int
+
+
+class CandidateProvider(_Answer, frozen=True):
+    """A provider in the trees of the candidates."""
+
+    resources: dict[str, Capacity]
+    traits: frozenset[str]
+    root_provider_uuid: str
+    parent_provider_uuid: str | None = None
+
+
+class AllocationCandidates(_Answer, frozen=True):
+    """GET /allocation_candidates, from 1.29; ``provider_summaries`` by provider uuid."""
+
+    allocation_requests: list[AllocationRequest]
+    provider_summaries: dict[str, CandidateProvider]
+
+
 class TraitNames(_Answer, frozen=True):
     """GET /traits."""
 

@@ -79,7 +79,9 @@ class PlacementReader:
         """The providers that have any of these names, by name: who they are, and traits."""
         named = {
             provider.name: provider
-            for provider in self._look_up(names, lambda name: self._providers(name=name))
+            for provider in self._look_up(
+                names, lambda name: _by_uuid(self._client.list_providers(name=name))
+            )
             if provider.name in names
         }
         return {
@@ -96,12 +98,12 @@ class PlacementReader:
         if len(roots) == 1 and len(ours) <= 1:
             # The whole tree, others' children in it too. Other hosts may have an instance
             # of this name: a list by its mark would bring all of theirs.
-            return self._providers(in_tree=str(ours.pop())) if ours else {}
+            return _by_uuid(self._client.list_providers(in_tree=ours.pop())) if ours else {}
         return self._marked()
 
     def _marked(self) -> _Summaries:
         try:
-            return self._providers(required=self._trait)
+            return _by_uuid(self._client.list_providers(required=(self._trait,)))
         except PlacementError as error:
             # A trait that nobody has created yet is a bad request, not an empty list.
             if error.status == _BAD_REQUEST and not self._client.list_traits([self._trait]):
@@ -113,20 +115,22 @@ class PlacementReader:
         listed = {provider.name for provider in found.values()}
         missing = {name for name, uuid in roots.items() if name not in listed and uuid not in found}
         if len(missing) > _FEW:
-            everything = self._providers()
+            everything = _by_uuid(self._client.list_providers())
             named = {one.root_provider_uuid for one in everything.values() if one.name in missing}
             found |= {
                 uuid: one for uuid, one in everything.items() if one.root_provider_uuid in named
             }
             return
         for name in missing:
-            for root in self._providers(name=name).values():
-                found |= self._providers(in_tree=root.uuid)
+            for root in _by_uuid(self._client.list_providers(name=name)).values():
+                found |= _by_uuid(self._client.list_providers(in_tree=root.uuid))
 
     def _look_up_ours(self, records: Mapping[str, Record], found: _Summaries) -> None:
         """Find what is remembered as ours and was not listed: it may only be unmarked."""
         missing = {uuid for uuid, record in records.items() if record.is_ours and uuid not in found}
-        for provider in self._look_up(missing, lambda uuid: self._providers(uuid=uuid)):
+        for provider in self._look_up(
+            missing, lambda uuid: _by_uuid(self._client.list_providers(uuid=uuid))
+        ):
             if provider.uuid in missing:
                 found[provider.uuid] = provider
 
@@ -135,11 +139,8 @@ class PlacementReader:
     ) -> list[ProviderSummary]:
         """Providers by a key each; where there are many keys, simply all providers."""
         if len(keys) > _FEW:
-            return list(self._providers().values())
+            return list(_by_uuid(self._client.list_providers()).values())
         return [provider for key in keys for provider in one(key).values()]
-
-    def _providers(self, **filters: str) -> _Summaries:
-        return {provider.uuid: provider for provider in self._client.list_providers(**filters)}
 
     def _content(self, summary: ProviderSummary, record: Record | None) -> Provider:
         known = record and record.live
@@ -163,6 +164,10 @@ class PlacementReader:
             traits=traits.traits,
             aggregates=aggregates.aggregates,
         )
+
+
+def _by_uuid(listed: list[ProviderSummary]) -> _Summaries:
+    return {provider.uuid: provider for provider in listed}
 
 
 def _provider(summary: ProviderSummary) -> Provider:

@@ -58,7 +58,7 @@ def owners_by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
     )
     owners: dict[str, tuple[str, ...]] = {}
     for trait in traits:
-        for provider in client.list_providers(required=trait):
+        for provider in client.list_providers(required=(trait,)):
             owners[provider.uuid] = (*owners.get(provider.uuid, ()), trait)
     return owners
 

@@ -53,7 +53,7 @@ def test_providers_are_listed_by_every_filter(
     assert [one.uuid for one in client.list_providers(name=child.name)] == [child.uuid]
     assert [one.name for one in client.list_providers(uuid=child.uuid)] == [child.name]
     assert {one.name for one in client.list_providers(in_tree=child.uuid)} == {"cn", child.name}
-    assert [one.name for one in client.list_providers(required="OWNER_CYBORG")] == [child.name]
+    assert [one.name for one in client.list_providers(required=("OWNER_CYBORG",))] == [child.name]
     (found,) = client.list_providers(uuid=child.uuid)
     assert (found.parent_provider_uuid, found.root_provider_uuid) == (provider.uuid,) * 2
 

@@ -36,7 +36,7 @@ def test_eight_threads_write_at_once(placement: PlacementFixture) -> None:
         generations = list(pool.map(write, range(80)))
 
     assert generations == [2] * 80
-    assert len(client.list_providers(required="OWNER_NOVA")) == 80
+    assert len(client.list_providers(required=("OWNER_NOVA",))) == 80
 
 
 def test_processes_that_start_together_share_one_database(tmp_path: Path) -> None:
