@@ -21,15 +21,18 @@ class Publishing(fixtures.Fixture):
         self,
         placement: PlacementFixture,
         state_path: Path,
+        *,
         owner: str = "OWNER_NOVA",
         name: str = "scripted",
         removal_delay: float = 0,
+        allow_mass_removal: bool = False,
     ) -> None:
         super().__init__()
         self.placement = placement
         self.state_path = state_path
         self.publisher = Publisher(name, owner)
         self.removal_delay = removal_delay
+        self.allow_mass_removal = allow_mass_removal
 
     def _setUp(self) -> None:
         self.driver = ScriptedDriver(self.publisher.instance)
@@ -48,7 +51,8 @@ class Publishing(fixtures.Fixture):
             self.publisher,
             self.placement.new_client(),
             memory,
-            self.removal_delay,
+            removal_delay=self.removal_delay,
+            allow_mass_removal=self.allow_mass_removal,
         )
         return self.cycle
 

@@ -78,12 +78,12 @@ class PlacementFixture(fixtures.Fixture):
     def _setUp(self) -> None:
         _empty()
         self.adapter = RecordingAdapter(self._service.adapter)
-        self.client = PlacementClient(self.adapter)  # type: ignore[arg-type]
+        self.client = PlacementClient(self.adapter, connections=4)  # type: ignore[arg-type]
         self.requests = self.adapter.requests
 
     def new_client(self) -> PlacementClient:
         """Another client, as another process would have, that writes down the same."""
-        return PlacementClient(self.adapter)  # type: ignore[arg-type]
+        return PlacementClient(self.adapter, connections=4)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -26,7 +26,9 @@ class WharfingerCommand(Command):
     @cached_property
     def placement(self) -> "PlacementClient":
         """The client; raises ConfigurationError."""
+        from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
         from wharfinger.placement.session import make_adapter
 
-        return PlacementClient(make_adapter(self.conf))
+        section = PlacementSection.read(self.conf)
+        return PlacementClient(make_adapter(self.conf), section.connections)

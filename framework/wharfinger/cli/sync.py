@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from wharfinger.tracker.cycle import Outcome
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
+
+
 class Sync(WharfingerCommand):
     """Bring Placement up to date with what the drivers report.
 
@@ -37,6 +44,19 @@ class Sync(WharfingerCommand):
             action="append",
             help="only this driver instance (may be given several times); default: all that "
             "are enabled",
+        )
+        parser.add_argument(
+            "--removal-delay",
+            metavar="SECONDS",
+            type=_seconds,
+            help="how far apart two listings have to be that lack a device or node, for it to "
+            "be gone; default: as configured",
+        )
+        parser.add_argument(
+            "--allow-mass-removal",
+            action="store_true",
+            help="believe that more than four providers, and more than a fifth of an instance's, "
+            "are gone at once",
         )
         parser.add_argument(
             "-f", "--format", choices=("text", "json"), default="text", help="default: text"
@@ -62,7 +82,7 @@ class Sync(WharfingerCommand):
         unprinted: OSError | SystemExit | None = None
         try:
             for name in instances:
-                outcomes[name] = self._run(name, records, parsed_args.dry_run)
+                outcomes[name] = self._run(name, records, parsed_args)
                 if parsed_args.format == "text":
                     try:
                         _print(name, outcomes[name], parsed_args.dry_run)
@@ -82,7 +102,9 @@ class Sync(WharfingerCommand):
             return DIFFERENCE
         return DONE
 
-    def _run(self, name: str, records: "ProviderRecords", dry_run: bool) -> "Outcome":
+    def _run(
+        self, name: str, records: "ProviderRecords", parsed_args: argparse.Namespace
+    ) -> "Outcome":
         """One instance's cycle; its failure does not stop the others."""
         from wharfinger.console import progress
         from wharfinger.tracker import instances
@@ -92,9 +114,14 @@ class Sync(WharfingerCommand):
         try:
             instance = instances.load(self.conf, name)
             with instances.running(
-                instance, self.placement, records, may_write=not dry_run
+                instance,
+                self.placement,
+                records,
+                may_write=not parsed_args.dry_run,
+                removal_delay=parsed_args.removal_delay,
+                allow_mass_removal=parsed_args.allow_mass_removal,
             ) as cycle:
-                if dry_run:
+                if parsed_args.dry_run:
                     plan = cycle.plan()
                     return Outcome(steps=plan.steps, pending=plan.pending, problems=plan.problems)
                 with progress.applying(name, taken) as callbacks:

@@ -29,6 +29,13 @@ OPTIONS: Final = (
         default="$state_path/placement.sqlite",
         help="The file that the embedded Placement keeps its data in.",
     ),
+    cfg.IntOpt(
+        "connections",
+        default=8,
+        min=1,
+        max=10,
+        help="How many requests are sent at the same time while trees are published.",
+    ),
 )
 
 
@@ -38,6 +45,7 @@ class PlacementSection:
 
     embedded: bool
     embedded_database: Path
+    connections: int
 
     @classmethod
     @reading(GROUP)
@@ -62,7 +70,7 @@ class PlacementSection:
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options.",
             )
         database = read_path(GROUP, "embedded_database", section.embedded_database)
-        return cls(section.embedded, database)
+        return cls(section.embedded, database, section.connections)
 
 
 def register(conf: cfg.ConfigOpts) -> None:

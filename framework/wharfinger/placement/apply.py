@@ -1,185 +1,103 @@
-"""Applying a plan: intent is recorded before each write, its result after it.
+"""Applying a plan: its trees at the same time, each in the order of its steps.
 
-A crash between any two leaves a state from which the next diff goes on: it knows what was
-intended, whether it was written or not.
+First every provider is created, moved and tagged, then inventories are set, many in one
+request, then what is gone is deleted.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import replace
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
+from threading import Event, Lock
+from typing import Final
 
 from oslo_log import log as logging
 
 from wharfinger.exceptions import (
     InventoryInUse,
-    NotFound,
+    PermissionRefused,
     PlacementError,
+    PlacementUnavailable,
     ProviderInUse,
-    UnknownTrait,
 )
 from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.known_names import KnownNames
 from wharfinger.placement.microversions import Feature
-from wharfinger.providers import names
+from wharfinger.placement.write import Memory, StepWriter, TreeUnderWay
 from wharfinger.providers.plan import (
-    CreateProvider,
     DeleteProvider,
     Plan,
     Reshape,
-    SetAggregates,
     SetInventories,
     SetTraits,
     Step,
     UpdateProvider,
 )
 from wharfinger.providers.provider import Provider
-from wharfinger.providers.record import Record
 
 LOG: Final = logging.getLogger(__name__)
+#: Providers in one POST /reshaper: half the server's work for each, and still a short
+#: transaction.
+_BATCH: Final = 100
 _BAD_REQUEST: Final = 400
+_FORBIDDEN: Final = 403
 
-
-class Memory(Protocol):
-    """Where records are kept; a write is durable when ``save`` returns."""
-
-    def get(self, uuid: str) -> Record:
-        """The record of a provider; an empty one where there is none."""
-
-    def save(self, records: Mapping[str, Record | None]) -> None:
-        """Write records by provider uuid; None forgets."""
+_Job = Callable[[], None]
+_Inventories = tuple[TreeUnderWay, SetInventories]
 
 
 class PlanApplier:
-    """Applies plans through one client; remembers which names exist."""
+    """Applies plans through one client, with as many requests at once as that may have."""
 
     def __init__(self, client: PlacementClient, memory: Memory) -> None:
         self._client: Final = client
         self._memory: Final = memory
-        self._known_traits: set[str] = set()
-        self._known_classes: set[str] = set()
+        self._writer: Final = StepWriter(client, memory)
+        self._names: Final = KnownNames(client)
+        self._may_reshape = True
 
     def apply(
         self,
         plan: Plan,
         live: Mapping[str, Provider],
         on_step: Callable[[Step], None] = lambda _step: None,
-    ) -> None:
-        """Take the steps in their order; ``on_step`` is called after each.
+    ) -> list[PlacementError]:
+        """Take the steps; ``on_step`` is called after each, by one thread at a time.
 
-        ``live`` is what the plan was made from. A provider that is in use is left as it is,
-        and the error raised at the end. Any other PlacementError, or StateError, is raised at
-        once. What was done is remembered.
+        ``live`` is what the plan was made from. What goes wrong in a tree ends that tree and
+        is returned; a provider that is in use stays as it is, and its tree goes on. Where the
+        next tree would fare no better, PlacementUnavailable, PermissionRefused or StateError
+        is raised. What was done is remembered in any case.
         """
-        self._require_features(plan.steps)
-        self._ensure_names(plan.steps)
-        left = Counter(uuid for step in plan.steps for uuid in step.touched)
-        self._memory.save(
-            {uuid: record for uuid, record in plan.records.items() if uuid not in left}
+        unwritten, *plans = plan.by_tree()
+        self._memory.save(unwritten.records)
+        trees = [TreeUnderWay.of(tree, live) for tree in plans]
+        self._prepare(trees)
+        run = _Run(self._writer, self._names, on_step)
+        with ThreadPoolExecutor(self._client.connections) as pool:
+            for jobs in (
+                [partial(run.take, tree, _identities(tree)) for tree in trees],
+                self._inventory_jobs(run, trees),
+                [partial(run.take, tree, _deletions(tree)) for tree in trees],
+            ):
+                _finish(pool, jobs, run.stop)
+        return [error for tree in trees for error in tree.errors]
+
+    def _prepare(self, trees: Sequence[TreeUnderWay]) -> None:
+        """See that the server can take all steps of a tree before the first is sent."""
+        needed = {id(tree): _names(tree.plan.steps) for tree in trees}
+        wrong = self._names.ensure(
+            {name for traits, _classes in needed.values() for name in traits},
+            {name for _traits, classes in needed.values() for name in classes},
         )
-        # Only these: ``live`` may be a fleet, of which this is one tree.
-        now: dict[str, Provider | None] = {uuid: live.get(uuid) for uuid in left}
-        refused: dict[str, PlacementError] = {}
-        for step in plan.steps:
-            if not refused.keys().isdisjoint(step.touched):
-                continue
+        for tree in trees:
             try:
-                self._take(step, plan, now, left)
-            except (InventoryInUse, ProviderInUse) as error:
-                # This provider stays as it is; what its neighbours need does not wait for it.
-                refused.update(dict.fromkeys(step.touched, error))
-                continue
-            LOG.info("%s: %s (%s)", step.verb, step.name, step.uuid)
-            on_step(step)
-        if refused:
-            raise next(iter(refused.values()))
-
-    def _take(
-        self,
-        step: Step,
-        plan: Plan,
-        now: dict[str, Provider | None],
-        left: Counter[str],
-    ) -> None:
-        """One step: its intent, the write, its result."""
-        self._memory.save({uuid: self._intent(plan, uuid, now.get(uuid)) for uuid in step.touched})
-        try:
-            now |= self._write(step, now)
-        except PlacementError as error:
-            if error.status == _BAD_REQUEST:
-                # Somebody may have deleted a trait or class that we know to be there.
-                self._known_traits.clear()
-                self._known_classes.clear()
-            raise
-        left.subtract(step.touched)
-        self._memory.save(
-            {uuid: self._result(plan, uuid, now[uuid], left[uuid]) for uuid in step.touched}
-        )
-
-    def _intent(self, plan: Plan, uuid: str, live: Provider | None) -> Record:
-        record, planned = self._memory.get(uuid), plan.records[uuid]
-        if planned is None:
-            return replace(record, live=live)
-        return replace(
-            planned,
-            live=live,
-            applied=record.applied,
-            intended=planned.applied,
-            # Until the reservation is seen to have ended, the figures to restore are needed.
-            own_reserved=planned.own_reserved or record.own_reserved,
-        )
-
-    def _result(
-        self, plan: Plan, uuid: str, live: Provider | None, steps_left: int
-    ) -> Record | None:
-        if steps_left:
-            return replace(self._memory.get(uuid), live=live)
-        planned = plan.records[uuid]
-        return planned and replace(planned, live=live)
-
-    def _write(self, step: Step, now: Mapping[str, Provider | None]) -> dict[str, Provider | None]:
-        """Send a step's request; return the providers that it leaves behind."""
-        client = self._client
-        match step:
-            case Reshape():
-                return self._reshape(step, now)
-            case DeleteProvider():
-                with suppress(NotFound):  # somebody was faster
-                    client.delete_provider(step.uuid)
-                return {step.uuid: None}
-            case CreateProvider():
-                made = client.create_provider(step.uuid, step.name, step.parent_uuid)
-                generation = made.generation
-            case UpdateProvider(after=after):
-                client.update_provider(step.uuid, after.name, after.parent_uuid)
-                # This write checks no generation and raises none: what it answers may be that
-                # of somebody's write which we have not read.
-                generation = _generation(step, now)
-            case SetTraits():
-                generation = client.set_traits(step.uuid, _generation(step, now), step.after)
-            case SetAggregates():
-                generation = client.set_aggregates(step.uuid, _generation(step, now), step.after)
-            case SetInventories():
-                generation = client.set_inventories(step.uuid, _generation(step, now), step.after)
-            case _:
-                raise TypeError(f"no such step: {step!r}")
-        return _after(step, now, generation)
-
-    def _reshape(
-        self, step: Reshape, now: Mapping[str, Provider | None]
-    ) -> dict[str, Provider | None]:
-        self._client.reshape(
-            {change.uuid: (_generation(change, now), change.after) for change in step.inventories},
-            step.allocations,
-        )
-        # The answer has no generations: without one, the next cycle reads the provider.
-        done: dict[str, Provider | None] = {}
-        for change in step.inventories:
-            done |= _after(change, now, None)
-        return done
+                self._require_features(tree.plan.steps)
+            except PlacementError as error:
+                tree.failed = error
+            for name in sorted(frozenset().union(*needed[id(tree)]) & wrong.keys()):
+                tree.failed = wrong[name]
 
     def _require_features(self, steps: Iterable[Step]) -> None:
-        """See that the server can take all steps before the first is sent."""
         for step in steps:
             if isinstance(step, Reshape):
                 self._client.require(Feature.RESHAPE, f"reshaping the tree of {step.name}")
@@ -189,51 +107,129 @@ class PlanApplier:
             ):
                 self._client.require(Feature.REPARENT, f"moving provider {step.name}")
 
-    def _ensure_names(self, steps: Iterable[Step]) -> None:
-        """See that all traits and classes exist before the first of them is written."""
-        traits: set[str] = set()
-        classes: set[str] = set()
+    def _inventory_jobs(self, run: "_Run", trees: Iterable[TreeUnderWay]) -> Iterator[_Job]:
+        """Whole trees together until there is a batch of inventories; a reshape alone."""
+        together: list[_Inventories] = []
+        for tree in trees:
+            steps = [step for step in tree.plan.steps if isinstance(step, SetInventories)]
+            together += [(tree, step) for step in steps]
+            if len(together) >= _BATCH:
+                yield partial(self._set_in_batches, run, together)
+                together = []
+            reshapes = [step for step in tree.plan.steps if isinstance(step, Reshape)]
+            if reshapes:
+                yield partial(run.take, tree, reshapes)
+        yield partial(self._set_in_batches, run, together)
+
+    def _set_in_batches(self, run: "_Run", inventories: Sequence[_Inventories]) -> None:
+        """In their order: within a tree, what shrinks comes before what grows."""
+        for start in range(0, len(inventories), _BATCH):
+            self._set_together(run, inventories[start : start + _BATCH])
+
+    def _set_together(self, run: "_Run", inventories: Sequence[_Inventories]) -> None:
+        batch = [(tree, step) for tree, step in inventories if run.goes_on(tree, step)]
+        if len(batch) > 1 and self._may_batch():
+            try:
+                self._writer.write_together(batch)
+            except PlacementUnavailable:
+                raise
+            except PermissionRefused as error:
+                if error.status != _FORBIDDEN:
+                    raise
+                self._may_reshape = False
+                LOG.info("inventories are set one by one: %s", error)
+            except PlacementError as error:
+                # One of them refuses the whole batch. Which one shows by halves.
+                LOG.debug("a batch of %d inventories was refused: %s", len(batch), error)
+                middle = len(batch) // 2
+                self._set_together(run, batch[:middle])
+                self._set_together(run, batch[middle:])
+                return
+            else:
+                for _tree, step in batch:
+                    run.done(step)
+                return
+        for tree, step in batch:
+            run.take(tree, [step])
+
+    def _may_batch(self) -> bool:
+        return self._may_reshape and self._client.microversion >= Feature.RESHAPE.value
+
+
+class _Run:
+    """One application of a plan, as its threads share it; ``stop`` ends it early."""
+
+    def __init__(
+        self, writer: StepWriter, names: KnownNames, on_step: Callable[[Step], None]
+    ) -> None:
+        self.stop: Final = Event()
+        self._writer: Final = writer
+        self._names: Final = names
+        self._on_step: Final = on_step
+        self._lock: Final = Lock()
+
+    def goes_on(self, tree: TreeUnderWay, step: Step) -> bool:
+        """Whether a step is still to be taken."""
+        return not self.stop.is_set() and tree.goes_on_with(step)
+
+    def take(self, tree: TreeUnderWay, steps: Iterable[Step]) -> None:
+        """Take steps of one tree in their order, as far as it goes."""
         for step in steps:
-            for part in step.inventories if isinstance(step, Reshape) else (step,):
-                if isinstance(part, SetTraits):
-                    traits |= part.after - part.before
-                elif isinstance(part, SetInventories):
-                    classes |= part.after.keys() - part.before.keys()
-        traits -= self._known_traits
-        classes -= self._known_classes
-        self._check_standard_traits({trait for trait in traits if not names.is_custom(trait)})
-        for name in sorted(traits):
-            if names.is_custom(name):
-                self._client.create_trait(name)
-        for name in sorted(classes):
-            if names.is_custom(name):
-                self._client.create_resource_class(name)
-        self._known_traits |= traits
-        self._known_classes |= classes
+            if not self.goes_on(tree, step):
+                continue
+            try:
+                self._writer.write(tree, step)
+            except (PlacementUnavailable, PermissionRefused):
+                raise
+            except (InventoryInUse, ProviderInUse) as error:
+                # This provider stays as it is; what its neighbours need does not wait for it.
+                tree.refused.update(dict.fromkeys(step.touched, error))
+            except PlacementError as error:
+                if error.status == _BAD_REQUEST:
+                    # Somebody may have deleted a trait or class that we know to be there.
+                    self._names.forget()
+                tree.failed = error
+            else:
+                self.done(step)
 
-    def _check_standard_traits(self, traits: set[str]) -> None:
-        if not traits:
-            return
-        for trait in sorted(traits - self._client.list_traits(traits)):
-            raise UnknownTrait(
-                request="GET /traits",
-                status=0,
-                code="",
-                trait=trait,
-                detail="Its os-traits is older than ours: OWNER_* traits need os-traits 2.8 there. "
-                "Nothing of this tree was written.",
-            )
+    def done(self, step: Step) -> None:
+        """Tell of a step that was taken."""
+        LOG.info("%s: %s (%s)", step.verb, step.name, step.uuid)
+        with self._lock:
+            self._on_step(step)
 
 
-def _generation(step: Step, now: Mapping[str, Provider | None]) -> int:
-    provider = now.get(step.uuid)
-    if provider is None or provider.generation is None:
-        raise ValueError(f"{step.verb} {step.name}: the plan was made from something else")
-    return provider.generation
+def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None:
+    """Have all jobs done; at the first that raises, stop the others, and raise that."""
+    futures = [pool.submit(job) for job in jobs]
+    try:
+        done, _pending = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+    except BaseException:
+        stop.set()
+        for future in futures:
+            future.cancel()
+        raise
 
 
-def _after(
-    step: Step, now: Mapping[str, Provider | None], generation: int | None
-) -> dict[str, Provider | None]:
-    provider = step.result(now.get(step.uuid))
-    return {step.uuid: provider and replace(provider, generation=generation)}
+def _identities(tree: TreeUnderWay) -> list[Step]:
+    later = (SetInventories, Reshape, DeleteProvider)
+    return [step for step in tree.plan.steps if not isinstance(step, later)]
+
+
+def _deletions(tree: TreeUnderWay) -> list[Step]:
+    return [step for step in tree.plan.steps if isinstance(step, DeleteProvider)]
+
+
+def _names(steps: Iterable[Step]) -> tuple[set[str], set[str]]:
+    """The traits and the resource classes that come with some steps."""
+    traits: set[str] = set()
+    classes: set[str] = set()
+    for step in steps:
+        for part in step.inventories if isinstance(step, Reshape) else (step,):
+            if isinstance(part, SetTraits):
+                traits |= part.after - part.before
+            elif isinstance(part, SetInventories):
+                classes |= part.after.keys() - part.before.keys()
+    return traits, classes

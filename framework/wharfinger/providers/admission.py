@@ -20,17 +20,20 @@ def problem(
     wanted: DesiredProvider,
     live: Provider | None,
     record: Record,
+    *,
+    is_allocated: bool,
     elsewhere: Mapping[str, Provider],
 ) -> WharfingerError | None:
     """What keeps a provider from being published; None where nothing does.
 
+    ``is_allocated`` where anything is allocated from it, and its owner is to change.
     ``elsewhere`` are providers in other trees, by name.
     """
     return (
         (
             _absence(publisher, wanted)
             if live is None
-            else _ownership(publisher, wanted, live, record)
+            else _ownership(publisher, wanted, live, record, is_allocated)
         )
         or _naming(publisher, wanted, live, elsewhere)
         or _misuse(publisher, wanted, live)
@@ -67,12 +70,22 @@ def _naming(
 
 
 def _ownership(
-    publisher: Publisher, wanted: DesiredProvider, live: Provider, record: Record
+    publisher: Publisher,
+    wanted: DesiredProvider,
+    live: Provider,
+    record: Record,
+    is_allocated: bool,
 ) -> WharfingerError | None:
     """What keeps it from being written: another owner, or nobody who is known."""
-    match ownership.standing(live, publisher.owner):
+    other = ", ".join(sorted(ownership.owners(live.traits) - {publisher.owner}))
+    match ownership.standing(live, publisher, record):
+        case Standing.OURS_BEFORE if is_allocated:
+            other += ", as which this instance published it before"
+            remedy = (
+                "It has allocations, and changes its owner when none is left. Wait for that, or "
+                "give the instance its former owner again."
+            )
         case Standing.FOREIGN:
-            other = ", ".join(sorted(ownership.owners(live.traits) - {publisher.owner}))
             remedy = "Publish under another name, or remove the other's provider first."
         case _ if wanted.mode is PublishingMode.OVERLAY or record.applied is not None:
             return None

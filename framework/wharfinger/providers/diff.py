@@ -6,12 +6,12 @@ records name it, never because it stands in Placement and nobody mentions it.
 Pure and linear in the number of providers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from wharfinger.providers import admission, ownership
+from wharfinger.providers import admission
 from wharfinger.providers.draft import Draft, which
 from wharfinger.providers.merge import merge
 from wharfinger.providers.ownership import Publisher, Standing
@@ -31,6 +31,7 @@ def plan_trees(
     records: Mapping[str, Record],
     *,
     removals: Removals,
+    allocated: Collection[str] = frozenset(),
     elsewhere: Mapping[str, Provider] = MappingProxyType({}),
     reshape: tuple[Allocations, Allocations] | None = None,
 ) -> Plan:
@@ -38,9 +39,10 @@ def plan_trees(
 
     ``desired`` has parents before children. ``live`` is, by uuid, what Placement has of
     these trees, and ``records`` what is remembered of them; the records of a tree of which
-    nothing is desired make it absent. ``elsewhere`` are, by name, providers in other trees
-    with names that are wanted here. ``reshape`` are the allocations before and after a driver
-    edited them.
+    nothing is desired make it absent. ``allocated`` are the uuids of those with allocations,
+    as far as that matters: of what is absent, and of what changes its owner. ``elsewhere`` are,
+    by name, providers in other trees with names that are wanted here. ``reshape`` are the
+    allocations before and after a driver edited them.
 
     Steps come in this order: each provider, parents first, is created, moved, tagged and
     put into its aggregates before it has anything to give; then inventories shrink, then
@@ -55,8 +57,8 @@ def plan_trees(
         for uuid, record in records.items()
         if uuid not in wanted_uuids and record.is_ours and uuid in live
     }
-    _publish(draft, desired, absent, elsewhere)
-    remove(draft, list(absent), removals)
+    _publish(draft, desired, absent, allocated, elsewhere)
+    remove(draft, list(absent), removals, allocated)
     for uuid in live.keys() - draft.records.keys():
         draft.leave(uuid)
         if publisher.traits <= live[uuid].traits:
@@ -77,13 +79,12 @@ def _publish(
     draft: Draft,
     desired: Sequence[DesiredProvider],
     absent: Mapping[str, Provider],
+    allocated: Collection[str],
     elsewhere: Mapping[str, Provider],
 ) -> None:
     """Plan what is wanted, provider by provider, less what cannot be."""
     leaving = {
-        gone.name
-        for gone in absent.values()
-        if ownership.standing(gone, draft.publisher.owner) is not Standing.FOREIGN
+        gone.name for gone in absent.values() if draft.standing(gone) is not Standing.FOREIGN
     }
     unpublished: set[str | None] = set()
     for one in desired:
@@ -95,7 +96,14 @@ def _publish(
             unpublished.add(mine.uuid)
             continue
         wanted = one if one.stated else _as_it_was(one, record)
-        problem = admission.problem(draft.publisher, wanted, live, record, elsewhere)
+        problem = admission.problem(
+            draft.publisher,
+            wanted,
+            live,
+            record,
+            is_allocated=mine.uuid in allocated,
+            elsewhere=elsewhere,
+        )
         if problem is None:
             after, remembered = merge(draft.publisher, wanted, live, record)
             draft.change(live, after, remembered)
@@ -122,6 +130,7 @@ def _plan(draft: Draft, inventories: Sequence[Step]) -> Plan:
             if uuid in touched or record != draft.known.get(uuid)
         },
         pending=tuple(draft.pending),
+        gone=frozenset(draft.gone),
         problems=tuple(draft.problems),
     )
 

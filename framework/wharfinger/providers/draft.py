@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
@@ -37,11 +37,16 @@ class Draft:
     deletions: list[Step] = field(default_factory=list)
     records: dict[str, Record | None] = field(default_factory=dict)
     pending: list[PendingRemoval] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
 
     def record(self, uuid: str) -> Record:
         """What was remembered of a provider; an empty record where nothing was."""
         return self.known.get(uuid, _NOTHING)
+
+    def standing(self, live: Provider) -> Standing:
+        """Whose a provider is."""
+        return standing(live, self.publisher, self.record(live.uuid))
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
         """Take a provider from one state to the next, and then remember the record."""

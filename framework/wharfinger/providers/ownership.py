@@ -14,7 +14,8 @@ import os_traits
 
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_trait
-from wharfinger.providers.provider import DesiredProvider, Provider
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+from wharfinger.providers.record import Record
 
 #: nova 34 requires it on the roots that it schedules to.
 NOVA: Final = "OWNER_NOVA"
@@ -46,6 +47,8 @@ class Standing(Enum):
     """What a provider in Placement is to a driver instance."""
 
     OURS = auto()
+    #: Ours, with the owner trait that this instance published under before.
+    OURS_BEFORE = auto()
     UNTAGGED = auto()
     FOREIGN = auto()
 
@@ -76,12 +79,18 @@ def owners(traits: Iterable[str]) -> frozenset[str]:
     return frozenset(trait for trait in traits if _OWNER.match(trait))
 
 
-def standing(provider: Provider, owner: str) -> Standing:
-    """Whose a provider is, seen from the owner as which an instance publishes."""
+def standing(provider: Provider, publisher: Publisher, record: Record) -> Standing:
+    """Whose a provider is, seen from a driver instance that remembers the record of it."""
     found = owners(provider.traits)
-    if found - {owner}:
-        return Standing.FOREIGN
-    return Standing.OURS if found else Standing.UNTAGGED
+    if not found:
+        return Standing.UNTAGGED
+    if found == {publisher.owner}:
+        return Standing.OURS
+    own = record.applied is not None and record.mode is PublishingMode.OWN
+    former = owners(record.applied.traits) if own and record.applied else frozenset()
+    if found <= former and instance_trait(publisher.instance) in provider.traits:
+        return Standing.OURS_BEFORE
+    return Standing.FOREIGN
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:

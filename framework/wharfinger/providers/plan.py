@@ -160,13 +160,15 @@ class Plan:
 
     ``records`` are what to remember, by provider uuid, when the steps of that provider
     are done (None: forget it); every provider that a step touches is among them.
-    ``problems`` are what keeps a provider from being published; the steps of the others
-    stand.
+    ``gone`` are the uuids of those that it removes, or reserves to keep, since they are gone
+    from their backend. ``problems`` are what keeps a provider from being published; the steps
+    of the others stand.
     """
 
     steps: tuple[Step, ...] = ()
     records: Mapping[str, Record | None] = field(default_factory=dict)
     pending: tuple[PendingRemoval, ...] = ()
+    gone: frozenset[str] = frozenset()
     problems: tuple[WharfingerError, ...] = ()
 
     @classmethod
@@ -177,6 +179,7 @@ class Plan:
             steps=tuple(step for plan in plans for step in plan.steps),
             records={uuid: record for plan in plans for uuid, record in plan.records.items()},
             pending=tuple(item for plan in plans for item in plan.pending),
+            gone=frozenset().union(*(plan.gone for plan in plans)),
             problems=tuple(problem for plan in plans for problem in plan.problems),
         )
 

@@ -4,8 +4,9 @@ Gone is what two complete listings lack, far enough apart, and what nothing is a
 from. A provider that our records do not name is never removed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from wharfinger.providers import ownership, reservation
 from wharfinger.providers.draft import Draft
@@ -14,21 +15,25 @@ from wharfinger.providers.plan import PendingRemoval
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.record import Record
 
+#: A cycle may find so many providers gone, or one in so many, and is believed.
+_FEW: Final = 4
+_FRACTION: Final = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removals:
     """What decides whether an absent provider is gone.
 
     ``now`` in seconds since the epoch; ``delay``, in seconds, how far two complete
-    listings that lack it have to be apart; ``allocated`` the uuids of providers that are
-    due and have allocations. ``children_may_be_elsewhere``: of some nodes nothing is known,
-    and what is absent below others may have moved there.
+    listings that lack it have to be apart. ``children_may_be_elsewhere``: of some nodes nothing
+    is known, and what is absent below others may have moved there. ``withheld``: too many are
+    gone at once, and none of them is removed or reserved.
     """
 
     now: float
     delay: float
-    allocated: frozenset[str] = frozenset()
     children_may_be_elsewhere: bool = False
+    withheld: bool = False
 
     def is_due(self, record: Record) -> bool:
         """Whether an absent provider has been absent before, and long enough."""
@@ -46,7 +51,14 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
     )
 
 
-def remove(draft: Draft, absent: Sequence[str], removals: Removals) -> None:
+def is_mass_removal(gone: int, providers: int) -> bool:
+    """Whether so many of an instance's providers are too many to be gone at once."""
+    return gone > _FEW and gone * _FRACTION > providers
+
+
+def remove(
+    draft: Draft, absent: Sequence[str], removals: Removals, allocated: Collection[str]
+) -> None:
     """Plan the removal of what is absent, children first, or say what it waits for.
 
     Comes after what is published: a child that moves away no longer keeps its parent.
@@ -56,7 +68,7 @@ def remove(draft: Draft, absent: Sequence[str], removals: Removals) -> None:
     children = _children(draft)
     for uuid in sorted(absent, key=lambda uuid: _depth(draft.live, uuid), reverse=True):
         live, record = draft.live[uuid], draft.record(uuid)
-        if ownership.standing(live, draft.publisher.owner) is Standing.FOREIGN:
+        if draft.standing(live) is Standing.FOREIGN:
             draft.leave(uuid)
         elif record.mode is PublishingMode.OVERLAY:
             _wait(draft, live, record, "it is published by someone else, and theirs to delete")
@@ -73,12 +85,15 @@ def remove(draft: Draft, absent: Sequence[str], removals: Removals) -> None:
                 f"absent for {removals.now - since:.0f} s; removed when a listing at least "
                 f"{removals.delay:.0f} s after the first lacks it too",
             )
-        elif uuid in removals.allocated:
+        elif removals.withheld:
+            _wait(draft, live, record, "too many are gone at once, and none is removed unasked")
+        elif uuid in allocated:
             _keep_reserved(draft, live, record)
         elif children.get(uuid):
             _wait(draft, live, record, "it has children that are not removed")
         else:
             children.get(live.parent_uuid, set()).discard(uuid)
+            draft.gone.add(uuid)
             draft.delete(live)
 
 
@@ -101,6 +116,8 @@ def _keep_reserved(draft: Draft, live: Provider, record: Record) -> None:
     figures = reservation.own_reserved(live.inventories, record.own_reserved)
     after = replace(live, inventories=reservation.reserve_fully(live.inventories))
     record = replace(record, live=after, own_reserved=figures)
+    if after != live:
+        draft.gone.add(live.uuid)
     _wait(draft, after, record, "it has allocations: fully reserved and kept")
     draft.change(live, after, record)
 

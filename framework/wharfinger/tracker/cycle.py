@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from oslo_log import log as logging
@@ -13,21 +14,20 @@ from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.exceptions import (
     ConcurrentUpdate,
     DuplicateProvider,
-    PermissionRefused,
+    MassRemoval,
     PlacementError,
-    PlacementUnavailable,
     UnknownTrait,
     WharfingerError,
 )
 from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader
-from wharfinger.providers import DesiredProvider, Provider
+from wharfinger.providers import DesiredProvider, Provider, ownership
 from wharfinger.providers.diff import plan_trees
-from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import PendingRemoval, Plan, Step
 from wharfinger.providers.record import Record
-from wharfinger.providers.removal import Removals, orphan
+from wharfinger.providers.removal import Removals, is_mass_removal, orphan
 from wharfinger.tracker.desired import Answers, NodeListing, ask
 from wharfinger.tracker.memory import InstanceMemory
 
@@ -52,17 +52,22 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One round of planning and applying; ``conflicts`` are worth another."""
+    """One round of planning and applying, and the trees that failed in it."""
 
     plan: Plan
-    conflicts: tuple[WharfingerError, ...]
-    failures: tuple[WharfingerError, ...]
+    failures: tuple[PlacementError, ...]
+
+    @property
+    def is_worth_another(self) -> bool:
+        """Whether somebody else changed a tree at the same time."""
+        return any(isinstance(one, ConcurrentUpdate | DuplicateProvider) for one in self.failures)
 
 
 class DriverCycle:
     """The cycles of one driver instance, one at a time.
 
-    ``removal_delay`` is in seconds.
+    ``removal_delay`` is in seconds; with ``allow_mass_removal``, any number of providers may be
+    gone at once.
     """
 
     def __init__(
@@ -71,13 +76,16 @@ class DriverCycle:
         publisher: Publisher,
         client: PlacementClient,
         memory: InstanceMemory,
+        *,
         removal_delay: float,
+        allow_mass_removal: bool = False,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
         self._client: Final = client
         self._memory: Final = memory
         self._removal_delay: Final = removal_delay
+        self._allow_mass_removal: Final = allow_mass_removal
         self._reader: Final = PlacementReader(client, publisher.instance)
         self._applier: Final = PlanApplier(client, memory)
 
@@ -114,7 +122,7 @@ class DriverCycle:
             on_step(step)
 
         retrying = Retrying(
-            retry=retry_if_result(lambda one: bool(one.conflicts)),
+            retry=retry_if_result(lambda one: one.is_worth_another),
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_random_exponential(max=_LONGEST_WAIT),
             retry_error_callback=_last_result,
@@ -123,7 +131,7 @@ class DriverCycle:
         return Outcome(
             steps=tuple(applied),
             pending=last.plan.pending,
-            problems=(*last.plan.problems, *last.failures, *last.conflicts),
+            problems=(*last.plan.problems, *last.failures),
         )
 
     def _pass(
@@ -135,23 +143,12 @@ class DriverCycle:
     ) -> _Pass:
         plan, live = self._plan(listing, now)
         on_plan(plan)
-        conflicts: list[WharfingerError] = []
-        failures: list[WharfingerError] = []
-        for tree in plan.by_tree():
-            try:
-                self._applier.apply(tree, live, on_step)
-            except (PlacementUnavailable, PermissionRefused):
-                raise  # the next tree would fare no better
-            except UnknownTrait as error:
-                if error.trait == self._publisher.owner:
-                    raise
-                failures.append(error)
-            except (ConcurrentUpdate, DuplicateProvider) as error:
-                LOG.debug("somebody else changed the tree: %s", error)
-                conflicts.append(error)
-            except PlacementError as error:
-                failures.append(error)
-        return _Pass(plan, tuple(conflicts), tuple(failures))
+        failures = self._applier.apply(plan, live, on_step)
+        for error in failures:
+            LOG.debug("a tree failed: %s", error)
+            if isinstance(error, UnknownTrait) and error.trait == self._publisher.owner:
+                raise error  # nothing can be published
+        return _Pass(plan, tuple(failures))
 
     def _plan(self, listing: NodeListing, now: float) -> tuple[Plan, Mapping[str, Provider]]:
         """The plan, and what Placement has, of which it was made."""
@@ -168,25 +165,29 @@ class DriverCycle:
             self._allocations_of,
             unreadable=reading.unreadable,
         )
-        elsewhere = self._elsewhere(answers, live, roots)
+        removals = Removals(
+            now=now,
+            delay=self._removal_delay,
+            children_may_be_elsewhere=bool(answers.problems),
+        )
+        planning = partial(
+            _plan_scopes,
+            self._publisher,
+            list(_scopes(answers, live, records)),
+            allocated=self._allocated(answers, live, records, removals),
+            elsewhere=self._elsewhere(answers, live, roots),
+        )
         plans = [
             Plan(
                 problems=tuple(answers.problems),
                 pending=tuple(orphan(one.uuid, one.name) for one in reading.strangers),
-            )
+            ),
+            planning(removals),
         ]
-        for scope, reshape in _scopes(answers, live, records):
-            plans.append(
-                plan_trees(
-                    self._publisher,
-                    scope.desired,
-                    scope.live,
-                    scope.records,
-                    removals=self._removals(scope, now, bool(answers.problems)),
-                    elsewhere=elsewhere,
-                    reshape=reshape,
-                )
-            )
+        gone, ours = len(plans[1].gone), sum(record.is_ours for record in records.values())
+        if is_mass_removal(gone, ours) and not self._allow_mass_removal:
+            refused = MassRemoval(instance=self.instance, count=gone, total=ours)
+            plans[1:] = [planning(replace(removals, withheld=True)), Plan(problems=(refused,))]
         return Plan.merge(plans), live
 
     def _elsewhere(
@@ -208,20 +209,32 @@ class DriverCycle:
             self._reader.elsewhere(unknown) if unknown else {}
         )
 
-    def _removals(self, scope: "_Scope", now: float, some_failed: bool) -> Removals:
-        removals = Removals(
-            now=now, delay=self._removal_delay, children_may_be_elsewhere=some_failed
-        )
-        desired = {wanted.provider.uuid for wanted in scope.desired}
-        due = [
+    def _allocated(
+        self,
+        answers: Answers,
+        live: Mapping[str, Provider],
+        records: Mapping[str, Record],
+        removals: Removals,
+    ) -> frozenset[str]:
+        """What has allocations, of what is due to be removed or to change its owner."""
+        asked = [
             uuid
-            for uuid, record in scope.records.items()
-            if record.absent_since is not None
-            and uuid not in desired
-            and uuid in scope.live
-            and removals.is_due(record)
+            for uuid, record in records.items()
+            if uuid in live
+            and live[uuid].root_uuid not in answers.failed
+            and (
+                self._changes_owner(live[uuid], record)
+                if uuid in answers.desired
+                else removals.is_due(record)
+            )
         ]
-        return replace(removals, allocated=self._reader.allocated(due)) if due else removals
+        return self._reader.allocated(asked)
+
+    def _changes_owner(self, live: Provider, record: Record) -> bool:
+        return (
+            self._publisher.owner not in live.traits
+            and ownership.standing(live, self._publisher, record) is Standing.OURS_BEFORE
+        )
 
     def _allocations_of(self, uuids: Iterable[str]) -> Allocations:
         consumers = {
@@ -265,6 +278,29 @@ def _scopes(
             scope.records[uuid] = record
     for root, scope in scopes.items():
         yield scope, answers.reshapes.get(root or "")
+
+
+def _plan_scopes(
+    publisher: Publisher,
+    scopes: Iterable[tuple[_Scope, tuple[Allocations, Allocations] | None]],
+    removals: Removals,
+    *,
+    allocated: frozenset[str],
+    elsewhere: Mapping[str, Provider],
+) -> Plan:
+    return Plan.merge(
+        plan_trees(
+            publisher,
+            scope.desired,
+            scope.live,
+            scope.records,
+            removals=removals,
+            allocated=allocated,
+            elsewhere=elsewhere,
+            reshape=reshape,
+        )
+        for scope, reshape in scopes
+    )
 
 
 def _last_result(state: RetryCallState) -> _Pass:

@@ -77,30 +77,38 @@ def running(
     records: ProviderRecords,
     *,
     may_write: bool = True,
+    removal_delay: float | None = None,
+    allow_mass_removal: bool = False,
 ) -> Iterator[DriverCycle]:
     """Connect a driver instance to its backend, and let go of it at the end.
 
     An instance that may write is run by one process at a time; one that only plans may be
-    run beside it. Raises BackendError, StateError.
+    run beside it. ``removal_delay`` in place of the configured one. Raises BackendError,
+    StateError.
     """
-    with records.exclusive(instance.section.name) if may_write else nullcontext():
-        yield from _connected(instance, client, records)
+    section = instance.section
+    with records.exclusive(section.name) if may_write else nullcontext():
+        cycle = DriverCycle(
+            instance.driver,
+            instance.publisher,
+            client,
+            InstanceMemory(records, section.name),
+            removal_delay=section.removal_delay if removal_delay is None else removal_delay,
+            allow_mass_removal=allow_mass_removal,
+        )
+        with _connected(instance.driver):
+            yield cycle
 
 
-def _connected(
-    instance: Instance, client: PlacementClient, records: ProviderRecords
-) -> Iterator[DriverCycle]:
-    driver = instance.driver
-    memory = InstanceMemory(records, instance.section.name)
+@contextmanager
+def _connected(driver: ComputeDriver) -> Iterator[None]:
     guarded(
         driver.name,
         "init_host",
         lambda: driver.init_host(Service(host=driver.host, binary=BINARY)),
     )
     try:
-        yield DriverCycle(
-            driver, instance.publisher, client, memory, instance.section.removal_delay
-        )
+        yield
     finally:
         try:
             guarded(driver.name, "cleanup_host", driver.cleanup_host)

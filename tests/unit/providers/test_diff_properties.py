@@ -10,6 +10,7 @@ from tests.unit.providers.world import Crash, Fuse, World
 from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import CreateProvider, DeleteProvider, Plan
+from wharfinger.providers.record import Record
 
 US = Publisher("gpus", "OWNER_NOVA")
 CLASSES = ("VGPU", "CUSTOM_A")
@@ -223,7 +224,7 @@ def check_touches_nothing_of_others(world: World, plan: Plan, overlaid: frozense
     for step in plan.steps:
         for uuid in step.touched:
             there = world.live.get(uuid)
-            assert there is None or standing(there, "OWNER_NOVA") is not Standing.FOREIGN
+            assert there is None or standing(there, US, Record()) is not Standing.FOREIGN
         if isinstance(step, DeleteProvider):
             assert world.memory.get(step.uuid).is_ours
         if isinstance(step, DeleteProvider | CreateProvider):

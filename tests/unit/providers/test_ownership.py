@@ -13,9 +13,11 @@ from wharfinger.providers.ownership import (
     owners,
     standing,
 )
+from wharfinger.providers.record import Record
 
 UUID: Final = "3f0c6f5e-9f0b-4a53-8a60-7b6a3c1f7d0e"
 PARENT: Final = "8a9e9c7e-53a5-4ac8-b2a4-0f3d9c3c2f4e"
+US: Final = Publisher("gpus", "OWNER_NOVA")
 
 
 def provider(
@@ -82,7 +84,7 @@ def test_the_mark_of_an_instance_is_a_custom_trait() -> None:
 def test_the_owner_traits_say_whose_a_provider_is(
     traits: tuple[str, ...], expected: Standing
 ) -> None:
-    assert standing(provider(*traits), "OWNER_NOVA") is expected
+    assert standing(provider(*traits), US, Record()) is expected
 
 
 def test_an_untagged_provider_with_no_more_than_the_wanted_classes_may_be_adopted() -> None:

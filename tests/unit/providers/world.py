@@ -7,11 +7,14 @@ can be stopped before any single write, as a crash would.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+
 from wharfinger.exceptions import ConcurrentUpdate, Conflict, DuplicateProvider, ProviderInUse
 from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.microversions import Feature
-from wharfinger.placement.model import ProviderSummary
+from wharfinger.placement.microversions import HIGHEST, Feature
+from wharfinger.placement.model import ProviderSummary, Traits
 from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger.providers import record as record_codec
 from wharfinger.providers.diff import plan_trees
@@ -46,6 +49,8 @@ class PlacementModel(PlacementClient):
     """The writes that plans consist of, refused where Placement refuses them."""
 
     def __init__(self, providers: Iterable[Provider], fuse: Fuse) -> None:
+        super().__init__(Adapter(Session()))
+        self._microversion = HIGHEST
         self.providers = {
             provider.uuid: replace(provider, generation=provider.generation or 0)
             for provider in providers
@@ -103,6 +108,27 @@ class PlacementModel(PlacementClient):
         self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
     ) -> int:
         return self._set(uuid, generation, inventories=dict(inventories))
+
+    def get_traits(self, uuid: str) -> Traits:
+        provider = self.providers[uuid]
+        return Traits(provider.generation or 0, provider.traits)
+
+    def reshape(
+        self,
+        inventories: Mapping[str, tuple[int, Mapping[str, Inventory]]],
+        allocations: Mapping[str, Mapping[str, object]],
+    ) -> None:
+        assert not allocations
+        self._fuse.burn()
+        for uuid, (generation, _content) in inventories.items():
+            if self.providers[uuid].generation != generation:
+                raise _refused(ConcurrentUpdate, uuid)
+        for uuid, (generation, content) in inventories.items():
+            self.providers[uuid] = replace(
+                self.providers[uuid],
+                inventories=dict(content),
+                generation=generation + (2 if content else 1),
+            )
 
     def _set(self, uuid: str, generation: int, **changes: object) -> int:
         self._fuse.burn()
@@ -196,9 +222,14 @@ class World:
             own_view(provider, records.get(uuid)) for uuid, provider in self.live.items()
         )
         driver(tree)
-        removals = Removals(now=self.now, delay=self.delay, allocated=self.allocated)
+        removals = Removals(now=self.now, delay=self.delay)
         return plan_trees(
-            self.publisher, tree.desired(), dict(self.live), records, removals=removals
+            self.publisher,
+            tree.desired(),
+            dict(self.live),
+            records,
+            removals=removals,
+            allocated=self.allocated,
         )
 
     def cycle(self, driver: Driver) -> Plan:
@@ -208,10 +239,8 @@ class World:
         return plan
 
     def apply(self, plan: Plan) -> None:
-        applier = PlanApplier(self.placement, self.memory)
-        live = dict(self.live)
-        for tree in plan.by_tree():
-            applier.apply(tree, live)
+        for error in PlanApplier(self.placement, self.memory).apply(plan, dict(self.live)):
+            raise error
 
     def contents(self) -> dict[str, Provider]:
         """All that Placement has, whatever the generations."""

@@ -1,0 +1,190 @@
+"""Writing the steps of a tree: intent first, then the request, then its result.
+
+A crash between any two leaves a state from which the next diff goes on: it knows what was
+intended, whether it was written or not.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, Self
+
+from wharfinger.exceptions import ConcurrentUpdate, NotFound, PlacementError
+from wharfinger.placement.client import PlacementClient
+from wharfinger.providers.plan import (
+    CreateProvider,
+    DeleteProvider,
+    Plan,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+    Step,
+    UpdateProvider,
+)
+from wharfinger.providers.provider import Provider
+from wharfinger.providers.record import Record
+
+_Providers = Mapping[str, Provider | None]
+
+
+class Memory(Protocol):
+    """Where records are kept; a write is durable when ``save`` returns.
+
+    Several threads use it at once, each for providers of its own.
+    """
+
+    def get(self, uuid: str) -> Record:
+        """The record of a provider; an empty one where there is none."""
+
+    def save(self, records: Mapping[str, Record | None]) -> None:
+        """Write records by provider uuid; None forgets."""
+
+
+@dataclass(slots=True)
+class TreeUnderWay:
+    """One tree of a plan, and how far it has got.
+
+    ``now`` are the providers as the steps so far have left them, ``left`` how many steps each
+    still has. ``refused`` are the errors of providers that are in use and stay as they are;
+    ``failed`` is what stopped the whole tree.
+    """
+
+    plan: Plan
+    now: dict[str, Provider | None]
+    left: Counter[str]
+    refused: dict[str, PlacementError] = field(default_factory=dict)
+    failed: PlacementError | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, live: Mapping[str, Provider]) -> Self:
+        """The start: ``live`` is what the plan was made from, of this tree and others."""
+        left = Counter(uuid for step in plan.steps for uuid in step.touched)
+        return cls(plan, {uuid: live.get(uuid) for uuid in left}, left)
+
+    def goes_on_with(self, step: Step) -> bool:
+        """Whether nothing has happened that keeps a step from being taken."""
+        return self.failed is None and self.refused.keys().isdisjoint(step.touched)
+
+    @property
+    def errors(self) -> list[PlacementError]:
+        """What went wrong in this tree, once each."""
+        refused = list(dict.fromkeys(self.refused.values()))
+        return [*refused, self.failed] if self.failed else refused
+
+    def generation(self, step: Step) -> int:
+        """The generation that a write of the step's provider has to name."""
+        provider = self.now.get(step.uuid)
+        if provider is None or provider.generation is None:
+            raise ValueError(f"{step.verb} {step.name}: the plan was made from something else")
+        return provider.generation
+
+    def after(self, step: Step, generation: int | None) -> dict[str, Provider | None]:
+        """The step's provider when it is done, by uuid."""
+        provider = step.result(self.now.get(step.uuid))
+        return {step.uuid: provider and replace(provider, generation=generation)}
+
+
+class StepWriter:
+    """Takes steps through one client and remembers what became of them."""
+
+    def __init__(self, client: PlacementClient, memory: Memory) -> None:
+        self._client: Final = client
+        self._memory: Final = memory
+
+    def write(self, tree: TreeUnderWay, step: Step) -> None:
+        """Take one step."""
+        self._memory.save({uuid: self._intent(tree, uuid) for uuid in step.touched})
+        tree.now |= self._send(tree, step)
+        self._memory.save({uuid: self._result(tree, uuid) for uuid in step.touched})
+
+    def write_together(self, batch: Sequence[tuple[TreeUnderWay, SetInventories]]) -> None:
+        """Replace the inventories of several providers in one request, all or none."""
+        self._memory.save({step.uuid: self._intent(tree, step.uuid) for tree, step in batch})
+        self._client.reshape(
+            {step.uuid: (tree.generation(step), step.after) for tree, step in batch}, {}
+        )
+        for tree, step in batch:
+            # The answer has no generations. Measured: two more, one for nothing at all.
+            raised = tree.generation(step) + (2 if step.after else 1)
+            tree.now |= tree.after(step, raised)
+        self._memory.save({step.uuid: self._result(tree, step.uuid) for tree, step in batch})
+
+    def _intent(self, tree: TreeUnderWay, uuid: str) -> Record:
+        record, planned, live = self._memory.get(uuid), tree.plan.records[uuid], tree.now.get(uuid)
+        if planned is None:
+            return replace(record, live=live)
+        return replace(
+            planned,
+            live=live,
+            applied=record.applied,
+            intended=planned.applied,
+            # Until the reservation is seen to have ended, the figures to restore are needed.
+            own_reserved=planned.own_reserved or record.own_reserved,
+        )
+
+    def _result(self, tree: TreeUnderWay, uuid: str) -> Record | None:
+        """What to remember when one more step of a provider is done."""
+        tree.left[uuid] -= 1
+        live = tree.now[uuid]
+        if tree.left[uuid]:
+            return replace(self._memory.get(uuid), live=live)
+        planned = tree.plan.records[uuid]
+        return planned and replace(planned, live=live)
+
+    def _send(self, tree: TreeUnderWay, step: Step) -> dict[str, Provider | None]:
+        """Send a step's request; return the providers that it leaves behind."""
+        client = self._client
+        match step:
+            case Reshape():
+                return self._reshape(tree, step)
+            case DeleteProvider():
+                with suppress(NotFound):  # somebody was faster
+                    self._see_unchanged(tree, step)
+                    client.delete_provider(step.uuid)
+                return {step.uuid: None}
+            case CreateProvider():
+                made = client.create_provider(step.uuid, step.name, step.parent_uuid)
+                generation = made.generation
+            case UpdateProvider(after=after):
+                self._see_unchanged(tree, step)
+                client.update_provider(step.uuid, after.name, after.parent_uuid)
+                # This write checks no generation and raises none: what it answers may be that
+                # of somebody's write which we have not read.
+                generation = tree.generation(step)
+            case SetTraits():
+                generation = client.set_traits(step.uuid, tree.generation(step), step.after)
+            case SetAggregates():
+                generation = client.set_aggregates(step.uuid, tree.generation(step), step.after)
+            case SetInventories():
+                generation = client.set_inventories(step.uuid, tree.generation(step), step.after)
+            case _:
+                raise TypeError(f"no such step: {step!r}")
+        return tree.after(step, generation)
+
+    def _reshape(self, tree: TreeUnderWay, step: Reshape) -> dict[str, Provider | None]:
+        self._client.reshape(
+            {change.uuid: (tree.generation(change), change.after) for change in step.inventories},
+            step.allocations,
+        )
+        # The allocations raise generations too: without one, the next cycle reads the provider.
+        done: dict[str, Provider | None] = {}
+        for change in step.inventories:
+            done |= tree.after(change, None)
+        return done
+
+    def _see_unchanged(self, tree: TreeUnderWay, step: Step) -> None:
+        """See that a provider still has the traits that it was seen with.
+
+        For writes that name no generation: somebody else's owner trait may have come. Raises
+        ConcurrentUpdate. What comes between this look and the write cannot be seen.
+        """
+        known = tree.now.get(step.uuid)
+        if known and self._client.get_traits(step.uuid).traits != known.traits:
+            raise ConcurrentUpdate(
+                request=f"{step.verb} {step.name}",
+                status=0,
+                code="",
+                detail="somebody else has changed its traits since it was read",
+            )
