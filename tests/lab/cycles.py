@@ -46,10 +46,11 @@ class Publishing(fixtures.Fixture):
         self._open.append(records)
         memory = InstanceMemory(records, self.publisher.instance)
         self.memory = memory
+        self.client = self.placement.new_client()
         self.cycle = DriverCycle(
             self.driver,
             self.publisher,
-            self.placement.new_client(),
+            self.client,
             memory,
             removal_delay=self.removal_delay,
             allow_mass_removal=self.allow_mass_removal,

@@ -14,7 +14,8 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import fixtures
-from placement import db_api
+import pytest
+from placement import db_api, microversion
 from sqlalchemy import text
 
 from wharfinger.placement.client import PlacementClient
@@ -112,6 +113,12 @@ def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
 def start(directory: Path) -> EmbeddedPlacement:
     """The one embedded Placement of this process."""
     return EmbeddedPlacement(directory / "placement.sqlite")
+
+
+def lower(monkeypatch: pytest.MonkeyPatch, newest: str) -> None:
+    """Have the real Placement know no microversion after this."""
+    known = microversion.VERSIONS
+    monkeypatch.setattr(microversion, "VERSIONS", known[: known.index(newest) + 1])
 
 
 def _empty() -> None:

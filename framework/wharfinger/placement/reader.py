@@ -93,6 +93,18 @@ class PlacementReader:
         """Those of the providers that have allocations; one request each."""
         return frozenset(uuid for uuid in uuids if self._client.get_provider_allocations(uuid))
 
+    def unseen_parents(self, roots: Iterable[str], live: Collection[str]) -> frozenset[str]:
+        """The providers in the trees of these roots that have children not in ``live``.
+
+        A list by our mark does not bring others' children; one request a root.
+        """
+        return frozenset(
+            provider.parent_provider_uuid
+            for root in roots
+            for provider in self._client.list_providers(in_tree=root)
+            if provider.uuid not in live and provider.parent_provider_uuid
+        )
+
     def _list(self, roots: Mapping[str, str], records: Mapping[str, Record]) -> _Summaries:
         ours = {record.root_uuid for record in records.values() if record.is_ours}
         if len(roots) == 1 and len(ours) <= 1:

@@ -26,13 +26,15 @@ class Removals:
 
     ``now`` in seconds since the epoch; ``delay``, in seconds, how far two complete
     listings that lack it have to be apart. ``children_may_be_elsewhere``: of some nodes nothing
-    is known, and what is absent below others may have moved there. ``withheld``: too many are
-    gone at once, and none of them is removed or reserved.
+    is known, and what is absent below others may have moved there. ``parents`` are the uuids
+    of providers that are due and have children which are not known here. ``withheld``: too many
+    are gone at once, and none of them is removed or reserved.
     """
 
     now: float
     delay: float
     children_may_be_elsewhere: bool = False
+    parents: frozenset[str] = frozenset()
     withheld: bool = False
 
     def is_due(self, record: Record) -> bool:
@@ -88,9 +90,9 @@ def remove(
         elif removals.withheld:
             _wait(draft, live, record, "too many are gone at once, and none is removed unasked")
         elif uuid in allocated:
-            _keep_reserved(draft, live, record)
-        elif children.get(uuid):
-            _wait(draft, live, record, "it has children that are not removed")
+            _keep_reserved(draft, live, record, "allocations")
+        elif children.get(uuid) or uuid in removals.parents:
+            _keep_reserved(draft, live, record, "children that are not removed")
         else:
             children.get(live.parent_uuid, set()).discard(uuid)
             draft.gone.add(uuid)
@@ -112,13 +114,13 @@ def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:
     draft.records[live.uuid] = replace(record, live=live)
 
 
-def _keep_reserved(draft: Draft, live: Provider, record: Record) -> None:
+def _keep_reserved(draft: Draft, live: Provider, record: Record, has: str) -> None:
     figures = reservation.own_reserved(live.inventories, record.own_reserved)
     after = replace(live, inventories=reservation.reserve_fully(live.inventories))
     record = replace(record, live=after, own_reserved=figures)
     if after != live:
         draft.gone.add(live.uuid)
-    _wait(draft, after, record, "it has allocations: fully reserved and kept")
+    _wait(draft, after, record, f"it has {has}: fully reserved and kept")
     draft.change(live, after, record)
 
 

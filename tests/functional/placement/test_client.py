@@ -8,10 +8,9 @@ import pytest
 from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
-from placement import microversion
 
 from tests.lab.cycles import allocate
-from tests.lab.placement import PlacementFixture
+from tests.lab.placement import PlacementFixture, lower
 from wharfinger import exceptions
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
@@ -143,7 +142,7 @@ def test_the_newest_microversion_that_both_know_is_used(
     placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert str(placement.client.microversion) == "1.39"
-    _lower(monkeypatch, "1.36")
+    lower(monkeypatch, "1.36")
     older = placement.new_client()
 
     assert str(older.microversion) == "1.36"
@@ -155,18 +154,12 @@ def test_the_newest_microversion_that_both_know_is_used(
 def test_a_server_that_cannot_reserve_fully_is_refused(
     placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _lower(monkeypatch, "1.25")
+    lower(monkeypatch, "1.25")
 
     with pytest.raises(exceptions.MicroversionUnsupported, match=r"1\.25.*1\.26"):
         placement.new_client().list_providers()
 
     assert not placement.requests
-
-
-def _lower(monkeypatch: pytest.MonkeyPatch, newest: str) -> None:
-    """Have the real Placement know nothing newer."""
-    known = microversion.VERSIONS
-    monkeypatch.setattr(microversion, "VERSIONS", known[: known.index(newest) + 1])
 
 
 def test_an_answer_that_is_no_json_is_not_understood(placement: PlacementFixture) -> None:

@@ -377,9 +377,9 @@ def test_a_neighbour_is_reserved_although_a_class_in_use_cannot_go(
 def test_a_trait_that_the_server_does_not_know_stops_only_its_tree(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = publishing.cycle._client.list_traits
+    known = publishing.client.list_traits
     monkeypatch.setattr(
-        publishing.cycle._client, "list_traits", lambda names: known(names) - {"HW_CPU_X86_AVX"}
+        publishing.client, "list_traits", lambda names: known(names) - {"HW_CPU_X86_AVX"}
     )
     publishing.driver.nodes |= {
         "a": also(lambda tree: tree.add_traits("a", "HW_CPU_X86_AVX"))(flat(VCPU=8)),
@@ -463,7 +463,7 @@ def test_what_the_server_is_too_old_for_is_refused_before_anything_is_sent(
         tree.update_inventory("gpu", {"VGPU": {"total": 4}})
 
     publishing.driver.nodes["cn"] = below_a_card
-    publishing.cycle._client._microversion = type(publishing.cycle._client.microversion)(1, 36)
+    publishing.client._microversion = type(publishing.client.microversion)(1, 36)
     placement.requests.clear()
 
     outcome = publishing.cycle.sync()

@@ -1,0 +1,193 @@
+"""The plan of a cycle: what the driver says, what Placement has, what is remembered."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from wharfinger.driver import Allocations, ComputeDriver
+from wharfinger.exceptions import MassRemoval
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.reader import PlacementReader
+from wharfinger.providers import DesiredProvider, Provider, ownership
+from wharfinger.providers.diff import plan_trees
+from wharfinger.providers.ownership import Publisher, Standing
+from wharfinger.providers.plan import Plan
+from wharfinger.providers.record import Record
+from wharfinger.providers.removal import Removals, is_mass_removal, orphan
+from wharfinger.tracker.desired import Answers, NodeListing, ask
+
+_Live = Mapping[str, Provider]
+_Records = Mapping[str, Record]
+
+
+class Planner:
+    """Makes the plans of one driver instance; writes nothing.
+
+    ``removal_delay`` is in seconds; with ``allow_mass_removal``, any number of providers may be
+    gone at once.
+    """
+
+    def __init__(
+        self,
+        driver: ComputeDriver,
+        publisher: Publisher,
+        client: PlacementClient,
+        *,
+        removal_delay: float,
+        allow_mass_removal: bool,
+    ) -> None:
+        self._driver: Final = driver
+        self._publisher: Final = publisher
+        self._client: Final = client
+        self._reader: Final = PlacementReader(client, publisher.instance)
+        self._removal_delay: Final = removal_delay
+        self._allow_mass_removal: Final = allow_mass_removal
+
+    def plan(self, listing: NodeListing, records: _Records, now: float) -> tuple[Plan, _Live]:
+        """The plan, and what Placement has, of which it was made.
+
+        ``now`` in seconds since the epoch. Raises PlacementError.
+        """
+        listing.use_known_uuids(records)
+        roots = {node.name: node.uuid for node in (*listing.nodes, *listing.failed)}
+        reading = self._reader.read(roots, records)
+        live = reading.live
+        answers = ask(
+            self._driver,
+            listing,
+            live,
+            records,
+            self._allocations_of,
+            unreadable=reading.unreadable,
+        )
+        removals, due = self._removals(answers, live, records, now)
+        planning = partial(
+            _plan_scopes,
+            self._publisher,
+            list(_scopes(answers, live, records)),
+            allocated=self._reader.allocated([*due, *self._changing(answers, live, records)]),
+            elsewhere=self._elsewhere(answers, live, roots),
+        )
+        plan = planning(removals)
+        ours = sum(record.is_ours for record in records.values())
+        problems = tuple(answers.problems)
+        if is_mass_removal(len(plan.gone), ours) and not self._allow_mass_removal:
+            instance = self._publisher.instance
+            problems += (MassRemoval(instance=instance, count=len(plan.gone), total=ours),)
+            plan = planning(replace(removals, withheld=True))
+        orphans = tuple(orphan(one.uuid, one.name) for one in reading.strangers)
+        return Plan.merge([Plan(problems=problems, pending=orphans), plan]), live
+
+    def _removals(
+        self, answers: Answers, live: _Live, records: _Records, now: float
+    ) -> tuple[Removals, list[str]]:
+        """What decides of what is absent, and the uuids of what is due to be removed."""
+        removals = Removals(
+            now=now,
+            delay=self._removal_delay,
+            children_may_be_elsewhere=bool(answers.problems),
+        )
+        due = [
+            uuid
+            for uuid, record in records.items()
+            if removals.is_due(record)
+            and uuid in live
+            and uuid not in answers.desired
+            and live[uuid].root_uuid not in answers.failed
+        ]
+        roots = [uuid for uuid in due if live[uuid].parent_uuid is None]
+        return replace(removals, parents=self._reader.unseen_parents(roots, live.keys())), due
+
+    def _changing(self, answers: Answers, live: _Live, records: _Records) -> list[str]:
+        """The uuids of what this instance published under another owner."""
+        return [
+            uuid
+            for uuid, record in records.items()
+            if uuid in answers.desired
+            and uuid in live
+            and self._publisher.owner not in live[uuid].traits
+            and ownership.standing(live[uuid], self._publisher, record) is Standing.OURS_BEFORE
+        ]
+
+    def _elsewhere(
+        self, answers: Answers, live: _Live, roots: Mapping[str, str]
+    ) -> dict[str, Provider]:
+        """Other providers that have the names of what is to be created or renamed."""
+        new = {
+            wanted.provider.name
+            for uuid, wanted in answers.desired.items()
+            if wanted.stated and (uuid not in live or live[uuid].name != wanted.provider.name)
+        }
+        if not new:
+            return {}
+        here = {provider.name: provider for provider in live.values()}
+        # Roots that are not there have been looked up by name, and what had it was read.
+        looked_up = {name for name, uuid in roots.items() if uuid not in live}
+        unknown = new - looked_up - here.keys()
+        return {name: here[name] for name in new & here.keys()} | (
+            self._reader.elsewhere(unknown) if unknown else {}
+        )
+
+    def _allocations_of(self, uuids: Iterable[str]) -> Allocations:
+        consumers = {
+            consumer for uuid in uuids for consumer in self._client.get_provider_allocations(uuid)
+        }
+        return {consumer: self._client.get_allocations(consumer) for consumer in sorted(consumers)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Trees that are planned together; ``reshape`` as ``plan_trees`` takes it."""
+
+    reshape: tuple[Allocations, Allocations] | None
+    desired: list[DesiredProvider]
+    live: dict[str, Provider]
+    records: dict[str, Record]
+
+
+def _scopes(answers: Answers, live: _Live, records: _Records) -> Iterable[_Scope]:
+    """The trees to plan: each that is reshaped alone, and all the others together.
+
+    Those of which nothing is known are left out: they stay as they are.
+    """
+    together = _Scope(None, [], {}, {})
+    alone = {root: _Scope(reshape, [], {}, {}) for root, reshape in answers.reshapes.items()}
+
+    def known(root: str | None) -> Iterator[_Scope]:
+        if root not in answers.failed:
+            yield alone.get(root or "", together)
+
+    for wanted in answers.desired.values():
+        for scope in known(wanted.provider.root_uuid):
+            scope.desired.append(wanted)
+    for uuid, provider in live.items():
+        for scope in known(provider.root_uuid):
+            scope.live[uuid] = provider
+    for uuid, record in records.items():
+        for scope in known(live[uuid].root_uuid if uuid in live else record.root_uuid):
+            scope.records[uuid] = record
+    return [together, *alone.values()]
+
+
+def _plan_scopes(
+    publisher: Publisher,
+    scopes: Iterable[_Scope],
+    removals: Removals,
+    *,
+    allocated: frozenset[str],
+    elsewhere: Mapping[str, Provider],
+) -> Plan:
+    return Plan.merge(
+        plan_trees(
+            publisher,
+            scope.desired,
+            scope.live,
+            scope.records,
+            removals=removals,
+            allocated=allocated,
+            elsewhere=elsewhere,
+            reshape=scope.reshape,
+        )
+        for scope in scopes
+    )
