@@ -70,7 +70,9 @@ def test_the_driver_of_the_documentation_edits_its_cards_alone(site: Path) -> No
     _install(site, name, ("wharfinger.drivers", {"cards": f"{name}:CardsDriver"}))
     (site / "cards.json").write_text('{"a": {"units": 2, "programming": true}}')
     configuration = site / "wharfinger.conf"
-    configuration.write_text(f"[cards]\nfile = {site / 'cards.json'}\n")
+    configuration.write_text(
+        f"[DEFAULT]\nenabled_drivers = cards\n[cards]\nfile = {site / 'cards.json'}\n"
+    )
     assert loader.check("cards") == []
     driver = loader.load("cards")(load([str(configuration)]), "host", "cards")
     (node,) = driver.get_available_nodes(refresh=True)

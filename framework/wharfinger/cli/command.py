@@ -8,8 +8,7 @@ from cliff.command import Command
 from wharfinger.cli.main import WharfingerApp
 
 if TYPE_CHECKING:
-    from oslo_config import cfg
-
+    from wharfinger.conf import Options
     from wharfinger.placement.client import PlacementClient
 
 
@@ -19,7 +18,7 @@ class WharfingerCommand(Command):
     app: WharfingerApp
 
     @property
-    def conf(self) -> "cfg.ConfigOpts":
+    def conf(self) -> "Options":
         """The configuration; raises ConfigurationFileError."""
         return self.app.conf
 

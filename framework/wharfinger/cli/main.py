@@ -16,7 +16,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 
 if TYPE_CHECKING:
-    from oslo_config import cfg
+    from wharfinger.conf import Options
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -66,13 +66,27 @@ class WharfingerApp(App):
             # oslo.db logs a traceback of what is raised, and told, as our own error.
             logging.getLogger("placement").setLevel(logging.ERROR)
             logging.getLogger("oslo_db").setLevel(logging.CRITICAL)
+            # stevedore too, of a plugin that cannot be loaded.
+            logging.getLogger("stevedore").setLevel(logging.CRITICAL)
 
     @cached_property
-    def conf(self) -> "cfg.ConfigOpts":
-        """The configuration, read when a command first asks; raises ConfigurationFileError."""
+    def parsed(self) -> "Options":
+        """The configuration as it stands in its files; raises ConfigurationFileError."""
         from wharfinger import conf
 
-        return conf.load(self.options.config_file, self.options.config_dir)
+        return conf.parse(self.options.config_file, self.options.config_dir)
+
+    @cached_property
+    def conf(self) -> "Options":
+        """The configuration, looked through when a command first asks.
+
+        Raises ConfigurationError, ConfigurationFileError.
+        """
+        from wharfinger import conf
+
+        for problem in conf.problems(self.parsed):
+            raise problem
+        return self.parsed
 
     def interact(self) -> None:
         """Called without a command: show the help page."""

@@ -3,7 +3,8 @@
 A private ConfigOpts is made by ``load`` and handed down; there is no global one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from oslo_config import cfg
@@ -11,28 +12,46 @@ from oslo_config import cfg
 from wharfinger.conf import default, instance, placement
 from wharfinger.conf.default import DefaultSection
 from wharfinger.conf.instance import InstanceSection
+from wharfinger.conf.options import DEFAULT, Options, Value
 from wharfinger.conf.placement import PlacementSection
-from wharfinger.exceptions import ConfigurationFileError
+from wharfinger.exceptions import ConfigurationFileError, WharfingerError
 
 __all__ = [
     "DefaultSection",
     "InstanceSection",
+    "Options",
     "PlacementSection",
+    "Value",
     "list_opts",
     "load",
+    "parse",
+    "problems",
 ]
 
 
 def load(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
-) -> cfg.ConfigOpts:
-    """Read the configuration files.
+) -> Options:
+    """Read the configuration files, and raise the first of their ``problems``.
 
     Without any named, those that oslo.config finds: wharfinger.conf in ~/.wharfinger, ~,
     /etc/wharfinger or /etc, and the directories wharfinger.conf.d beside them. Raises
-    ConfigurationFileError.
+    ConfigurationError, ConfigurationFileError.
     """
-    conf = cfg.ConfigOpts()
+    conf = parse(config_files, config_dirs)
+    for problem in problems(conf):
+        raise problem
+    return conf
+
+
+def parse(
+    config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
+) -> Options:
+    """Read the configuration files as ``load`` does, and look at nothing in them.
+
+    Raises ConfigurationFileError.
+    """
+    conf = Options()
     conf.register_opts(default.OPTIONS)
     placement.register(conf)
     files = None if config_files is None else list(config_files)
@@ -55,6 +74,52 @@ def load(
     return conf
 
 
+def problems(conf: Options) -> Iterator[WharfingerError]:
+    """What is wrong with [DEFAULT] and [placement], and sections that nobody reads.
+
+    What instances read is known when their drivers are loaded.
+    """
+    instances: tuple[str, ...] | None = None
+    try:
+        instances = DefaultSection.read(conf).enabled_drivers
+    except WharfingerError as error:
+        yield error
+    yield from conf.unknown(DEFAULT)
+    try:
+        PlacementSection.read(conf)
+    except WharfingerError as error:
+        yield error
+    else:
+        yield from conf.unknown(placement.GROUP)
+    if instances is not None:
+        yield from _unknown_sections(conf, instances)
+
+
+def _unknown_sections(conf: Options, instances: Sequence[str]) -> Iterator[ConfigurationFileError]:
+    """Sections of nobody.
+
+    Those of an instance that is not enabled may stay, if they say that they are one's.
+    """
+    shared = conf[placement.GROUP].auth_section
+    disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
+    for section in conf.list_all_sections():
+        instance = section.lower().partition(":")[0]
+        if section in (DEFAULT, placement.GROUP, shared) or instance in {*instances, *disabled}:
+            continue
+        known = {name.lower(): name for name in (DEFAULT, placement.GROUP, *instances)}
+        close = get_close_matches(section.lower(), known, n=1)
+        hint = (
+            f"Did you mean [{known[close[0]]}]?"
+            if close
+            else f"There are: {', '.join(known.values())}."
+        )
+        yield ConfigurationFileError(
+            problem=f"nobody reads section [{section}].",
+            remedy=f"{hint} A section of a driver instance that is not enabled has to have the "
+            "option driver.",
+        )
+
+
 def _unreadable(problem: str) -> ConfigurationFileError:
     return ConfigurationFileError(
         problem=f"{problem}.", remedy="Correct it, or name another with --config-file."
@@ -64,7 +129,7 @@ def _unreadable(problem: str) -> ConfigurationFileError:
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
     """The options by section, for oslo-config-generator."""
     return [
-        ("DEFAULT", default.OPTIONS),
+        (DEFAULT, default.OPTIONS),
         (placement.GROUP, placement.sample_options()),
         ("<instance>", instance.OPTIONS),
     ]

@@ -10,7 +10,8 @@ from typing import Final, Self
 import platformdirs
 from oslo_config import cfg
 
-from wharfinger.conf.reading import read_path, reading
+from wharfinger.conf.options import DEFAULT
+from wharfinger.conf.reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 
 OPTIONS: Final = (
@@ -55,10 +56,10 @@ class DefaultSection:
     state_path: Path
 
     @classmethod
-    @reading("DEFAULT")
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
-        instances = tuple(conf.enabled_drivers)
+        values = read_options(conf, DEFAULT, OPTIONS)
+        instances = tuple(values["enabled_drivers"])
         same: dict[str, str] = {}
         for name in instances:
             if not _INSTANCE.match(name) or name in _RESERVED:
@@ -75,20 +76,21 @@ class DefaultSection:
                     f"{other} and {name} would be marked with one and the same trait.",
                     "Give each instance a name of its own (- and _ count as the same).",
                 )
-        if not conf.host:
+        if not values["host"]:
             raise ConfigurationError(
-                section="DEFAULT",
+                section=DEFAULT,
                 key="host",
                 value="",
                 problem="the host has no name.",
                 remedy="Give it one that stays.",
             )
-        return cls(instances, conf.host, read_path("DEFAULT", "state_path", conf.state_path))
+        state_path = read_path(DEFAULT, "state_path", values["state_path"])
+        return cls(instances, values["host"], state_path)
 
 
 def _wrong_instances(instances: tuple[str, ...], problem: str, remedy: str) -> ConfigurationError:
     return ConfigurationError(
-        section="DEFAULT",
+        section=DEFAULT,
         key="enabled_drivers",
         value=", ".join(instances),
         problem=problem,

@@ -5,7 +5,7 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf.reading import reading
+from wharfinger.conf.reading import read_options
 
 OPTIONS: Final = (
     cfg.StrOpt(
@@ -42,8 +42,6 @@ class InstanceSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, name: str) -> Self:
-        """Read the section of an instance; raises ConfigurationFileError."""
-        conf.register_opts(OPTIONS, name)
-        with reading(name):
-            section = conf[name]
-            return cls(name, section.driver or name, section.owner, section.removal_delay)
+        """Read the section of an instance; raises ConfigurationError."""
+        values = read_options(conf, name, OPTIONS)
+        return cls(name, values["driver"] or name, values["owner"], values["removal_delay"])

@@ -5,13 +5,15 @@ endpoint_override, region_name, cafile, timeout and so on.
 """
 
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Self
 
 from keystoneauth1 import loading
+from keystoneauth1.exceptions import NoMatchingPlugin
 from oslo_config import cfg
 
-from wharfinger.conf.reading import read_path, reading
+from wharfinger.conf.reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 
 GROUP: Final = "placement"
@@ -38,6 +40,12 @@ OPTIONS: Final = (
     ),
 )
 
+_KEYSTONE_OPTIONS: Final[tuple[cfg.Opt, ...]] = (
+    *loading.get_auth_common_conf_options(),
+    *loading.get_session_conf_options(),
+    *loading.get_adapter_conf_options(include_deprecated=False),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class PlacementSection:
@@ -48,12 +56,11 @@ class PlacementSection:
     connections: int
 
     @classmethod
-    @reading(GROUP)
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
-        section = conf[GROUP]
+        values = read_options(conf, GROUP, [*OPTIONS, *_KEYSTONE_OPTIONS, *_plugin_options(conf)])
         for key in ("auth_type", "auth_section", "endpoint_override"):
-            if section.embedded and (value := section[key]):
+            if values["embedded"] and (value := values[key]):
                 raise ConfigurationError(
                     section=GROUP,
                     key=key,
@@ -61,7 +68,7 @@ class PlacementSection:
                     problem="this leads to a service, but embedded = true.",
                     remedy="Set embedded = false, or remove this option.",
                 )
-        if not section.embedded and not (section.auth_type or section.auth_section):
+        if not values["embedded"] and not (values["auth_type"] or values["auth_section"]):
             raise ConfigurationError(
                 section=GROUP,
                 key="auth_type",
@@ -69,16 +76,13 @@ class PlacementSection:
                 problem="embedded = false, but nothing says how to authenticate.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options.",
             )
-        database = read_path(GROUP, "embedded_database", section.embedded_database)
-        return cls(section.embedded, database, section.connections)
+        database = read_path(GROUP, "embedded_database", values["embedded_database"])
+        return cls(values["embedded"], database, values["connections"])
 
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the section's options, keystoneauth's too."""
-    conf.register_opts(OPTIONS, GROUP)
-    loading.register_auth_conf_options(conf, GROUP)
-    loading.register_session_conf_options(conf, GROUP)
-    loading.register_adapter_conf_options(conf, GROUP)
+    conf.register_opts([*OPTIONS, *_KEYSTONE_OPTIONS], GROUP)
     conf.set_default("service_type", "placement", GROUP)
     # keystoneauth would wait for ever.
     conf.set_default("timeout", 60, GROUP)
@@ -86,10 +90,25 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 def sample_options() -> list[cfg.Opt]:
     """All options of the section, for the configuration sample."""
-    return [
-        *OPTIONS,
-        *loading.get_auth_common_conf_options(),
-        *loading.get_auth_plugin_conf_options("password"),
-        *loading.get_session_conf_options(),
-        *loading.get_adapter_conf_options(include_deprecated=False),
-    ]
+    return [*OPTIONS, *_KEYSTONE_OPTIONS, *loading.get_auth_plugin_conf_options("password")]
+
+
+def _plugin_options(conf: cfg.ConfigOpts) -> list[cfg.Opt]:
+    """What the chosen way to authenticate takes; raises ConfigurationError."""
+    kind = conf[GROUP].auth_type
+    if not kind:
+        return []
+    known = entry_points(group=loading.PLUGIN_NAMESPACE).names
+    try:
+        if kind not in known:
+            raise NoMatchingPlugin(kind)
+        options: list[cfg.Opt] = loading.get_auth_plugin_conf_options(kind)
+    except NoMatchingPlugin as error:
+        raise ConfigurationError(
+            section=GROUP,
+            key="auth_type",
+            value=kind,
+            problem="keystoneauth has no such way to authenticate, or cannot load it.",
+            remedy=f"There are {', '.join(sorted(known))}.",
+        ) from error
+    return options

@@ -1,11 +1,13 @@
-"""Errors of oslo.config, told as ours."""
+"""Reading options: errors of oslo.config, told as ours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
+from wharfinger.conf.options import DEFAULT, MASK, Options
 from wharfinger.exceptions import ConfigurationError, ConfigurationFileError
 
 
@@ -13,7 +15,7 @@ from wharfinger.exceptions import ConfigurationError, ConfigurationFileError
 def reading(section: str) -> Iterator[None]:
     """Raise ConfigurationFileError for what oslo.config finds wrong in a section.
 
-    It looks at an option's value when the option is first read.
+    For what reads a section by other means than ``read_options``.
     """
     try:
         yield
@@ -21,6 +23,48 @@ def reading(section: str) -> Iterator[None]:
         raise ConfigurationFileError(
             problem=f"section [{section}]: {error}.", remedy="Correct it in the file."
         ) from error
+
+
+def read_options(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
+    """Register the options of a section and return their values, by name.
+
+    Raises ConfigurationError for a value that its option does not take.
+    """
+    conf.register_opts(list(options), None if section == DEFAULT else section)
+    return {option.dest: _value(conf, section, option) for option in options}
+
+
+def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
+    values = conf if section == DEFAULT else conf[section]
+    try:
+        return values[option.dest]
+    except (cfg.ConfigFileValueError, cfg.ConfigSourceValueError) as error:
+        problem = "this value cannot be used."
+        remedy = _kind(option.type) or f"{str(error).rpartition(' is not valid: ')[2]}."
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
+        problem = "what stands after a $ is not an option."
+        remedy = "Name one that there is, or write $$ for the character."
+    setting = conf.setting(section, option) if isinstance(conf, Options) else None
+    shown = setting.value if setting else "..."
+    raise ConfigurationError(
+        section=section,
+        key=option.dest,
+        value=MASK if option.secret else shown,
+        problem=problem,
+        remedy=f"{remedy} It stands in {setting.file}." if setting else remedy,
+    )
+
+
+def _kind(wanted: object) -> str:
+    """What an option takes, in words; nothing where oslo.config says it well."""
+    if isinstance(wanted, types.Boolean):
+        return "It takes true or false."
+    if isinstance(wanted, types.Number):
+        kind = "a whole number" if isinstance(wanted, types.Integer) else "a number"
+        least = "" if wanted.min is None else f" from {wanted.min}"
+        most = "" if wanted.max is None else f" up to {wanted.max}"
+        return f"It takes {kind}{least}{most}."
+    return ""
 
 
 def read_path(section: str, key: str, value: str) -> Path:

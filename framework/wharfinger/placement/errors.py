@@ -14,6 +14,7 @@ _BY_CODE: Final[dict[str, type[PlacementError]]] = {
     "placement.inventory.inuse": exceptions.InventoryInUse,
     "placement.resource_provider.inuse": exceptions.ProviderInUse,
     "placement.resource_provider.cannot_delete_parent": exceptions.ProviderInUse,
+    "placement.resource_provider.not_found": exceptions.NotFound,
     "placement.duplicate_name": exceptions.DuplicateProvider,
 }
 _BY_STATUS: Final[dict[int, type[PlacementError]]] = {

@@ -10,6 +10,15 @@ from wharfinger.conf.placement import GROUP
 from wharfinger.exceptions import ConfigurationError
 
 
+def check(conf: cfg.ConfigOpts) -> None:
+    """See that an adapter can be made for the configuration; raises ConfigurationError.
+
+    Nothing is started, neither is the embedded Placement.
+    """
+    if not PlacementSection.read(conf).embedded:
+        make_adapter(conf)
+
+
 def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
     """The adapter for the Placement that the configuration names, embedded or not.
 

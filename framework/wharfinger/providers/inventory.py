@@ -21,7 +21,8 @@ class Inventory:
     equal ``total``: such an inventory stays published and nothing can be had from it
     (microversion 1.26).
 
-    Raises InvalidInventory for figures that Placement would refuse.
+    Raises InvalidInventory for what is no figure, or one that Placement cannot hold. It holds
+    more than makes sense: see ``check``.
     """
 
     total: int
@@ -34,22 +35,31 @@ class Inventory:
     def __post_init__(self) -> None:
         for name, lowest in _LOWEST.items():
             _check_integer(name, getattr(self, name), lowest)
-        if self.reserved > self.total:
-            raise _invalid(f"reserved {self.reserved} is more than total {self.total}")
-        if self.min_unit > self.max_unit:
-            raise _invalid(f"min_unit {self.min_unit} is more than max_unit {self.max_unit}")
         ratio = self.allocation_ratio
         if isinstance(ratio, bool) or not isinstance(ratio, int | float):
             raise _invalid(f"allocation_ratio must be a number, not {ratio!r}")
-        if not 0 < ratio <= MAX_RATIO:
+        if not abs(ratio) <= MAX_RATIO:
             raise _invalid(f"allocation_ratio must be above 0 and at most {MAX_RATIO}")
         if not isinstance(ratio, float):
             object.__setattr__(self, "allocation_ratio", float(ratio))
 
+    def check(self) -> Self:
+        """Return it; raise InvalidInventory for figures that contradict each other.
+
+        Not for what Placement answers: some it has taken from others, who may write them.
+        """
+        if self.reserved > self.total:
+            raise _invalid(f"reserved {self.reserved} is more than total {self.total}")
+        if self.min_unit > self.max_unit:
+            raise _invalid(f"min_unit {self.min_unit} is more than max_unit {self.max_unit}")
+        if not self.allocation_ratio > 0:
+            raise _invalid(f"allocation_ratio must be above 0, not {self.allocation_ratio}")
+        return self
+
     @property
     def is_fully_reserved(self) -> bool:
         """Whether nothing can be had from it."""
-        return self.reserved == self.total
+        return self.reserved >= self.total
 
     @property
     def capacity(self) -> float:
@@ -87,9 +97,8 @@ def check_inventories(
     for name, record in inventories.items():
         check_resource_class(name, where)
         try:
-            checked[name] = (
-                record if isinstance(record, Inventory) else Inventory.from_mapping(record)
-            )
+            inventory = record if isinstance(record, Inventory) else Inventory.from_mapping(record)
+            checked[name] = inventory.check()
         except InvalidInventory as error:
             raise InvalidInventory(where=f"{where}, {name}", problem=error.problem) from None
         except (TypeError, ValueError):

@@ -16,7 +16,7 @@ def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
     """
     return {
         name: inventory
-        if inventory.is_fully_reserved
+        if inventory.reserved == inventory.total
         else replace(inventory, reserved=inventory.total)
         for name, inventory in inventories.items()
     }

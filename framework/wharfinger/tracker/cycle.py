@@ -13,6 +13,7 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import (
     ConcurrentUpdate,
     DuplicateProvider,
+    NotFound,
     PlacementError,
     UnknownTrait,
     WharfingerError,
@@ -30,6 +31,8 @@ LOG: Final = logging.getLogger(__name__)
 #: between two plans, in seconds.
 _ATTEMPTS: Final = 5
 _LONGEST_WAIT: Final = 2.0
+#: Errors that come from somebody else's write between our look and our write.
+_OTHERS_WORK: Final = (ConcurrentUpdate, DuplicateProvider, NotFound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ class _Pass:
     @property
     def is_worth_another(self) -> bool:
         """Whether somebody else changed a tree at the same time."""
-        return any(isinstance(one, ConcurrentUpdate | DuplicateProvider) for one in self.failures)
+        return any(isinstance(one, _OTHERS_WORK) for one in self.failures)
 
 
 class DriverCycle:

@@ -5,10 +5,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
-from oslo_config import cfg
 from oslo_log import log as logging
 
-from wharfinger.conf import DefaultSection, InstanceSection
+from wharfinger import conf as configuration
+from wharfinger.conf import DefaultSection, InstanceSection, Options
+from wharfinger.conf.options import DEFAULT
+from wharfinger.conf.placement import GROUP
 from wharfinger.conf.reading import reading
 from wharfinger.driver import ComputeDriver, loader
 from wharfinger.exceptions import (
@@ -38,16 +40,50 @@ class Instance:
     publisher: Publisher
 
 
-def load(conf: cfg.ConfigOpts, name: str) -> Instance:
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The sections that are read, as far as that is known, and all that is wrong."""
+
+    sections: tuple[str, ...]
+    problems: tuple[WharfingerError, ...]
+
+
+def check(conf: Options) -> Check:
+    """Look through the whole configuration, with the drivers that it enables."""
+    sections = [DEFAULT, GROUP]
+    problems = list(configuration.problems(conf))
+    try:
+        instances = DefaultSection.read(conf).enabled_drivers
+    except WharfingerError:
+        instances = ()  # told already
+    for name in instances:
+        sections.append(name)
+        try:
+            driver = _make(conf, name).driver
+            sections += _sections(conf, driver)[1:]
+            problems += _unknown(conf, driver)
+        except WharfingerError as error:
+            problems.append(error)
+    return Check(tuple(sections), tuple(problems))
+
+
+def load(conf: Options, name: str) -> Instance:
     """Load the driver of an instance and make it.
 
     Raises ConfigurationError (for a name that is not enabled too), ConfigurationFileError,
     DriverLoadError, or BackendError where the driver's __init__ fails.
     """
+    instance = _make(conf, name)
+    for problem in _unknown(conf, instance.driver):
+        raise problem
+    return instance
+
+
+def _make(conf: Options, name: str) -> Instance:
     default = DefaultSection.read(conf)
     if name not in default.enabled_drivers:
         raise ConfigurationError(
-            section="DEFAULT",
+            section=DEFAULT,
             key="enabled_drivers",
             value=", ".join(default.enabled_drivers),
             problem=f"there is no driver instance {name!r}.",
@@ -65,8 +101,8 @@ def load(conf: cfg.ConfigOpts, name: str) -> Instance:
             problem=f"it {error.problem}.",
             remedy="Correct it, or leave it out for the driver's own.",
         ) from error
-    driver = guarded(name, "__init__", lambda: _make(kind, conf, default.host, name))
-    _refuse_unknown_sections(conf, driver)
+    with reading(name):
+        driver = guarded(name, "__init__", lambda: kind(conf, default.host, name))
     return Instance(section, driver, Publisher(name, owner))
 
 
@@ -117,18 +153,21 @@ def _connected(driver: ComputeDriver) -> Iterator[None]:
             LOG.warning("%s", error)
 
 
-def _refuse_unknown_sections(conf: cfg.ConfigOpts, driver: ComputeDriver) -> None:
-    """Refuse sections [<instance>:...] that the driver has no use for: a slip of the pen."""
-    name = driver.name
-    known = sorted(guarded(name, "config_sections", lambda: driver.config_sections(conf, name)))
+def _unknown(conf: Options, driver: ComputeDriver) -> Iterator[ConfigurationFileError]:
+    """Sections of an instance, and options in them, that its driver has no use for."""
+    known = _sections(conf, driver)
     for section in conf.list_all_sections():
-        if section.startswith(f"{name}:") and section not in known:
-            raise ConfigurationFileError(
-                problem=f"driver instance {name} has no use for section [{section}].",
-                remedy=f"It reads {', '.join(f'[{one}]' for one in (name, *known))}.",
+        if section.startswith(f"{driver.name}:") and section not in known:
+            yield ConfigurationFileError(
+                problem=f"driver instance {driver.name} has no use for section [{section}].",
+                remedy=f"It reads {', '.join(f'[{one}]' for one in known)}.",
             )
+    for section in known:
+        yield from conf.unknown(section)
 
 
-def _make(kind: type[ComputeDriver], conf: cfg.ConfigOpts, host: str, name: str) -> ComputeDriver:
-    with reading(name):
-        return kind(conf, host, name)
+def _sections(conf: Options, driver: ComputeDriver) -> list[str]:
+    """The sections that a driver instance reads, its own first."""
+    name = driver.name
+    more = guarded(name, "config_sections", lambda: list(driver.config_sections(conf, name)))
+    return [name, *sorted(more)]

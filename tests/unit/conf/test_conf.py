@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read(directory: Path, text: str) -> cfg.ConfigOpts:
     path = directory / "test.conf"
     path.write_text(dedent(text))
-    return conf.load([str(path)])
+    return conf.parse([str(path)])
 
 
 # Files.

@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from wharfinger.conf import load
+from wharfinger.conf import parse
 from wharfinger.exceptions import ConfigurationError
 from wharfinger.providers import PublishingMode
 from wharfinger_libvirt.config import HostSection, MdevTypeSection, list_opts
@@ -15,7 +15,7 @@ from wharfinger_libvirt.driver import LibvirtDriver
 def read(directory: Path, text: str) -> HostSection:
     path = directory / "wharfinger.conf"
     path.write_text(dedent(text))
-    return HostSection.read(load([str(path)]), "gpus")
+    return HostSection.read(parse([str(path)]), "gpus")
 
 
 def test_everything_has_a_default(tmp_path: Path) -> None:
@@ -160,13 +160,13 @@ def test_a_device_that_is_named_twice_is_told(tmp_path: Path) -> None:
 def test_only_sections_of_enabled_types_are_known(tmp_path: Path) -> None:
     path = tmp_path / "wharfinger.conf"
     path.write_text("[gpus]\nenabled_mdev_types = a, b\n[gpus:c]\nmax_instances = 1\n")
-    assert list(LibvirtDriver.config_sections(load([str(path)]), "gpus")) == ["gpus:a", "gpus:b"]
+    assert list(LibvirtDriver.config_sections(parse([str(path)]), "gpus")) == ["gpus:a", "gpus:b"]
 
 
 def test_two_instances_have_sections_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "wharfinger.conf"
     path.write_text("[gpus]\nenabled_mdev_types = a\n[gpus:a]\nmax_instances = 1\n[others]\n")
-    conf = load([str(path)])
+    conf = parse([str(path)])
     assert HostSection.read(conf, "others").mdev_types == ()
     assert HostSection.read(conf, "gpus").mdev_types[0].max_instances == 1
 

@@ -53,19 +53,19 @@ def test_reserved_may_equal_total_and_not_exceed_it() -> None:
     assert Inventory(total=4, reserved=4).is_fully_reserved
     assert not Inventory(total=4, reserved=3).is_fully_reserved
     with pytest.raises(InvalidInventory, match="reserved 5 is more than total 4"):
-        Inventory(total=4, reserved=5)
+        Inventory(total=4, reserved=5).check()
 
 
 def test_min_unit_may_equal_max_unit_and_not_exceed_it() -> None:
     assert Inventory(total=4, min_unit=2, max_unit=2).min_unit == 2
     with pytest.raises(InvalidInventory, match="min_unit 3 is more than max_unit 2"):
-        Inventory(total=4, min_unit=3, max_unit=2)
+        Inventory(total=4, min_unit=3, max_unit=2).check()
 
 
 @pytest.mark.parametrize("ratio", [0, -1, -0.5, float("nan"), float("inf")])
 def test_an_allocation_ratio_has_to_be_above_zero(ratio: float) -> None:
     with pytest.raises(InvalidInventory, match="allocation_ratio must be above 0"):
-        Inventory(total=1, allocation_ratio=ratio)
+        Inventory(total=1, allocation_ratio=ratio).check()
 
 
 @pytest.mark.parametrize("ratio", ["1.0", None, True])

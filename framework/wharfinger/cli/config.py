@@ -1,0 +1,66 @@
+"""``wharfinger config``: what the configuration says, and whether it can be used."""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from cliff.lister import Lister
+
+from wharfinger.cli.command import WharfingerCommand
+from wharfinger.cli.main import DONE, FAILED
+from wharfinger.exceptions import WharfingerError, printable
+
+
+class ConfigShow(WharfingerCommand, Lister):
+    """Show the value of every option, and where it comes from; secrets are masked.
+
+    Exits with 1 where something is wrong, which `wharfinger config validate` tells.
+    """
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._problems = 0
+        super().run(parsed_args)
+        return FAILED if self._problems else DONE
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.tracker import instances
+
+        conf = self.app.parsed
+        check = instances.check(conf)
+        self._problems = len(check.problems)
+        rows = [
+            (value.section, value.key, printable(value.text), printable(value.source))
+            for section in check.sections
+            for value in conf.effective(section)
+        ]
+        return ("Section", "Option", "Value", "Source"), rows
+
+
+class ConfigValidate(WharfingerCommand, Lister):
+    """Check all of the configuration, with the drivers that it enables.
+
+    Nothing is connected to. Exits with 0 if it can be used and with 1 if not; each thing
+    that is wrong is a row.
+    """
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._problems = list(self._check())
+        super().run(parsed_args)
+        return FAILED if self._problems else DONE
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        files = ", ".join(self.app.parsed.files) or "no file, only defaults"
+        rows = [(type(problem).__name__, str(problem)) for problem in self._problems]
+        return ("Configuration", "Result"), rows or [(files, "can be used")]
+
+    def _check(self) -> Iterator[WharfingerError]:
+        from wharfinger.placement import session
+        from wharfinger.tracker import instances
+
+        check = instances.check(self.app.parsed)
+        yield from check.problems
+        if not check.problems:
+            try:
+                session.check(self.app.parsed)
+            except WharfingerError as error:
+                yield error

@@ -1,0 +1,135 @@
+"""oslo.config, which also knows which options are read and what its files hold.
+
+By that, a key that nobody reads is an error and not passed over, and each value can be
+shown with where it came from.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from oslo_config import cfg
+
+from wharfinger.exceptions import ConfigurationFileError
+
+DEFAULT: Final = "DEFAULT"
+MASK: Final = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line of a configuration file."""
+
+    file: str
+    section: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an option has come to, and where that came from; secrets are masked."""
+
+    section: str
+    key: str
+    text: str
+    source: str
+
+
+class Options(cfg.ConfigOpts):
+    """A ConfigOpts that remembers the options that are registered with it."""
+
+    def __init__(self) -> None:
+        self._by_section: Final[dict[str, list[cfg.Opt]]] = {}
+        super().__init__()
+
+    def register_opt(
+        self, opt: cfg.Opt, group: str | cfg.OptGroup | None = None, *args: Any, **kwargs: Any
+    ) -> bool:
+        """As in ConfigOpts."""
+        is_new: bool = super().register_opt(opt, group, *args, **kwargs)
+        name = group.name if isinstance(group, cfg.OptGroup) else group
+        if is_new and not kwargs.get("cli"):  # those are oslo.config's own
+            self._by_section.setdefault(name or DEFAULT, []).append(opt)
+        return is_new
+
+    @property
+    def files(self) -> list[str]:
+        """The configuration files that were read, in their order."""
+        directories = [sorted(Path(name).expanduser().glob("*.conf")) for name in self.config_dirs]
+        return [*self.config_file, *(str(file) for files in directories for file in files)]
+
+    def settings(self) -> Iterator[Setting]:
+        """All lines of all configuration files, in the order in which they are read."""
+        for file in self.files:
+            sections: dict[str, dict[str, list[str]]] = {}
+            cfg.ConfigParser(str(Path(file).expanduser()), sections).parse()
+            for section, lines in sections.items():
+                for key, values in lines.items():
+                    yield from (Setting(file, section, key, value) for value in values)
+
+    def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
+        """The line that sets an option, the last of several; None where no file does."""
+        names = set(_names(opt))
+        found = None
+        for setting in self.settings():
+            if _same(setting.section, section) and setting.key in names:
+                found = setting
+        return found
+
+    def unknown(self, section: str) -> Iterator[ConfigurationFileError]:
+        """What a section has in a file, and nobody reads."""
+        known = {name for opt in self._by_section.get(section, ()) for name in _names(opt)}
+        shown = sorted({opt.dest for opt in self._by_section.get(section, ())})
+        for setting in self.settings():
+            if _same(setting.section, section) and setting.key not in known:
+                close = get_close_matches(setting.key, shown, n=1)
+                yield ConfigurationFileError(
+                    problem=f"{setting.file}: nobody reads the option {setting.key} of section "
+                    f"[{setting.section}].",
+                    remedy=f"Did you mean {close[0]}?"
+                    if close
+                    else f"There are: {', '.join(shown)}.",
+                )
+
+    def effective(self, section: str) -> Iterator[Value]:
+        """What the options of a section have come to."""
+        group = None if section == DEFAULT else section
+        for opt in sorted(self._by_section.get(section, ()), key=lambda opt: str(opt.dest)):
+            try:
+                value = self[opt.dest] if group is None else self[group][opt.dest]
+                source = _source(self.get_location(opt.dest, group))
+            except (cfg.Error, ValueError):
+                setting = self.setting(section, opt)
+                value = f"{setting.value if setting else ''} (cannot be used)"
+                source = setting.file if setting else "environment"
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            shown = MASK if opt.secret else text
+            yield Value(section, opt.dest, "" if value is None else shown, source)
+
+
+def _names(opt: cfg.Opt) -> Iterator[str]:
+    """All names under which oslo.config takes an option from a file."""
+    for name in (opt.name, *(old.name for old in opt.deprecated_opts)):
+        if name:
+            yield from (name, name.replace("-", "_"), name.replace("_", "-"))
+    yield opt.dest
+
+
+def _same(section: str, other: str) -> bool:
+    """oslo.config takes the names of sections in any case, but for DEFAULT."""
+    return section == other or (section.lower() == other.lower() and other != DEFAULT)
+
+
+def _source(location: Any) -> str:
+    if location is None:
+        return ""
+    match location.location:
+        case cfg.Locations.user:
+            return str(location.detail)
+        case cfg.Locations.environment:
+            return f"environment: {location.detail}"
+        case _:
+            return "default"

@@ -1,0 +1,126 @@
+"""``wharfinger config``: what is configured, where that comes from, and what is wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.program import Program
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def shown(program: Program) -> dict[tuple[str, str], dict[str, Any]]:
+    rows = program.run("config", "show", "-f", "json").json()
+    return {(row["Section"], row["Option"]): row for row in rows}
+
+
+def add(program: Program, text: str) -> None:
+    program.config.write_text(program.config.read_text() + text)
+
+
+def test_every_value_is_shown_with_where_it_comes_from(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_GPUS__REMOVAL_DELAY", "7")
+
+    values = shown(program)
+
+    file = str(program.config)
+    assert values["DEFAULT", "state_path"]["Source"] == file
+    assert values["gpus", "enabled_mdev_types"]["Value"] == "nvidia-231, nvidia-232"
+    assert values["gpus:nvidia-232", "device_addresses"]["Source"] == file
+    assert values["placement", "connections"]["Source"] == "default"
+    assert values["gpus", "removal_delay"]["Value"] == "7"
+    assert values["gpus", "removal_delay"]["Source"] == "environment: OS_GPUS__REMOVAL_DELAY"
+
+
+def test_secrets_are_never_shown(program: Program) -> None:
+    add(
+        program,
+        "[placement]\nembedded = false\nauth_type = password\npassword = hunter2\n"
+        "auth_url = http://127.0.0.1:1\n",
+    )
+
+    done = program.run("config", "show", "-f", "json")
+
+    assert "hunter2" not in done.out + done.err
+    rows = {row["Option"]: row["Value"] for row in done.json() if row["Section"] == "placement"}
+    assert rows["password"] == "***"
+    assert rows["auth_url"] == "http://127.0.0.1:1"
+
+
+def test_a_configuration_that_can_be_used_is_valid_and_nothing_is_started(
+    program: Program,
+) -> None:
+    valid = program.run("config", "validate")
+
+    assert (valid.code, valid.err) == (0, "")
+    assert "can be used" in valid.out
+    assert not list(program.directory.glob("*.sqlite"))
+
+
+def test_everything_that_is_wrong_is_told_at_once(program: Program) -> None:
+    add(
+        program,
+        "[placemnt]\nembedded = false\n[placement]\nconnections = 99\n"
+        "[old]\ndriver = libvirt\n[gpus]\nremoval_dlay = 7\n",
+    )
+
+    invalid = program.run("config", "validate", "-f", "json")
+
+    assert invalid.code == 1
+    told = [row["Result"] for row in invalid.json()]
+    assert len(told) == 3
+    assert "[placement] connections = 99" in told[0]
+    assert "from 1 up to 10" in told[0]
+    assert str(program.config) in told[0]
+    assert "nobody reads section [placemnt]. Did you mean [placement]?" in told[1]
+    assert "option removal_dlay of section [gpus]. Did you mean removal_delay?" in told[2]
+    assert program.run("config", "show").code == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("[DEFAULT]\nstatepath = /tmp\n", "option statepath of section [DEFAULT]"),
+        ("[placement]\nembeded = true\n", "option embeded of section [placement]"),
+        ("[Placemnt]\n", "section [Placemnt]"),
+        ("[default]\nhost = x\n", "section [default]. Did you mean [DEFAULT]?"),
+        ("[gpus:nvidia-231]\ntrait = CUSTOM_X\n", "option trait of section [gpus:nvidia-231]"),
+        ("[gpus:nvidia-23]\n", "no use for section [gpus:nvidia-23]"),
+        ("[placement]\ntimeout = soon\n", "[placement] timeout = soon"),
+        ("[gpus]\nremoval_delay = -1\n", "It takes a whole number from 0."),
+        ("[placement]\nembedded = perhaps\n", "It takes true or false."),
+        ("[DEFAULT]\nhost = $hostt\n", "write $$ for the character"),
+        (
+            "[placement]\nembedded = false\nauth_type = pasword\n",
+            "[placement] auth_type = pasword: keystoneauth has no such way",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["sync", "config validate"])
+def test_what_nobody_reads_or_can_use_is_refused(
+    program: Program, command: str, more: str, told: str
+) -> None:
+    add(program, more)
+
+    failed = program.run(*command.split(), *(["-f", "csv"] if "config" in command else []))
+
+    assert failed.code == 1
+    assert told in failed.out + failed.err
+    assert "Traceback" not in failed.err
+    assert not list(program.directory.glob("placement.sqlite"))
+
+
+def test_a_section_that_keystoneauth_is_sent_to_is_no_stray(program: Program) -> None:
+    add(
+        program,
+        "[placement]\nembedded = false\nauth_section = keystone\n"
+        "[keystone]\nauth_type = password\nauth_url = http://127.0.0.1:1\n",
+    )
+
+    assert "keystone]" not in program.run("config", "validate").out
