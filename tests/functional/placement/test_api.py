@@ -1,0 +1,51 @@
+"""What Wharfinger relies on of the real Placement: the tables in gabbits, step by step.
+
+A table is a gabbi file; its steps are subtests, in their order, on a Placement that was
+empty. ``$ENVIRON['NODE']`` stands for a uuid, the same wherever that name is used.
+"""
+
+import re
+import unittest
+import uuid
+from pathlib import Path
+
+import pytest
+from gabbi import handlers, suitemaker, utils  # type: ignore[import-untyped]
+
+from wharfinger.placement.embedded import EmbeddedPlacement
+
+_TABLES = sorted((Path(__file__).parent / "gabbits").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("table", _TABLES, ids=lambda table: table.stem)
+@pytest.mark.usefixtures("placement")
+def test_placement_answers_as_the_table_says(
+    table: Path,
+    placement_service: EmbeddedPlacement,
+    subtests: pytest.Subtests,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in re.findall(r"\$ENVIRON\['(\w+)'\]", table.read_text()):
+        monkeypatch.setenv(name, str(uuid.uuid5(uuid.NAMESPACE_DNS, name)))
+
+    for step in _steps(table, placement_service):
+        with subtests.test(step.shortDescription()):
+            result = unittest.TestResult()
+            step(result)
+            if problems := result.failures + result.errors + result.skipped:
+                pytest.fail("\n".join(text for _, text in problems), pytrace=False)
+
+
+def _steps(table: Path, service: EmbeddedPlacement) -> list[unittest.TestCase]:
+    suite = suitemaker.test_suite_from_dict(
+        unittest.TestLoader(),
+        table.stem,
+        utils.load_yaml(yaml_file=table),
+        str(table.parent),
+        host="placement.embedded",
+        port=None,
+        fixture_module=None,
+        intercept=lambda: service.application,
+        handlers=[handler() for handler in handlers.RESPONSE_HANDLERS],
+    )
+    return list(suite)
