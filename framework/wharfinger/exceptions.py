@@ -33,7 +33,39 @@ and what to do about it::
             └── DuplicateProvider
 """
 
-from typing import ClassVar
+import reprlib
+from string import Formatter
+from typing import Any, ClassVar, Final
+
+
+class _Bounded(reprlib.Repr):
+    """Shows the beginning and the end of what is long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 300
+
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes no more than some thousand digits
+            return f"<a whole number of {x.bit_length()} bits>"
+
+
+_SHOWN: Final = _Bounded()
+
+
+def shown(value: object) -> str:
+    """A value from outside as it can be shown: bounded, and whatever its __repr__ does."""
+    return _SHOWN.repr(value)
+
+
+class _Formatter(Formatter):
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return shown(value) if conversion == "r" else super().convert_field(value, conversion)
+
+
+_FORMATTER: Final = _Formatter()
 
 
 def printable(text: str) -> str:
@@ -53,7 +85,7 @@ class WharfingerError(Exception):
     template: ClassVar[str] = "{reason}"
 
     def __init__(self, **facts: object) -> None:
-        super().__init__(printable(self.template.format(**facts)))
+        super().__init__(printable(_FORMATTER.vformat(self.template, (), facts)))
         for name, value in facts.items():
             setattr(self, name, value)
 
@@ -70,7 +102,7 @@ class ConfigurationError(WharfingerError):
 
 
 class ConfigurationFileError(WharfingerError):
-    """A configuration file that cannot be read."""
+    """A configuration file that cannot be read, or has what nobody reads."""
 
     template = "configuration: {problem} {remedy}"
     problem: str

@@ -4,12 +4,13 @@ The embedded Placement and our own database both live on SQLite files that threa
 and processes write at once. Nothing else belongs here.
 """
 
+import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 from oslo_concurrency import lockutils
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 #: Readers do not stop the writer; writers wait for each other, in milliseconds; what is
 #: committed survives a loss of power.
@@ -34,13 +35,42 @@ def allow_concurrent_writers(engine: Engine) -> None:
     oslo.db opens transactions with a deferred ``BEGIN``. Two of them that read and
     then write cannot both go on: SQLite fails one at once with "database is locked",
     whatever the busy timeout. ``BEGIN IMMEDIATE`` takes the write lock first, and the
-    other waits.
+    other waits. What the thread of such a transaction reads beside it, on another connection,
+    must not wait for it, and is left as it is.
 
     Connections that are open already are closed, so call this before the first write.
     """
     event.listen(engine, "connect", _set_pragmas)
-    event.listen(engine, "before_cursor_execute", _begin_immediate, retval=True)
+    writing = threading.local()
+
+    def begin(
+        connection: Connection,
+        _cursor: object,
+        statement: str,
+        parameters: Any,
+        _context: object,
+        _executemany: bool,
+    ) -> tuple[str, Any]:
+        # oslo.db sends "BEGIN" from its own `begin` listener: only here can it be changed.
+        if statement == "BEGIN" and getattr(writing, "connection", None) is None:
+            writing.connection = connection
+            statement = "BEGIN IMMEDIATE"
+        return statement, parameters
+
+    def end(connection: Connection) -> None:
+        if getattr(writing, "connection", None) is connection:
+            writing.connection = None
+
+    event.listen(engine, "before_cursor_execute", begin, retval=True)
+    event.listen(engine, "commit", end)
+    event.listen(engine, "rollback", end)
     engine.dispose()
+
+
+def reason(error: BaseException) -> BaseException:
+    """What SQLite itself says, below the layers that wrapped it."""
+    below = getattr(error, "inner_exception", None) or getattr(error, "orig", None)
+    return reason(below) if isinstance(below, BaseException) else error
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:
@@ -48,15 +78,3 @@ def _set_pragmas(connection: Any, _record: object) -> None:
     for pragma in _PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
-
-
-def _begin_immediate(
-    _conn: object,
-    _cursor: object,
-    statement: str,
-    parameters: Any,
-    _context: object,
-    _executemany: bool,
-) -> tuple[str, Any]:
-    # oslo.db sends "BEGIN" from its own `begin` listener: only here can it be changed.
-    return ("BEGIN IMMEDIATE" if statement == "BEGIN" else statement), parameters

@@ -117,6 +117,9 @@ def _translated(instance: str, operation: str) -> Iterator[None]:
         if error.get_error_code() == libvirt.VIR_ERR_NO_NODE_DEVICE:
             raise DeviceVanished(str(error)) from error
         raise BackendError(driver=instance, operation=operation, reason=str(error)) from error
+    except (SystemError, UnicodeError) as error:  # libvirt-python, of an error it cannot decode
+        reason = f"what libvirt says is not UTF-8 ({error.__cause__ or error})"
+        raise BackendError(driver=instance, operation=operation, reason=reason) from error
 
 
 def _say_nothing(context: object, error: object) -> None:

@@ -10,7 +10,8 @@ from oslo_config import cfg
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
 from wharfinger.exceptions import BackendError, ConfigurationError
 from wharfinger.objects import ComputeNode, Migration, PciDevice, PciDeviceList
-from wharfinger.providers import AnyInventory, Inventory, ProviderTree, PublishingMode
+from wharfinger.providers import AnyInventory, ProviderTree, PublishingMode
+from wharfinger.providers.inventory import check_inventories
 from wharfinger_libvirt.config import HostSection, enabled_type_ids, section_of
 from wharfinger_libvirt.host import HostSnapshot, take_snapshot
 from wharfinger_libvirt.mdev import Share, shares
@@ -57,7 +58,9 @@ class LibvirtDriver(ComputeDriver):
             snapshot = take_snapshot(self._config.connection_uri, self.name)
             self._check_name(snapshot)
             self._check_reserved(snapshot)
-            self._shares = shares(snapshot.devices, self._config.mdev_types, self.name)
+            found = shares(snapshot.devices, self._config.mdev_types, self.name)
+            self._check_device_names(found)
+            self._shares = found
             self._snapshot = snapshot
         return [self._node_name(self._snapshot)]
 
@@ -78,20 +81,21 @@ class LibvirtDriver(ComputeDriver):
         config = self._config
         if config.publish_root is PublishingMode.OVERLAY:
             return {}
-        return {
-            "VCPU": Inventory(
-                total=snapshot.cpus,
-                max_unit=snapshot.cpus,
-                reserved=config.reserved_host_cpus,
-                allocation_ratio=config.cpu_allocation_ratio,
-            ),
-            "MEMORY_MB": Inventory(
-                total=snapshot.memory_mb,
-                max_unit=snapshot.memory_mb,
-                reserved=config.reserved_host_memory_mb,
-                allocation_ratio=config.ram_allocation_ratio,
-            ),
+        figures = {
+            "VCPU": {
+                "total": snapshot.cpus,
+                "max_unit": snapshot.cpus,
+                "reserved": config.reserved_host_cpus,
+                "allocation_ratio": config.cpu_allocation_ratio,
+            },
+            "MEMORY_MB": {
+                "total": snapshot.memory_mb,
+                "max_unit": snapshot.memory_mb,
+                "reserved": config.reserved_host_memory_mb,
+                "allocation_ratio": config.ram_allocation_ratio,
+            },
         }
+        return dict(check_inventories(nodename, figures))
 
     def update_provider_tree(
         self,
@@ -127,8 +131,8 @@ class LibvirtDriver(ComputeDriver):
             provider_tree.update_inventory(name, self._published(provider_tree, name))
             provider_tree.reserve(name, _reason(share))
         elif share.total:
-            total = Inventory(total=share.total, max_unit=share.total)
-            provider_tree.update_inventory(name, {share.mdev_type.resource_class: total})
+            figures = {"total": share.total, "max_unit": share.total}
+            provider_tree.update_inventory(name, {share.mdev_type.resource_class: figures})
         else:
             provider_tree.update_inventory(name, {})
 
@@ -165,6 +169,17 @@ class LibvirtDriver(ComputeDriver):
                 reason=f"it was {before} and is {now} now, as which nothing is published; "
                 "give the host its name back, or set hypervisor_hostname",
             )
+
+    def _check_device_names(self, found: Iterable[Share]) -> None:
+        """Refuse a name by which the device's provider would not be known again."""
+        for share in found:
+            if not _DEVICE_NAME.match(share.device.name):
+                raise BackendError(
+                    driver=self.name,
+                    operation=f"reading device {share.device.name}",
+                    reason="libvirt names a device <subsystem>_<more>, in ASCII letters, digits "
+                    "and _; under this name it cannot be published",
+                )
 
     def _check_reserved(self, snapshot: HostSnapshot) -> None:
         for key, reserved, total, unit in (

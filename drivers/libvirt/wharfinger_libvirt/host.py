@@ -6,7 +6,9 @@ Without that, an mdev created between the reading of its parent and of itself wo
 counted twice, or not at all.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Protocol
 
 from wharfinger.exceptions import BackendError
@@ -63,6 +65,7 @@ def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
             last = None
             continue
         if reading == last:
+            _check_names(reading, instance)
             return reading
         last = reading
     raise BackendError(
@@ -70,3 +73,28 @@ def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
         operation="reading the host's devices",
         reason=f"they kept changing: of {MAX_READINGS} readings no two in a row agreed",
     )
+
+
+def _check_names(devices: Sequence[NodeDevice], instance: str) -> None:
+    """Refuse two devices of one name or PCI address: one would hide the other."""
+    addresses = sorted(
+        (device.pci.address, device.name) for device in devices if device.pci is not None
+    )
+    problems = [
+        *(
+            f"two are called {one.name}"
+            for one, other in pairwise(devices)
+            if one.name == other.name
+        ),
+        *(
+            f"{one} and {other} both have PCI address {address}"
+            for (address, one), (same, other) in pairwise(addresses)
+            if address == same
+        ),
+    ]
+    if problems:
+        raise BackendError(
+            driver=instance,
+            operation="reading the host's devices",
+            reason=f"{problems[0]}, and one would hide the other",
+        )

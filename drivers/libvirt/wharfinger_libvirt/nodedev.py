@@ -5,12 +5,22 @@ from another machine as often as not: it is parsed without entities, and nothing
 that is not understood is passed over.
 """
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
+
+#: Numbers as libvirt writes them. int() takes more: "1_0", "+1", other scripts' digits.
+_SIGNED: Final = re.compile(r"-?[0-9]+\Z")
+_HEXADECIMAL: Final = re.compile(r"(0x)?[0-9a-fA-F]+\Z")
+#: More digits than any number here has; Python refuses to read thousands of them.
+_MAX_DIGITS: Final = 32
+#: What an error repeats of a value.
+_SHOWN: Final = 80
 
 #: The largest number in each part of a PCI address: domain, bus, slot, function.
 _ADDRESS_PARTS: Final = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "function": 7}
@@ -72,19 +82,19 @@ def parse(xml: str, *, active: bool = True) -> NodeDevice:
     """
     try:
         device: Element = fromstring(xml, forbid_dtd=True)
-    except ParseError as error:
-        raise InvalidDeviceXML(f"its description is no XML ({error})") from None
     except DefusedXmlException as error:
         raise InvalidDeviceXML(f"its description declares entities or a DTD ({error})") from None
+    except (ParseError, ValueError) as error:  # ValueError: no text either
+        raise InvalidDeviceXML(f"its description is no XML ({error})") from None
     if device.tag != "device":
-        raise InvalidDeviceXML(f"it is described by <{device.tag}>, not <device>")
+        raise InvalidDeviceXML(f"it is described by <{_shortened(device.tag)}>, not <device>")
     pci = device.find("./capability[@type='pci']")
     mdev = device.find("./capability[@type='mdev']")
     parent = device.findtext("parent")
     if mdev is not None and not parent:
         raise InvalidDeviceXML("it is a mediated device without a <parent>")
     return NodeDevice(
-        name=_text(device, "name"),
+        name=_printable("name", _text(device, "name")),
         parent=parent,
         pci=None if pci is None else _pci(pci),
         mdev_types=_mdev_types(device),
@@ -113,18 +123,18 @@ def _mdev_types(device: Element) -> tuple[MdevType, ...]:
         for capability in device.iterfind(".//capability[@type='mdev_types']")
         for element in capability.iterfind("type")
     ]
-    type_ids = [mdev_type.type_id for mdev_type in found]
-    for type_id in type_ids:
-        if type_ids.count(type_id) > 1:
-            raise InvalidDeviceXML(f"it lists mdev type {type_id} more than once")
-    return tuple(sorted(found, key=lambda mdev_type: mdev_type.type_id))
+    found.sort(key=lambda mdev_type: mdev_type.type_id)
+    for one, next_one in pairwise(found):
+        if one.type_id == next_one.type_id:
+            raise InvalidDeviceXML(f"it lists mdev type {_shortened(one.type_id)} more than once")
+    return tuple(found)
 
 
 def _type_id(element: Element | None) -> str:
     type_id = None if element is None else element.get("id")
     if not type_id:
         raise InvalidDeviceXML("an mdev <type> has no id")
-    return type_id
+    return _printable("type id", type_id)
 
 
 def _numa_node(capability: Element) -> int | None:
@@ -132,34 +142,30 @@ def _numa_node(capability: Element) -> int | None:
     if numa is None:
         return None
     text = numa.get("node", "")
-    try:
-        node = int(text)
-    except ValueError:
-        raise InvalidDeviceXML(f"its <numa node> is {text!r}, not a number") from None
+    if not _SIGNED.match(text) or len(text) > _MAX_DIGITS:
+        raise InvalidDeviceXML(f"its <numa node> is {_shown(text)}, not a number")
+    node = int(text)
     return node if node >= 0 else None
 
 
 def _hexadecimal_id(capability: Element, tag: str) -> str:
     element = capability.find(tag)
     text = "" if element is None else element.get("id", "")
-    try:
-        number = int(text, 16)
-    except ValueError:
-        raise InvalidDeviceXML(f"its <{tag} id> is {text!r}, not hexadecimal") from None
-    if not 0 <= number <= 0xFFFF:
-        raise InvalidDeviceXML(f"its <{tag} id> is {text!r}, more than four digits")
+    if not _HEXADECIMAL.match(text):
+        raise InvalidDeviceXML(f"its <{tag} id> is {_shown(text)}, not hexadecimal")
+    number = int(text, 16)
+    if number > 0xFFFF:
+        raise InvalidDeviceXML(f"its <{tag} id> is {_shown(text)}, more than four digits")
     return f"{number:04x}"
 
 
 def _number(element: Element, tag: str, largest: int) -> int:
     text = _text(element, tag)
-    try:
-        number = int(text)
-    except ValueError:
-        raise InvalidDeviceXML(f"its <{tag}> is {text!r}, not a number") from None
-    if not 0 <= number <= largest:
-        raise InvalidDeviceXML(f"its <{tag}> is {number}, not from 0 to {largest}")
-    return number
+    if not _SIGNED.match(text):
+        raise InvalidDeviceXML(f"its <{tag}> is {_shown(text)}, not a number")
+    if len(text) > _MAX_DIGITS or not 0 <= int(text) <= largest:
+        raise InvalidDeviceXML(f"its <{tag}> is {_shortened(text)}, not from 0 to {largest}")
+    return int(text)
 
 
 def _text(element: Element, tag: str) -> str:
@@ -167,3 +173,18 @@ def _text(element: Element, tag: str) -> str:
     if not text:
         raise InvalidDeviceXML(f"it has no <{tag}>")
     return text
+
+
+def _printable(what: str, text: str) -> str:
+    if not text.isprintable():
+        raise InvalidDeviceXML(f"its {what} {_shown(text)} has control characters")
+    return text
+
+
+def _shown(text: str) -> str:
+    return repr(_shortened(text))
+
+
+def _shortened(text: str) -> str:
+    """A value as an error repeats it: not all of it, where it has no end."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,20 +1,11 @@
 """The options as oslo.config knows them, for reading and for the generated sample."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from oslo_config import cfg, types
 
-from wharfinger.exceptions import ConfigurationError
-
-
-class _Unfit(Exception):
-    """A value that its option does not take; no ValueError, so that it passes oslo.config."""
-
-    def __init__(self, value: object, wanted: str) -> None:
-        super().__init__(f"{value} is not {wanted}")
-        self.value = value
-        self.wanted = wanted
+from wharfinger.conf.reading import read_options
 
 
 class _Whole(types.Integer):
@@ -25,12 +16,9 @@ class _Whole(types.Integer):
         self.may_be_empty = may_be_empty
 
     def __call__(self, value: Any) -> int | float | None:
-        try:
-            number = super().__call__(value)
-        except ValueError:
-            raise _Unfit(value, "a whole number, 0 or above") from None
+        number = super().__call__(value)
         if number is None and not self.may_be_empty:
-            raise _Unfit(value, "a whole number, 0 or above")
+            raise ValueError("there is no number")
         return number
 
 
@@ -38,27 +26,10 @@ class _Ratio(types.Float):
     """A number above 0."""
 
     def __call__(self, value: Any) -> int | float | None:
-        try:
-            number = super().__call__(value)
-        except ValueError:
-            number = None
+        number = super().__call__(value)
         if number is None or not 0 < number < float("inf"):
-            raise _Unfit(value, "a number above 0")
+            raise ValueError("it has to be a number above 0")
         return number
-
-
-class _Choice(types.String):
-    """One of some words, each with what it means."""
-
-    def __init__(self, meanings: Mapping[str, str]) -> None:
-        super().__init__(choices=list(meanings.items()))
-        self._words = tuple(meanings)
-
-    def __call__(self, value: Any) -> str:
-        try:
-            return super().__call__(value)
-        except ValueError:
-            raise _Unfit(value, f"one of: {', '.join(self._words)}") from None
 
 
 #: [<instance>], besides what the framework reads there.
@@ -76,11 +47,11 @@ INSTANCE: Final = (
     ),
     cfg.Opt(
         "publish_root",
-        type=_Choice(
-            {
-                "own": "This driver does, with VCPU and MEMORY_MB.",
-                "overlay": "nova-compute does, and no inventory is written to it here.",
-            }
+        type=types.String(
+            choices=[
+                ("own", "This driver does, with VCPU and MEMORY_MB."),
+                ("overlay", "nova-compute does, and no inventory is written to it here."),
+            ]
         ),
         default="own",
         help="Who publishes the host's root provider.",
@@ -151,32 +122,12 @@ MDEV_TYPE: Final = (
 
 
 def read(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
-    """The values of a section by option name.
+    """The values of a section by option name, lists without blank items.
 
-    Blank items of lists are left out. Raises ConfigurationError for a value that is not
-    of its option's type.
+    Raises ConfigurationError for a value that its option does not take.
     """
-    conf.register_opts(options, section)
-    return {option.dest: _value(conf, section, option.dest) for option in options}
-
-
-def _value(conf: cfg.ConfigOpts, section: str, key: str) -> Any:
-    try:
-        value = conf[section][key]
-    except _Unfit as unfit:
-        raise ConfigurationError(
-            section=section,
-            key=key,
-            value=unfit.value,
-            problem="this value cannot be used.",
-            remedy=f"It has to be {unfit.wanted}.",
-        ) from None
-    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
-        raise ConfigurationError(
-            section=section,
-            key=key,
-            value="...",
-            problem=f"this refers to what there is not ({error}).",
-            remedy="Name an option that exists after $, or write $$ for the character.",
-        ) from None
-    return tuple(item for item in value if item) if isinstance(value, list) else value
+    values = read_options(conf, section, options)
+    return {
+        key: tuple(item for item in value if item) if isinstance(value, list) else value
+        for key, value in values.items()
+    }

@@ -62,9 +62,9 @@ class WharfingerApp(App):
     def configure_logging(self) -> None:
         super().configure_logging()
         if self.options.verbose_level == self.DEFAULT_VERBOSE_LEVEL:
-            # The embedded Placement warns of each full reservation over an allocation, and
-            # oslo.db logs a traceback of what is raised, and told, as our own error.
-            logging.getLogger("placement").setLevel(logging.ERROR)
+            # The embedded Placement warns of each full reservation over an allocation, and it
+            # and oslo.db log a traceback of what is raised, and told, as our own error.
+            logging.getLogger("placement").setLevel(logging.CRITICAL)
             logging.getLogger("oslo_db").setLevel(logging.CRITICAL)
             # stevedore too, of a plugin that cannot be loaded.
             logging.getLogger("stevedore").setLevel(logging.CRITICAL)

@@ -100,11 +100,14 @@ def _unknown_sections(conf: Options, instances: Sequence[str]) -> Iterator[Confi
 
     Those of an instance that is not enabled may stay, if they say that they are one's.
     """
-    shared = conf[placement.GROUP].auth_section
-    disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
+    settings = list(conf.settings())
+    disabled = {one.section.lower() for one in settings if one.key == "driver"}
+    shared = {
+        one.value for one in settings if (one.section, one.key) == (placement.GROUP, "auth_section")
+    }
     for section in conf.list_all_sections():
         instance = section.lower().partition(":")[0]
-        if section in (DEFAULT, placement.GROUP, shared) or instance in {*instances, *disabled}:
+        if section in {DEFAULT, placement.GROUP, *shared} or instance in {*instances, *disabled}:
             continue
         known = {name.lower(): name for name in (DEFAULT, placement.GROUP, *instances)}
         close = get_close_matches(section.lower(), known, n=1)

@@ -4,6 +4,7 @@ By that, a key that nobody reads is an error and not passed over, and each value
 shown with where it came from.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,7 +21,7 @@ MASK: Final = "***"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a configuration file."""
+    """One line of a configuration file, or a variable of the environment."""
 
     file: str
     section: str
@@ -71,8 +72,14 @@ class Options(cfg.ConfigOpts):
                     yield from (Setting(file, section, key, value) for value in values)
 
     def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
-        """The line that sets an option, the last of several; None where no file does."""
+        """The line that sets an option, the last of several; None where nothing does.
+
+        What the environment says comes before any file.
+        """
         names = set(_names(opt))
+        variable = f"OS_{section}__{opt.name}".upper()
+        if variable in os.environ:
+            return Setting(f"environment: {variable}", section, opt.dest, os.environ[variable])
         found = None
         for setting in self.settings():
             if _same(setting.section, section) and setting.key in names:
@@ -104,7 +111,7 @@ class Options(cfg.ConfigOpts):
             except (cfg.Error, ValueError):
                 setting = self.setting(section, opt)
                 value = f"{setting.value if setting else ''} (cannot be used)"
-                source = setting.file if setting else "environment"
+                source = setting.file if setting else ""
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             shown = MASK if opt.secret else text
             yield Value(section, opt.dest, "" if value is None else shown, source)

@@ -58,7 +58,9 @@ class PlacementSection:
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
-        values = read_options(conf, GROUP, [*OPTIONS, *_KEYSTONE_OPTIONS, *_plugin_options(conf)])
+        values = read_options(conf, GROUP, [*OPTIONS, *_KEYSTONE_OPTIONS])
+        if values["auth_type"]:
+            read_options(conf, GROUP, _plugin_options(values["auth_type"]))
         for key in ("auth_type", "auth_section", "endpoint_override"):
             if values["embedded"] and (value := values[key]):
                 raise ConfigurationError(
@@ -93,11 +95,8 @@ def sample_options() -> list[cfg.Opt]:
     return [*OPTIONS, *_KEYSTONE_OPTIONS, *loading.get_auth_plugin_conf_options("password")]
 
 
-def _plugin_options(conf: cfg.ConfigOpts) -> list[cfg.Opt]:
-    """What the chosen way to authenticate takes; raises ConfigurationError."""
-    kind = conf[GROUP].auth_type
-    if not kind:
-        return []
+def _plugin_options(kind: str) -> list[cfg.Opt]:
+    """What a way to authenticate takes; raises ConfigurationError."""
     known = entry_points(group=loading.PLUGIN_NAMESPACE).names
     try:
         if kind not in known:

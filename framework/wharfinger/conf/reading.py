@@ -40,9 +40,10 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
         return values[option.dest]
     except (cfg.ConfigFileValueError, cfg.ConfigSourceValueError) as error:
         problem = "this value cannot be used."
-        remedy = _kind(option.type) or f"{str(error).rpartition(' is not valid: ')[2]}."
-    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
-        problem = "what stands after a $ is not an option."
+        told = str(error).rpartition(" is not valid: ")[2].rstrip(".")
+        remedy = _kind(option.type) or f"{told[:1].upper()}{told[1:]}."
+    except (cfg.Error, RecursionError):
+        problem = "what stands after a $ is not an option, or refers back to this one."
         remedy = "Name one that there is, or write $$ for the character."
     setting = conf.setting(section, option) if isinstance(conf, Options) else None
     shown = setting.value if setting else "..."
@@ -59,11 +60,13 @@ def _kind(wanted: object) -> str:
     """What an option takes, in words; nothing where oslo.config says it well."""
     if isinstance(wanted, types.Boolean):
         return "It takes true or false."
-    if isinstance(wanted, types.Number):
+    if isinstance(wanted, types.Integer) or type(wanted) is types.Float:
         kind = "a whole number" if isinstance(wanted, types.Integer) else "a number"
-        least = "" if wanted.min is None else f" from {wanted.min}"
-        most = "" if wanted.max is None else f" up to {wanted.max}"
-        return f"It takes {kind}{least}{most}."
+        if wanted.min is None or wanted.max is None:
+            least = "" if wanted.min is None else f", {wanted.min} or above"
+            most = "" if wanted.max is None else f", {wanted.max} or below"
+            return f"It takes {kind}{least}{most}."
+        return f"It takes {kind} from {wanted.min} to {wanted.max}."
     return ""
 
 

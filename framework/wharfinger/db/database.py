@@ -1,5 +1,6 @@
 """The database: one SQLite file in the state directory."""
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 from wharfinger.db import migration
 from wharfinger.db.models import ProviderRecord
 from wharfinger.exceptions import StateError
-from wharfinger.sqlite import allow_concurrent_writers
+from wharfinger.sqlite import allow_concurrent_writers, reason
 
 FILE_NAME: Final = "wharfinger.sqlite"
 #: SQLite takes a bounded number of parameters in one statement.
@@ -87,8 +88,13 @@ class Database:
                 "Run that version.",
             ) from error
         except (db_exception.DBError, SQLAlchemyError, OSError) as error:
+            cause = reason(error)
             raise self._state_error(
-                f"{error}.", "Check that state_path can be written and has space left."
+                f"{cause}.",
+                "Restore it from a backup, or move that one file away: nothing in Placement is "
+                "deleted by that."
+                if type(cause) is sqlite3.DatabaseError
+                else "Check that state_path can be written and has space left.",
             ) from error
 
     def _state_error(self, problem: str, remedy: str) -> StateError:

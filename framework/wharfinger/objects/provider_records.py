@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -49,30 +49,33 @@ class LocalProviderRecords:
     @contextmanager
     def exclusive(self, instance: str) -> Iterator[None]:
         """Keep everybody else from an instance's records for the time of a block."""
-        path = self._database.path.parent / f"{instance}.lock"
-        try:
-            file = path.open("a+")
-        except OSError as error:
-            raise StateError(
-                path=str(path),
-                problem=f"{error}.",
-                remedy="Run as the user that owns the state directory.",
-            ) from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise StateError(
-                    path=str(path),
-                    problem=f"process {file.read()} is at work on driver instance {instance}.",
-                    remedy="Wait until it is done, or stop it.",
-                ) from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            yield  # the kernel lets go of the lock when the file is closed
+        with _locked(self._database.path.parent / f"{instance}.lock", instance):
+            yield
 
     def close(self) -> None:
         """Let go of the database."""
         self._database.close()
+
+
+@contextmanager
+def _locked(path: Path, instance: str) -> Iterator[None]:
+    """Hold a lock file, with the number of this process in it."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("ab+", buffering=0))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
+        except BlockingIOError:
+            raise StateError(
+                path=str(path),
+                problem=f"process {path.read_text()} is at work on driver instance {instance}.",
+                remedy="Wait until it is done, or stop it.",
+            ) from None
+        except OSError as error:
+            raise StateError(
+                path=str(path),
+                problem=f"{error}.",
+                remedy="Run as the user that owns the state directory, and see that it has space.",
+            ) from error
+        yield  # the kernel lets go of the lock when the file is closed

@@ -179,8 +179,13 @@ class _Run:
                 continue
             try:
                 self._writer.write(tree, step)
-            except (PlacementUnavailable, PermissionRefused):
+            except PlacementUnavailable:
                 raise
+            except PermissionRefused as error:
+                # Only what moves allocations takes a role that other writes do not.
+                if not (isinstance(step, Reshape) and error.status == _FORBIDDEN):
+                    raise
+                tree.failed = error
             except (InventoryInUse, ProviderInUse) as error:
                 # This provider stays as it is; what its neighbours need does not wait for it.
                 tree.refused.update(dict.fromkeys(step.touched, error))
@@ -201,15 +206,21 @@ class _Run:
 
 def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None:
     """Have all jobs done; at the first that raises, stop the others, and raise that."""
-    futures = [pool.submit(job) for job in jobs]
+
+    def run(job: _Job) -> None:
+        try:
+            job()
+        except BaseException:
+            stop.set()  # before this thread takes its next job
+            raise
+
+    futures = [pool.submit(run, job) for job in jobs]
     try:
         done, _pending = wait(futures, return_when=FIRST_EXCEPTION)
         for future in done:
             future.result()
-    except BaseException:
+    except BaseException:  # ours too: somebody may have pressed a key
         stop.set()
-        for future in futures:
-            future.cancel()
         raise
 
 

@@ -100,7 +100,8 @@ class PlacementClient:
         body = {"uuid": uuid, "name": name}
         if parent_uuid is not None:
             body["parent_provider_uuid"] = parent_uuid
-        return self._send("POST", "/resource_providers", body, model.ProviderSummary)
+        answer = self._request("POST", "/resource_providers", body, subject=name)
+        return self._decode(f"POST /resource_providers ({name})", answer, model.ProviderSummary)
 
     def update_provider(
         self, uuid: str, name: str, parent_uuid: str | None
@@ -156,7 +157,7 @@ class PlacementClient:
         """All allocations of a consumer, as ``reshape`` takes them back."""
         path = f"/allocations/{quote(consumer_uuid, safe='')}"
         answer = self._request("GET", path, newest=BEFORE_CONSUMER_TYPES)
-        return self._decode("GET", path, answer, dict[str, Any])
+        return self._decode(f"GET {path}", answer, dict[str, Any])
 
     def set_allocations(
         self, allocations: Mapping[str, Mapping[str, Any]], consumer_type: str
@@ -195,11 +196,13 @@ class PlacementClient:
         self,
         inventories: Mapping[str, tuple[int, Mapping[str, Inventory]]],
         allocations: Mapping[str, Mapping[str, Any]],
+        subject: str = "",
     ) -> None:
         """Replace inventories and allocations together, all or nothing.
 
         ``inventories`` are by provider uuid, each with the provider's generation; one that
-        has passed refuses the whole. Needs 1.30 and the service role.
+        has passed refuses the whole. ``subject`` is what an error is to name. Needs 1.30 and
+        the service role.
         """
         body = {
             "inventories": {
@@ -209,7 +212,7 @@ class PlacementClient:
             "allocations": allocations,
         }
         self.require(Feature.RESHAPE, "POST /reshaper")
-        self._command("POST", "/reshaper", body, BEFORE_CONSUMER_TYPES)
+        self._command("POST", "/reshaper", body, newest=BEFORE_CONSUMER_TYPES, subject=subject)
 
     # Names.
 
@@ -244,16 +247,22 @@ class PlacementClient:
         return answer.resource_provider_generation
 
     def _get(self, path: str, kind: type[Answer]) -> Answer:
-        return self._decode("GET", path, self._request("GET", path), kind)
+        return self._decode(f"GET {path}", self._request("GET", path), kind)
 
     def _send(self, method: str, path: str, body: object, kind: type[Answer]) -> Answer:
-        return self._decode(method, path, self._request(method, path, body), kind)
+        return self._decode(f"{method} {path}", self._request(method, path, body), kind)
 
     def _command(
-        self, method: str, path: str, body: object = None, newest: Microversion = HIGHEST
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        newest: Microversion = HIGHEST,
+        subject: str = "",
     ) -> None:
         """A request whose answer says nothing but that it was done."""
-        answer = self._request(method, path, body, newest)
+        answer = self._request(method, path, body, newest=newest, subject=subject)
         if answer.status_code not in (_CREATED, _NO_CONTENT):
             raise UnexpectedAnswer(
                 request=f"{method} {path}",
@@ -263,14 +272,21 @@ class PlacementClient:
             )
 
     def _request(
-        self, method: str, path: str, body: object = None, newest: Microversion = HIGHEST
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        newest: Microversion = HIGHEST,
+        subject: str = "",
     ) -> requests.Response:
-        return self._exchange(method, path, body, str(min(self.microversion, newest)))
+        microversion = str(min(self.microversion, newest))
+        return self._exchange(method, path, body, microversion, subject)
 
     def _exchange(
-        self, method: str, path: str, body: object, microversion: str | None
+        self, method: str, path: str, body: object, microversion: str | None, subject: str = ""
     ) -> requests.Response:
-        request = f"{method} {path}"
+        request = f"{method} {path} ({subject})" if subject else f"{method} {path}"
         content = {}
         if body is not None:
             content = {
@@ -291,14 +307,12 @@ class PlacementClient:
             raise errors.from_response(request, response)
         return response
 
-    def _decode(
-        self, method: str, path: str, response: requests.Response, kind: type[Answer]
-    ) -> Answer:
+    def _decode(self, request: str, response: requests.Response, kind: type[Answer]) -> Answer:
         try:
             return msgspec.json.decode(response.content, type=kind)
         except msgspec.DecodeError as error:
             raise UnexpectedAnswer(
-                request=f"{method} {path}",
+                request=request,
                 status=response.status_code,
                 code="",
                 detail=str(error),
@@ -306,7 +320,7 @@ class PlacementClient:
 
     def _negotiate(self) -> Microversion:
         answer = self._exchange("GET", "/", None, None)
-        versions = self._decode("GET", "/", answer, model.Versions).versions
+        versions = self._decode("GET /", answer, model.Versions).versions
         try:
             newest = max(Microversion.parse(version.max_version) for version in versions)
         except ValueError as error:

@@ -19,13 +19,14 @@ from keystoneauth1.session import Session
 from oslo_config import cfg
 from requests.adapters import HTTPAdapter
 
-from wharfinger.exceptions import ConfigurationError
-from wharfinger.sqlite import allow_concurrent_writers, schema_lock
+from wharfinger.exceptions import ConfigurationError, StateError
+from wharfinger.sqlite import allow_concurrent_writers, reason, schema_lock
 
 _ENDPOINT: Final = "http://placement.embedded"
 #: Placement's noauth2 takes the token as the user and believes this header.
 _ROLES: Final = {"X-Roles": "admin,member,reader,service"}
 _LOCK: Final = threading.Lock()
+_SERVER_ERROR: Final = 500
 
 
 class EmbeddedPlacement:
@@ -50,7 +51,7 @@ class EmbeddedPlacement:
                 )
             self.application: Final = self._load(database)
         transport = requests.Session()
-        transport.mount(_ENDPOINT, _WSGITransport(self.application))
+        transport.mount(_ENDPOINT, _WSGITransport(self.application, database))
         self.adapter: Final = Adapter(
             Session(session=transport),
             auth=token_endpoint.Token(_ENDPOINT, "admin"),
@@ -87,16 +88,19 @@ class EmbeddedPlacement:
         except Exception as error:
             # Whatever its libraries raise: an unusable file, a schema of a newer release.
             raise _cannot_start(
-                database, f"{error}.", "Check that the file can be written, or name another."
+                database,
+                f"{reason(error)}.",
+                "Check that the file can be written, or name another.",
             ) from error
 
 
 class _WSGITransport(HTTPAdapter):
     """A requests transport that calls a WSGI application."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Any, database: Path) -> None:
         super().__init__()
         self._application = application
+        self._database = database
 
     def send(
         self, request: requests.PreparedRequest, *_args: Any, **_kwargs: Any
@@ -111,6 +115,12 @@ class _WSGITransport(HTTPAdapter):
             body=request.body.encode() if isinstance(request.body, str) else request.body or b"",
         )
         answer = call.get_response(self._application)
+        if answer.status_int == _SERVER_ERROR and b"(sqlite3." in answer.body:
+            raise StateError(
+                path=str(self._database),
+                problem=f"the embedded Placement cannot go on: {_sqlite_error(answer.body)}.",
+                remedy="Check that the file can be written and has space left.",
+            )
         return self.build_response(
             request,
             urllib3.HTTPResponse(
@@ -121,6 +131,12 @@ class _WSGITransport(HTTPAdapter):
                 preload_content=False,
             ),
         )
+
+
+def _sqlite_error(body: bytes) -> str:
+    """What SQLite says in Placement's error document."""
+    text = body.decode(errors="replace").partition("(sqlite3.")[2]
+    return text.partition(") ")[2].partition("\\n")[0]
 
 
 def _text(headers: Mapping[str, str | bytes]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from wharfinger import exceptions
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement.model import Error, Errors
 
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
 _BY_CODE: Final[dict[str, type[PlacementError]]] = {
     "placement.concurrent_update": exceptions.ConcurrentUpdate,
     "placement.inventory.inuse": exceptions.InventoryInUse,
@@ -18,22 +20,28 @@ _BY_CODE: Final[dict[str, type[PlacementError]]] = {
     "placement.duplicate_name": exceptions.DuplicateProvider,
 }
 _BY_STATUS: Final[dict[int, type[PlacementError]]] = {
-    404: exceptions.NotFound,
+    _NOT_FOUND: exceptions.NotFound,
     406: exceptions.MicroversionUnsupported,
     409: exceptions.Conflict,
 }
 #: Placement, or what stands before it, asks to come back later.
 _LATER: Final = {429, 502, 503, 504}
-_FORBIDDEN: Final = 403
 
 
 def from_response(request: str, response: requests.Response) -> PlacementError:
     """The exception for an answer of 400 or above to ``request`` ("PUT /traits/X")."""
-    status, error = response.status_code, _first_error(response)
+    status, told = response.status_code, _first_error(response)
+    # A proxy's page, or an empty body: the reason phrase is all there is.
+    error = told or Error(detail=response.reason or "no explanation was given")
     if status in (401, _FORBIDDEN):
         return refused(request, status, error.detail, error.code)
     if status in _LATER:
         return unavailable(request, f"{status}: not available now: {error.detail}", status)
+    if told is None and status == _NOT_FOUND:
+        # Not Placement's word: nothing may be taken to be gone for it.
+        return exceptions.UnexpectedAnswer(
+            request=request, status=status, code="", detail=f"{error.detail}, not from Placement"
+        )
     kind = _BY_CODE.get(error.code) or _BY_STATUS.get(status, PlacementError)
     return kind(request=request, status=status, code=error.code, detail=error.detail)
 
@@ -45,7 +53,9 @@ def refused(request: str, status: int, detail: str, code: str = "") -> Permissio
     or service for all else that we ask for.
     """
     if status == _FORBIDDEN:
-        roles = "service role" if request == "POST /reshaper" else "admin or the service role"
+        roles = (
+            "service role" if request.startswith("POST /reshaper") else "admin or the service role"
+        )
         remedy = f"The user of [placement] lacks a role: this takes the {roles}."
     else:
         remedy = "Check the credentials in [placement]."
@@ -59,12 +69,12 @@ def unavailable(request: str, detail: str, status: int = 0) -> PlacementUnavaila
     return PlacementUnavailable(request=request, status=status, code="", detail=detail)
 
 
-def _first_error(response: requests.Response) -> Error:
+def _first_error(response: requests.Response) -> Error | None:
+    """What Placement says is wrong; None where it is not Placement that answers."""
     try:
         first = msgspec.json.decode(response.content, type=Errors).errors[0]
     except (msgspec.DecodeError, IndexError):
-        # A proxy's page, or an empty body: the reason phrase is all there is.
-        return Error(detail=response.reason or "no explanation was given")
+        return None
     # Placement puts a standard sentence and an empty line before what it has to say.
     return Error(code=first.code, detail=" ".join(first.detail.split("\n\n")[-1].split()))
 

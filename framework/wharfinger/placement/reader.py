@@ -8,7 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from wharfinger.exceptions import NotFound, PlacementError, UnexpectedAnswer
+from wharfinger.exceptions import (
+    NotFound,
+    PermissionRefused,
+    PlacementError,
+    PlacementUnavailable,
+)
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.ownership import instance_trait
@@ -70,7 +75,9 @@ class PlacementReader:
                 live[uuid] = self._content(summary, records.get(uuid))
             except NotFound:
                 pass  # deleted since it was listed
-            except UnexpectedAnswer as error:
+            except (PlacementUnavailable, PermissionRefused):
+                raise  # the next provider would fare no better
+            except PlacementError as error:
                 unreadable[summary.root_provider_uuid] = error
         # Of an instance with one node, those are other hosts'.
         return Reading(live, tuple(strangers) if len(roots) > 1 else (), unreadable)
@@ -123,17 +130,24 @@ class PlacementReader:
             raise
 
     def _look_up_roots(self, roots: Mapping[str, str], found: _Summaries) -> None:
-        """Find roots that stand in Placement without our mark, by name, with their trees."""
+        """Find roots that stand there without our mark, by uuid or else name, with their trees."""
         listed = {provider.name for provider in found.values()}
-        missing = {name for name, uuid in roots.items() if name not in listed and uuid not in found}
+        missing = {
+            name: uuid for name, uuid in roots.items() if name not in listed and uuid not in found
+        }
         if len(missing) > _FEW:
             everything = _by_uuid(self._client.list_providers())
-            named = {one.root_provider_uuid for one in everything.values() if one.name in missing}
+            trees = {
+                one.root_provider_uuid for one in everything.values() if one.name in missing
+            }.union(missing.values())
             found |= {
-                uuid: one for uuid, one in everything.items() if one.root_provider_uuid in named
+                uuid: one for uuid, one in everything.items() if one.root_provider_uuid in trees
             }
             return
-        for name in missing:
+        for name, uuid in missing.items():
+            if tree := _by_uuid(self._client.list_providers(in_tree=uuid)):
+                found |= tree
+                continue
             for root in _by_uuid(self._client.list_providers(name=name)).values():
                 found |= _by_uuid(self._client.list_providers(in_tree=root.uuid))
 

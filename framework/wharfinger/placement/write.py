@@ -140,8 +140,8 @@ class StepWriter:
             case Reshape():
                 return self._reshape(tree, step)
             case DeleteProvider():
+                self._see_unchanged(tree, step)
                 with suppress(NotFound):  # somebody was faster
-                    self._see_unchanged(tree, step)
                     client.delete_provider(step.uuid)
                 return {step.uuid: None}
             case CreateProvider():
@@ -167,6 +167,7 @@ class StepWriter:
         self._client.reshape(
             {change.uuid: (tree.generation(change), change.after) for change in step.inventories},
             step.allocations,
+            step.name,
         )
         # The allocations raise generations too: without one, the next cycle reads the provider.
         done: dict[str, Provider | None] = {}
@@ -181,7 +182,11 @@ class StepWriter:
         ConcurrentUpdate. What comes between this look and the write cannot be seen.
         """
         known = tree.now.get(step.uuid)
-        if known and self._client.get_traits(step.uuid).traits != known.traits:
+        try:
+            traits = self._client.get_traits(step.uuid).traits
+        except NotFound:
+            return  # the write's own answer decides
+        if known and traits != known.traits:
             raise ConcurrentUpdate(
                 request=f"{step.verb} {step.name}",
                 status=0,

@@ -30,14 +30,10 @@ def problem(
     ``elsewhere`` are providers in other trees, by name.
     """
     return (
-        (
-            _absence(publisher, wanted)
-            if live is None
-            else _ownership(publisher, wanted, live, record, is_allocated)
-        )
-        or _naming(publisher, wanted, live, elsewhere)
-        or _misuse(publisher, wanted, live)
-    )
+        _absence(publisher, wanted)
+        if live is None
+        else _ownership(publisher, wanted, live, record, is_allocated)
+    ) or _naming(publisher, wanted, live, elsewhere)
 
 
 def _absence(publisher: Publisher, wanted: DesiredProvider) -> WharfingerError | None:
@@ -86,14 +82,20 @@ def _ownership(
                 "give the instance its former owner again."
             )
         case Standing.FOREIGN:
-            remedy = "Publish under another name, or remove the other's provider first."
+            before = ownership.owners(record.claimed_traits)
+            remedy = (
+                "This instance tagged it so before: give the instance that owner again, or take "
+                "the trait from the provider."
+                if ownership.owners(live.traits) <= before
+                else "Publish under another name, or remove the other's provider first."
+            )
         case _ if wanted.mode is PublishingMode.OVERLAY or record.applied is not None:
             return None
         case Standing.UNTAGGED if not ownership.may_adopt(live, wanted):
             other = "nobody known (it is untagged, and not ours)"
             remedy = (
-                "Its name, parent and resource classes would have to be those that the driver "
-                "reports."
+                "Its uuid or name, its parent and its resource classes would have to be those that "
+                "the driver reports."
             )
         case Standing.OURS if others := ownership.other_instances(live.traits, publisher):
             other = f"another driver instance ({', '.join(sorted(others))})"
@@ -113,10 +115,10 @@ def _ownership(
     )
 
 
-def _misuse(
+def misuse(
     publisher: Publisher, wanted: DesiredProvider, live: Provider | None
-) -> WharfingerError | None:
-    """What the driver, or its configuration, must not do."""
+) -> InvalidTree | None:
+    """What a driver, or its configuration, must not do; it keeps the whole tree as it is."""
     mine = wanted.provider
     there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}
     added = mine.traits - publisher.traits - (live.traits if live else frozenset())

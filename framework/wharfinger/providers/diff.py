@@ -51,17 +51,21 @@ def plan_trees(
     been deleted.
     """
     draft = Draft(publisher, live, records)
+    desired, refused = _refuse_misuse(draft, desired)
     wanted_uuids = {wanted.provider.uuid for wanted in desired}
     absent = {
         uuid: live[uuid]
         for uuid, record in records.items()
-        if uuid not in wanted_uuids and record.is_ours and uuid in live
+        if uuid not in wanted_uuids
+        and record.is_ours
+        and uuid in live
+        and live[uuid].root_uuid not in refused
     }
     _publish(draft, desired, absent, allocated, elsewhere)
     remove(draft, list(absent), removals, allocated)
     for uuid in live.keys() - draft.records.keys():
         draft.leave(uuid)
-        if publisher.traits <= live[uuid].traits:
+        if publisher.traits <= live[uuid].traits and live[uuid].root_uuid not in refused:
             draft.pending.append(orphan(uuid, live[uuid].name))
     for uuid in records.keys() - draft.records.keys():
         draft.records[uuid] = None
@@ -73,6 +77,19 @@ def plan_trees(
         return Plan(problems=tuple(draft.problems))
     step = _reshape(draft, desired[0].provider, *reshape)
     return _plan(draft, [step] if step.inventories or step.allocations else [])
+
+
+def _refuse_misuse(
+    draft: Draft, desired: Sequence[DesiredProvider]
+) -> tuple[list[DesiredProvider], set[str]]:
+    """Leave out trees in which a driver did what it must not; returns their roots, too."""
+    refused: set[str] = set()
+    for one in desired:
+        problem = admission.misuse(draft.publisher, one, draft.live.get(one.provider.uuid))
+        if one.stated and problem:
+            draft.problems.append(problem)
+            refused.add(one.provider.root_uuid)
+    return [one for one in desired if one.provider.root_uuid not in refused], refused
 
 
 def _publish(

@@ -63,6 +63,10 @@ class Draft:
         self.deletions.append(DeleteProvider(**which(live)))
         self.records[live.uuid] = None
 
+    def wait(self, live: Provider, reason: str) -> None:
+        """Say of an absent provider what its removal waits for."""
+        self.pending.append(PendingRemoval(uuid=live.uuid, name=live.name, reason=reason))
+
     def leave(self, uuid: str) -> None:
         """Leave a provider that is there as it is; what we had done to it stays remembered."""
         if uuid in self.live:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any, Final, Self
 
-from wharfinger.exceptions import InvalidInventory
+from wharfinger.exceptions import InvalidInventory, shown
 from wharfinger.providers.names import check_resource_class
 
 #: Placement's own limit and default for total, reserved, min_unit, max_unit, step_size.
@@ -34,14 +35,17 @@ class Inventory:
 
     def __post_init__(self) -> None:
         for name, lowest in _LOWEST.items():
-            _check_integer(name, getattr(self, name), lowest)
+            value = _check_integer(name, getattr(self, name), lowest)
+            if type(value) is not int:
+                object.__setattr__(self, name, int.__index__(value))
         ratio = self.allocation_ratio
         if isinstance(ratio, bool) or not isinstance(ratio, int | float):
-            raise _invalid(f"allocation_ratio must be a number, not {ratio!r}")
+            raise _invalid(f"allocation_ratio must be a number, not {shown(ratio)}")
         if not abs(ratio) <= MAX_RATIO:
             raise _invalid(f"allocation_ratio must be above 0 and at most {MAX_RATIO}")
-        if not isinstance(ratio, float):
-            object.__setattr__(self, "allocation_ratio", float(ratio))
+        if type(ratio) is not float:
+            exact = float.__float__(ratio) if isinstance(ratio, float) else int.__float__(ratio)
+            object.__setattr__(self, "allocation_ratio", exact)
 
     def check(self) -> Self:
         """Return it; raise InvalidInventory for figures that contradict each other.
@@ -86,33 +90,44 @@ _LOWEST: Final = {"total": 1, "reserved": 0, "min_unit": 1, "max_unit": 1, "step
 
 
 def check_inventories(
-    where: str, inventories: Mapping[str, Inventory | Mapping[str, Any]]
+    where: str,
+    inventories: Mapping[str, Inventory | Mapping[str, Any]],
+    there: Mapping[str, Inventory] = MappingProxyType({}),
 ) -> dict[str, Inventory]:
     """Return the inventories of a provider by resource class, all of them valid.
 
-    Plain dicts are taken too. Raises InvalidInventory or InvalidName, naming the
+    Plain dicts are taken too. What is ``there`` already may be somebody else's, and is taken
+    as it is. Raises InvalidInventory or InvalidName, naming the
     provider (``where``) and the class.
     """
+    if not isinstance(inventories, Mapping):
+        raise InvalidInventory(
+            where=where, problem=f"must be a dict by resource class, not {shown(inventories)}"
+        )
     checked = {}
-    for name, record in inventories.items():
-        check_resource_class(name, where)
+    for key, record in inventories.items():
+        name = check_resource_class(key, where)
         try:
+            if not isinstance(record, Inventory | Mapping):
+                raise TypeError
             inventory = record if isinstance(record, Inventory) else Inventory.from_mapping(record)
-            checked[name] = inventory.check()
+            checked[name] = inventory if inventory == there.get(name) else inventory.check()
         except InvalidInventory as error:
             raise InvalidInventory(where=f"{where}, {name}", problem=error.problem) from None
         except (TypeError, ValueError):
             raise InvalidInventory(
-                where=f"{where}, {name}", problem=f"must be an Inventory or a dict, not {record!r}"
+                where=f"{where}, {name}",
+                problem=f"must be an Inventory or a dict, not {shown(record)}",
             ) from None
     return checked
 
 
-def _check_integer(name: str, value: object, lowest: int) -> None:
+def _check_integer(name: str, value: object, lowest: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _invalid(f"{name} must be a whole number, not {value!r}")
+        raise _invalid(f"{name} must be a whole number, not {shown(value)}")
     if not lowest <= value <= MAX_INT:
-        raise _invalid(f"{name} must be from {lowest} to {MAX_INT}, not {value}")
+        raise _invalid(f"{name} must be from {lowest} to {MAX_INT}, not {shown(value)}")
+    return value
 
 
 def _invalid(problem: str) -> InvalidInventory:

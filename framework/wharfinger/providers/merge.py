@@ -6,7 +6,7 @@ What others put there stays; what we put there and no longer want goes.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wharfinger.providers import reservation
+from wharfinger.providers import ownership, reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
@@ -39,7 +39,8 @@ def merge(
     mine = wanted.provider
     is_own = wanted.mode is PublishingMode.OWN
     there = live or Provider(uuid=mine.uuid, name=mine.name, root_uuid=mine.root_uuid)
-    own_traits = mine.traits | publisher.traits
+    # An owner trait besides ours is one that we published it under before.
+    own_traits = mine.traits - ownership.owners(mine.traits) | publisher.traits
     own_aggregates = mine.aggregates if is_own else frozenset()
     own_classes = mine.inventories if is_own else {}
     others = {

@@ -86,8 +86,7 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
         return Standing.UNTAGGED
     if found == {publisher.owner}:
         return Standing.OURS
-    own = record.applied is not None and record.mode is PublishingMode.OWN
-    former = owners(record.applied.traits) if own and record.applied else frozenset()
+    former = owners(record.claimed_traits) if record.mode is PublishingMode.OWN else frozenset()
     if found <= former and instance_trait(publisher.instance) in provider.traits:
         return Standing.OURS_BEFORE
     return Standing.FOREIGN
@@ -102,13 +101,13 @@ def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[st
 def may_adopt(live: Provider, wanted: DesiredProvider) -> bool:
     """Whether an untagged provider in Placement is the one that a driver means.
 
-    Its name and its parent have to match, and it may have no resource class that the
-    driver did not report: otherwise it is somebody's who does not tag.
+    Its uuid or its name, and its parent have to match, and it may have no resource class that
+    the driver did not report: otherwise it is somebody's who does not tag.
     """
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}
     return (
-        live.name == mine.name
+        (live.uuid == mine.uuid or live.name == mine.name)
         and live.parent_uuid == mine.parent_uuid
         and set(live.inventories) <= set(reported)
     )

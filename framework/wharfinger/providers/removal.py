@@ -68,10 +68,12 @@ def remove(
     if not absent:
         return
     children = _children(draft)
-    for uuid in sorted(absent, key=lambda uuid: _depth(draft.live, uuid), reverse=True):
+    for uuid in sorted(absent, key=lambda uuid: (-_depth(draft.live, uuid), draft.live[uuid].name)):
         live, record = draft.live[uuid], draft.record(uuid)
         if draft.standing(live) is Standing.FOREIGN:
+            others = ", ".join(sorted(ownership.owners(live.traits) - {draft.publisher.owner}))
             draft.leave(uuid)
+            draft.wait(live, f"it belongs to {others} now, and is theirs to delete")
         elif record.mode is PublishingMode.OVERLAY:
             _wait(draft, live, record, "it is published by someone else, and theirs to delete")
         elif others := _others(draft, live, record):
@@ -110,7 +112,7 @@ def _others(draft: Draft, live: Provider, record: Record) -> str:
 
 
 def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:
-    draft.pending.append(PendingRemoval(uuid=live.uuid, name=live.name, reason=reason))
+    draft.wait(live, reason)
     draft.records[live.uuid] = replace(record, live=live)
 
 

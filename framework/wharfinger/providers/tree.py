@@ -166,7 +166,7 @@ class ProviderTree:
 
         Raises ProviderExists (a ValueError) where the name or the uuid is taken.
         """
-        names.check_provider_name(name)
+        name = names.check_provider_name(name)
         uuid = names.root_uuid(name) if uuid is None else names.check_uuid(uuid)
         with self.lock:
             self._refuse_existing(name, uuid)
@@ -190,7 +190,7 @@ class ProviderTree:
         Without a uuid it gets one made from the parent's uuid and the name, the same
         each time. Raises ProviderExists (a ValueError) where the name or uuid is taken.
         """
-        names.check_provider_name(name)
+        name = names.check_provider_name(name)
         with self.lock:
             above = self._find(parent)
             uuid = (
@@ -261,7 +261,8 @@ class ProviderTree:
         """
         with self.lock:
             provider = self._find(name_or_uuid).provider
-            return check_inventories(provider.name, inventory) != provider.inventories
+            there = provider.inventories
+            return check_inventories(provider.name, inventory, there) != there
 
     def update_inventory(
         self,
@@ -276,8 +277,9 @@ class ProviderTree:
         """
         with self.lock:
             node = self._find(name_or_uuid)
-            new = check_inventories(node.provider.name, inventory)
-            changed = new != node.provider.inventories
+            there = node.provider.inventories
+            new = check_inventories(node.provider.name, inventory, there)
+            changed = new != there
             node.edit(inventories=new, **_generation(generation))
             return changed
 
@@ -309,7 +311,7 @@ class ProviderTree:
         Placement is what this driver instance put there.
         """
         with self.lock:
-            return self._set_traits(self._find(name_or_uuid), frozenset(traits), generation)
+            return self._set_traits(self._find(name_or_uuid), traits, generation)
 
     def add_traits(self, name_or_uuid: str, *traits: str) -> None:
         """Give a provider these traits too."""
@@ -386,9 +388,9 @@ class ProviderTree:
         said, the provider's own figures come back. ``reason`` is for people: "cleaning",
         "maintenance", "programming". Several may hold one provider.
         """
-        names.check_reason(reason)
         with self.lock:
             node = self._find(name_or_uuid)
+            reason = names.check_reason(reason, node.provider.name)
             if reason not in node.desired.reservations:
                 node.desired = replace(
                     node.desired, reservations=(*node.desired.reservations, reason), stated=True
@@ -409,7 +411,7 @@ class ProviderTree:
         return node
 
     def _refuse_existing(self, name: str, uuid: str) -> None:
-        for key, index in ((uuid, self._by_uuid), (name, self._by_name)):
+        for key, index in ((name, self._by_name), (uuid, self._by_uuid)):
             if key in index:
                 raise ProviderExists(name_or_uuid=key)
 
@@ -484,20 +486,21 @@ class ProviderTree:
         return order
 
     def _set_traits(
-        self, node: _Node, traits: frozenset[str], generation: int | None = None
+        self, node: _Node, traits: Iterable[str], generation: int | None = None
     ) -> bool:
         old = node.provider.traits
+        new = names.several(traits, f"{node.provider.name}: trait")
         # Those it has may be standard traits of a server newer than our os-traits.
-        for trait in traits - old:
-            names.check_trait(trait)
-        node.edit(traits=traits, **_generation(generation))
+        for trait in new - old:
+            names.check_trait(trait, node.provider.name)
+        node.edit(traits=new, **_generation(generation))
         self._note_sharing(node)
-        return traits != old
+        return new != old
 
     def _set_aggregates(
         self, node: _Node, aggregates: Iterable[str], generation: int | None = None
     ) -> bool:
-        new = names.check_aggregates(aggregates)
+        new = names.check_aggregates(aggregates, node.provider.name)
         changed = new != node.provider.aggregates
         node.edit(aggregates=new, **_generation(generation))
         return changed

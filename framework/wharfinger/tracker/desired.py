@@ -14,15 +14,19 @@ from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import (
     BackendError,
+    DriverError,
     InvalidName,
     InvalidTree,
+    PlacementError,
     ReshapeNeeded,
     WharfingerError,
+    shown,
 )
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, names
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.record import Record
+from wharfinger.tracker.reshaping import edited
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -88,11 +92,11 @@ class NodeListing:
         listed = guarded(
             driver.name, "get_available_nodes", lambda: driver.get_available_nodes(refresh=True)
         )
-        if not isinstance(listed, list) or len(set(map(str, listed))) != len(listed):
+        if not _are_different_names(listed):
             raise BackendError(
                 driver=driver.name,
                 operation="get_available_nodes",
-                reason=f"it has to return a list of different names, not {listed!r}",
+                reason=f"it has to return a list of different names, not {shown(listed)}",
             )
         uuids: dict[str, str] = {}
         for name in listed:
@@ -106,7 +110,7 @@ class NodeListing:
                     )
                 self.nodes.append(node)
             except WharfingerError as error:
-                self.problems.append(error)
+                self.problems.append(_as_problem(driver, name, error))
                 if not isinstance(error, InvalidName):  # nothing can have such a name
                     self.failed.append(Node(name, names.root_uuid(name)))
 
@@ -149,7 +153,7 @@ def ask(
         if seen.parent_uuid is None:
             roots[seen.name] = roots[uuid] = seen
     sharing = {root.uuid: root for root in roots.values() if _shares(root)}
-    taken: dict[str, str] = {}
+    taken: dict[str, tuple[str, str]] = {}
     for node in listing.nodes:
         root = roots.get(node.uuid) or roots.get(node.name)
         root_uuid = root.uuid if root else node.uuid
@@ -189,6 +193,12 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
     """
     try:
         return call()
+    except ReshapeNeeded as error:
+        raise BackendError(
+            driver=driver,
+            operation=operation,
+            reason="it raised ReshapeNeeded, which is for update_provider_tree alone",
+        ) from error
     except (WharfingerError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a driver that calls sys.exit() too
@@ -205,14 +215,14 @@ def _text(error: BaseException) -> str:
 
 
 def _describe(driver: ComputeDriver, name: str) -> Node:
-    names.check_provider_name(name)
+    name = names.check_provider_name(name)
     operation = f"get_available_resource({name})"
     resource = guarded(driver.name, operation, lambda: driver.get_available_resource(name))
     if not isinstance(resource, ComputeNode):
         raise BackendError(
             driver=driver.name,
             operation=operation,
-            reason=f"it has to return a ComputeNode, not {resource!r}",
+            reason=f"it has to return a ComputeNode, not {shown(resource)}",
         )
     uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
     return Node(name, uuid)
@@ -236,8 +246,7 @@ def _update(
 ) -> tuple[Allocations, Allocations] | None:
     """Have the driver edit the tree; returns the allocations of a reshape, before and after."""
     moves: dict[str, Any] = {"migrations": []} if takes_migrations(type(driver)) else {}
-    before: Allocations | None = None
-    after: Allocations | None = None
+    reshape: tuple[Allocations, Allocations] | None = None
     try:
         driver.update_provider_tree(tree, node, allocations=None, **moves)
     except ReshapeNeeded:
@@ -252,6 +261,7 @@ def _update(
         after = deepcopy(before)
         try:
             driver.update_provider_tree(tree, node, allocations=after, **moves)
+            reshape = before, edited(driver.name, node, before, after)
         except ReshapeNeeded:
             raise BackendError(
                 driver=driver.name,
@@ -259,18 +269,24 @@ def _update(
                 reason="it raised ReshapeNeeded again when it was given the allocations",
             ) from None
     _add_capability_traits(driver, tree, node)
-    return None if before is None or after is None else (before, after)
+    return reshape
 
 
 def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str) -> None:
     traits = driver.capabilities_as_traits()
+    if not isinstance(traits, Mapping):
+        raise BackendError(
+            driver=driver.name,
+            operation=f"capabilities_as_traits (of {node})",
+            reason=f"it has to return a dict from trait to bool, not {shown(traits)}",
+        )
     if traits and tree.exists(node) and tree.is_stated(node):
         tree.add_traits(node, *(trait for trait, has in traits.items() if has))
         tree.remove_traits(node, *(trait for trait, has in traits.items() if not has))
 
 
 def _check(
-    driver: ComputeDriver, tree: ProviderTree, node: str, taken: dict[str, str]
+    driver: ComputeDriver, tree: ProviderTree, node: str, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
     """What the driver left behind, if it can be published; notes the names it takes."""
     if not tree.exists(node):
@@ -280,34 +296,43 @@ def _check(
             problem="the driver removed the root of a node that it lists",
         )
     desired = tree.desired()
-    # A name stands for a uuid, and a uuid for a place.
-    takes: dict[str, str] = {}
+    # A name stands for a uuid, and a uuid for a place: by each, what it stands for and where.
+    takes: dict[str, tuple[str, str]] = {}
     for wanted in desired:
         if not wanted.stated:
             continue
         provider = wanted.provider
         meanings = {
-            provider.name: provider.uuid,
-            provider.uuid: f"{provider.parent_uuid} {provider.name}",
+            provider.name: (provider.uuid, node),
+            provider.uuid: (f"{provider.parent_uuid} {provider.name}", node),
         }
-        for key, meaning in meanings.items():
-            if taken.get(key, meaning) != meaning:
+        for key, (meaning, _node) in meanings.items():
+            other, its = taken.get(key, (meaning, node))
+            if other != meaning:
                 raise InvalidTree(
                     driver=driver.name,
                     provider=provider.name,
-                    problem=f"another node has a provider with this name or uuid ({key}) too",
+                    problem=f"node {node} has it, and node {its} has another provider with this "
+                    f"name or uuid ({key})",
                 )
         takes |= meanings
     taken |= takes
     return desired
 
 
-def _as_problem(
-    driver: ComputeDriver, node: str, error: WharfingerError | ValueError
-) -> WharfingerError:
-    if isinstance(error, WharfingerError):
+def _as_problem(driver: ComputeDriver, node: object, error: Exception) -> WharfingerError:
+    """The error with the driver and the node in it, where it does not name them itself."""
+    if isinstance(error, DriverError | PlacementError):
         return error
-    return InvalidTree(driver=driver.name, provider=node, problem=str(error))
+    place = node if isinstance(node, str) else shown(node)
+    return InvalidTree(driver=driver.name, provider=place, problem=str(error))
+
+
+def _are_different_names(listed: object) -> bool:
+    if not isinstance(listed, list):
+        return False
+    strings = [name for name in listed if isinstance(name, str)]
+    return len(set(strings)) == len(strings)
 
 
 def _shares(provider: Provider) -> bool:

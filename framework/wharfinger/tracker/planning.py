@@ -76,8 +76,12 @@ class Planner:
             instance = self._publisher.instance
             problems += (MassRemoval(instance=instance, count=len(plan.gone), total=ours),)
             plan = planning(replace(removals, withheld=True))
-        orphans = tuple(orphan(one.uuid, one.name) for one in reading.strangers)
-        return Plan.merge([Plan(problems=problems, pending=orphans), plan]), live
+        apart = Plan(
+            problems=problems,
+            pending=tuple(orphan(one.uuid, one.name) for one in reading.strangers),
+            records=_seen_again(listing, answers, records),
+        )
+        return Plan.merge([apart, plan]), live
 
     def _removals(
         self, answers: Answers, live: _Live, records: _Records, now: float
@@ -96,7 +100,7 @@ class Planner:
             and uuid not in answers.desired
             and live[uuid].root_uuid not in answers.failed
         ]
-        roots = [uuid for uuid in due if live[uuid].parent_uuid is None]
+        roots = sorted({live[uuid].root_uuid for uuid in due})
         return replace(removals, parents=self._reader.unseen_parents(roots, live.keys())), due
 
     def _changing(self, answers: Answers, live: _Live, records: _Records) -> list[str]:
@@ -134,6 +138,19 @@ class Planner:
             consumer for uuid in uuids for consumer in self._client.get_provider_allocations(uuid)
         }
         return {consumer: self._client.get_allocations(consumer) for consumer in sorted(consumers)}
+
+
+def _seen_again(
+    listing: NodeListing, answers: Answers, records: _Records
+) -> dict[str, Record | None]:
+    """Records of nodes that were absent and are listed, though no more is known of them."""
+    return {
+        node.uuid: replace(records[node.uuid], absent_since=None)
+        for node in (*listing.nodes, *listing.failed)
+        if node.uuid in answers.failed
+        and node.uuid in records
+        and records[node.uuid].absent_since is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def test_everything_that_is_wrong_is_told_at_once(program: Program) -> None:
     told = [row["Result"] for row in invalid.json()]
     assert len(told) == 3
     assert "[placement] connections = 99" in told[0]
-    assert "from 1 up to 10" in told[0]
+    assert "from 1 to 10" in told[0]
     assert str(program.config) in told[0]
     assert "nobody reads section [placemnt]. Did you mean [placement]?" in told[1]
     assert "option removal_dlay of section [gpus]. Did you mean removal_delay?" in told[2]
@@ -93,7 +93,7 @@ def test_everything_that_is_wrong_is_told_at_once(program: Program) -> None:
         ("[gpus:nvidia-231]\ntrait = CUSTOM_X\n", "option trait of section [gpus:nvidia-231]"),
         ("[gpus:nvidia-23]\n", "no use for section [gpus:nvidia-23]"),
         ("[placement]\ntimeout = soon\n", "[placement] timeout = soon"),
-        ("[gpus]\nremoval_delay = -1\n", "It takes a whole number from 0."),
+        ("[gpus]\nremoval_delay = -1\n", "It takes a whole number, 0 or above."),
         ("[placement]\nembedded = perhaps\n", "It takes true or false."),
         ("[DEFAULT]\nhost = $hostt\n", "write $$ for the character"),
         (

@@ -25,7 +25,8 @@ def host(tmp_path: Path) -> Path:
 def driver_of(host: Path, more: str = "", types: str = "nvidia-231") -> LibvirtDriver:
     return make_driver(
         host.parent,
-        f"[DEFAULT]\nstate_path = {host.parent}\n[gpus]\nconnection_uri = test://{host}\n"
+        f"[DEFAULT]\nstate_path = {host.parent}\nenabled_drivers = gpus\n"
+        f"[gpus]\nconnection_uri = test://{host}\n"
         f"hypervisor_hostname = {NODE}\nenabled_mdev_types = {types}\n{more}",
     )
 
@@ -308,13 +309,17 @@ def test_more_kept_than_there_is_is_told(host: Path, key: str, value: int, total
 
 
 def test_the_nodes_name_is_libvirts_unless_it_is_configured(host: Path) -> None:
-    driver = make_driver(host.parent, f"[gpus]\nconnection_uri = test://{host}\n")
+    driver = make_driver(
+        host.parent, f"[DEFAULT]\nenabled_drivers = gpus\n[gpus]\nconnection_uri = test://{host}\n"
+    )
     assert driver.get_available_nodes(refresh=True) == [socket.gethostname()]
     assert driver_of(host).get_available_nodes(refresh=True) == [NODE]
 
 
 def test_a_host_that_is_renamed_is_an_error(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = make_driver(host.parent, f"[gpus]\nconnection_uri = test://{host}\n")
+    driver = make_driver(
+        host.parent, f"[DEFAULT]\nenabled_drivers = gpus\n[gpus]\nconnection_uri = test://{host}\n"
+    )
     (before,) = driver.get_available_nodes(refresh=True)
     monkeypatch.setattr(
         "wharfinger_libvirt.connection.Connection.hostname", lambda connection: "other"

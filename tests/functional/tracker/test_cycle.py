@@ -13,7 +13,7 @@ from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     BackendError,
     ConcurrentUpdate,
-    InvalidInventory,
+    InvalidTree,
     NameTaken,
     OwnershipConflict,
     PlacementUnavailable,
@@ -21,7 +21,7 @@ from wharfinger.exceptions import (
     ReshapeNeeded,
     WharfingerError,
 )
-from wharfinger.providers import Inventory, ProviderTree, PublishingMode
+from wharfinger.providers import Inventory, ProviderTree, PublishingMode, names
 from wharfinger.providers.plan import SetInventories
 
 MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
@@ -324,7 +324,7 @@ def test_a_node_that_fails_leaves_the_others_alone_and_is_left_alone(
     outcomes = [publishing.cycle.sync(), publishing.cycle.sync()]
 
     for outcome in outcomes:
-        assert [type(problem) for problem in outcome.problems] == [InvalidInventory]
+        assert [type(problem) for problem in outcome.problems] == [InvalidTree]
     found = contents(placement)
     assert {name: found[name]["inventories"]["CUSTOM_GOLD"][0] for name in found} == {
         "a": 2,
@@ -486,6 +486,7 @@ def test_the_first_sync_of_a_host_does_not_read_what_other_hosts_publish(
 
     reads = [request for request in placement.requests.seen if request.startswith("GET")]
     assert reads == [
+        f"GET /resource_providers?in_tree={names.root_uuid('host-2')}",
         "GET /resource_providers?name=host-2",
         "GET /resource_providers?name=gpu-2",
         "GET /traits?name=in%3AOWNER_NOVA",
@@ -548,17 +549,17 @@ def test_an_untagged_root_with_more_than_we_report_is_not_ours(
     assert contents(placement) == before
 
 
-def test_a_first_sync_of_two_providers_takes_nine_requests(
+def test_a_first_sync_of_two_providers_takes_ten_requests(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
 
     publishing.cycle.sync()
 
-    assert len(placement.requests) == 9
+    assert len(placement.requests) == 10
 
 
-@pytest.mark.parametrize("failing", range(9))
+@pytest.mark.parametrize("failing", range(10))
 def test_a_sync_cut_off_at_any_request_is_completed_by_the_next(
     publishing: Publishing, placement: PlacementFixture, failing: int
 ) -> None:

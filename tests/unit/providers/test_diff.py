@@ -33,7 +33,7 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.record import Record
-from wharfinger.providers.removal import Removals
+from wharfinger.providers.removal import Removals, is_mass_removal
 
 US = Publisher("gpus", "OWNER_NOVA")
 CYBORGS = Publisher("fpgas", "OWNER_CYBORG")
@@ -384,6 +384,23 @@ def test_our_children_beneath_another_owners_provider_are_published() -> None:
     plan = world.cycle(says(children={"gpu": 2}, VCPU=8))
     assert kinds(plan) == [(CreateProvider, "gpu"), (SetTraits, "gpu"), (SetInventories, "gpu")]
     assert world.by_name("gpu").parent_uuid == HOST
+
+
+def fills(tree: ProviderTree) -> None:
+    """A driver that says nothing of traits: those that the host has stay."""
+    if not tree.exists("host"):
+        tree.new_root("host")
+    tree.update_inventory("host", {"VGPU": {"total": 4}})
+
+
+@pytest.mark.parametrize("driver", [fills, says(VGPU=4)], ids=["silent", "replaces traits"])
+def test_a_new_owner_takes_the_place_of_the_one_that_we_published_under(driver: Driver) -> None:
+    world = published(driver)
+    world.publisher = Publisher("gpus", "OWNER_CYBORG")
+    plan = world.cycle(driver)
+    assert kinds(plan) == [(SetTraits, "host")]
+    assert world.by_name("host").traits == {"OWNER_CYBORG", "CUSTOM_WHARFINGER_GPUS"}
+    assert world.plan(driver) == Plan()
 
 
 def test_a_provider_that_has_two_owners_is_not_ours_to_write() -> None:
@@ -754,16 +771,78 @@ def test_an_overlaid_provider_is_never_deleted() -> None:
         world.now += 3600
 
 
-def test_a_parent_of_somebody_elses_child_is_kept() -> None:
+def test_a_gone_parent_of_somebody_elses_child_is_fully_reserved_and_kept() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     theirs = cyborgs("fpga", GPU)
     world.live[theirs.uuid] = theirs
-    for _ in range(3):
-        plan = world.cycle(says(VCPU=8))
-        assert plan.steps == ()
-        world.now += 60
+    world.cycle(says(VCPU=8))
+    world.now += 60
+    plan = world.cycle(says(VCPU=8))
+    assert kinds(plan) == [(SetInventories, "gpu")]
+    assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2, reserved=2)}
     assert "children" in plan.pending[0].reason
-    assert {GPU, theirs.uuid} <= world.live.keys()
+    assert world.live[theirs.uuid] == theirs
+    world.now += 60
+    again = world.plan(says(VCPU=8))
+    assert (again.steps, dict(again.records)) == ((), {})
+    assert "children" in again.pending[0].reason
+
+
+def test_a_gone_parent_of_children_that_were_not_read_is_fully_reserved_and_kept() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.unseen_parents = frozenset([GPU])
+    world.cycle(says(VCPU=8))
+    world.now += 60
+    assert kinds(world.cycle(says(VCPU=8))) == [(SetInventories, "gpu")]
+    world.unseen_parents = frozenset()
+    assert kinds(world.cycle(says(VCPU=8))) == [(DeleteProvider, "gpu")]
+
+
+def test_what_was_kept_for_its_children_and_came_back_is_released() -> None:
+    driver = says(children={"gpu": 2}, VCPU=8)
+    world = published(driver)
+    world.unseen_parents = frozenset([GPU])
+    for _ in range(2):
+        world.cycle(says(VCPU=8))
+        world.now += 60
+    world.cycle(driver)
+    assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2)}
+    assert world.memory.get(GPU).absent_since is None
+
+
+def test_what_is_withheld_is_neither_deleted_nor_reserved_and_still_counted() -> None:
+    world = published(says(children={"gpu": 2, "card": 1}, VCPU=8))
+    world.allocated = frozenset([GPU])
+    world.withheld = True
+    for _ in range(3):
+        plan = world.cycle(says(VCPU=9))
+        world.now += 60
+    assert (plan.steps, plan.gone) == ((), frozenset())
+    assert sorted(waiting.name for waiting in plan.pending) == ["card", "gpu"]
+    assert all("too many" in waiting.reason for waiting in plan.pending)
+    assert world.by_name("host").inventories == {"VCPU": Inventory(total=9)}
+    world.withheld = False
+    assert kinds(world.cycle(says(VCPU=9))) == [(SetInventories, "gpu"), (DeleteProvider, "card")]
+
+
+def test_a_plan_says_what_it_removes_or_reserves_as_gone_and_the_latter_once() -> None:
+    world = published(says(children={"gpu": 2, "card": 1}, VCPU=8))
+    world.allocated = frozenset([GPU])
+    assert world.cycle(says(VCPU=8)).gone == frozenset()
+    world.now += 60
+    card = world.by_name("card").uuid
+    assert world.cycle(says(VCPU=8)).gone == {GPU, card}
+    assert world.cycle(says(VCPU=8)).gone == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("gone", "providers", "mass"),
+    [(4, 4, False), (4, 19, False), (5, 5, True), (5, 24, True), (5, 25, False), (6, 29, True)],
+)
+def test_more_than_four_and_more_than_a_fifth_are_a_mass_removal(
+    gone: int, providers: int, mass: bool
+) -> None:
+    assert is_mass_removal(gone, providers) is mass
 
 
 def test_what_was_taken_over_by_another_owner_is_not_deleted() -> None:

@@ -1,9 +1,10 @@
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from wharfinger.exceptions import InvalidName
-from wharfinger.providers import DesiredProvider, Inventory, Provider
+from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
 from wharfinger.providers.ownership import (
     Publisher,
     Standing,
@@ -87,6 +88,51 @@ def test_the_owner_traits_say_whose_a_provider_is(
     assert standing(provider(*traits), US, Record()) is expected
 
 
+MARK: Final = "CUSTOM_WHARFINGER_GPUS"
+FORMER: Final = "CUSTOM_OWNER_BEFORE"
+
+
+def published_before(*owners: str, mode: PublishingMode = PublishingMode.OWN) -> Record:
+    """What is remembered of a provider that was published with these owner traits."""
+    return Record(applied=provider(MARK, *owners), mode=mode)
+
+
+def test_what_we_published_under_another_owner_was_ours_before() -> None:
+    found = standing(provider(FORMER, MARK), US, published_before(FORMER))
+    assert found is Standing.OURS_BEFORE
+
+
+@pytest.mark.parametrize(
+    ("traits", "record"),
+    [
+        ((FORMER, MARK), Record()),
+        ((FORMER, MARK), Record(live=provider(FORMER, MARK))),
+        ((FORMER, MARK), published_before("CUSTOM_OWNER_STILL_EARLIER")),
+        ((FORMER, MARK), published_before("OWNER_NOVA")),
+        ((FORMER, MARK), published_before(FORMER, mode=PublishingMode.OVERLAY)),
+        ((FORMER,), published_before(FORMER)),
+        ((FORMER, "CUSTOM_WHARFINGER_OTHERS"), published_before(FORMER)),
+        ((FORMER, "OWNER_CYBORG", MARK), published_before(FORMER)),
+        ((FORMER, "OWNER_NOVA", MARK), published_before(FORMER)),
+    ],
+    ids=[
+        "no record",
+        "a record that is only a cache",
+        "under a third owner",
+        "only under the owner of today",
+        "as an overlay",
+        "our mark is gone",
+        "another instance's mark",
+        "a second owner has come",
+        "the owner of today has been added",
+    ],
+)
+def test_another_owners_trait_without_all_proof_that_it_was_ours_is_anothers(
+    traits: tuple[str, ...], record: Record
+) -> None:
+    assert standing(provider(*traits), US, record) is Standing.FOREIGN
+
+
 def test_an_untagged_provider_with_no_more_than_the_wanted_classes_may_be_adopted() -> None:
     wanted = DesiredProvider(provider=provider(classes=("VGPU", "CUSTOM_A")), reported=True)
     assert may_adopt(provider(classes=("VGPU",)), wanted)
@@ -94,9 +140,11 @@ def test_an_untagged_provider_with_no_more_than_the_wanted_classes_may_be_adopte
     assert not may_adopt(provider(classes=("VGPU", "CUSTOM_B")), wanted)
 
 
-def test_an_untagged_provider_of_another_name_or_parent_may_not_be_adopted() -> None:
+def test_an_untagged_provider_has_to_have_the_parent_and_the_uuid_or_the_name() -> None:
     wanted = DesiredProvider(provider=provider(), reported=True)
-    assert not may_adopt(provider(name="other"), wanted)
+    assert may_adopt(provider(name="other"), wanted)
+    assert may_adopt(replace(provider(), uuid=PARENT), wanted)
+    assert not may_adopt(replace(provider(name="other"), uuid=PARENT), wanted)
     assert not may_adopt(provider(parent=None), wanted)
 
 

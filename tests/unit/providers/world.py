@@ -117,6 +117,7 @@ class PlacementModel(PlacementClient):
         self,
         inventories: Mapping[str, tuple[int, Mapping[str, Inventory]]],
         allocations: Mapping[str, Mapping[str, object]],
+        subject: str = "",
     ) -> None:
         assert not allocations
         self._fuse.burn()
@@ -191,8 +192,10 @@ class World:
     publisher: Publisher
     providers: Iterable[Provider] = ()
     allocated: frozenset[str] = frozenset()
+    unseen_parents: frozenset[str] = frozenset()
     now: float = 1000.0
     delay: float = 60.0
+    withheld: bool = False
     fuse: Fuse = field(default_factory=Fuse)
     placement: PlacementModel = field(init=False)
     memory: Memory = field(init=False)
@@ -222,7 +225,12 @@ class World:
             own_view(provider, records.get(uuid)) for uuid, provider in self.live.items()
         )
         driver(tree)
-        removals = Removals(now=self.now, delay=self.delay)
+        removals = Removals(
+            now=self.now,
+            delay=self.delay,
+            parents=self.unseen_parents,
+            withheld=self.withheld,
+        )
         return plan_trees(
             self.publisher,
             tree.desired(),

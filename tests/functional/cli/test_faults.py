@@ -1,0 +1,358 @@
+"""Whatever happens to any one request of ``wharfinger sync``: nothing is lost by it.
+
+Each test takes one fault and has it happen to each request of a sync in turn.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.lab import inprocess
+from tests.lab.cycles import contents
+from tests.lab.faults import FAULTS, Fault, Interceptor, retry_at_once
+from tests.lab.moments import Moment, Moments, no_waiting_for_the_disk
+from tests.lab.placement import PlacementFixture
+from tests.lab.program import Done, Program
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.providers import Inventory, ownership
+
+Contents = dict[str, dict[str, Any]]
+
+ROOT = "gpu-host-1"
+#: More than the number of times that one sync plans one tree.
+MANY = 10
+
+
+@dataclass(frozen=True)
+class View:
+    """What Placement holds: ours by name, and all of the others', generations too."""
+
+    ours: Contents
+    others: Contents
+
+
+@dataclass(frozen=True)
+class Act:
+    """A sync without a fault: before, after, and what was asked of Placement for it."""
+
+    start: Moment
+    host: str
+    config: str
+    before: View
+    after: View
+    requests: list[str]
+
+
+class Stage:
+    """The program, Placement, the interceptor between them, and two neighbours."""
+
+    def __init__(
+        self, program: Program, interceptor: Interceptor, placement: PlacementFixture
+    ) -> None:
+        self.program = program
+        self.interceptor = interceptor
+        self._placement = placement
+        self._acts: dict[str, Act] = {}
+        self._views: dict[str, View] = {}
+        self._recoveries: dict[tuple[str, Moment], list[str]] = {}
+        # A database of the newest schema, so that no sync spends its time on that.
+        self.program_does("sync", "--dry-run")
+        self.moments = Moments(program.directory)
+        self._empty = self.moments.take()
+        self._plain_config = program.config.read_text()
+
+    def program_does(self, *arguments: str) -> Done:
+        return inprocess.run(self.program, *arguments)
+
+    def act(self, name: str) -> Act:
+        """The act of that name; rehearsed when it is first asked for."""
+        if name not in self._acts:
+            self._acts[name] = self._rehearse(ACTS[name])
+        return self._acts[name]
+
+    def go_back(self, act: Act) -> None:
+        """Have everything as it is when the act begins."""
+        self.interceptor.expect()
+        self.moments.go_back(act.start)
+        self.program.config.write_text(act.config)
+        (self.program.directory / "host.xml").write_text(act.host)
+
+    def view(self, moment: Moment) -> View:
+        """What Placement holds now, which is that moment."""
+        key = moment.placement_key
+        if key not in self._views:
+            self._views[key] = self._view()
+        return self._views[key]
+
+    def complaints_of_recovery(self, name: str, moment: Moment) -> list[str]:
+        """What is wrong with the two syncs that come next; now is that moment."""
+        if (name, moment) not in self._recoveries:
+            self.interceptor.expect()
+            self._recoveries[name, moment] = [*self._recover(self.act(name))]
+        return self._recoveries[name, moment]
+
+    def foreign(self, name: str, parent: str | None, owner: str) -> None:
+        """Have somebody else publish a provider."""
+        client = self._placement.client
+        by_name = {one.name: one.uuid for one in client.list_providers()}
+        client.create_trait("CUSTOM_OWNER_ACME")
+        made = client.create_provider(
+            str(uuid.uuid5(uuid.NAMESPACE_DNS, name)), name, by_name[parent] if parent else None
+        )
+        generation = client.set_traits(made.uuid, made.generation, [owner])
+        client.set_inventories(made.uuid, generation, {"FPGA": Inventory(total=2)})
+
+    def change_config(self, found: str, replaced: str) -> None:
+        text = self.program.config.read_text()
+        assert found in text
+        self.program.config.write_text(text.replace(found, replaced))
+
+    def _rehearse(self, prepare: Callable[["Stage"], None]) -> Act:
+        self.interceptor.expect()
+        self.moments.go_back(self._empty)
+        self.program.config.write_text(self._plain_config)
+        self.program.has_host("host.xml")
+        self.foreign("neighbour", None, "CUSTOM_OWNER_ACME")
+        prepare(self)
+        self.interceptor.expect()
+        start, before = self.moments.take(), self._view()
+        done = self.program_does("sync")
+        assert (done.code, done.err) == (0, "")
+        return Act(
+            start=start,
+            host=(self.program.directory / "host.xml").read_text(),
+            config=self.program.config.read_text(),
+            before=before,
+            after=self._view(),
+            requests=list(self.interceptor.seen),
+        )
+
+    def _view(self) -> View:
+        generations = {one.name: one.generation for one in self._placement.client.list_providers()}
+        ours, others = {}, {}
+        for name, provider in contents(self._placement).items():
+            if name.startswith("neighbour"):
+                others[name] = {**provider, "generation": generations[name]}
+            else:
+                ours[name] = provider
+        return View(ours, others)
+
+    def _recover(self, act: Act) -> Iterator[str]:
+        done = self.program_does("sync")
+        if (done.code, done.err) != (0, ""):
+            yield f"the next sync exits with {done.code}: {done.err}"
+        if (view := self.view(self.moments.take())) != act.after:
+            yield f"the next sync leaves {view}, not {act.after}"
+        done = self.program_does("sync")
+        if (done.code, done.out, done.err) != (0, "gpus: no change\n", ""):
+            yield f"the sync after that exits with {done.code}: {done.out}{done.err}"
+
+
+def _first(stage: Stage) -> None:
+    """Nothing of the host is there."""
+
+
+def _changed(stage: Stage) -> None:
+    """The host has another GPU, and its configuration other figures and traits."""
+    stage.program_does("sync")
+    stage.foreign("neighbour in our tree", ROOT, "OWNER_CYBORG")
+    stage.program.has_host("host-grown.xml")
+    stage.change_config("reserved_host_cpus = 2", "reserved_host_cpus = 4")
+    stage.change_config("traits = CUSTOM_VGPU_T4_2Q", "traits = CUSTOM_VGPU_T4_TWO")
+    stage.change_config("resource_class = CUSTOM_VGPU_LARGE", "resource_class = CUSTOM_VGPU_BIG")
+
+
+def _removal(stage: Stage) -> None:
+    """A GPU has gone, which one listing has shown."""
+    stage.change_config("[gpus]\n", "[gpus]\nremoval_delay = 0\n")
+    stage.program.has_host("host-grown.xml")
+    stage.program_does("sync")
+    stage.program.has_host("host.xml")
+    stage.program_does("sync")
+    stage.foreign("neighbour in our tree", ROOT, "OWNER_CYBORG")
+
+
+ACTS: dict[str, Callable[[Stage], None]] = {
+    "first": _first,
+    "changed": _changed,
+    "removal": _removal,
+}
+#: All faults are tried in the removal, which has reads and writes, one of each kind in the
+#: change too, and a few in every act: it is the kind, and whether Placement did what it was
+#: asked for, that makes a difference to what is done about it.
+IN_ALL = {"refused", "reset when done", "409"}
+IN_TWO = {
+    "403",
+    "404",
+    "409 always",
+    "500",
+    "500 when done",
+    "503",
+    "truncated when done",
+    "page",
+}
+#: A read that has been carried out is no different from one that has not. Their twins are
+#: tried at reads too.
+AT_WRITES = {"reset", "500 when done", "lost"}
+
+
+def _pairs() -> Iterator[tuple[str, str]]:
+    for name in FAULTS:
+        if name in IN_ALL:
+            yield "first", name
+        if name in IN_ALL | IN_TWO:
+            yield "changed", name
+        yield "removal", name
+
+
+@pytest.fixture(scope="module")
+def stage(
+    placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    with (
+        no_waiting_for_the_disk(),
+        PlacementFixture(placement_service) as placement,
+        Interceptor(placement_service.application) as interceptor,
+    ):
+        program = Program(tmp_path_factory.mktemp("program"), interceptor.url)
+        with program.config.open("a") as config:
+            config.write("timeout = 1\n")
+        yield Stage(program, interceptor, placement)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    retry_at_once(monkeypatch)
+
+
+@pytest.mark.parametrize(("act", "name"), _pairs(), ids=lambda value: value.replace(" ", "-"))
+def test_a_fault_at_any_request_is_told_and_mended(
+    stage: Stage, act: str, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    fault = FAULTS[name]
+    complaints = []
+    tried = 0
+    for index, request in enumerate(stage.act(act).requests):
+        if name in AT_WRITES and request.startswith("GET "):
+            continue
+        tried += 1
+        stage.go_back(stage.act(act))
+        stage.interceptor.expect(index, fault)
+        done = stage.program_does("sync")
+        struck = stage.interceptor.struck
+        stage.interceptor.expect()
+        moment = stage.moments.take()
+        view = stage.view(moment)
+        complaints += [
+            f"{name} at {request} ({index}): {complaint}"
+            for complaint in (
+                *_of_striking(fault, struck),
+                *_of_what_is_told(fault, request, done),
+                *_of_contents(stage.act(act), view, done),
+                *stage.complaints_of_recovery(act, moment),
+            )
+        ]
+
+    record_property("requests", tried)
+    print(f"{name}: {tried} of the {len(stage.act(act).requests)} requests of {act}")
+    assert tried
+    assert not complaints, "\n".join(complaints)
+
+
+def test_without_the_service_role_the_same_comes_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act = stage.act("changed")
+    assert "POST /reshaper" in act.requests
+    stage.go_back(act)
+    monkeypatch.setattr(stage.interceptor, "roles", ("admin",))
+
+    done = stage.program_does("sync")
+
+    assert (done.code, done.err) == (0, "")
+    assert stage.view(stage.moments.take()) == act.after
+    assert stage.program_does("sync").out == "gpus: no change\n"
+
+
+def _of_striking(fault: Fault, struck: int) -> Iterator[str]:
+    if not struck:
+        yield "it did not happen"
+    if struck > (MANY if fault.persistent else 1):
+        yield f"it happened {struck} times"
+
+
+def _of_what_is_told(fault: Fault, request: str, done: Done) -> Iterator[str]:
+    """The exit code, and what an operator reads."""
+    if "Traceback" in done.out + done.err or "This is a fault" in done.err:
+        yield f"a fault of ours: {done.err}"
+    if done.code == 0:
+        if not _may_be_done(fault, request):
+            yield "it exits with 0"
+        if done.err:
+            yield f"it exits with 0 and says {done.err}"
+        return
+    if done.code != 1:
+        yield f"it exits with {done.code}"
+    if _has_to_be_done(fault, request):
+        yield f"it exits with 1: {done.err}"
+    expected = [request, fault.told]
+    if fault.name == "401":
+        expected.append("credentials")
+    if fault.name == "403":
+        expected.append("the admin or the service role")
+    for words in expected:
+        if words.lower() not in done.err.lower():
+            yield f"{words!r} is not in what it says: {done.err}"
+
+
+def _may_be_done(fault: Fault, request: str) -> bool:
+    """Whether a sync can have everything done in spite of a fault."""
+    # Inventories that are not set in one request are set one by one.
+    if fault.name in ("403", "409 always"):
+        return request == "POST /reshaper"
+    return fault.name not in ("refused", "401")
+
+
+def _has_to_be_done(fault: Fault, request: str) -> bool:
+    """Whether a fault is one that a sync takes in its stride."""
+    return (
+        (fault.name == "409" and not request.startswith("GET "))
+        or (fault.name == "404" and request.startswith("DELETE "))
+        or (fault.name == "403" and request == "POST /reshaper")
+    )
+
+
+def _of_contents(act: Act, view: View, done: Done) -> Iterator[str]:
+    """What Placement holds: what it held, what it is to hold, or a sound step between."""
+    if view.others != act.before.others:
+        yield f"the neighbours have changed: {view.others}"
+    if done.code == 0 and view.ours != act.after.ours:
+        yield f"it exits with 0 and leaves {view.ours}"
+    old, new, now = act.before.ours, act.after.ours, view.ours
+    for name in (old.keys() & new.keys()) - now.keys():
+        yield f"{name} is gone"
+    for name, provider in now.items():
+        sides = [side[name] for side in (old, new) if name in side]
+        if not sides:
+            yield f"{name} has come from nowhere"
+            continue
+        if provider["inventories"] and not ownership.owners(provider["traits"]):
+            yield f"{name} has inventory and no owner"
+        for key in ("uuid", "parent"):
+            if provider[key] not in [side[key] for side in sides]:
+                yield f"{name} has the {key} {provider[key]}"
+        for key in ("traits", "aggregates", "inventories"):
+            known = [_items(side[key]) for side in sides]
+            if more := _items(provider[key]) - set().union(*known):
+                yield f"{name} has the {key} {more}"
+        for key in ("traits", "aggregates", "inventories"):
+            kept = set.intersection(*(set(side[key]) for side in sides))
+            if len(sides) > 1 and (less := kept - set(provider[key])):
+                yield f"{name} has lost the {key} {less}"
+
+
+def _items(content: Any) -> set[Any]:
+    return set(content.items()) if isinstance(content, dict) else set(content)

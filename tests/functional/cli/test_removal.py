@@ -1,0 +1,136 @@
+"""Removal as an operator sees it: what is pending, what is refused, and what to say then."""
+
+import copy
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.lab.placement import Requests
+from tests.lab.program import Program
+
+FREE = "pci_0000_c4_00_0"
+GONE = "gpu-host-1_pci_0000_c5_00_0"
+
+
+@pytest.fixture
+def shrunk(program: Program) -> Program:
+    """A host that was published with three GPUs and has two."""
+    program.has_host("host-grown.xml")
+    assert program.run("sync").code == 0
+    program.has_host("host.xml")
+    return program
+
+
+def has_more_gpus(program: Program, count: int) -> None:
+    """Give the sample host so many GPUs more, each like the one that it has free."""
+    program.has_host("host.xml")
+    path = program.directory / "host.xml"
+    tree = ElementTree.parse(path)
+    host = tree.getroot()
+    (free,) = (one for one in host.findall("device") if one.findtext("name") == FREE)
+    for bus in range(0x90, 0x90 + count):
+        gpu = copy.deepcopy(free)
+        for tag, text in (("name", f"pci_0000_{bus:02x}_00_0"), ("capability/bus", str(bus))):
+            element = gpu.find(tag)
+            assert element is not None
+            element.text = text
+        host.append(gpu)
+    tree.write(path)
+
+
+def names(program: Program) -> set[str]:
+    return {row["Name"] for row in program.run("provider", "list", "-f", "json").json()}
+
+
+def test_what_is_pending_is_told_and_is_no_difference(shrunk: Program, requests: Requests) -> None:
+    requests.clear()
+
+    planned = shrunk.run("sync", "--dry-run")
+    synced = shrunk.run("sync")
+    again = shrunk.run("sync", "-f", "json").json()[0]
+
+    for done in (planned, synced):
+        assert (done.code, done.err) == (0, "")
+        assert GONE in done.out
+        assert "gpus: no change\n" in done.out
+    assert [item["name"] for item in again["pending"]] == [GONE]
+    assert "absent for" in again["pending"][0]["reason"]
+    assert (again["steps"], again["problems"]) == ([], [])
+    assert not requests.writes
+    assert GONE in names(shrunk)
+
+
+def test_without_a_delay_the_second_listing_removes(shrunk: Program) -> None:
+    first = shrunk.run("sync", "--removal-delay", "0")
+    planned = shrunk.run("sync", "--removal-delay", "0", "--dry-run")
+    later = shrunk.run("sync", "--dry-run")
+    second = shrunk.run("sync", "--removal-delay", "0")
+
+    assert [first.code, planned.code, later.code, second.code] == [0, 2, 0, 0]
+    assert f"- {GONE} (" in planned.out
+    assert f"- {GONE} (" in second.out
+    assert "gpus: 1 change written" in second.out
+    assert GONE not in names(shrunk)
+
+
+def test_the_delay_of_the_configuration_holds_where_none_is_given(shrunk: Program) -> None:
+    text = shrunk.config.read_text()
+    shrunk.config.write_text(text.replace("[gpus]\n", "[gpus]\nremoval_delay = 0\n"))
+
+    shrunk.run("sync")
+    kept = shrunk.run("sync", "--removal-delay", "3600")
+    removed = shrunk.run("sync")
+
+    assert "gpus: no change\n" in kept.out
+    assert f"- {GONE} (" in removed.out
+
+
+@pytest.mark.parametrize("delay", ["nan", "inf", "soon"])
+def test_a_delay_that_is_no_number_of_seconds_is_wrong_usage(program: Program, delay: str) -> None:
+    done = program.run("sync", f"--removal-delay={delay}")
+
+    assert done.code == 64
+    assert "--removal-delay" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_delay_with_a_sign_before_it_is_wrong_usage(program: Program) -> None:
+    assert program.run("sync", "--removal-delay", "-1").code == 64
+
+
+def test_too_many_at_once_are_refused_until_somebody_says_so(program: Program) -> None:
+    has_more_gpus(program, 5)
+    assert program.run("sync").code == 0
+    everything = names(program)
+    assert len(everything) == 8
+    program.has_host("host.xml")
+
+    pending = program.run("sync", "--removal-delay", "0")
+    refused = program.run("sync", "--removal-delay", "0")
+    planned = program.run("sync", "--removal-delay", "0", "--dry-run")
+
+    assert [pending.code, refused.code, planned.code] == [0, 1, 1]
+    for done in (refused, planned):
+        assert "5 of the 8 providers of driver instance gpus are gone" in done.err
+        assert "--allow-mass-removal" in done.err
+    assert names(program) == everything
+
+    allowed = ("--removal-delay", "0", "--allow-mass-removal")
+    assert program.run("sync", *allowed, "--dry-run").code == 2
+    done = program.run("sync", *allowed)
+    assert (done.code, done.err) == (0, "")
+    assert "gpus: 5 changes written" in done.out
+    assert len(names(program)) == 3
+    assert program.run("sync").out == "gpus: no change\n"
+
+
+def test_that_too_many_may_go_does_not_shorten_the_delay(program: Program) -> None:
+    has_more_gpus(program, 5)
+    program.run("sync")
+    program.has_host("host.xml")
+
+    for _ in range(2):
+        done = program.run("sync", "--allow-mass-removal")
+        assert (done.code, done.err) == (0, "")
+        assert "gpus: no change\n" in done.out
+    assert len(names(program)) == 8

@@ -1,0 +1,358 @@
+"""The state directory, lost, spoilt, full or in use: what the program says and leaves alone."""
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cycles import contents
+from tests.lab.limits import LimitedProgram
+from tests.lab.placement import PlacementFixture, Requests
+from tests.lab.program import Done, Program
+from wharfinger.objects.provider_records import LocalProviderRecords
+
+NEW_DEVICE = "gpu-host-1_pci_0000_c5_00_0"
+
+
+def apart(program: Program) -> Path:
+    """Give the program a state directory with nothing else in it."""
+    state = program.directory / "state"
+    text = program.config.read_text()
+    text = text.replace(f"state_path = {program.directory}", f"state_path = {state}")
+    text = text.replace("$state_path", str(program.directory))
+    program.config.write_text(f"{text.rstrip()}\n")
+    return state
+
+
+def failed_with(done: Done, *told: str) -> None:
+    """It failed, and says so, in words."""
+    assert done.code == 1
+    for part in told:
+        assert part in done.err
+    assert "Traceback" not in done.err
+    assert "This is a fault" not in done.err
+
+
+@pytest.fixture
+def state(program: Program) -> Path:
+    return apart(program)
+
+
+@pytest.fixture
+def grown(program: Program, state: Path) -> Program:
+    """The host has a device more; what is gone is removed when two listings lack it."""
+    program.has_host("host-grown.xml")
+    text = program.config.read_text()
+    program.config.write_text(text.replace("= libvirt", "= libvirt\nremoval_delay = 0"))
+    return program
+
+
+@pytest.fixture
+def synced(program: Program, state: Path) -> Program:
+    """What it has published is not all that the host has now."""
+    assert program.run("sync").code == 0
+    program.has_host("host-grown.xml")
+    return program
+
+
+# Lost.
+
+
+def test_a_lost_state_directory_changes_nothing_in_placement(
+    program: Program, state: Path, placement: PlacementFixture, requests: Requests
+) -> None:
+    program.run("sync")
+    before = contents(placement)
+    shutil.rmtree(state)
+    requests.clear()
+
+    after = program.run("sync")
+
+    assert (after.code, after.out, after.err) == (0, "gpus: no change\n", "")
+    assert not requests.writes
+    assert contents(placement) == before
+
+
+def test_after_a_lost_state_directory_what_the_driver_lacks_is_reported_and_left(
+    grown: Program, state: Path, placement: PlacementFixture, requests: Requests
+) -> None:
+    grown.run("sync")
+    before = contents(placement)
+    shutil.rmtree(state)
+    grown.has_host("host.xml")
+    requests.clear()
+
+    for _ in range(2):
+        after = grown.run("sync")
+        assert after.code == 0
+        assert f"? {NEW_DEVICE} is absent: it has this instance's mark" in after.out
+        assert "left as it is" in after.out
+    assert not requests.writes
+    assert contents(placement) == before
+
+
+def test_what_is_adopted_after_a_loss_is_removed_when_it_is_gone(
+    grown: Program, state: Path, placement: PlacementFixture
+) -> None:
+    grown.run("sync")
+    shutil.rmtree(state)
+
+    assert grown.run("sync").out == "gpus: no change\n"
+    grown.has_host("host.xml")
+    assert "removed when" in grown.run("sync").out
+    assert NEW_DEVICE in contents(placement)
+    assert f"- {NEW_DEVICE}" in grown.run("sync").out
+    assert NEW_DEVICE not in contents(placement)
+
+
+# Spoilt.
+
+
+def test_the_state_of_a_newer_version_is_told_and_left(
+    synced: Program, state: Path, requests: Requests
+) -> None:
+    database = state / "wharfinger.sqlite"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    before = database.read_bytes()
+    requests.clear()
+
+    for arguments in (("sync",), ("sync", "--dry-run")):
+        failed_with(
+            synced.run(*arguments), f"state in {database}: ", "newer version", "Run that version."
+        )
+    assert not requests.seen
+    assert database.read_bytes() == before
+
+
+def garbage(database: Path) -> None:
+    database.write_bytes(b"what is this? " * 1000)
+
+
+def garbage_behind_the_header(database: Path) -> None:
+    content = database.read_bytes()
+    database.write_bytes(content[:100] + b"\xa5" * (len(content) - 100))
+
+
+def garbage_in_a_record(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        assert connection.execute("UPDATE provider_records SET document = x'a5'").rowcount
+
+
+@pytest.mark.parametrize("spoil", [garbage, garbage_behind_the_header, garbage_in_a_record])
+def test_a_state_that_cannot_be_understood_is_told_and_left(
+    synced: Program, state: Path, requests: Requests, spoil: Callable[[Path], None]
+) -> None:
+    database = state / "wharfinger.sqlite"
+    spoil(database)
+    before = database.read_bytes()
+    requests.clear()
+
+    failed = synced.run("sync")
+
+    failed_with(failed, "wharfinger.sqlite", "backup", "move that one file away")
+    assert not requests.writes
+    assert database.read_bytes() == before
+    database.rename(state / "spoilt")
+    assert synced.run("sync").code == 0
+
+
+# Full, or not a directory.
+
+
+@pytest.fixture
+def limited(tmp_path: Path, placement_url: tuple[str, Requests]) -> LimitedProgram:
+    return LimitedProgram(tmp_path, placement_url[0])
+
+
+@pytest.fixture
+def limited_embedded(tmp_path: Path) -> LimitedProgram:
+    return LimitedProgram(tmp_path)
+
+
+@pytest.mark.parametrize("file_size", [0, 4096])
+def test_no_space_for_the_first_state_is_told_and_nothing_is_published(
+    limited: LimitedProgram, requests: Requests, file_size: int
+) -> None:
+    state = apart(limited)
+    limited.file_size = file_size
+
+    failed = limited.run("sync")
+
+    failed_with(failed, f"state in {state / 'wharfinger.sqlite'}: ", "has space left")
+    assert not requests.writes
+    limited.file_size = None
+    assert "9 changes written" in limited.run("sync").out
+
+
+@pytest.mark.parametrize("file_size", [0, 16384])
+def test_no_space_for_more_state_is_told_and_nothing_is_published(
+    limited: LimitedProgram, placement: PlacementFixture, requests: Requests, file_size: int
+) -> None:
+    state = apart(limited)
+    assert limited.run("sync").code == 0
+    before = contents(placement)
+    limited.has_host("host-grown.xml")
+    limited.file_size = file_size
+    requests.clear()
+
+    failed = limited.run("sync")
+
+    failed_with(failed, f"state in {state / 'wharfinger.sqlite'}: ", "has space left")
+    assert not requests.writes
+    assert contents(placement) == before
+    limited.file_size = None
+    assert limited.run("sync").code == 0
+    after = contents(placement)
+    assert after.pop(NEW_DEVICE)["inventories"] == {"VGPU": (8, 0)}
+    assert after == before
+
+
+@pytest.mark.parametrize("file_size", [65536, 150_000])
+def test_no_space_for_the_embedded_placement_is_told(
+    limited_embedded: LimitedProgram, file_size: int
+) -> None:
+    limited_embedded.file_size = file_size
+
+    failed = limited_embedded.run("sync")
+
+    failed_with(
+        failed,
+        f"[placement] embedded_database = {limited_embedded.directory / 'placement.sqlite'}",
+        "Check that the file can be written, or name another.",
+    )
+    limited_embedded.file_size = None
+    assert "9 changes written" in limited_embedded.run("sync").out
+
+
+# Enough to start, not enough for all writes.
+@pytest.mark.parametrize("file_size", [33_000, 40_000])
+def test_no_more_space_for_the_embedded_placement_is_told_and_made_up_for(
+    limited_embedded: LimitedProgram, file_size: int
+) -> None:
+    assert limited_embedded.run("sync").code == 0
+    limited_embedded.has_host("host-grown.xml")
+    limited_embedded.file_size = file_size
+
+    failed = limited_embedded.run("sync")
+
+    limited_embedded.file_size = None
+    assert limited_embedded.run("sync").code == 0
+    [root] = limited_embedded.run(
+        "provider", "tree", "--inventory", "--traits", "-f", "json"
+    ).json()
+    new = next(child for child in root["children"] if child["name"] == NEW_DEVICE)
+    assert new["inventories"]["VGPU"]["total"] == 8
+    assert "OWNER_NOVA" in new["traits"]
+    failed_with(failed, str(limited_embedded.directory / "placement.sqlite"))
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_file_in_place_of_the_state_directory_is_told_and_left(
+    program: Program, state: Path, requests: Requests, below: str
+) -> None:
+    program.config.write_text(
+        program.config.read_text().replace(f"state_path = {state}", f"state_path = {state / below}")
+    )
+    state.write_text("mine")
+
+    failed_with(program.run("sync"), f"state in {state / below / 'wharfinger.sqlite'}: ")
+    assert not requests.seen
+    assert state.read_text() == "mine"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_state_directory_that_may_not_be_written_is_told(
+    program: Program, state: Path, requests: Requests
+) -> None:
+    state.mkdir(mode=0o500)
+
+    failed_with(program.run("sync"), f"state in {state / 'wharfinger.sqlite'}: ", "can be written")
+    assert not requests.seen
+
+
+# In use.
+
+
+@contextmanager
+def started(program: Program, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """The program, on its way; ends with the block."""
+    wharfinger = str(Path(sys.executable).with_name("wharfinger"))
+    with subprocess.Popen(
+        [wharfinger, "--config-file", str(program.config), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=program.directory,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_an_instance_that_somebody_has_is_left_alone(
+    synced: Program, state: Path, requests: Requests
+) -> None:
+    requests.clear()
+    with (
+        closing(LocalProviderRecords(state)) as records,
+        records.exclusive("gpus"),
+    ):
+        refused = synced.run("sync")
+        beside = synced.run("sync", "--dry-run")
+
+    failed_with(
+        refused,
+        f"state in {state / 'gpus.lock'}: process {os.getpid()} is at work on driver instance gpus",
+        "Wait until it is done, or stop it.",
+    )
+    assert not requests.writes
+    assert beside.code == 2
+    assert synced.run("sync").code == 0
+
+
+def test_a_process_that_is_killed_leaves_no_lock(
+    synced: Program, state: Path, requests: Requests
+) -> None:
+    requests.clear()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        stuck = Program(synced.directory / "state", url)
+        silent.settimeout(60)
+        with started(stuck, "sync") as holder:
+            # It asks Placement, and gets no answer.
+            connection, _ = silent.accept()
+            with connection:
+                refused = synced.run("sync")
+                holder.kill()
+                assert holder.wait() == -9
+
+    failed_with(refused, f"process {holder.pid} is at work on driver instance gpus")
+    assert not requests.writes
+    assert synced.run("sync").code == 0
+
+
+def test_two_instances_share_one_embedded_placement_at_the_same_time(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    text = program.config.read_text()
+    more = text[text.index("[gpus]") :].replace("gpus", "more").replace("gpu-host-1", "gpu-host-2")
+    program.config.write_text(text.replace("= gpus\n", "= gpus, more\n") + more)
+
+    with (
+        started(program, "sync", "--driver", "gpus") as one,
+        started(program, "sync", "--driver", "more") as other,
+    ):
+        told = {process: process.communicate() for process in (one, other)}
+
+    for process, (out, err) in told.items():
+        assert (process.returncode, err) == (0, "")
+        assert "9 changes written" in out
+    assert program.run("sync").out == "gpus: no change\nmore: no change\n"

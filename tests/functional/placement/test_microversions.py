@@ -1,0 +1,559 @@
+"""Every server that is supported, and for each feature one that just has it and one that lacks it.
+
+The real Placement is made to know no microversion after the one that a test names.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from placement import microversion
+
+from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.drivers import Edit, also, flat, with_children
+from tests.lab.placement import PlacementFixture, Requests, lower
+from tests.lab.program import Program
+from wharfinger.driver import Allocations
+from wharfinger.exceptions import ConcurrentUpdate, MicroversionUnsupported, ReshapeNeeded
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.microversions import HIGHEST, LOWEST, Feature, Microversion
+from wharfinger.placement.query import Query
+from wharfinger.providers import Inventory, ProviderTree
+
+SUPPORTED = [f"1.{minor}" for minor in range(LOWEST.minor, HIGHEST.minor + 1)]
+MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
+
+At = Callable[[str], PlacementClient]
+
+
+@pytest.fixture
+def at(placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch) -> At:
+    """A new client of a Placement that knows nothing newer; what was sent before is forgotten."""
+
+    def client_at(newest: str) -> PlacementClient:
+        monkeypatch.undo()
+        lower(monkeypatch, newest)
+        client = placement.new_client()
+        assert str(client.microversion) == newest
+        placement.requests.clear()
+        return client
+
+    return client_at
+
+
+@pytest.fixture
+def publishing(placement: PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
+    with Publishing(placement, tmp_path / "state") as fixture:
+        yield fixture
+
+
+def before(feature: Feature) -> str:
+    """The newest microversion without a feature."""
+    return str(Microversion(feature.value.major, feature.value.minor - 1))
+
+
+def since(feature: Feature) -> str:
+    return str(feature.value)
+
+
+def refused(placement: PlacementFixture, feature: Feature, call: Callable[[], object]) -> None:
+    """A call is refused for want of a feature, and nothing is sent."""
+    with pytest.raises(MicroversionUnsupported) as caught:
+        call()
+    assert since(feature) in str(caught.value)
+    assert before(feature) in str(caught.value)
+    assert not placement.requests.seen
+
+
+# Whole cycles.
+
+
+@pytest.mark.parametrize("newest", SUPPORTED)
+def test_every_supported_server_can_be_published_to(
+    publishing: Publishing, placement: PlacementFixture, at: At, newest: str
+) -> None:
+    at(newest)
+    publishing.driver.nodes |= {
+        "cn": with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}, "fpga": {"FPGA": 1}}),
+        "metal-0": flat(CUSTOM_GOLD=1),
+        "metal-1": flat(CUSTOM_GOLD=1),
+    }
+
+    assert not publishing.cycle.sync().problems
+    found = contents(placement)
+    assert {name: one["inventories"] for name, one in found.items()} == {
+        "cn": {"VCPU": (8, 0)},
+        "gpu": {"VGPU": (4, 0)},
+        "fpga": {"FPGA": (1, 0)},
+        "metal-0": {"CUSTOM_GOLD": (1, 0)},
+        "metal-1": {"CUSTOM_GOLD": (1, 0)},
+    }
+    assert all(one["traits"] == MARKS for one in found.values())
+    assert publishing.restarted().sync().steps == ()
+
+    publishing.driver.nodes |= {
+        "cn": with_children({"VCPU": 9}, {"gpu": {"VGPU": 5}}),
+        "metal-0": also(lambda tree: tree.reserve("metal-0", "cleaning"))(flat(CUSTOM_GOLD=1)),
+    }
+    at("1.37")
+    allocate(placement, str(uuid.uuid4()), "1.37", **{"metal-1": {"CUSTOM_GOLD": 1}})
+    at(newest)
+    del publishing.driver.nodes["metal-1"]
+    outcomes = [publishing.restarted().sync(), publishing.restarted().sync()]
+
+    assert not any(outcome.problems for outcome in outcomes)
+    assert {name: one["inventories"] for name, one in contents(placement).items()} == {
+        "cn": {"VCPU": (9, 0)},
+        "gpu": {"VGPU": (5, 0)},
+        "metal-0": {"CUSTOM_GOLD": (1, 1)},
+        "metal-1": {"CUSTOM_GOLD": (1, 1)},
+    }
+    batched = "POST /reshaper" in placement.requests.seen
+    assert batched is (Microversion.parse(newest) >= Feature.RESHAPE.value)
+
+
+def test_a_server_that_is_newer_than_we_know_is_asked_for_what_we_know(
+    placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(microversion, "VERSIONS", [*microversion.VERSIONS, "1.40"])
+    client = placement.new_client()
+
+    assert client.list_providers() == []
+    assert client.microversion == HIGHEST
+
+
+def test_no_cycle_starts_on_a_server_that_cannot_reserve_fully(
+    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch, "1.25")
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+
+    for act in (publishing.cycle.plan, publishing.cycle.sync):
+        with pytest.raises(MicroversionUnsupported, match=r"1\.25.*1\.26"):
+            act()
+
+    assert not placement.requests.seen
+
+
+def test_the_program_does_not_start_on_a_server_that_cannot_reserve_fully(
+    tmp_path: Path, placement_url: tuple[str, Requests], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, requests = placement_url
+    lower(monkeypatch, "1.25")
+
+    done = Program(tmp_path, url).run("sync")
+
+    assert done.code == 1
+    assert "1.25" in done.err
+    assert "1.26" in done.err
+    assert "Traceback" not in done.err
+    assert not requests.seen
+
+
+# Writes of a plan.
+
+
+def test_inventories_of_many_are_set_together_or_one_by_one(
+    publishing: Publishing, placement: PlacementFixture, at: At
+) -> None:
+    publishing.driver.nodes |= {f"node-{number}": flat(CUSTOM_GOLD=1) for number in range(3)}
+    publishing.cycle.sync()
+    uuids = [found["uuid"] for found in contents(placement).values()]
+    for total, newest, writes in (
+        (
+            2,
+            before(Feature.RESHAPE),
+            {f"PUT /resource_providers/{one}/inventories" for one in uuids},
+        ),
+        (3, since(Feature.RESHAPE), {"POST /reshaper"}),
+    ):
+        at(newest)
+        publishing.driver.nodes |= dict.fromkeys(publishing.driver.nodes, flat(CUSTOM_GOLD=total))
+
+        assert not publishing.restarted().sync().problems
+
+        assert set(placement.requests.writes) == writes
+        assert len(placement.requests.writes) == len(writes)
+
+
+def _vgpu_to_child(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+    if "VGPU" in tree.data(node).inventory and allocations is None:
+        raise ReshapeNeeded
+    with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})(tree, node, None)
+    root, child = tree.data(node).uuid, tree.data("gpu").uuid
+    for allocation in (allocations or {}).values():
+        held = allocation["allocations"]
+        held[child] = held.pop(root)
+
+
+def test_a_reshape_that_moves_allocations_is_refused_and_the_rest_of_the_fleet_is_done(
+    publishing: Publishing, placement: PlacementFixture, at: At
+) -> None:
+    publishing.driver.nodes |= {"cn": flat(VCPU=8, VGPU=4), "other": flat(VCPU=1)}
+    publishing.cycle.sync()
+    consumer = str(uuid.uuid4())
+    allocate(placement, consumer, cn={"VGPU": 1})
+    was = contents(placement)
+    publishing.driver.nodes |= {"cn": _vgpu_to_child, "other": flat(VCPU=2)}
+
+    at(before(Feature.RESHAPE))
+    (problem,) = publishing.restarted().sync().problems
+    assert isinstance(problem, MicroversionUnsupported)
+    assert "1.30" in str(problem)
+    found = contents(placement)
+    assert found.pop("other")["inventories"] == {"VCPU": (2, 0)}
+    assert found == {"cn": was["cn"]}
+
+    at(since(Feature.RESHAPE))
+    assert not publishing.restarted().sync().problems
+    gpu = contents(placement)["gpu"]
+    assert gpu["inventories"] == {"VGPU": (4, 0)}
+    assert list(placement.new_client().get_allocations(consumer)["allocations"]) == [gpu["uuid"]]
+
+
+def test_the_client_refuses_a_reshape(placement: PlacementFixture, at: At) -> None:
+    client = at(before(Feature.RESHAPE))
+
+    refused(placement, Feature.RESHAPE, lambda: client.reshape({}, {}))
+
+
+def _below_a_card(gpu: str) -> Edit:
+    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        flat(VCPU=8)(tree, node, allocations)
+        tree.remove("gpu")
+        if not tree.exists("card"):
+            tree.new_child("card", node)
+        tree.new_child("gpu", "card", uuid=gpu)
+        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
+
+    return edit
+
+
+def test_a_move_is_refused_and_the_rest_of_the_fleet_is_done(
+    publishing: Publishing, placement: PlacementFixture, at: At
+) -> None:
+    publishing.driver.nodes |= {
+        "cn": with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}}),
+        "other": flat(VCPU=1),
+    }
+    publishing.cycle.sync()
+    was = contents(placement)
+    publishing.driver.nodes |= {"cn": _below_a_card(was["gpu"]["uuid"]), "other": flat(VCPU=2)}
+
+    at(before(Feature.REPARENT))
+    (problem,) = publishing.restarted().sync().problems
+    assert isinstance(problem, MicroversionUnsupported)
+    assert "gpu" in str(problem)
+    assert "1.37" in str(problem)
+    found = contents(placement)
+    assert found.pop("other")["inventories"] == {"VCPU": (2, 0)}
+    assert found == {"cn": was["cn"], "gpu": was["gpu"]}
+
+    at(since(Feature.REPARENT))
+    assert not publishing.restarted().sync().problems
+    assert contents(placement)["gpu"]["parent"] == "card"
+
+
+def test_a_new_name_needs_nothing_new(
+    publishing: Publishing, placement: PlacementFixture, at: At
+) -> None:
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    publishing.cycle.sync()
+    was = contents(placement)
+    client = at(str(LOWEST))
+    client.update_provider(was["cn"]["uuid"], "renamed", None)
+    client.update_provider(was["gpu"]["uuid"], "renamed too", was["cn"]["uuid"])
+
+    assert not publishing.restarted().sync().problems
+
+    assert contents(placement) == was
+
+
+# Lists and candidates: a host with two GPUs of different owners, and another host.
+
+
+@pytest.fixture
+def hosts(placement: PlacementFixture) -> dict[str, str]:
+    """Providers by name: cn with the children n and y, and apart cn2; their uuids."""
+    client = placement.client
+    uuids: dict[str, str] = {}
+    for name, parent, traits, inventory in (
+        ("cn", None, ["OWNER_NOVA", "HW_CPU_X86_AVX"], {"VCPU": Inventory(total=8)}),
+        ("n", "cn", ["OWNER_NOVA", "CUSTOM_FAST"], {"VGPU": Inventory(total=4)}),
+        ("y", "cn", ["OWNER_CYBORG"], {"VGPU": Inventory(total=4), "FPGA": Inventory(total=1)}),
+        ("cn2", None, ["OWNER_NOVA"], {"VCPU": Inventory(total=8), "VGPU": Inventory(total=4)}),
+    ):
+        client.create_trait("CUSTOM_FAST")
+        made = client.create_provider(str(uuid.uuid4()), name, uuids[parent] if parent else None)
+        uuids[name] = made.uuid
+        generation = client.set_traits(made.uuid, made.generation, traits)
+        generation = client.set_aggregates(made.uuid, generation, [AGGREGATES[name]])
+        client.set_inventories(made.uuid, generation, inventory)
+    return uuids
+
+
+AGGREGATES = {name: str(uuid.uuid5(uuid.NAMESPACE_DNS, name)) for name in ("cn", "n", "y", "cn2")}
+
+LISTS: list[tuple[Feature, dict[str, Any], set[str]]] = [
+    (Feature.ANY_TRAITS, {"required": ("in:CUSTOM_FAST,OWNER_CYBORG",)}, {"n", "y"}),
+    (Feature.ANY_TRAITS, {"required": ("OWNER_NOVA", "!CUSTOM_FAST")}, {"cn", "cn2"}),
+    (
+        Feature.ANY_TRAITS,
+        {"required": ("in:OWNER_NOVA,OWNER_CYBORG", "in:CUSTOM_FAST,HW_CPU_X86_AVX", "OWNER_NOVA")},
+        {"cn", "n"},
+    ),
+    (Feature.FORBIDDEN_AGGREGATES, {"member_of": (f"!{AGGREGATES['cn']}",)}, {"n", "y", "cn2"}),
+    (
+        Feature.FORBIDDEN_AGGREGATES,
+        {"member_of": (f"!in:{AGGREGATES['cn']},{AGGREGATES['n']}",), "resources": {"VGPU": 1}},
+        {"y", "cn2"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_a_list_is_right_or_refused(
+    placement: PlacementFixture,
+    hosts: dict[str, str],
+    at: At,
+    case: tuple[Feature, dict[str, Any], set[str]],
+) -> None:
+    feature, filters, expected = case
+    client = at(since(feature))
+    assert {one.name for one in client.list_providers(**filters)} == expected
+
+    older = at(before(feature))
+    refused(placement, feature, lambda: older.list_providers(**filters))
+
+
+def test_the_oldest_supported_server_lists_by_what_it_knows(
+    placement: PlacementFixture, hosts: dict[str, str], at: At
+) -> None:
+    client = at(str(LOWEST))
+
+    def named(**filters: Any) -> set[str]:
+        return {one.name for one in client.list_providers(**filters)}
+
+    assert named(in_tree=hosts["n"]) == {"cn", "n", "y"}
+    assert named(required=("OWNER_NOVA,!CUSTOM_FAST",)) == {"cn", "cn2"}
+    assert named(member_of=(f"in:{AGGREGATES['n']},{AGGREGATES['y']}",)) == {"n", "y"}
+    assert named(resources={"VGPU": 1}, required=("!OWNER_CYBORG",)) == {"n", "cn2"}
+
+
+def _candidates(
+    client: PlacementClient, query: Query, hosts: dict[str, str]
+) -> set[frozenset[str]]:
+    """The providers of each candidate, by name."""
+    names = {uuid_: name for name, uuid_ in hosts.items()}
+    found = client.get_allocation_candidates(query)
+    return {
+        frozenset(names[one] for one in request.allocations)
+        for request in found.allocation_requests
+    }
+
+
+BOTH = [("resources", "VCPU:1"), ("resources1", "VGPU:1"), ("required1", "OWNER_CYBORG")]
+CANDIDATES: list[tuple[Feature, Query, set[frozenset[str]]]] = [
+    (Feature.NESTED_CANDIDATES, BOTH, {frozenset({"cn", "y"})}),
+    (
+        Feature.NESTED_CANDIDATES,
+        [("resources", "VCPU:1,VGPU:1")],
+        {frozenset({"cn", "n"}), frozenset({"cn", "y"}), frozenset({"cn2"})},
+    ),
+    (
+        Feature.ROOT_REQUIRED,
+        [("resources", "VGPU:1"), ("root_required", "HW_CPU_X86_AVX")],
+        {frozenset({"n"}), frozenset({"y"})},
+    ),
+    (
+        Feature.SAME_SUBTREE,
+        [
+            ("resources_A", "VGPU:1"),
+            ("resources_B", "FPGA:1"),
+            ("same_subtree", "_A,_B"),
+            ("group_policy", "none"),
+        ],
+        {frozenset({"y"})},
+    ),
+    (
+        Feature.ANY_TRAITS,
+        [("resources1", "VGPU:1"), ("required1", "in:CUSTOM_FAST,OWNER_CYBORG")],
+        {frozenset({"n"}), frozenset({"y"})},
+    ),
+    (
+        Feature.ANY_TRAITS,
+        [("resources_A", "VGPU:1"), ("required_A", "OWNER_NOVA"), ("required_A", "!CUSTOM_FAST")],
+        {frozenset({"cn2"})},
+    ),
+    (
+        Feature.FORBIDDEN_AGGREGATES,
+        [("resources1", "VGPU:1"), ("member_of1", f"!{AGGREGATES['n']}")],
+        {frozenset({"y"}), frozenset({"cn2"})},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CANDIDATES)
+def test_candidates_are_right_or_refused(
+    placement: PlacementFixture,
+    hosts: dict[str, str],
+    at: At,
+    case: tuple[Feature, Query, set[frozenset[str]]],
+) -> None:
+    feature, query, expected = case
+    assert _candidates(at(since(feature)), query, hosts) == expected
+
+    older = at(before(feature))
+    refused(placement, feature, lambda: older.get_allocation_candidates(query))
+
+
+@pytest.mark.parametrize("suffix", ["", "1", "_GPU"])
+def test_candidates_of_one_tree_are_right_or_refused(
+    placement: PlacementFixture, hosts: dict[str, str], at: At, suffix: str
+) -> None:
+    query = [(f"resources{suffix}", "VGPU:1"), (f"in_tree{suffix}", hosts["cn2"])]
+    feature = Feature.CANDIDATES_IN_TREE
+    assert _candidates(at(since(feature)), query, hosts) == {frozenset({"cn2"})}
+
+    older = at(before(feature))
+    refused(placement, feature, lambda: older.get_allocation_candidates(query))
+
+
+@pytest.mark.parametrize("suffixes", [("_GPU", "_FPGA"), ("_GPU", "1"), ("2", "_1")], ids=str)
+def test_named_groups_have_the_same_candidates_on_a_server_that_knows_numbers_alone(
+    placement: PlacementFixture, hosts: dict[str, str], at: At, suffixes: tuple[str, str]
+) -> None:
+    gpu, fpga = suffixes
+    query = [
+        ("resources", "VCPU:1"),
+        (f"resources{gpu}", "VGPU:1"),
+        (f"required{gpu}", "OWNER_NOVA"),
+        (f"resources{fpga}", "FPGA:1"),
+        (f"required{fpga}", "OWNER_CYBORG"),
+        ("group_policy", "isolate"),
+    ]
+    expected = {frozenset({"cn", "n", "y"})}
+
+    assert _candidates(at(since(Feature.NAMED_GROUPS)), query, hosts) == expected
+    assert "_" not in "".join(suffixes) or "_" in placement.requests.seen[-1]
+    assert _candidates(at(before(Feature.NAMED_GROUPS)), query, hosts) == expected
+
+
+# Allocations.
+
+
+def _allocation(provider: str, generation: int | None, **amounts: int) -> dict[str, Any]:
+    return {
+        "allocations": {provider: {"resources": amounts}},
+        "project_id": "project",
+        "user_id": "user",
+        "consumer_generation": generation,
+    }
+
+
+def _type_of(placement: PlacementFixture, consumer: str) -> str:
+    """The consumer's type, as a server that knows types tells it."""
+    answer = placement.adapter.request(f"/allocations/{consumer}", "GET", microversion="1.38")
+    found: str = answer.json()["consumer_type"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("newest", "written"),
+    [("1.28", "unknown"), ("1.37", "unknown"), ("1.38", "MIGRATION"), ("1.39", "MIGRATION")],
+)
+def test_allocations_are_written_with_the_type_where_there_are_types(
+    placement: PlacementFixture,
+    hosts: dict[str, str],
+    at: At,
+    newest: str,
+    written: str,
+) -> None:
+    one, other = str(uuid.uuid4()), str(uuid.uuid4())
+    client = at(newest)
+
+    client.set_allocations(
+        {
+            one: _allocation(hosts["n"], None, VGPU=1),
+            other: _allocation(hosts["y"], None, VGPU=2, FPGA=1),
+        },
+        "MIGRATION",
+    )
+    assert client.get_usages(hosts["n"]) == {"VGPU": 1}
+    assert client.get_usages(hosts["y"]) == {"VGPU": 2, "FPGA": 1}
+    at("1.39")
+    assert [_type_of(placement, consumer) for consumer in (one, other)] == [written] * 2
+
+
+@pytest.mark.parametrize("newest", ["1.28", "1.37", "1.39"])
+def test_a_consumers_generation_that_has_passed_refuses_the_whole_write(
+    placement: PlacementFixture, hosts: dict[str, str], at: At, newest: str
+) -> None:
+    one, other = str(uuid.uuid4()), str(uuid.uuid4())
+    client = at(newest)
+    client.set_allocations({one: _allocation(hosts["n"], None, VGPU=1)}, "INSTANCE")
+    held = client.get_allocations(one)
+
+    with pytest.raises(ConcurrentUpdate):
+        client.set_allocations(
+            {
+                one: _allocation(hosts["n"], None, VGPU=2),
+                other: _allocation(hosts["y"], None, VGPU=1),
+            },
+            "INSTANCE",
+        )
+
+    assert client.get_usages(hosts["n"]) == {"VGPU": 1}
+    assert client.get_usages(hosts["y"]) == {"VGPU": 0, "FPGA": 0}
+    client.set_allocations(
+        {one: _allocation(hosts["n"], held["consumer_generation"], VGPU=2)}, "INSTANCE"
+    )
+    assert client.get_usages(hosts["n"]) == {"VGPU": 2}
+
+
+def test_allocations_are_not_written_without_consumer_generations(
+    placement: PlacementFixture, hosts: dict[str, str], at: At
+) -> None:
+    client = at(before(Feature.CONSUMER_GENERATION))
+
+    refused(
+        placement,
+        Feature.CONSUMER_GENERATION,
+        lambda: client.set_allocations(
+            {str(uuid.uuid4()): _allocation(hosts["n"], None, VGPU=1)}, "INSTANCE"
+        ),
+    )
+
+
+@pytest.mark.parametrize("newest", SUPPORTED)
+def test_allocations_are_read_and_deleted_on_every_server(
+    placement: PlacementFixture, hosts: dict[str, str], at: At, newest: str
+) -> None:
+    consumer = str(uuid.uuid4())
+    allocate(placement, consumer, n={"VGPU": 3})
+    client = at(newest)
+
+    held = client.get_allocations(consumer)["allocations"]
+    assert {provider: one["resources"] for provider, one in held.items()} == {
+        hosts["n"]: {"VGPU": 3}
+    }
+    assert list(client.get_provider_allocations(hosts["n"])) == [consumer]
+    client.delete_allocations(consumer)
+    assert client.get_usages(hosts["n"]) == {"VGPU": 0}
+
+
+def test_every_feature_is_tested_here() -> None:
+    """A feature that is added needs its place above: both sides of its microversion."""
+    tested = {feature for feature, *_ in (*LISTS, *CANDIDATES)}
+    tested |= {
+        Feature.RESHAPE,
+        Feature.REPARENT,
+        Feature.CANDIDATES_IN_TREE,
+        Feature.NAMED_GROUPS,
+        Feature.CONSUMER_GENERATION,
+        Feature.CONSUMER_TYPES,
+    }
+
+    assert tested == set(Feature)

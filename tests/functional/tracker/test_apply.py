@@ -1,0 +1,595 @@
+"""Many trees at once: quick, in order, and one that goes wrong stays alone."""
+
+import copy
+import os
+import re
+import signal
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.drivers import flat, with_children
+from tests.lab.placement import PlacementFixture
+from wharfinger.exceptions import (
+    InventoryInUse,
+    PermissionRefused,
+    PlacementUnavailable,
+    WharfingerError,
+)
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.providers.plan import DeleteProvider, SetInventories, Step
+from wharfinger.tracker.cycle import Outcome
+
+#: How long a test waits for what has to happen, in seconds, before it fails.
+PATIENCE = 30
+MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
+
+
+def fleet(publishing: Publishing, count: int, **totals: int) -> list[str]:
+    """Have the driver report so many nodes of one provider; returns their names."""
+    names = [f"node-{number:03}" for number in range(count)]
+    publishing.driver.nodes |= {name: flat(**(totals or {"CUSTOM_GOLD": 1})) for name in names}
+    return names
+
+
+def unchanged(publishing: Publishing, placement: PlacementFixture) -> None:
+    """What is remembered is what Placement has, generations too; the next cycle is one list."""
+    listed = {one.uuid: one.generation for one in placement.new_client().list_providers()}
+    records = publishing.memory.records
+    assert {uuid_: one.live and one.live.generation for uuid_, one in records.items()} == listed
+    assert not any(record.intended for record in records.values())
+    placement.requests.clear()
+    assert not publishing.cycle.sync().steps
+    assert len(placement.requests) == 1
+
+
+def stop(placement: PlacementFixture) -> None:
+    """No longer come between."""
+    placement.adapter.before = placement.adapter.after = lambda method, path: None
+
+
+class Inside:
+    """Counts the requests that are under way, and how many there were at most."""
+
+    def __init__(self, placement: PlacementFixture) -> None:
+        self.most = 0
+        self._now = 0
+        self._lock = threading.Lock()
+        placement.adapter.after = self._leave
+
+    def enter(self) -> None:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+
+    def _leave(self, method: str, path: str) -> None:
+        with self._lock:
+            self._now -= 1
+
+
+# At the same time.
+
+
+def test_as_many_trees_as_there_are_connections_are_under_way_and_no_more(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    fleet(publishing, 12)
+    inside = Inside(placement)
+    together = threading.Barrier(4)
+
+    def meet(method: str, path: str) -> None:
+        inside.enter()
+        if (method, path) == ("POST", "/resource_providers"):
+            together.wait(PATIENCE)  # raises where the four of them do not come together
+
+    placement.adapter.before = meet
+    outcome = publishing.cycle.sync()
+    stop(placement)
+
+    assert not outcome.problems
+    assert inside.most == publishing.client.connections == 4
+    assert len(contents(placement)) == 12
+
+
+def test_batches_of_inventories_are_under_way_together(
+    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wharfinger.placement.apply._BATCH", 5)
+    fleet(publishing, 10)
+    together = threading.Barrier(2)
+
+    def meet(method: str, path: str) -> None:
+        if path == "/reshaper":
+            together.wait(PATIENCE)
+
+    placement.adapter.before = meet
+    outcome = publishing.cycle.sync()
+    stop(placement)
+
+    assert not outcome.problems
+    assert placement.requests.writes.count("POST /reshaper") == 2
+    unchanged(publishing, placement)
+
+
+def test_one_connection_is_used_for_one_request_at_a_time(
+    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _has_connections(placement, monkeypatch, 1)
+    fleet(publishing, 6)
+    inside = Inside(placement)
+    placement.adapter.before = lambda method, path: inside.enter()
+
+    outcome = publishing.restarted().sync()
+    stop(placement)
+
+    assert not outcome.problems
+    assert inside.most == 1
+
+
+def _has_connections(
+    placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(
+        placement,
+        "new_client",
+        lambda: PlacementClient(placement.adapter, connections=count),  # type: ignore[arg-type]
+    )
+
+
+def test_the_steps_of_a_tree_keep_their_order_and_are_told_one_at_a_time(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    names = [f"cn-{number}" for number in range(6)]
+    for name in names:
+        children = {f"{name}-gpu-{number}": {"VGPU": 4} for number in range(3)}
+        publishing.driver.nodes[name] = with_children({"VCPU": 8}, children)
+    planned = publishing.cycle.plan().steps
+    told: list[Step] = []
+    telling = threading.Lock()
+
+    def tell(step: Step) -> None:
+        assert telling.acquire(blocking=False), "two were told at the same time"
+        told.append(step)
+        telling.release()
+
+    outcome = publishing.cycle.sync(on_step=tell)
+
+    assert not outcome.problems
+    assert told == list(outcome.steps)
+    assert Counter(step.uuid for step in told) == Counter(step.uuid for step in planned)
+    for root in {step.root_uuid for step in planned}:
+        assert _of_tree(told, root) == _of_tree(planned, root)
+    firsts = [index for index, step in enumerate(told) if isinstance(step, SetInventories)]
+    assert firsts == list(range(len(told) - len(firsts), len(told))), "inventories come last"
+
+
+def _of_tree(steps: "list[Step] | tuple[Step, ...]", root: str) -> list[Step]:
+    return [step for step in steps if step.root_uuid == root]
+
+
+def test_trees_are_deleted_children_first(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    for number in range(2):
+        publishing.driver.nodes[f"cn-{number}"] = with_children(
+            {"VCPU": 8}, {f"gpu-{number}": {"VGPU": 4}}
+        )
+    publishing.cycle.sync()
+    publishing.driver.nodes.clear()
+    publishing.cycle.sync()
+
+    outcome = publishing.cycle.sync()
+
+    assert not outcome.problems
+    assert {type(step) for step in outcome.steps} == {DeleteProvider}
+    for root in {step.root_uuid for step in outcome.steps}:
+        assert [step.name[:2] for step in _of_tree(outcome.steps, root)] == ["gp", "cn"]
+    assert not contents(placement)
+
+
+# In few requests.
+
+
+def test_a_first_sync_of_fifty_takes_two_requests_a_node_and_seven(
+    placement: PlacementFixture, tmp_path: Path
+) -> None:
+    # An instance of its own: nobody has created its trait before.
+    with Publishing(placement, tmp_path / "fifty", name="fifty") as publishing:
+        fleet(publishing, 50)
+
+        assert not publishing.cycle.sync().problems
+
+        asked = [request.split("?")[0] for request in placement.requests.seen]
+        assert Counter(re.sub(r"/[0-9a-f-]{36}", "", request) for request in asked) == {
+            "GET /resource_providers": 2,
+            "GET /traits": 2,
+            "PUT /traits/CUSTOM_WHARFINGER_FIFTY": 1,
+            "PUT /resource_classes/CUSTOM_GOLD": 1,
+            "POST /resource_providers": 50,
+            "PUT /resource_providers/traits": 50,
+            "POST /reshaper": 1,
+        }
+        assert len(asked) <= 2 * 50 + 1 + 60
+        unchanged(publishing, placement)
+
+
+def test_a_first_sync_of_250_sets_inventories_in_three_requests(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    fleet(publishing, 250)
+
+    assert not publishing.cycle.sync().problems
+
+    assert placement.requests.writes.count("POST /reshaper") == 3
+    assert len(placement.requests) <= 2 * 250 + 3 + 60
+    assert not [request for request in placement.requests.writes if "inventories" in request]
+    unchanged(publishing, placement)
+
+
+def test_a_figure_that_changes_on_many_nodes_is_one_write_and_needs_no_read(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    names = fleet(publishing, 50)
+    publishing.cycle.sync()
+    placement.requests.clear()
+
+    for total in (2, 3):
+        publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=total) for name in names[:30]}
+        outcome = publishing.cycle.sync()
+        assert len(outcome.steps) == 30
+
+    assert (
+        placement.requests.seen
+        == [
+            "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED",
+            "POST /reshaper",
+        ]
+        * 2
+    )
+    figures = Counter(found["inventories"]["CUSTOM_GOLD"] for found in contents(placement).values())
+    assert figures == {(3, 0): 30, (1, 0): 20}
+    unchanged(publishing, placement)
+
+
+def test_one_change_alone_is_no_reshape(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    (name, _other) = fleet(publishing, 2)
+    publishing.cycle.sync()
+    placement.requests.clear()
+    publishing.driver.nodes[name] = flat(CUSTOM_GOLD=2)
+
+    publishing.cycle.sync()
+
+    (write,) = placement.requests.writes
+    assert write.startswith("PUT /resource_providers/")
+
+
+def test_generations_are_known_after_a_batch_whatever_it_changed(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    before: dict[str, dict[str, int]] = {
+        "grows": {"VCPU": 1},
+        "gains": {"VCPU": 1},
+        "loses": {"VCPU": 1, "DISK_GB": 1},
+        "changes": {"VCPU": 1},
+        "empties": {"VCPU": 1, "DISK_GB": 1},
+        "fills": {},
+    }
+    after: dict[str, dict[str, int]] = {
+        "grows": {"VCPU": 2},
+        "gains": {"VCPU": 1, "DISK_GB": 1, "MEMORY_MB": 1},
+        "loses": {"VCPU": 1},
+        "changes": {"DISK_GB": 1},
+        "empties": {},
+        "fills": {"VCPU": 1, "DISK_GB": 1},
+    }
+    for totals in (before, after, before, after):
+        publishing.driver.nodes |= {name: flat(**kinds) for name, kinds in totals.items()}
+        placement.requests.clear()
+
+        assert not publishing.cycle.sync().problems
+
+        assert placement.requests.writes[-1] == "POST /reshaper"
+        found = contents(placement)
+        assert {name: set(one["inventories"]) for name, one in found.items()} == {
+            name: set(kinds) for name, kinds in totals.items()
+        }
+        unchanged(publishing, placement)
+
+
+# Without the service role.
+
+
+@pytest.fixture
+def without_service_role(
+    placement: PlacementFixture,
+    placement_service: EmbeddedPlacement,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    admin = copy.copy(placement_service.adapter)
+    admin.additional_headers = {"X-Roles": "admin"}
+    monkeypatch.setattr(placement.adapter, "_adapter", admin)
+
+
+@pytest.mark.usefixtures("without_service_role")
+def test_without_the_service_role_inventories_are_set_one_by_one_after_one_try(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    names = fleet(publishing, 8)
+    assert not publishing.cycle.sync().problems
+    assert placement.requests.writes.count("POST /reshaper") == 1
+    unchanged(publishing, placement)
+
+    publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=2) for name in names}
+    placement.requests.clear()
+    assert not publishing.cycle.sync().problems
+
+    writes = placement.requests.writes
+    assert len(writes) == len({write for write in writes if write.endswith("/inventories")}) == 8
+    assert {found["inventories"]["CUSTOM_GOLD"] for found in contents(placement).values()} == {
+        (2, 0)
+    }
+    unchanged(publishing, placement)
+
+
+@pytest.mark.usefixtures("without_service_role")
+def test_without_the_service_role_a_reshape_is_refused_and_says_what_lacks(
+    placement: PlacementFixture,
+) -> None:
+    with pytest.raises(PermissionRefused, match="service role"):
+        placement.client.reshape({}, {})
+
+
+# One that goes wrong.
+
+
+def test_a_stale_provider_in_a_batch_is_the_only_one_that_is_read_again(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    names = fleet(publishing, 9)
+    publishing.cycle.sync()
+    stale = contents(placement)[names[4]]["uuid"]
+    client = placement.new_client()
+    client.create_trait("CUSTOM_OPERATORS")
+    publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=2) for name in names}
+
+    def interfere(method: str, path: str) -> None:
+        if path == "/reshaper":
+            stop(placement)
+            generation = client.get_traits(stale).resource_provider_generation
+            client.set_traits(stale, generation, MARKS | {"CUSTOM_OPERATORS"})
+            placement.requests.clear()
+
+    placement.adapter.before = interfere
+    outcome = publishing.cycle.sync()
+
+    assert not outcome.problems
+    assert Counter(step.name for step in outcome.steps) == Counter(names)
+    assert {request for request in placement.requests.seen if f"/{stale}/" not in request} <= {
+        "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED",
+        "POST /reshaper",
+        *(
+            f"PUT /resource_providers/{one['uuid']}/inventories"
+            for one in contents(placement).values()
+        ),
+    }
+    reads = [request for request in placement.requests.seen if request.endswith("/inventories")]
+    assert f"GET /resource_providers/{stale}/inventories" in reads
+    found = contents(placement)
+    assert {one["inventories"]["CUSTOM_GOLD"] for one in found.values()} == {(2, 0)}
+    assert found[names[4]]["traits"] == MARKS | {"CUSTOM_OPERATORS"}
+    unchanged(publishing, placement)
+
+
+def test_an_inventory_that_is_refused_in_a_batch_is_the_only_one_that_is_not_set(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    names = fleet(publishing, 9, VCPU=4, DISK_GB=1)
+    publishing.cycle.sync()
+    consumer = str(uuid.uuid4())
+    allocate(placement, consumer, **{names[6]: {"DISK_GB": 1}})  # type: ignore[arg-type]
+    publishing.driver.nodes |= {name: flat(VCPU=5) for name in names}
+
+    outcome = publishing.cycle.sync()
+
+    (problem,) = outcome.problems
+    assert isinstance(problem, InventoryInUse)
+    uuids = {name: one["uuid"] for name, one in contents(placement).items()}
+    assert uuids[names[6]] in str(problem)
+    assert not [name for name in names if name != names[6] and uuids[name] in str(problem)]
+    assert {step.name for step in outcome.steps} == set(names) - {names[6]}
+    found = contents(placement)
+    assert found.pop(names[6])["inventories"] == {"DISK_GB": (1, 0), "VCPU": (4, 0)}
+    assert [one["inventories"] for one in found.values()] == [{"VCPU": (5, 0)}] * 8
+
+    placement.client.delete_allocations(consumer)
+    assert [step.name for step in publishing.cycle.sync().steps] == [names[6]]
+    unchanged(publishing, placement)
+
+
+def test_a_batch_whose_answer_is_lost_is_neither_repeated_nor_forgotten(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    names = fleet(publishing, 5)
+    publishing.cycle.sync()
+    publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=2) for name in names}
+
+    def lose(method: str, path: str) -> None:
+        if path == "/reshaper":
+            raise PlacementUnavailable(request=path, status=0, code="", detail="cut off")
+
+    placement.adapter.after = lose
+    with pytest.raises(PlacementUnavailable):
+        publishing.cycle.sync()
+    stop(placement)
+
+    outcome = publishing.restarted().sync()
+
+    assert (outcome.steps, outcome.problems) == ((), ())
+    figures = {one["inventories"]["CUSTOM_GOLD"] for one in contents(placement).values()}
+    assert figures == {(2, 0)}
+    unchanged(publishing, placement)
+
+
+# What stops everything.
+
+
+@contextmanager
+def at_write(
+    placement: PlacementFixture, number: int, act: Callable[[], object]
+) -> Iterator[Counter[str]]:
+    """Before a write to a provider, the n-th, something happens; gives how many there were."""
+    writes: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def count(method: str, path: str) -> None:
+        if method == "GET" or not path.startswith(("/resource_providers", "/reshaper")):
+            return
+        with lock:
+            writes[method] += 1
+            now = writes.total() == number
+        if now:
+            act()
+
+    placement.adapter.before = count
+    yield writes
+    stop(placement)
+
+
+def _in_time(call: Callable[[], Outcome]) -> BaseException | None:
+    """What a call in a thread of its own raised; a call that hangs fails the test."""
+    raised: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+        else:
+            raised.append(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert raised, "it hangs"
+    return raised[0]
+
+
+@pytest.mark.parametrize("number", [1, 7, 25])
+def test_an_interruption_in_the_middle_ends_it_and_the_next_cycle_completes_it(
+    publishing: Publishing, placement: PlacementFixture, number: int
+) -> None:
+    names = fleet(publishing, 12)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with at_write(placement, number, interrupt):
+        raised = _in_time(publishing.cycle.sync)
+
+    assert isinstance(raised, KeyboardInterrupt)
+    assert not publishing.restarted().sync().problems
+    found = contents(placement)
+    assert {name: one["inventories"] for name, one in found.items()} == {
+        name: {"CUSTOM_GOLD": (1, 0)} for name in names
+    }
+    unchanged(publishing, placement)
+
+
+def test_a_signal_in_the_middle_ends_it(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    fleet(publishing, 20)
+    interrupted = threading.Event()
+
+    def interrupt(*args: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    def send() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupted.wait(PATIENCE)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with at_write(placement, 7, send), pytest.raises(KeyboardInterrupt):
+            publishing.cycle.sync()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert not publishing.restarted().sync().problems
+    assert len(contents(placement)) == 20
+
+
+def test_the_first_request_without_an_answer_is_the_last_one_of_its_connection(
+    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _has_connections(placement, monkeypatch, 1)
+    fleet(publishing, 20)
+
+    def unavailable() -> None:
+        raise PlacementUnavailable(request="a write", status=0, code="", detail="cut off")
+
+    publishing.restarted()
+    with at_write(placement, 9, unavailable) as writes:
+        raised = _in_time(publishing.cycle.sync)
+
+    assert isinstance(raised, PlacementUnavailable)
+    assert writes.total() == 9
+    assert not publishing.restarted().sync().problems
+    unchanged(publishing, placement)
+
+
+def test_connections_without_an_answer_stop_each_other(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    fleet(publishing, 20)
+    together = threading.Barrier(4)
+
+    def unavailable(method: str, path: str) -> None:
+        if (method, path) == ("POST", "/resource_providers"):
+            # One that goes on, to the next tree, waits here in vain.
+            together.wait(PATIENCE / 2)
+            raise PlacementUnavailable(request=path, status=0, code="", detail="cut off")
+
+    placement.adapter.before = unavailable
+    raised = _in_time(publishing.cycle.sync)
+    stop(placement)
+
+    assert isinstance(raised, PlacementUnavailable)
+    assert not together.broken
+    assert not contents(placement)
+
+
+def test_a_state_directory_that_fails_in_the_middle_stops_everything(
+    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet(publishing, 20)
+    saves = 0
+    save = publishing.memory._store.save
+
+    def fill_up(instance: str, documents: dict[str, bytes | None]) -> None:
+        nonlocal saves
+        saves += 1
+        if saves > 12:
+            raise WharfingerError(reason="the disk is full")
+        save(instance, documents)
+
+    monkeypatch.setattr(publishing.memory._store, "save", fill_up)
+    raised = _in_time(publishing.cycle.sync)
+
+    assert str(raised) == "the disk is full"
+    # Before each write its intent is saved: what could not be saved was not sent.
+    writes = [one for one in placement.requests.writes if one.split()[1][:5] == "/reso"]
+    assert len([one for one in writes if "classes" not in one]) <= 12
+    assert not publishing.restarted().sync().problems
+    assert len(contents(placement)) == 20
+    unchanged(publishing, placement)

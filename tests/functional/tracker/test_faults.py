@@ -1,0 +1,403 @@
+"""Faults that hit one tree of a fleet, and owners that come between our reads and writes."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from keystoneauth1 import token_endpoint
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+
+from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.drivers import Edit, also, flat, with_children
+from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where, retry_at_once
+from tests.lab.moments import Moment, Moments, no_waiting_for_the_disk
+from tests.lab.placement import PlacementFixture
+from wharfinger.driver import Allocations
+from wharfinger.exceptions import (
+    ConcurrentUpdate,
+    OwnershipConflict,
+    PermissionRefused,
+    PlacementError,
+    PlacementUnavailable,
+    ReshapeNeeded,
+    UnexpectedAnswer,
+)
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.providers import ProviderTree
+
+ACME = "CUSTOM_OWNER_ACME"
+FLEET = [f"node-{number}" for number in range(6)]
+#: The one that has the fault, of the fleet or new.
+VICTIM, NEW = "node-3", "node-6"
+
+
+class Intercepted(PlacementFixture):
+    """An empty Placement whose new clients reach it through an interceptor."""
+
+    def __init__(self, service: EmbeddedPlacement, interceptor: Interceptor) -> None:
+        super().__init__(service)
+        self.interceptor = interceptor
+
+    def new_client(self) -> PlacementClient:
+        """A client over HTTP."""
+        url = self.interceptor.url
+        adapter = Adapter(
+            Session(),
+            auth=token_endpoint.Token(url, "admin"),
+            endpoint_override=url,
+            service_type="placement",
+        )
+        return PlacementClient(adapter, connections=4)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A driver instance with six published nodes, and the moment when they had been."""
+
+    publishing: Publishing
+    interceptor: Interceptor
+    moments: Moments
+    moment: Moment
+
+
+@pytest.fixture(scope="module")
+def published(
+    placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Published]:
+    state_path = tmp_path_factory.mktemp("state")
+    with (
+        no_waiting_for_the_disk(),
+        Interceptor(placement_service.application) as interceptor,
+        Intercepted(placement_service, interceptor) as placement,
+        Publishing(placement, state_path) as publishing,
+    ):
+        publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in FLEET}
+        assert not publishing.cycle.sync().problems
+        moments = Moments(state_path)
+        yield Published(publishing, interceptor, moments, moments.take())
+
+
+@pytest.fixture
+def fleet(placement: PlacementFixture, published: Published) -> Publishing:
+    """A driver instance with six published nodes, and an interceptor before its Placement."""
+    published.interceptor.expect()
+    published.moments.go_back(published.moment)
+    fleet = published.publishing
+    fleet.driver.nodes = {name: flat(CUSTOM_GOLD=1) for name in FLEET}
+    fleet.restarted()
+    return fleet
+
+
+@pytest.fixture
+def interceptor(published: Published) -> Interceptor:
+    return published.interceptor
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    retry_at_once(monkeypatch)
+
+
+# One tree of many.
+
+FAULTS_OF_ONE = {
+    "400": (BAD_REQUEST, PlacementError, 400),
+    "409 always": (FAULTS["409 always"], ConcurrentUpdate, 409),
+    "500": (FAULTS["500"], PlacementError, 500),
+    "nonsense": (replace(FAULTS["nonsense when done"], carried_out=()), UnexpectedAnswer, 200),
+}
+
+
+def _is_read(request: Request, victim: str) -> bool:
+    return request.method == "GET" and f"/{victim}/" in request.path
+
+
+def _is_creation(request: Request, victim: str) -> bool:
+    return str(request) == "POST /resource_providers" and f'"{NEW}"' in request.body
+
+
+def _is_of_traits(request: Request, victim: str) -> bool:
+    return str(request) == f"PUT /resource_providers/{victim}/traits"
+
+
+def _is_of_inventories(request: Request, victim: str) -> bool:
+    if str(request) == "POST /reshaper":
+        return victim in request.body
+    return str(request) == f"PUT /resource_providers/{victim}/inventories"
+
+
+REQUESTS: dict[str, Callable[[Request, str], bool]] = {
+    "read": _is_read,
+    "create": _is_creation,
+    "traits": _is_of_traits,
+    "inventories": _is_of_inventories,
+}
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_ONE)
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_fault_of_one_tree_is_its_own(
+    placement: PlacementFixture, fleet: Publishing, interceptor: Interceptor, kind: str, name: str
+) -> None:
+    fault, error, status = FAULTS_OF_ONE[name]
+    victim = NEW if kind == "create" else VICTIM
+    known = uuid_of(placement, VICTIM)
+    change_fleet(fleet)
+    if kind == "create":
+        fleet.driver.nodes[NEW] = fleet.driver.nodes[VICTIM]
+    if kind == "read":
+        somebody_marks(placement.client, known, "CUSTOM_OPERATORS")
+    interceptor.expect(at(kind, known), replace(fault, persistent=True))
+
+    outcome = fleet.cycle.sync()
+
+    struck = interceptor.struck
+    interceptor.expect()
+    assert 1 <= struck <= 20
+    (problem,) = outcome.problems
+    assert type(problem) is error
+    assert problem.status == status
+    found = contents(placement)
+    for node in set(FLEET) - {victim}:
+        assert found[node]["inventories"] == {"CUSTOM_GOLD": (2, 0)}
+        assert "HW_CPU_X86_AVX" in found[node]["traits"]
+    assert not fleet.cycle.sync().problems
+    now = placement.client.get_inventories(uuid_of(placement, victim)).inventories
+    assert now["CUSTOM_GOLD"].total == 2
+    assert not fleet.cycle.sync().steps
+    assert victim in str(problem) or known in str(problem)
+
+
+@pytest.mark.parametrize("kind", ["create", "traits", "inventories"])
+def test_a_conflict_without_end_ends_after_five_attempts(
+    placement: PlacementFixture, fleet: Publishing, interceptor: Interceptor, kind: str
+) -> None:
+    victim = uuid_of(placement, VICTIM)
+    change_fleet(fleet)
+    if kind == "create":
+        fleet.driver.nodes[NEW] = flat(CUSTOM_GOLD=2)
+    interceptor.expect(at(kind, victim), FAULTS["409 always"])
+
+    outcome = fleet.cycle.sync()
+
+    seen = list(interceptor.seen)
+    interceptor.expect()
+    assert [type(problem) for problem in outcome.problems] == [ConcurrentUpdate]
+    lists = [request for request in seen if request.startswith("GET /resource_providers?required")]
+    assert len(lists) == 5
+    # What has been written is not written again.
+    others = [request for request in seen if request.startswith("PUT") and victim not in request]
+    assert len(others) == len(set(others))
+
+
+@pytest.mark.parametrize("name", ["503", "reset when done"])
+@pytest.mark.parametrize("kind", ["read", "traits", "inventories"])
+def test_a_placement_that_is_not_available_ends_the_sync_and_the_next_goes_on(
+    placement: PlacementFixture, fleet: Publishing, interceptor: Interceptor, kind: str, name: str
+) -> None:
+    victim = uuid_of(placement, VICTIM)
+    change_fleet(fleet)
+    if kind == "read":
+        somebody_marks(placement.client, victim, "CUSTOM_OPERATORS")
+    interceptor.expect(at(kind, victim), FAULTS[name])
+
+    with pytest.raises(PlacementUnavailable):
+        fleet.cycle.sync()
+
+    assert interceptor.struck == 1
+    interceptor.expect()
+    assert not fleet.restarted().sync().problems
+    found = contents(placement)
+    assert all(found[node]["inventories"] == {"CUSTOM_GOLD": (2, 0)} for node in FLEET)
+    assert not fleet.cycle.sync().steps
+
+
+def test_moving_allocations_without_the_service_role_is_refused_and_says_so(
+    placement: PlacementFixture,
+    fleet: Publishing,
+    interceptor: Interceptor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet.driver.nodes["cn"] = flat(VCPU=8, VGPU=4)
+    fleet.cycle.sync()
+    allocate(placement, str(uuid.uuid4()), cn={"VGPU": 1})
+    before = contents(placement)
+    fleet.driver.nodes["cn"] = _move_vgpu_to_child
+    monkeypatch.setattr(interceptor, "roles", ("admin",))
+
+    (problem,) = fleet.cycle.sync().problems
+
+    assert isinstance(problem, PermissionRefused)
+    assert "POST /reshaper (cn): 403" in str(problem)
+    assert "takes the service role" in str(problem)
+    found = contents(placement)
+    assert found["cn"] == before["cn"]
+    assert found["gpu"]["inventories"] == {}
+
+
+def _move_vgpu_to_child(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+    if "VGPU" in tree.data(node).inventory and allocations is None:
+        raise ReshapeNeeded
+    with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})(tree, node, allocations)
+    root, child = tree.data(node).uuid, tree.data("gpu").uuid
+    for allocation in (allocations or {}).values():
+        held = allocation["allocations"]
+        held[child] = held.pop(root)
+
+
+def at(kind: str, victim: str) -> Where:
+    """The requests of that kind for that provider."""
+    return lambda request: REQUESTS[kind](request, victim)
+
+
+def uuid_of(placement: PlacementFixture, name: str) -> str:
+    """The uuid of the provider of that name."""
+    (found,) = placement.client.list_providers(name=name)
+    return found.uuid
+
+
+def change_fleet(fleet: Publishing) -> None:
+    """Have every node of the fleet be something else."""
+    for name in FLEET:
+        fleet.driver.nodes[name] = _faster
+
+
+def _faster(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+    flat(CUSTOM_GOLD=2)(tree, node, allocations)
+    tree.add_traits(node, "HW_CPU_X86_AVX")
+
+
+def somebody_marks(client: PlacementClient, provider: str, trait: str) -> None:
+    """Have somebody else put a trait on a provider."""
+    client.create_trait(trait)
+    found = client.get_traits(provider)
+    client.set_traits(provider, found.resource_provider_generation, found.traits | {trait})
+
+
+# Somebody else's owner trait, between our read and our write.
+
+HOST = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+
+
+def _beneath(parent: str) -> Edit:
+    """A root with a card, and a GPU beneath one of the two, wherever that was before."""
+
+    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        flat(VCPU=8)(tree, node, allocations)
+        if not tree.exists("card"):
+            tree.new_child("card", node)
+        gpu = tree.data("gpu").uuid if tree.exists("gpu") else None
+        if gpu is not None:
+            tree.remove("gpu")
+        tree.new_child("gpu", parent, uuid=gpu)
+        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
+
+    return edit
+
+
+def _renamed(publishing: Publishing, placement: PlacementFixture) -> None:
+    found = contents(placement)
+    placement.client.update_provider(found["gpu"]["uuid"], "renamed", found["cn"]["uuid"])
+
+
+def _moved(publishing: Publishing, placement: PlacementFixture) -> None:
+    publishing.driver.nodes["cn"] = _beneath("card")
+    publishing.cycle.sync()
+    publishing.driver.nodes["cn"] = _beneath("cn")
+
+
+def _gone(publishing: Publishing, placement: PlacementFixture) -> None:
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {})
+    publishing.cycle.sync()
+
+
+def _becomes(edit: Edit) -> Callable[[Publishing, PlacementFixture], None]:
+    def change(publishing: Publishing, placement: PlacementFixture) -> None:
+        publishing.driver.nodes["cn"] = edit
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Publishing, PlacementFixture], None]] = {
+    "create": _becomes(with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}, "new": {"VGPU": 1}})),
+    "traits": _becomes(also(lambda tree: tree.add_traits("gpu", "HW_GPU_API_VULKAN"))(HOST)),
+    "inventories": _becomes(with_children({"VCPU": 8}, {"gpu": {"VGPU": 5}})),
+    "inventories of two": _becomes(with_children({"VCPU": 9}, {"gpu": {"VGPU": 5}})),
+    "aggregates": _becomes(
+        also(lambda tree: tree.update_aggregates("gpu", {str(uuid.UUID(int=7))}))(HOST)
+    ),
+    "rename": _renamed,
+    "move": _moved,
+    "delete": _gone,
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_an_owner_that_comes_between_our_read_and_our_write_is_honoured(
+    publishing: Publishing, placement: PlacementFixture, kind: str
+) -> None:
+    publishing.driver.nodes["cn"] = HOST
+    publishing.cycle.sync()
+    CHANGES[kind](publishing, placement)
+    steps = publishing.cycle.plan().steps
+    victim = next(step.uuid for step in steps if step.name in ("new", "gpu"))
+    left = takes_over_when_touched(placement, victim)
+
+    outcome = publishing.cycle.sync()
+
+    assert [look(placement, victim)] == left
+    if kind == "delete":
+        (waiting,) = outcome.pending
+        assert (waiting.uuid, ACME in waiting.reason) == (victim, True)
+    else:
+        (problem,) = outcome.problems
+        assert isinstance(problem, OwnershipConflict)
+        assert (problem.uuid, problem.other) == (victim, ACME)
+    for _ in range(2):
+        assert not publishing.restarted().sync().steps
+        assert [look(placement, victim)] == left
+
+
+def test_what_stands_beside_it_is_written_all_the_same(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = HOST
+    publishing.cycle.sync()
+    CHANGES["inventories of two"](publishing, placement)
+    takes_over_when_touched(placement, uuid_of(placement, "gpu"))
+
+    publishing.cycle.sync()
+
+    assert contents(placement)["cn"]["inventories"] == {"VCPU": (9, 0)}
+
+
+def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[object]:
+    """Have somebody put an owner trait on a provider before our next request about it.
+
+    When that has happened, what they have left is in the list.
+    """
+    left: list[object] = []
+
+    def interfere(method: str, path: str) -> None:
+        if provider not in path and path != "/reshaper":
+            return
+        placement.adapter.before = lambda method, path: None
+        somebody_marks(placement.new_client(), provider, ACME)
+        left.append(look(placement, provider))
+
+    placement.adapter.before = interfere
+    return left
+
+
+def look(placement: PlacementFixture, provider: str) -> object:
+    """A provider and all that it has, generation too."""
+    client = placement.new_client()
+    return (
+        client.list_providers(uuid=provider),
+        client.get_traits(provider),
+        client.get_aggregates(provider),
+        client.get_inventories(provider),
+    )

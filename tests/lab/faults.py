@@ -1,0 +1,339 @@
+"""Faults between a client and the real Placement, at a request of the test's choosing.
+
+An HTTP server in front of Placement's application does what networks, proxies and servers
+do on a bad day: to one request, and to nothing else. Sockets, and what the client makes of
+them, are real.
+"""
+
+import http.client
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Collection, Container
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from types import SimpleNamespace
+from typing import Any, Final
+
+import fixtures
+import pytest
+import tenacity.nap
+import webob
+
+_ROLES: Final = ("admin", "member", "reader", "service")
+_EVERY: Final = frozenset({"GET", "PUT", "POST", "DELETE"})
+_NO_LINGERING: Final = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent back to a request."""
+
+    status: int = 204
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def encode(self) -> bytes:
+        """The answer as HTTP/1.1 has it, for a connection that takes no other."""
+        reason = http.client.responses[self.status]
+        headers = [*self.headers, ("Connection", "close")]
+        if self.status != http.client.NO_CONTENT:
+            headers += [
+                ("Content-Type", self.content_type),
+                ("Content-Length", str(len(self.body))),
+            ]
+        lines = [f"HTTP/1.1 {self.status} {reason}", *(f"{name}: {it}" for name, it in headers)]
+        return "\r\n".join((*lines, "", "")).encode() + self.body
+
+
+class Ending(Enum):
+    """How a connection ends."""
+
+    ANSWERED = auto()
+    RESET = auto()
+    """Half of the answer, then RST."""
+    CUT_OFF = auto()
+    """The head of the answer and half of its body, then FIN."""
+    LATE = auto()
+    """Nothing for as long as the client waits."""
+    REFUSED = auto()
+    """Nobody listens, from this request on."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a request.
+
+    ``told`` is what a message about it has to say, in lower case. ``carried_out`` are the
+    methods whose requests reach Placement all the same; ``answer`` makes what is sent back
+    of what Placement answers to those. One that is ``persistent`` happens each time that
+    the request is made.
+    """
+
+    name: str
+    told: str
+    ending: Ending = Ending.ANSWERED
+    answer: Callable[[Answer], Answer] = lambda answer: answer
+    carried_out: Container[str] = frozenset()
+    persistent: bool = False
+
+
+def _refusal(status: int, detail: str, code: str = "placement.undefined_code") -> Answer:
+    """Placement's own refusal."""
+    error = {
+        "status": status,
+        "title": http.client.responses[status],
+        "detail": f"There was a problem.\n\n {detail}  ",
+        "code": code,
+        "request_id": "req-0",
+    }
+    return Answer(status, json.dumps({"errors": [error]}).encode())
+
+
+def _page(status: int) -> Answer:
+    """A page that a proxy shows."""
+    title = http.client.responses[status]
+    page = f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
+    return Answer(status, page.encode(), "text/html; charset=utf-8")
+
+
+def _always(answer: Answer) -> Callable[[Answer], Answer]:
+    return lambda _answer: answer
+
+
+def _half(answer: Answer) -> Answer:
+    return replace(answer, status=200, body=(answer.body or b"{}")[: len(answer.body) // 2 + 1])
+
+
+_CONFLICT: Final = _always(
+    _refusal(409, "resource provider generation conflict", "placement.concurrent_update")
+)
+_NONSENSE: Final = Answer(200, b'{"resource_providers": [nonsense], "traits": nonsense}')
+
+FAULTS: Final = {
+    fault.name: fault
+    for fault in (
+        Fault("refused", "refused", Ending.REFUSED, persistent=True),
+        Fault("reset", "reset", Ending.RESET),
+        Fault("reset when done", "reset", Ending.RESET, carried_out=_EVERY),
+        Fault("cut off when done", "incomplete", Ending.CUT_OFF, carried_out=_EVERY),
+        Fault("lost", "timed out", Ending.LATE),
+        Fault("late", "timed out", Ending.LATE, carried_out=_EVERY),
+        Fault("401", "401", answer=_always(_page(401))),
+        Fault("403", "403", answer=_always(_refusal(403, "Policy does not allow this."))),
+        # To a DELETE it is true: somebody was faster.
+        Fault(
+            "404", "404", answer=_always(_refusal(404, "It is not there.")), carried_out={"DELETE"}
+        ),
+        Fault("404 page", "404", answer=_always(_page(404))),
+        Fault("409", "409", answer=_CONFLICT),
+        Fault("409 always", "409", answer=_CONFLICT, persistent=True),
+        Fault("429", "429", answer=_always(_page(429))),
+        Fault("500", "500", answer=_always(_refusal(500, "An error has occurred."))),
+        Fault(
+            "500 when done",
+            "500",
+            answer=_always(_refusal(500, "An error has occurred.")),
+            carried_out=_EVERY,
+        ),
+        Fault("503", "503", answer=_always(_page(503))),
+        Fault("truncated when done", "not understood", answer=_half, carried_out=_EVERY),
+        Fault(
+            "nonsense when done", "not understood", answer=_always(_NONSENSE), carried_out=_EVERY
+        ),
+        Fault("page", "not understood", answer=_always(_page(200))),
+    )
+}
+
+#: Not in a sweep: what is asked for is right, and Placement has no reason.
+BAD_REQUEST: Final = Fault("400", "400", answer=_always(_refusal(400, "That cannot be.")))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asks of Placement."""
+
+    method: str
+    path: str
+    body: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+#: Which request: the one with that index, or all that are so.
+Where = int | Callable[[Request], bool]
+
+
+@dataclass
+class _Orders:
+    """What is to happen, and what has."""
+
+    where: Where | None = None
+    fault: Fault | None = None
+    seen: list[str] = field(default_factory=list)
+    struck: list[str] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def next_is_refused(self) -> bool:
+        """Whether the next request is to find nobody."""
+        refusing = self.fault is not None and self.fault.ending is Ending.REFUSED
+        return refusing and len(self.seen) == self.where
+
+    def hit(self, request: Request) -> bool:
+        """Whether the fault is to happen to this request, which has been seen."""
+        if self.fault is None or self.fault.ending is Ending.REFUSED:
+            return False
+        if callable(self.where):
+            return self.where(request) and (self.fault.persistent or not self.struck)
+        again = self.fault.persistent and str(request) in self.struck
+        return again or len(self.seen) - 1 == self.where
+
+
+class Interceptor(fixtures.Fixture):
+    """Placement's application behind a port of 127.0.0.1, with a fault where it is wanted.
+
+    ``url`` stays the same, whether anybody listens there or not.
+    """
+
+    def __init__(self, application: Any) -> None:
+        super().__init__()
+        self._application = application
+        #: Those of the client, as Placement sees it.
+        self.roles: Collection[str] = _ROLES
+
+    def _setUp(self) -> None:
+        self._lock = threading.Lock()
+        self._orders = _Orders()
+        self._address = ("127.0.0.1", 0)
+        self._listener: socket.socket | None = None
+        self._serving: list[threading.Thread] = []
+        self._listen()
+        self.url = f"http://{self._address[0]}:{self._address[1]}"
+        self.addCleanup(self._finish)
+        self.addCleanup(self._refuse)
+
+    def expect(self, where: Where | None = None, fault: Fault | None = None) -> None:
+        """Forget what was; from now on let all requests pass but that one.
+
+        The first has the index 0. Where several are so, the fault happens to the first; to
+        all of them if it is persistent.
+        """
+        self._finish()
+        if self._listener is None:
+            self._listen()
+        self._orders = _Orders(where, fault)
+        if self._orders.next_is_refused:
+            self._refuse()
+
+    @property
+    def seen(self) -> list[str]:
+        """The requests that have come in, as "METHOD path", GET / included."""
+        return self._orders.seen
+
+    @property
+    def struck(self) -> int:
+        """How often the fault has happened; one that is refused is not counted further."""
+        return len(self._orders.struck) + (self._listener is None)
+
+    def _listen(self) -> None:
+        self._listener = socket.create_server(self._address)
+        self._address = self._listener.getsockname()
+        self._acceptor = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
+        self._acceptor.start()
+
+    def _refuse(self) -> None:
+        with self._lock:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept()
+            self._acceptor.join()
+            listener.close()
+
+    def _finish(self) -> None:
+        """Let everything that is under way come to its end."""
+        self._orders.over.set()
+        while self._serving:
+            self._serving.pop().join()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            thread.start()
+            self._serving.append(thread)
+
+    def _serve(self, connection: socket.socket) -> None:
+        orders = self._orders
+        with connection, connection.makefile("rb") as reader:
+            line = reader.readline().decode()
+            if not line:
+                return
+            method, path, _version = line.split()
+            headers = dict(http.client.parse_headers(reader).items())
+            body = reader.read(int(headers.get("Content-Length", 0)))
+            request = Request(method, path, body.decode())
+            with self._lock:
+                orders.seen.append(str(request))
+                fault = orders.fault if orders.hit(request) else None
+                if fault is not None:
+                    orders.struck.append(str(request))
+            carries_out = fault is None or method in fault.carried_out
+            answer = self._ask(method, path, headers, body) if carries_out else None
+            if orders.next_is_refused:
+                self._refuse()
+            with suppress(ConnectionError):  # the client need not wait for it
+                if fault is None:
+                    connection.sendall((answer or Answer()).encode())
+                else:
+                    _strike(connection, fault, answer, orders.over)
+
+    def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        """Have Placement answer."""
+        request = webob.Request.blank(
+            path,
+            base_url=self.url,
+            method=method,
+            headers={**headers, "X-Roles": ",".join(self.roles)},
+            body=body,
+        )
+        response = request.get_response(self._application)
+        return Answer(
+            response.status_int,
+            response.body,
+            headers=tuple(
+                (name, value)
+                for name, value in response.headers.items()
+                if name.lower() not in ("content-length", "content-type")
+            ),
+        )
+
+
+def _strike(
+    connection: socket.socket, fault: Fault, answer: Answer | None, over: threading.Event
+) -> None:
+    """Have the fault happen; ``answer`` is Placement's, if it has been asked."""
+    content = fault.answer(answer or Answer()).encode()
+    match fault.ending:
+        case Ending.LATE:
+            over.wait()
+        case Ending.RESET:
+            if answer is not None:
+                connection.sendall(content[: len(content) // 2])
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+        case Ending.CUT_OFF if answer is not None:
+            connection.sendall(content[: len(content) - len(answer.body) // 2])
+        case _:
+            connection.sendall(content)
+
+
+def retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody wait between two attempts."""
+    monkeypatch.setattr(tenacity.nap, "time", SimpleNamespace(sleep=lambda seconds: None))

@@ -1,0 +1,33 @@
+"""The wharfinger program in this process: the same command line, without the start-up."""
+
+import io
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+
+from tests.lab.program import Done, Program
+from wharfinger.cli.main import main
+
+
+def run(program: Program, *arguments: str) -> Done:
+    """Run the program here; what it prints comes back."""
+    out, err = io.StringIO(), io.StringIO()
+    with _logging_of_its_own(), redirect_stdout(out), redirect_stderr(err):
+        code = main(["--config-file", str(program.config), *arguments])
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def _logging_of_its_own() -> Iterator[None]:
+    """Give the program a root logger as in a new process; it sets that up as it needs."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    # Nobody has asked for more, and to word it takes a fifth of the time.
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        root.handlers[:] = handlers
+        root.setLevel(level)

@@ -1,0 +1,404 @@
+"""Syncs in processes of their own that are killed, by SIGKILL, at a boundary of their steps.
+
+Boundaries are before and after each request that writes to Placement, and before and after
+each save of the memory. A process that is not killed says which ones it passed; others
+are then killed there. They are forked off a server that has imported everything
+already, since the test process has threads, and talk HTTP to the Placement in it.
+"""
+
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import fixtures
+from keystoneauth1 import token_endpoint
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+from placement import db_api
+from sqlalchemy import Pool, event, text
+
+from tests.lab import worlds
+from tests.lab.cycles import Publishing, allocate
+from tests.lab.placement import PlacementFixture, RecordingAdapter
+from tests.lab.worlds import World
+from wharfinger.exceptions import WharfingerError
+from wharfinger.objects.provider_records import LocalProviderRecords
+from wharfinger.providers import record as record_codec
+
+MARKS: Final = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"})
+CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
+#: Seconds; a sync takes tenths of one.
+TIMEOUT: Final = 60.0
+
+_CONTEXT: Final = multiprocessing.get_context("forkserver")
+# __main__ too, or each process would import it.
+_CONTEXT.set_forkserver_preload(["__main__", __name__])
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: What everything in Placement is read with, as ``cycles.contents`` shows it.
+_QUERIES: Final = {
+    "inventories": "SELECT resource_provider_id, name, total, reserved FROM inventories"
+    " JOIN resource_classes ON resource_classes.id = resource_class_id ORDER BY name",
+    "traits": "SELECT resource_provider_id, name FROM resource_provider_traits"
+    " JOIN traits ON traits.id = trait_id",
+    "aggregates": "SELECT resource_provider_id, uuid FROM resource_provider_aggregates"
+    " JOIN placement_aggregates ON placement_aggregates.id = aggregate_id",
+    "allocations": "SELECT resource_provider_id, consumer_id, name, used FROM allocations"
+    " JOIN resource_classes ON resource_classes.id = resource_class_id",
+}
+#: Placement caches the ids of these in the process.
+_CACHED_TABLES: Final = {"alembic_version", "traits", "resource_classes"}
+
+Contents = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Act:
+    """From one world to another. ``held`` is what the consumer has of each provider."""
+
+    before: tuple[World, ...]
+    after: World
+    syncs: int = 1
+    held: Mapping[str, dict[str, int]] = field(default_factory=dict)
+
+
+ACTS: Final[Mapping[str, Act]] = {
+    "created": Act(before=(), after=worlds.HOST),
+    "changed": Act(
+        before=(worlds.HOST,),
+        after=worlds.HOST_CHANGED,
+        held={"gpu-3": {"VGPU": 2}, "cn": {"VCPU": 1}},
+    ),
+    # Gone is what two listings lack.
+    "shrunk": Act(
+        before=(worlds.HOST, worlds.HOST_CHANGED),
+        after=worlds.HOST_SHRUNK,
+        syncs=2,
+        held={"gpu-3": {"VGPU": 2}, "cn": {"VCPU": 1}},
+    ),
+    "fleet created": Act(before=(), after=worlds.FLEET),
+    "fleet changed": Act(
+        before=(worlds.FLEET,), after=worlds.FLEET_CHANGED, held={"fpga-3": {"FPGA": 1}}
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended (a negative code is a signal), and the boundaries it came to."""
+
+    code: int | None
+    boundaries: tuple[str, ...]
+
+
+class Killing(fixtures.Fixture):
+    """An act to be played again and again, each time from the same beginning.
+
+    ``boundaries`` are those of a process that was not killed; ``old`` and ``new`` everything
+    in Placement before it and after it.
+    """
+
+    def __init__(self, placement: PlacementFixture, url: str, directory: Path, act: str) -> None:
+        super().__init__()
+        self._placement = placement
+        self._url = url
+        self._before = directory / "before"
+        self._state = directory / "state"
+        self._name = act
+        self._act = ACTS[act]
+
+    def _setUp(self) -> None:
+        self.useFixture(_WithoutSync())
+        for world in ({}, *self._act.before):
+            with self._publishing(self._before, world) as publishing:
+                outcome = publishing.cycle.sync()
+                assert not outcome.problems, outcome.problems
+        if self._act.held:
+            allocate(self._placement, CONSUMER, "1.39", **self._act.held)
+        self._tables = _read_tables()
+        self.old = everything()
+        ended = self.play()
+        assert ended.code == 0, "its traceback is on standard error"
+        self.boundaries = ended.boundaries
+        self.new = everything()
+
+    def play(self, kill_at: int | None = None) -> Ended:
+        """From the beginning, sync in a process; kill it at a boundary, counted from 0."""
+        shutil.rmtree(self._state, ignore_errors=True)
+        shutil.copytree(self._before, self._state)
+        _write_tables(self._tables)
+        receiver, sender = _CONTEXT.Pipe(duplex=False)
+        process = _CONTEXT.Process(
+            target=_play, args=(self._name, self._url, self._state, kill_at, sender)
+        )
+        process.start()
+        sender.close()
+        try:
+            with receiver:
+                boundaries = receiver.recv() if receiver.poll(TIMEOUT) else ()
+        except EOFError:  # it failed
+            boundaries = ()
+        process.join(TIMEOUT)
+        code = process.exitcode
+        if code is None:
+            process.kill()
+            process.join()
+        process.close()
+        return Ended(code, tuple(boundaries))
+
+    @property
+    def moments(self) -> list[int]:
+        """One boundary between each two writes, by number, the first and the last included.
+
+        After one write and before the next is the same to whoever comes later, where one
+        thread does all: in between, nothing is written.
+        """
+        return [0, *range(1, len(self.boundaries), 2)]
+
+    def faults(self, *, back: bool = False) -> list[str]:
+        """What is wrong now, when a process has started and synced, and after that.
+
+        ``back``: what the driver says by then is what it said before.
+        """
+        world, expected = self._act.after, self.new
+        if back:
+            world, expected = self._act.before[-1], self.old
+        faults = unsound(self.old, self.new, everything())
+        try:
+            for _ in range(self._act.syncs):
+                with self._publishing(self._state, world) as publishing:
+                    faults += map(str, publishing.cycle.sync().problems)
+            if everything() != expected:
+                faults.append(f"Placement has {everything()}")
+            with self._publishing(self._state, world) as publishing:
+                plan = publishing.cycle.plan()
+        except WharfingerError as error:
+            return [*faults, str(error)]
+        return [
+            *faults,
+            *(f"then still: {step.verb} {step.name}" for step in plan.steps),
+            *(f"then still: {one.name}: {one.reason}" for one in plan.pending),
+            *map(str, plan.problems),
+        ]
+
+    @contextmanager
+    def _publishing(self, state: Path, world: World) -> Iterator[Publishing]:
+        with Publishing(self._placement, state) as publishing:
+            publishing.driver.nodes = dict(world)
+            yield publishing
+
+
+def everything() -> Contents:
+    """What ``cycles.contents`` has, and the allocations: of one moment, and in one go."""
+    with db_api.get_placement_engine().connect() as connection:
+        providers = connection.execute(
+            text("SELECT id, uuid, name, parent_provider_id FROM resource_providers")
+        ).all()
+        parts: dict[str, dict[int, list[Any]]] = {}
+        for part, query in _QUERIES.items():
+            rows = parts[part] = defaultdict(list)
+            for provider, *values in connection.execute(text(query)):
+                rows[provider].append(values)
+    names = {provider.id: provider.name for provider in providers}
+    found = {
+        one.name: {
+            "uuid": one.uuid,
+            "parent": names.get(one.parent_provider_id),
+            "inventories": {
+                name: (total, reserved) for name, total, reserved in parts["inventories"][one.id]
+            },
+            "traits": {name for (name,) in parts["traits"][one.id]},
+            "aggregates": {uuid for (uuid,) in parts["aggregates"][one.id]},
+            "allocations": {
+                (consumer, name): used for consumer, name, used in parts["allocations"][one.id]
+            },
+        }
+        for one in providers
+    }
+    assert len(found) == len({one.uuid for one in providers}) == len(providers)
+    return found
+
+
+def unsound(old: Contents, new: Contents, now: Contents) -> list[str]:
+    """What is neither as before nor as after, is lost, or is offered without its marks."""
+    olds, news = ({one["uuid"]: (name, one) for name, one in each.items()} for each in (old, new))
+    there = {one["uuid"] for one in now.values()}
+    faults = [f"{news[uuid][0]} is lost" for uuid in olds.keys() & news.keys() - there]
+    for name, one in now.items():
+        sides = [each[one["uuid"]] for each in (olds, news) if one["uuid"] in each]
+        if not sides:
+            faults.append(f"{name} ({one['uuid']}) was never wanted")
+            continue
+        if one["inventories"] and not one["traits"] >= MARKS:
+            faults.append(f"{name} offers {one['inventories']} with {one['traits']}")
+        if one["uuid"] in olds and one["allocations"] != olds[one["uuid"]][1]["allocations"]:
+            faults.append(f"{name}: the allocations are {one['allocations']}")
+        identity = (name, one["parent"])
+        if identity not in {(known, side["parent"]) for known, side in sides}:
+            faults.append(f"{identity} is neither old nor new")
+        for part in ("inventories", "traits", "aggregates"):
+            values = [set(_items(side[part])) for _, side in sides]
+            if strange := set(_items(one[part])) - set().union(*values):
+                faults.append(f"{name}: {strange} is neither old nor new")
+            keys = [set(side[part]) for _, side in sides]
+            if len(sides) == 2 and (lost := set.intersection(*keys) - set(one[part])):
+                faults.append(f"{name}: {lost} is lost")
+    return faults
+
+
+class _WithoutSync(fixtures.Fixture):
+    """Have SQLite not wait for the disk: what is written survives a process, if not a crash.
+
+    Takes effect in all databases of this process.
+    """
+
+    def _setUp(self) -> None:
+        event.listen(Pool, "checkout", _turn_off_sync)
+        self.addCleanup(event.remove, Pool, "checkout", _turn_off_sync)
+
+
+def _turn_off_sync(connection: Any, *_: object) -> None:
+    connection.execute("PRAGMA synchronous=OFF").close()
+
+
+class _Boundaries:
+    """What a process has come to; at one of them it dies."""
+
+    def __init__(self, kill_at: int | None, report: Connection) -> None:
+        self._kill_at = kill_at
+        self._report = report
+        self._lock = threading.Lock()
+        self._names: dict[str, str] = {}
+        self.passed: list[str] = []
+
+    @contextmanager
+    def around(self, what: str, before: str, after: str) -> Iterator[None]:
+        self._reach(f"{what}: {before}")
+        yield
+        self._reach(f"{what}: {after}")
+
+    def saving(self, documents: Mapping[str, bytes | None]) -> AbstractContextManager[None]:
+        for uuid, document in documents.items():
+            if document is not None:
+                record = record_codec.decode(document)
+                provider = record.intended or record.applied or record.live
+                self._names[uuid] = provider.name if provider else uuid
+        return self.around(f"save {self._called(documents)}", "to be saved", "saved")
+
+    def sending(self, method: str, path: str, body: bytes) -> AbstractContextManager[None]:
+        what = f"{method} {_UUID.sub(lambda match: self._called([match[0]]), path)}"
+        if path == "/resource_providers":
+            what += f" {json.loads(body)['name']}"
+        elif method == "POST":
+            uuids = dict.fromkeys(_UUID.findall(body.decode()))
+            what += f" {self._called(uuids)}"
+        return self.around(what, "to be sent", "answered")
+
+    def _called(self, uuids: Iterable[str]) -> str:
+        return ", ".join(self._names.get(uuid, uuid) for uuid in uuids)
+
+    def _reach(self, name: str) -> None:
+        with self._lock:
+            count = Counter(each.partition(" #")[0] for each in self.passed)[name] + 1
+            self.passed.append(f"{name} #{count}" if count > 1 else name)
+            if len(self.passed) - 1 == self._kill_at:
+                self._report.send(self.passed)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Watched:
+    """Around a keystoneauth adapter: requests that write have boundaries."""
+
+    def __init__(self, adapter: Adapter, boundaries: _Boundaries) -> None:
+        self._adapter = adapter
+        self._boundaries = boundaries
+
+    def request(self, path: str, method: str, **kwargs: Any) -> Any:
+        if method == "GET":
+            return self._adapter.request(path, method, **kwargs)
+        with self._boundaries.sending(method, path, kwargs.get("data", b"")):
+            return self._adapter.request(path, method, **kwargs)
+
+
+class _PlacementOverHTTP(PlacementFixture):
+    """The Placement in the test's process, from another."""
+
+    def __init__(self, url: str, boundaries: _Boundaries) -> None:
+        fixtures.Fixture.__init__(self)
+        self._adapter = Adapter(
+            Session(),
+            auth=token_endpoint.Token(url, "admin"),
+            service_type="placement",
+            endpoint_override=url,
+            additional_headers={"X-Roles": "admin,member,reader,service"},
+        )
+        self._boundaries = boundaries
+
+    def _setUp(self) -> None:
+        self.adapter = RecordingAdapter(_Watched(self._adapter, self._boundaries))
+        self.client = self.new_client()
+        self.requests = self.adapter.requests
+
+
+def _play(act: str, url: str, state: Path, kill_at: int | None, report: Connection) -> None:
+    """What the process does: all syncs of an act."""
+    boundaries = _Boundaries(kill_at, report)
+    save = LocalProviderRecords.save
+
+    def watched(
+        self: LocalProviderRecords, instance: str, documents: Mapping[str, bytes | None]
+    ) -> None:
+        with boundaries.saving(documents):
+            save(self, instance, documents)
+
+    with (
+        _WithoutSync(),
+        fixtures.MonkeyPatch(f"{save.__module__}.{save.__qualname__}", watched),
+        _PlacementOverHTTP(url, boundaries) as placement,
+        Publishing(placement, state) as publishing,
+    ):
+        publishing.driver.nodes = dict(ACTS[act].after)
+        for _ in range(ACTS[act].syncs):
+            outcome = publishing.cycle.sync()
+            assert not outcome.problems, outcome.problems
+    report.send(boundaries.passed)
+
+
+def _items(part: Any) -> Any:
+    return part.items() if isinstance(part, dict) else part
+
+
+def _read_tables() -> dict[str, list[dict[str, Any]]]:
+    """Everything in Placement, row by row; less what it caches."""
+    with db_api.get_placement_engine().connect() as connection:
+        names = connection.execute(
+            text("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        ).scalars()
+        return {
+            name: [
+                dict(row) for row in connection.execute(text(f'SELECT * FROM "{name}"')).mappings()
+            ]
+            for name in set(names) - _CACHED_TABLES
+        }
+
+
+def _write_tables(tables: Mapping[str, list[dict[str, Any]]]) -> None:
+    with db_api.get_placement_engine().begin() as connection:
+        for name, rows in tables.items():
+            connection.execute(text(f'DELETE FROM "{name}"'))
+            if rows:
+                columns, values = ", ".join(rows[0]), ", ".join(f":{key}" for key in rows[0])
+                connection.execute(
+                    text(f'INSERT INTO "{name}" ({columns}) VALUES ({values})'), rows
+                )

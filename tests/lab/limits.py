@@ -1,0 +1,27 @@
+"""The program on a machine that has run out of something."""
+
+import sys
+from pathlib import Path
+
+from tests.lab.program import Program
+
+# Python ignores SIGXFSZ, so that a write that goes too far is an error. Its own compiled
+# files would be cut off where the program's are.
+_LAUNCHER = """\
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class LimitedProgram(Program):
+    """The program, with files of at most ``file_size`` bytes: what a full disk is to it."""
+
+    file_size: int | None = None
+
+    def _command(self, *arguments: str, config: Path | None = None) -> list[str]:
+        command = super()._command(*arguments, config=config)
+        if self.file_size is None:
+            return command
+        return [sys.executable, "-c", _LAUNCHER, str(self.file_size), *command]

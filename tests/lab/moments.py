@@ -1,0 +1,123 @@
+"""Moments: what Placement and a program's records hold, taken and gone back to.
+
+A test that tries many things from one state takes that state once, and goes back to it in
+a few milliseconds. Two moments are equal where nothing but the time of writing differs.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from placement import db_api
+from sqlalchemy import event
+
+from wharfinger.db.database import FILE_NAME
+
+_TIMES: Final = frozenset({"created_at", "updated_at"})
+
+
+@dataclass(frozen=True)
+class _Table:
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+    def content(self) -> list[tuple[Any, ...]]:
+        """The rows, less when they were written."""
+        kept = [index for index, name in enumerate(self.columns) if name not in _TIMES]
+        return [tuple(row[index] for index in kept) for row in self.rows]
+
+
+_Tables = dict[str, _Table]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What two SQLite files held."""
+
+    placement: _Tables = field(compare=False)
+    records: _Tables = field(compare=False)
+    key: str
+
+    @property
+    def placement_key(self) -> str:
+        """Equal for moments at which Placement held the same."""
+        return _key(self.placement)
+
+
+class Moments:
+    """Takes moments of this process's Placement, and of the records in a state directory.
+
+    Nothing may be under way at the time.
+    """
+
+    def __init__(self, state_path: Path) -> None:
+        self._placement = Path(str(db_api.get_placement_engine().url.database))
+        self._records = state_path / FILE_NAME
+
+    def take(self) -> Moment:
+        """What there is now."""
+        placement, records = _read(self._placement), _read(self._records)
+        return Moment(placement, records, _key(placement) + _key(records))
+
+    def go_back(self, moment: Moment) -> None:
+        """Have everything as it was then."""
+        _write(self._placement, moment.placement)
+        _write(self._records, moment.records)
+
+
+def _key(tables: _Tables) -> str:
+    return repr({name: table.content() for name, table in tables.items()})
+
+
+def _read(path: Path) -> _Tables:
+    with closing(sqlite3.connect(path)) as connection:
+        return _tables(connection)
+
+
+def _tables(connection: sqlite3.Connection) -> _Tables:
+    names = [
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        if not name.startswith("sqlite_")
+    ]
+    tables = {}
+    for name in sorted(names):
+        cursor = connection.execute(f'SELECT * FROM "{name}" ORDER BY rowid')
+        columns = tuple(column[0] for column in cursor.description)
+        tables[name] = _Table(columns, cursor.fetchall())
+    return tables
+
+
+def _write(path: Path, tables: _Tables) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        # A test's machine does not lose its power.
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        now = _tables(connection)
+        for name, table in tables.items():
+            if now[name] == table:
+                continue
+            connection.execute(f'DELETE FROM "{name}"')
+            places = ", ".join("?" for _ in table.columns)
+            connection.executemany(f'INSERT INTO "{name}" VALUES ({places})', table.rows)
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Have this process's Placement not wait until what it writes is on the disk."""
+    engine = db_api.get_placement_engine()
+    event.listen(engine, "connect", _be_quick)
+    engine.dispose()
+    try:
+        yield
+    finally:
+        event.remove(engine, "connect", _be_quick)
+        engine.dispose()
+
+
+def _be_quick(connection: sqlite3.Connection, _record: object) -> None:
+    connection.execute("PRAGMA synchronous = OFF")
