@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from placement.objects import reshaper
 
+from tests.lab.cycles import allocate
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import ConfigurationError
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -105,3 +107,32 @@ def _start(program: str, *arguments: str) -> "subprocess.Popen[str]":
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_placement_does_not_wait_for_itself_where_it_reads_beside_its_own_transaction(
+    placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, consumer = placement.client, str(uuid.uuid4())
+    root, gpu = (client.create_provider(str(uuid.uuid4()), name, None) for name in ("cn", "gpu"))
+    generations = {
+        one.uuid: client.set_inventories(one.uuid, one.generation, {"VGPU": Inventory(total=4)})
+        for one in (root, gpu)
+    }
+    allocate(placement, consumer, cn={"VGPU": 1})
+    generations[root.uuid] += 1
+    reshape = reshaper.reshape
+
+    def reshape_late(*arguments: object) -> None:
+        # Somebody changes a provider that is only in the allocations: Placement reads it again.
+        client.set_traits(root.uuid, generations[root.uuid], ["HW_GPU_API_VULKAN"])
+        reshape(*arguments)
+
+    monkeypatch.setattr(reshaper, "reshape", reshape_late)
+
+    client.reshape(
+        {gpu.uuid: (generations[gpu.uuid], {"VGPU": Inventory(total=8)})},
+        {consumer: client.get_allocations(consumer)},
+    )
+
+    assert client.get_inventories(gpu.uuid).inventories["VGPU"].total == 8
+    assert client.get_usages(root.uuid) == {"VGPU": 1}
