@@ -10,6 +10,7 @@ from tests.lab.placement import PlacementFixture
 from wharfinger.objects.provider_records import LocalProviderRecords
 from wharfinger.placement import survey
 from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker.cycle import DriverCycle
 from wharfinger.tracker.memory import InstanceMemory
 
@@ -52,8 +53,7 @@ class Publishing(fixtures.Fixture):
             self.publisher,
             self.client,
             memory,
-            removal_delay=self.removal_delay,
-            allow_mass_removal=self.allow_mass_removal,
+            RemovalPolicy(delay=self.removal_delay, allow_mass=self.allow_mass_removal),
         )
         return self.cycle
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import dedent
 
-from wharfinger.conf import load
+from wharfinger.conf import parse
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
 from wharfinger_libvirt.driver import LibvirtDriver
 
@@ -15,7 +15,7 @@ def make_driver(directory: Path, configuration: str) -> LibvirtDriver:
     """Make the driver of the instance ``gpus``; ``configuration`` is the file's text."""
     path = directory / "wharfinger.conf"
     path.write_text(dedent(configuration))
-    return LibvirtDriver(load([str(path)]), "service-host", INSTANCE)
+    return LibvirtDriver(parse([str(path)]), "service-host", INSTANCE)
 
 
 def publish(

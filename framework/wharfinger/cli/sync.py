@@ -110,19 +110,24 @@ class Sync(WharfingerCommand):
     ) -> "Outcome":
         """One instance's cycle; its failure does not stop the others."""
         from wharfinger.console import progress
+        from wharfinger.providers.removal import RemovalPolicy
         from wharfinger.tracker import instances
         from wharfinger.tracker.cycle import Outcome
 
         taken: list[Step] = []
         try:
             instance = instances.load(self.conf, name)
+            delay = parsed_args.removal_delay
+            policy = RemovalPolicy(
+                delay=instance.section.removal_delay if delay is None else delay,
+                allow_mass=parsed_args.allow_mass_removal,
+            )
             with instances.running(
                 instance,
                 self.placement,
                 records,
                 may_write=not parsed_args.dry_run,
-                removal_delay=parsed_args.removal_delay,
-                allow_mass_removal=parsed_args.allow_mass_removal,
+                policy=policy,
             ) as cycle:
                 if parsed_args.dry_run:
                     plan = cycle.plan()

@@ -21,14 +21,30 @@ _FRACTION: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalPolicy:
+    """When what is absent is gone.
+
+    ``delay``, in seconds, is how far two complete listings that lack a provider have to be
+    apart. With ``allow_mass``, any number of providers may be gone at once.
+    """
+
+    delay: float
+    allow_mass: bool = False
+
+    def believes(self, gone: int, providers: int) -> bool:
+        """Whether so many of an instance's providers may be gone at once."""
+        return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Removals:
     """What decides whether an absent provider is gone.
 
-    ``now`` in seconds since the epoch; ``delay``, in seconds, how far two complete
-    listings that lack it have to be apart. ``children_may_be_elsewhere``: of some nodes nothing
-    is known, and what is absent below others may have moved there. ``parents`` are the uuids
-    of providers that are due and have children which are not known here. ``withheld``: too many
-    are gone at once, and none of them is removed or reserved.
+    ``now`` in seconds since the epoch; ``delay`` as in the policy.
+    ``children_may_be_elsewhere``: of some nodes nothing is known, and what is absent below
+    others may have moved there. ``parents`` are the uuids of providers that are due and have
+    children which are not known here. ``withheld``: too many are gone at once, and none of them
+    is removed or reserved.
     """
 
     now: float
@@ -51,11 +67,6 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
         reason="it has this instance's mark, but the driver does not report it, and it is not "
         "in the records of what was applied: left as it is",
     )
-
-
-def is_mass_removal(gone: int, providers: int) -> bool:
-    """Whether so many of an instance's providers are too many to be gone at once."""
-    return gone > _FEW and gone * _FRACTION > providers
 
 
 def remove(

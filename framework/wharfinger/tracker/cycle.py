@@ -22,6 +22,7 @@ from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import PendingRemoval, Plan, Step
+from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker.desired import NodeListing
 from wharfinger.tracker.memory import InstanceMemory
 from wharfinger.tracker.planning import Planner
@@ -61,11 +62,7 @@ class _Pass:
 
 
 class DriverCycle:
-    """The cycles of one driver instance, one at a time.
-
-    ``removal_delay`` is in seconds; with ``allow_mass_removal``, any number of providers may be
-    gone at once.
-    """
+    """The cycles of one driver instance, one at a time."""
 
     def __init__(
         self,
@@ -73,20 +70,12 @@ class DriverCycle:
         publisher: Publisher,
         client: PlacementClient,
         memory: InstanceMemory,
-        *,
-        removal_delay: float,
-        allow_mass_removal: bool = False,
+        policy: RemovalPolicy,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
         self._memory: Final = memory
-        self._planner: Final = Planner(
-            driver,
-            publisher,
-            client,
-            removal_delay=removal_delay,
-            allow_mass_removal=allow_mass_removal,
-        )
+        self._planner: Final = Planner(driver, publisher, client, policy)
         self._applier: Final = PlanApplier(client, memory)
 
     @property

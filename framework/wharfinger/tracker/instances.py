@@ -23,6 +23,7 @@ from wharfinger.objects import Service
 from wharfinger.objects.provider_records import ProviderRecords
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.ownership import Publisher, check_owner
+from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker.cycle import DriverCycle
 from wharfinger.tracker.desired import guarded
 from wharfinger.tracker.memory import InstanceMemory
@@ -112,15 +113,13 @@ def running(
     client: PlacementClient,
     records: ProviderRecords,
     *,
+    policy: RemovalPolicy,
     may_write: bool = True,
-    removal_delay: float | None = None,
-    allow_mass_removal: bool = False,
 ) -> Iterator[DriverCycle]:
     """Connect a driver instance to its backend, and let go of it at the end.
 
     An instance that may write is run by one process at a time; one that only plans may be
-    run beside it. ``removal_delay`` in place of the configured one. Raises BackendError,
-    StateError.
+    run beside it. Raises BackendError, StateError.
     """
     section = instance.section
     with records.exclusive(section.name) if may_write else nullcontext():
@@ -129,8 +128,7 @@ def running(
             instance.publisher,
             client,
             InstanceMemory(records, section.name),
-            removal_delay=section.removal_delay if removal_delay is None else removal_delay,
-            allow_mass_removal=allow_mass_removal,
+            policy,
         )
         with _connected(instance.driver):
             yield cycle

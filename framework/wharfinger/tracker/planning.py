@@ -14,7 +14,7 @@ from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.record import Record
-from wharfinger.providers.removal import Removals, is_mass_removal, orphan
+from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
 from wharfinger.tracker.desired import Answers, NodeListing, ask
 
 _Live = Mapping[str, Provider]
@@ -22,27 +22,20 @@ _Records = Mapping[str, Record]
 
 
 class Planner:
-    """Makes the plans of one driver instance; writes nothing.
-
-    ``removal_delay`` is in seconds; with ``allow_mass_removal``, any number of providers may be
-    gone at once.
-    """
+    """Makes the plans of one driver instance; writes nothing."""
 
     def __init__(
         self,
         driver: ComputeDriver,
         publisher: Publisher,
         client: PlacementClient,
-        *,
-        removal_delay: float,
-        allow_mass_removal: bool,
+        policy: RemovalPolicy,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
         self._client: Final = client
         self._reader: Final = PlacementReader(client, publisher.instance)
-        self._removal_delay: Final = removal_delay
-        self._allow_mass_removal: Final = allow_mass_removal
+        self._policy: Final = policy
 
     def plan(self, listing: NodeListing, records: _Records, now: float) -> tuple[Plan, _Live]:
         """The plan, and what Placement has, of which it was made.
@@ -72,7 +65,7 @@ class Planner:
         plan = planning(removals)
         ours = sum(record.is_ours for record in records.values())
         problems = tuple(answers.problems)
-        if is_mass_removal(len(plan.gone), ours) and not self._allow_mass_removal:
+        if not self._policy.believes(len(plan.gone), ours):
             instance = self._publisher.instance
             problems += (MassRemoval(instance=instance, count=len(plan.gone), total=ours),)
             plan = planning(replace(removals, withheld=True))
@@ -89,7 +82,7 @@ class Planner:
         """What decides of what is absent, and the uuids of what is due to be removed."""
         removals = Removals(
             now=now,
-            delay=self._removal_delay,
+            delay=self._policy.delay,
             children_may_be_elsewhere=bool(answers.problems),
         )
         due = [

@@ -20,6 +20,7 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.objects.provider_records import LocalProviderRecords
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker.cycle import DriverCycle, Outcome
 from wharfinger.tracker.memory import InstanceMemory
 from wharfinger_libvirt.connection import Connection
@@ -152,7 +153,7 @@ class Host:
             Publisher(INSTANCE, driver.default_owner),
             placement.new_client(),
             InstanceMemory(self.records, INSTANCE),
-            removal_delay=0,
+            RemovalPolicy(delay=0),
         )
 
     def is_as(self, content: str | bytes) -> None:

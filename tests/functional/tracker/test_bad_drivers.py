@@ -30,6 +30,7 @@ from wharfinger.objects.provider_records import LocalProviderRecords
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
+from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import DriverCycle
 
@@ -841,7 +842,9 @@ def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Dri
     )
     records = LocalProviderRecords(publishing.state_path)
     try:
-        with instances.running(instance, placement.new_client(), records) as cycle:
+        with instances.running(
+            instance, placement.new_client(), records, policy=RemovalPolicy(delay=0)
+        ) as cycle:
             yield cycle
     finally:
         records.close()

@@ -33,7 +33,7 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.record import Record
-from wharfinger.providers.removal import Removals, is_mass_removal
+from wharfinger.providers.removal import RemovalPolicy, Removals
 
 US = Publisher("gpus", "OWNER_NOVA")
 CYBORGS = Publisher("fpgas", "OWNER_CYBORG")
@@ -842,7 +842,8 @@ def test_a_plan_says_what_it_removes_or_reserves_as_gone_and_the_latter_once() -
 def test_more_than_four_and_more_than_a_fifth_are_a_mass_removal(
     gone: int, providers: int, mass: bool
 ) -> None:
-    assert is_mass_removal(gone, providers) is mass
+    assert RemovalPolicy(delay=60).believes(gone, providers) is not mass
+    assert RemovalPolicy(delay=60, allow_mass=True).believes(gone, providers)
 
 
 def test_what_was_taken_over_by_another_owner_is_not_deleted() -> None:
