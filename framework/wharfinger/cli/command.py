@@ -19,7 +19,7 @@ class WharfingerCommand(Command):
 
     @property
     def conf(self) -> "Options":
-        """The configuration; raises ConfigurationFileError."""
+        """The configuration; raises ConfigurationError, ConfigurationFileError."""
         return self.app.conf
 
     @cached_property

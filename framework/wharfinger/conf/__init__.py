@@ -3,9 +3,11 @@
 A private ConfigOpts is made by ``load`` and handed down; there is no global one.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
 from oslo_config import cfg
 
@@ -27,6 +29,9 @@ __all__ = [
     "parse",
     "problems",
 ]
+
+#: The line that oslo.config could not parse, at the end of its message.
+_LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 
 
 def load(
@@ -66,6 +71,9 @@ def parse(
             default_config_files=files,
             default_config_dirs=[] if files is not None and dirs is None else dirs,
         )
+    except cfg.ConfigFileParseError as error:
+        # Without the line itself: it may be a password's.
+        raise _unreadable(_LINE.sub("", str(error))) from None
     except (cfg.Error, OSError) as error:
         raise _unreadable(str(error)) from error
     except UnicodeDecodeError as error:
@@ -86,28 +94,33 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
         yield error
     yield from conf.unknown(DEFAULT)
     try:
-        PlacementSection.read(conf)
+        sections = placement_sections(conf)
     except WharfingerError as error:
         yield error
-    else:
-        yield from conf.unknown(placement.GROUP)
+        return  # what [placement] leads to is not known
+    for section in sections:
+        yield from conf.unknown(section)
     if instances is not None:
-        yield from _unknown_sections(conf, instances)
+        yield from _unknown_sections(conf, sections, instances)
 
 
-def _unknown_sections(conf: Options, instances: Sequence[str]) -> Iterator[ConfigurationFileError]:
+def placement_sections(conf: Options) -> list[str]:
+    """[placement], and the section that its auth_section names; raises ConfigurationError."""
+    return list(dict.fromkeys((placement.GROUP, PlacementSection.read(conf).credentials)))
+
+
+def _unknown_sections(
+    conf: Options, sections: Sequence[str], instances: Sequence[str]
+) -> Iterator[ConfigurationFileError]:
     """Sections of nobody.
 
     Those of an instance that is not enabled may stay, if they say that they are one's.
     """
-    settings = list(conf.settings())
-    disabled = {one.section.lower() for one in settings if one.key == "driver"}
-    shared = {
-        one.value for one in settings if (one.section, one.key) == (placement.GROUP, "auth_section")
-    }
+    disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
+    read = {one.lower() for one in sections}
     for section in conf.list_all_sections():
         instance = section.lower().partition(":")[0]
-        if section in {DEFAULT, placement.GROUP, *shared} or instance in {*instances, *disabled}:
+        if section == DEFAULT or section.lower() in read or instance in {*instances, *disabled}:
             continue
         known = {name.lower(): name for name in (DEFAULT, placement.GROUP, *instances)}
         close = get_close_matches(section.lower(), known, n=1)

@@ -40,8 +40,9 @@ OPTIONS: Final = (
     ),
 )
 
+_AUTH_OPTIONS: Final[tuple[cfg.Opt, ...]] = tuple(loading.get_auth_common_conf_options())
 _KEYSTONE_OPTIONS: Final[tuple[cfg.Opt, ...]] = (
-    *loading.get_auth_common_conf_options(),
+    *_AUTH_OPTIONS,
     *loading.get_session_conf_options(),
     *loading.get_adapter_conf_options(include_deprecated=False),
 )
@@ -49,18 +50,25 @@ _KEYSTONE_OPTIONS: Final[tuple[cfg.Opt, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class PlacementSection:
-    """[placement], validated, less keystoneauth's own options."""
+    """[placement], validated, less keystoneauth's own options.
+
+    ``credentials`` is the section that says how to authenticate: this one, or what
+    auth_section names.
+    """
 
     embedded: bool
     embedded_database: Path
     connections: int
+    credentials: str
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
         values = read_options(conf, GROUP, [*OPTIONS, *_KEYSTONE_OPTIONS])
-        if values["auth_type"]:
-            read_options(conf, GROUP, _plugin_options(values["auth_type"]))
+        credentials = values["auth_section"] or GROUP
+        auth_type = read_options(conf, credentials, _AUTH_OPTIONS)["auth_type"]
+        if auth_type:
+            read_options(conf, credentials, _plugin_options(credentials, auth_type))
         for key in ("auth_type", "auth_section", "endpoint_override"):
             if values["embedded"] and (value := values[key]):
                 raise ConfigurationError(
@@ -70,16 +78,16 @@ class PlacementSection:
                     problem="this leads to a service, but embedded = true.",
                     remedy="Set embedded = false, or remove this option.",
                 )
-        if not values["embedded"] and not (values["auth_type"] or values["auth_section"]):
+        if not values["embedded"] and not auth_type:
             raise ConfigurationError(
-                section=GROUP,
+                section=credentials,
                 key="auth_type",
                 value="",
                 problem="embedded = false, but nothing says how to authenticate.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options.",
             )
         database = read_path(GROUP, "embedded_database", values["embedded_database"])
-        return cls(values["embedded"], database, values["connections"])
+        return cls(values["embedded"], database, values["connections"], credentials)
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -95,7 +103,7 @@ def sample_options() -> list[cfg.Opt]:
     return [*OPTIONS, *_KEYSTONE_OPTIONS, *loading.get_auth_plugin_conf_options("password")]
 
 
-def _plugin_options(kind: str) -> list[cfg.Opt]:
+def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
     """What a way to authenticate takes; raises ConfigurationError."""
     known = entry_points(group=loading.PLUGIN_NAMESPACE).names
     try:
@@ -104,7 +112,7 @@ def _plugin_options(kind: str) -> list[cfg.Opt]:
         options: list[cfg.Opt] = loading.get_auth_plugin_conf_options(kind)
     except NoMatchingPlugin as error:
         raise ConfigurationError(
-            section=GROUP,
+            section=section,
             key="auth_type",
             value=kind,
             problem="keystoneauth has no such way to authenticate, or cannot load it.",

@@ -18,6 +18,7 @@ from wharfinger.exceptions import (
     PlacementError,
     PlacementUnavailable,
     ProviderInUse,
+    UnexpectedAnswer,
 )
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.known_names import KnownNames
@@ -94,7 +95,7 @@ class PlanApplier:
                 self._require_features(tree.plan.steps)
             except PlacementError as error:
                 tree.failed = error
-            for name in sorted(frozenset().union(*needed[id(tree)]) & wrong.keys()):
+            for name in sorted(frozenset().union(*needed[id(tree)]) & wrong.keys(), reverse=True):
                 tree.failed = wrong[name]
 
     def _require_features(self, steps: Iterable[Step]) -> None:
@@ -110,10 +111,11 @@ class PlanApplier:
     def _inventory_jobs(self, run: "_Run", trees: Iterable[TreeUnderWay]) -> Iterator[_Job]:
         """Whole trees together until there is a batch of inventories; a reshape alone."""
         together: list[_Inventories] = []
+        size = _BATCH if self._may_batch() else 1
         for tree in trees:
             steps = [step for step in tree.plan.steps if isinstance(step, SetInventories)]
             together += [(tree, step) for step in steps]
-            if len(together) >= _BATCH:
+            if len(together) >= size:
                 yield partial(self._set_in_batches, run, together)
                 together = []
             reshapes = [step for step in tree.plan.steps if isinstance(step, Reshape)]
@@ -133,6 +135,10 @@ class PlanApplier:
                 self._writer.write_together(batch)
             except PlacementUnavailable:
                 raise
+            except UnexpectedAnswer as error:
+                for tree, _step in batch:
+                    tree.failed = error
+                return
             except PermissionRefused as error:
                 if error.status != _FORBIDDEN:
                     raise
@@ -188,7 +194,7 @@ class _Run:
                 tree.failed = error
             except (InventoryInUse, ProviderInUse) as error:
                 # This provider stays as it is; what its neighbours need does not wait for it.
-                tree.refused.update(dict.fromkeys(step.touched, error))
+                tree.refuse(step, error)
             except PlacementError as error:
                 if error.status == _BAD_REQUEST:
                     # Somebody may have deleted a trait or class that we know to be there.

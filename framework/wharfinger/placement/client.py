@@ -310,7 +310,7 @@ class PlacementClient:
     def _decode(self, request: str, response: requests.Response, kind: type[Answer]) -> Answer:
         try:
             return msgspec.json.decode(response.content, type=kind)
-        except msgspec.DecodeError as error:
+        except model.UNDECODABLE as error:
             raise UnexpectedAnswer(
                 request=request,
                 status=response.status_code,

@@ -7,7 +7,7 @@ import requests
 
 from wharfinger import exceptions
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
-from wharfinger.placement.model import Error, Errors
+from wharfinger.placement.model import UNDECODABLE, Error, Errors
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
@@ -73,7 +73,7 @@ def _first_error(response: requests.Response) -> Error | None:
     """What Placement says is wrong; None where it is not Placement that answers."""
     try:
         first = msgspec.json.decode(response.content, type=Errors).errors[0]
-    except (msgspec.DecodeError, IndexError):
+    except (*UNDECODABLE, IndexError):
         return None
     # Placement puts a standard sentence and an empty line before what it has to say.
     return Error(code=first.code, detail=" ".join(first.detail.split("\n\n")[-1].split()))

@@ -4,11 +4,14 @@ Decoded straight from the bytes: a list of ten thousand providers takes millisec
 no dicts. Fields that are not named here are passed over.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from wharfinger.providers.inventory import Inventory
+
+#: What msgspec raises for bytes that are not what is described; not all of it is its own.
+UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Answer(msgspec.Struct, frozen=True):

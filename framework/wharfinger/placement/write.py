@@ -47,14 +47,16 @@ class TreeUnderWay:
     """One tree of a plan, and how far it has got.
 
     ``now`` are the providers as the steps so far have left them, ``left`` how many steps each
-    still has. ``refused`` are the errors of providers that are in use and stay as they are;
-    ``failed`` is what stopped the whole tree.
+    still has. ``refused`` are the errors of providers that are in use and stay as they are,
+    ``kept`` the resource classes that they keep for it; ``failed`` is what stopped the whole
+    tree.
     """
 
     plan: Plan
     now: dict[str, Provider | None]
     left: Counter[str]
     refused: dict[str, PlacementError] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
     failed: PlacementError | None = None
 
     @classmethod
@@ -65,7 +67,16 @@ class TreeUnderWay:
 
     def goes_on_with(self, step: Step) -> bool:
         """Whether nothing has happened that keeps a step from being taken."""
-        return self.failed is None and self.refused.keys().isdisjoint(step.touched)
+        if self.failed is not None or not self.refused.keys().isdisjoint(step.touched):
+            return False
+        # What one provider did not give away, another must not offer too.
+        return not isinstance(step, SetInventories) or self.kept.isdisjoint(step.grown)
+
+    def refuse(self, step: Step, error: PlacementError) -> None:
+        """Leave the step's providers as they are, since they are in use."""
+        self.refused.update(dict.fromkeys(step.touched, error))
+        if isinstance(step, SetInventories):
+            self.kept |= step.shrunk
 
     @property
     def errors(self) -> list[PlacementError]:

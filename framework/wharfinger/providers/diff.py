@@ -51,8 +51,8 @@ def plan_trees(
     been deleted.
     """
     draft = Draft(publisher, live, records)
-    desired, refused = _refuse_misuse(draft, desired)
     wanted_uuids = {wanted.provider.uuid for wanted in desired}
+    desired, refused = _refuse_misuse(draft, desired)
     absent = {
         uuid: live[uuid]
         for uuid, record in records.items()
@@ -65,7 +65,11 @@ def plan_trees(
     remove(draft, list(absent), removals, allocated)
     for uuid in live.keys() - draft.records.keys():
         draft.leave(uuid)
-        if publisher.traits <= live[uuid].traits and live[uuid].root_uuid not in refused:
+        if (
+            publisher.traits <= live[uuid].traits
+            and uuid not in wanted_uuids
+            and live[uuid].root_uuid not in refused
+        ):
             draft.pending.append(orphan(uuid, live[uuid].name))
     for uuid in records.keys() - draft.records.keys():
         draft.records[uuid] = None
@@ -154,10 +158,7 @@ def _plan(draft: Draft, inventories: Sequence[Step]) -> Plan:
 
 def _only_grows(step: SetInventories) -> bool:
     """Whether a change takes nothing away; one that does comes first."""
-    return all(
-        name in step.after and step.after[name].capacity >= old.capacity
-        for name, old in step.before.items()
-    )
+    return not step.shrunk and step.before.keys() <= step.after.keys()
 
 
 def _reshape(draft: Draft, root: Provider, before: Allocations, after: Allocations) -> Reshape:

@@ -115,6 +115,20 @@ class SetInventories(_Change):
     before: Mapping[str, Inventory]
     after: Mapping[str, Inventory]
 
+    @property
+    def shrunk(self) -> frozenset[str]:
+        """The resource classes of which the provider offers less."""
+        return frozenset(name for name in self.before if self._gain(name) < 0)
+
+    @property
+    def grown(self) -> frozenset[str]:
+        """The resource classes of which the provider offers more."""
+        return frozenset(name for name in self.after if self._gain(name) > 0)
+
+    def _gain(self, name: str) -> float:
+        old, new = self.before.get(name), self.after.get(name)
+        return (new.capacity if new else 0.0) - (old.capacity if old else 0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape(Step):

@@ -117,7 +117,7 @@ def _others(draft: Draft, live: Provider, record: Record) -> str:
     marks = set(filter(ownership.is_instance_trait, live.traits)) - draft.publisher.traits
     if marks:
         return f"it has the mark of another instance ({', '.join(sorted(marks))})"
-    if record.applied is None and not draft.publisher.traits & live.traits:
+    if record.applied is None and not draft.publisher.traits <= live.traits:
         return "it was about to be created by us, and is untagged"
     return ""
 

@@ -125,8 +125,16 @@ class NodeListing:
             for uuid, record in records.items()
             if record.applied and record.applied.parent_uuid is None
         }
+        # A node that has been published under its own uuid has another name now: the
+        # provider of its name is not its own.
+        own = {node.uuid for node in (*self.nodes, *self.failed)} & records.keys()
         for nodes in (self.nodes, self.failed):
-            nodes[:] = [Node(node.name, known.get(node.name, node.uuid)) for node in nodes]
+            nodes[:] = [
+                node
+                if node.uuid in own or known.get(node.name) in own
+                else Node(node.name, known.get(node.name, node.uuid))
+                for node in nodes
+            ]
 
 
 def ask(

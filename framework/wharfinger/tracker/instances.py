@@ -51,7 +51,11 @@ class Check:
 
 def check(conf: Options) -> Check:
     """Look through the whole configuration, with the drivers that it enables."""
-    sections = [DEFAULT, GROUP]
+    sections = [DEFAULT]
+    try:
+        sections += configuration.placement_sections(conf)
+    except WharfingerError:
+        sections.append(GROUP)  # told below
     problems = list(configuration.problems(conf))
     try:
         instances = DefaultSection.read(conf).enabled_drivers

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.exceptions import MassRemoval
@@ -130,7 +130,18 @@ class Planner:
         consumers = {
             consumer for uuid in uuids for consumer in self._client.get_provider_allocations(uuid)
         }
-        return {consumer: self._client.get_allocations(consumer) for consumer in sorted(consumers)}
+        return {
+            consumer: _without_generations(self._client.get_allocations(consumer))
+            for consumer in sorted(consumers)
+        }
+
+
+def _without_generations(allocations: Mapping[str, Any]) -> dict[str, Any]:
+    """A consumer's allocations as they are sent: the providers' generations are not."""
+    amounts = {
+        uuid: {"resources": part["resources"]} for uuid, part in allocations["allocations"].items()
+    }
+    return {**allocations, "allocations": amounts}
 
 
 def _seen_again(
@@ -171,11 +182,18 @@ def _scopes(answers: Answers, live: _Live, records: _Records) -> Iterable[_Scope
     for wanted in answers.desired.values():
         for scope in known(wanted.provider.root_uuid):
             scope.desired.append(wanted)
+
+    def root_of(uuid: str) -> str | None:
+        # What moves from one tree to another is planned where it goes.
+        if uuid in answers.desired:
+            return answers.desired[uuid].provider.root_uuid
+        return live[uuid].root_uuid if uuid in live else records[uuid].root_uuid
+
     for uuid, provider in live.items():
-        for scope in known(provider.root_uuid):
+        for scope in known(root_of(uuid)):
             scope.live[uuid] = provider
     for uuid, record in records.items():
-        for scope in known(live[uuid].root_uuid if uuid in live else record.root_uuid):
+        for scope in known(root_of(uuid)):
             scope.records[uuid] = record
     return [together, *alone.values()]
 

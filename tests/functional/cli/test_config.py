@@ -123,4 +123,7 @@ def test_a_section_that_keystoneauth_is_sent_to_is_no_stray(program: Program) ->
         "[keystone]\nauth_type = password\nauth_url = http://127.0.0.1:1\n",
     )
 
-    assert "keystone]" not in program.run("config", "validate").out
+    assert program.run("config", "validate").code == 0
+    assert shown(program)["keystone", "auth_url"]["Source"] == str(program.config)
+    add(program, "pasword = x\n")
+    assert "Did you mean password?" in program.run("config", "validate").out
