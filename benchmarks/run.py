@@ -20,11 +20,11 @@ from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.record import Record
-from wharfinger.providers.removal import Removals
+from wharfinger.providers.removal import RemovalPolicy, Removals
 
 SIZES: Final = (1000, 2000, 5000, 10_000)
 PUBLISHER: Final = Publisher("metal", "OWNER_NOVA")
-REMOVALS: Final = Removals(now=1000.0, delay=60.0)
+REMOVALS: Final = Removals(now=1000.0, policy=RemovalPolicy(delay=60.0))
 
 
 def build(size: int) -> ProviderTree:

@@ -30,6 +30,7 @@ __all__ = [
     "problems",
 ]
 
+_AUTH_SECTION: Final = ("auth_section", "auth-section")
 #: The line that oslo.config could not parse, at the end of its message.
 _LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 
@@ -61,6 +62,9 @@ def parse(
     placement.register(conf)
     files = None if config_files is None else list(config_files)
     dirs = None if config_dirs is None else list(config_dirs)
+    for file in files or ():
+        if Path(file).exists() and not Path(file).is_file():
+            raise _unreadable(f"{file} is no regular file")
     for directory in dirs or ():
         if not Path(directory).is_dir():
             raise _unreadable(f"there is no directory {directory}")
@@ -97,9 +101,11 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
         sections = placement_sections(conf)
     except WharfingerError as error:
         yield error
-        return  # what [placement] leads to is not known
-    for section in sections:
-        yield from conf.unknown(section)
+        named = (one.value for one in conf.settings() if one.key in _AUTH_SECTION)
+        sections = [placement.GROUP, *named]
+    else:
+        for section in sections:
+            yield from conf.unknown(section)
     if instances is not None:
         yield from _unknown_sections(conf, sections, instances)
 

@@ -45,6 +45,7 @@ class Options(cfg.ConfigOpts):
     def __init__(self) -> None:
         self._by_section: Final[dict[str, list[cfg.Opt]]] = {}
         super().__init__()
+        self._by_section.clear()  # of oslo.config's own
 
     def register_opt(
         self, opt: cfg.Opt, group: str | cfg.OptGroup | None = None, *args: Any, **kwargs: Any
@@ -59,7 +60,9 @@ class Options(cfg.ConfigOpts):
     @property
     def files(self) -> list[str]:
         """The configuration files that were read, in their order."""
-        directories = [sorted(Path(name).expanduser().glob("*.conf")) for name in self.config_dirs]
+        directories = [
+            sorted(Path(name).expanduser().glob("*.conf")) for name in self.config_dir or ()
+        ]
         return [*self.config_file, *(str(file) for files in directories for file in files)]
 
     def settings(self) -> Iterator[Setting]:

@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -69,7 +69,7 @@ def _locked(path: Path, instance: str) -> Iterator[None]:
         except BlockingIOError:
             raise StateError(
                 path=str(path),
-                problem=f"process {path.read_text()} is at work on driver instance {instance}.",
+                problem=f"{_holder(path)} is at work on driver instance {instance}.",
                 remedy="Wait until it is done, or stop it.",
             ) from None
         except OSError as error:
@@ -78,4 +78,14 @@ def _locked(path: Path, instance: str) -> Iterator[None]:
                 problem=f"{error}.",
                 remedy="Run as the user that owns the state directory, and see that it has space.",
             ) from error
-        yield  # the kernel lets go of the lock when the file is closed
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                file.truncate(0)  # the next one's number, or none, but not ours
+        # The kernel lets go of the lock when the file is closed.
+
+
+def _holder(path: Path) -> str:
+    number = path.read_text()
+    return f"process {number}" if number else "another process"

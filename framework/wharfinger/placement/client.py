@@ -320,13 +320,26 @@ class PlacementClient:
 
     def _negotiate(self) -> Microversion:
         answer = self._exchange("GET", "/", None, None)
-        versions = self._decode("GET /", answer, model.Versions).versions
         try:
+            versions = msgspec.json.decode(answer.content, type=model.Versions).versions
+            oldest = min(Microversion.parse(version.min_version) for version in versions)
             newest = max(Microversion.parse(version.max_version) for version in versions)
-        except ValueError as error:
+        except (*model.UNDECODABLE, ValueError) as error:
             raise UnexpectedAnswer(
-                request="GET /", status=answer.status_code, code="", detail=str(error)
+                request="GET /",
+                status=answer.status_code,
+                code="",
+                detail=f"it does not come from Placement ({error}); see that the endpoint in the "
+                "catalog, or [placement] endpoint_override, is Placement's",
             ) from error
+        if oldest > HIGHEST:
+            raise MicroversionUnsupported(
+                request="GET /",
+                status=0,
+                code="",
+                detail=f"the server's oldest microversion is {oldest}, and none above {HIGHEST} is "
+                "known here: install a newer Wharfinger.",
+            )
         if newest < LOWEST:
             raise MicroversionUnsupported(
                 request="GET /",

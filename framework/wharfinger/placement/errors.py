@@ -26,6 +26,8 @@ _BY_STATUS: Final[dict[int, type[PlacementError]]] = {
 }
 #: Placement, or what stands before it, asks to come back later.
 _LATER: Final = {429, 502, 503, 504}
+#: Characters of an explanation that are shown.
+_LONGEST: Final = 1000
 
 
 def from_response(request: str, response: requests.Response) -> PlacementError:
@@ -76,7 +78,8 @@ def _first_error(response: requests.Response) -> Error | None:
     except (*UNDECODABLE, IndexError):
         return None
     # Placement puts a standard sentence and an empty line before what it has to say.
-    return Error(code=first.code, detail=" ".join(first.detail.split("\n\n")[-1].split()))
+    detail = " ".join(first.detail.split("\n\n")[-1].split())
+    return Error(code=first.code, detail=detail[:_LONGEST])
 
 
 def _sentence(text: str) -> str:

@@ -4,7 +4,7 @@ One list tells which providers there are and at which generation; what has not m
 since it was last seen is taken from memory, what has is read.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record
 
 #: Above so many look-ups, one list of all providers is cheaper.
-_FEW: Final = 8
+FEW: Final = 8
 _BAD_REQUEST: Final = 400
 
 _Summaries = dict[str, ProviderSummary]
@@ -96,18 +96,13 @@ class PlacementReader:
             for name, summary in named.items()
         }
 
-    def allocated(self, uuids: Iterable[str]) -> frozenset[str]:
-        """Those of the providers that have allocations; one request each."""
-        return frozenset(uuid for uuid in uuids if self._client.get_provider_allocations(uuid))
+    def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
+        """The providers in the tree of this root that have children not in ``live``.
 
-    def unseen_parents(self, roots: Iterable[str], live: Collection[str]) -> frozenset[str]:
-        """The providers in the trees of these roots that have children not in ``live``.
-
-        A list by our mark does not bring others' children; one request a root.
+        A list by our mark does not bring others' children.
         """
         return frozenset(
             provider.parent_provider_uuid
-            for root in roots
             for provider in self._client.list_providers(in_tree=root)
             if provider.uuid not in live and provider.parent_provider_uuid
         )
@@ -135,7 +130,7 @@ class PlacementReader:
         missing = {
             name: uuid for name, uuid in roots.items() if name not in listed and uuid not in found
         }
-        if len(missing) > _FEW:
+        if len(missing) > FEW:
             everything = _by_uuid(self._client.list_providers())
             trees = {
                 one.root_provider_uuid for one in everything.values() if one.name in missing
@@ -164,7 +159,7 @@ class PlacementReader:
         self, keys: Collection[str], one: Callable[[str], _Summaries]
     ) -> list[ProviderSummary]:
         """Providers by a key each; where there are many keys, simply all providers."""
-        if len(keys) > _FEW:
+        if len(keys) > FEW:
             return list(_by_uuid(self._client.list_providers()).values())
         return [provider for key in keys for provider in one(key).values()]
 

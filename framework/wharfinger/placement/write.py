@@ -26,7 +26,7 @@ from wharfinger.providers.plan import (
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record
 
-_Providers = Mapping[str, Provider | None]
+_CONFLICT: Final = 409
 
 
 class Memory(Protocol):
@@ -200,7 +200,7 @@ class StepWriter:
         if known and traits != known.traits:
             raise ConcurrentUpdate(
                 request=f"{step.verb} {step.name}",
-                status=0,
+                status=_CONFLICT,
                 code="",
                 detail="somebody else has changed its traits since it was read",
             )

@@ -82,13 +82,16 @@ def _ownership(
                 "give the instance its former owner again."
             )
         case Standing.FOREIGN:
-            before = ownership.owners(record.claimed_traits)
-            remedy = (
-                "This instance tagged it so before: give the instance that owner again, or take "
-                "the trait from the provider."
-                if ownership.owners(live.traits) <= before
-                else "Publish under another name, or remove the other's provider first."
-            )
+            owners = ownership.owners(live.traits)
+            if publisher.owner in owners:
+                remedy = "It has the traits of both: take one of them from it."
+            elif owners <= ownership.owners(record.claimed_traits):
+                remedy = (
+                    "This instance tagged it so before: give the instance that owner again, or "
+                    "take the trait from the provider."
+                )
+            else:
+                remedy = "Publish under another name, or remove the other's provider first."
         case _ if wanted.mode is PublishingMode.OVERLAY or record.applied is not None:
             return None
         case Standing.UNTAGGED if not ownership.may_adopt(live, wanted):
@@ -135,7 +138,8 @@ def misuse(
     ):
         reason = (
             f"a root with VCPU is scheduled to by nova and has to be {ownership.NOVA}'s; this "
-            f"instance publishes as {publisher.owner}"
+            f"instance publishes as {publisher.owner}. Give the instance that owner, or leave the "
+            "root to nova"
         )
     else:
         return None

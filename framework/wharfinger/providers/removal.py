@@ -31,6 +31,11 @@ class RemovalPolicy:
     delay: float
     allow_mass: bool = False
 
+    def is_due(self, record: Record, now: float) -> bool:
+        """Whether what is absent ``now`` has been absent before, and long enough."""
+        since = record.absent_since
+        return since is not None and since < now and now - since >= self.delay
+
     def believes(self, gone: int, providers: int) -> bool:
         """Whether so many of an instance's providers may be gone at once."""
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
@@ -40,23 +45,20 @@ class RemovalPolicy:
 class Removals:
     """What decides whether an absent provider is gone.
 
-    ``now`` in seconds since the epoch; ``delay`` as in the policy.
+    ``now`` in seconds since the epoch; ``policy`` says how long is long enough.
     ``children_may_be_elsewhere``: of some nodes nothing is known, and what is absent below
-    others may have moved there. ``parents`` are the uuids of providers that are due and have
+    others may have moved there; ``roots_may_be_elsewhere``: not even which roots are theirs.
+    ``parents`` are the uuids of providers that are due and have
     children which are not known here. ``withheld``: too many are gone at once, and none of them
     is removed or reserved.
     """
 
     now: float
-    delay: float
+    policy: RemovalPolicy
     children_may_be_elsewhere: bool = False
+    roots_may_be_elsewhere: bool = False
     parents: frozenset[str] = frozenset()
     withheld: bool = False
-
-    def is_due(self, record: Record) -> bool:
-        """Whether an absent provider has been absent before, and long enough."""
-        since = record.absent_since
-        return since is not None and since < self.now and self.now - since >= self.delay
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
@@ -91,14 +93,17 @@ def remove(
             _wait(draft, live, record, f"{others}, and it is not known to be ours alone")
         elif live.parent_uuid and removals.children_may_be_elsewhere:
             _wait(draft, live, record, "it may have moved to a node that could not be read")
-        elif not removals.is_due(record):
-            since = record.absent_since or removals.now
+        elif not live.parent_uuid and removals.roots_may_be_elsewhere:
+            _wait(draft, live, record, "it may be a node that is listed and could not be read")
+        elif not removals.policy.is_due(record, removals.now):
+            # A clock that was ahead when this was first absent counts from now.
+            since = min(record.absent_since or removals.now, removals.now)
             _wait(
                 draft,
                 live,
                 replace(record, absent_since=since),
                 f"absent for {removals.now - since:.0f} s; removed when a listing at least "
-                f"{removals.delay:.0f} s after the first lacks it too",
+                f"{removals.policy.delay:.0f} s after the first lacks it too",
             )
         elif removals.withheld:
             _wait(draft, live, record, "too many are gone at once, and none is removed unasked")
@@ -117,9 +122,15 @@ def _others(draft: Draft, live: Provider, record: Record) -> str:
     marks = set(filter(ownership.is_instance_trait, live.traits)) - draft.publisher.traits
     if marks:
         return f"it has the mark of another instance ({', '.join(sorted(marks))})"
-    if record.applied is None and not draft.publisher.traits <= live.traits:
+    if record.applied is None and not draft.publisher.traits <= live.traits and not _is_bare(live):
         return "it was about to be created by us, and is untagged"
     return ""
+
+
+def _is_bare(live: Provider) -> bool:
+    """Whether nobody has done anything with a provider since it was created."""
+    has = live.inventories or live.traits or live.aggregates
+    return live.generation == 0 and not has
 
 
 def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:

@@ -132,7 +132,10 @@ class DriverCycle:
         on_plan: Callable[[Plan], None],
         on_step: Callable[[Step], None],
     ) -> _Pass:
-        plan, live = self._planner.plan(listing, self._memory.records, now)
+        try:
+            plan, live = self._planner.plan(listing, self._memory.records, now)
+        except _OTHERS_WORK as gone:
+            return _Pass(Plan(), (gone,))
         on_plan(plan)
         failures = self._applier.apply(plan, live, on_step)
         for error in failures:

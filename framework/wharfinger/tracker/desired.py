@@ -56,6 +56,12 @@ class Answers:
     failed: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
 
+    def fail(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
+        """Note that nothing is known of a node, wherever its root stands now."""
+        self.failed.add(root_uuid)
+        if root_uuid in live:
+            self.failed.add(live[root_uuid].root_uuid)
+
     def add(
         self,
         desired: list[DesiredProvider],
@@ -113,6 +119,11 @@ class NodeListing:
                 self.problems.append(_as_problem(driver, name, error))
                 if not isinstance(error, InvalidName):  # nothing can have such a name
                     self.failed.append(Node(name, names.root_uuid(name)))
+
+    def has_unknown_nodes(self, records: Mapping[str, Record]) -> bool:
+        """Whether a node is listed of which not even the root is known."""
+        known = {node.uuid for node in self.failed} & records.keys()
+        return len(self.problems) > len(known)
 
     def use_known_uuids(self, records: Mapping[str, Record]) -> None:
         """Give nodes the uuids under which their roots have been published.
@@ -183,11 +194,11 @@ def ask(
             )
             answers.add(_check(driver, tree, node.name, taken), reshape)
         except (WharfingerError, ValueError) as error:
-            answers.failed.add(root_uuid)
+            answers.fail(root_uuid, live)
             answers.problems.append(_as_problem(driver, node.name, error))
     for node in listing.failed:
         root = roots.get(node.uuid) or roots.get(node.name)
-        answers.failed.add(root.uuid if root else node.uuid)
+        answers.fail(root.uuid if root else node.uuid, live)
     if answers.failed:
         # A sharing provider may be that of a node that failed.
         answers.failed |= sharing.keys() - answers.desired.keys()

@@ -1,14 +1,21 @@
 """The plan of a cycle: what the driver says, what Placement has, what is remembered."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from wharfinger.driver import Allocations, ComputeDriver
-from wharfinger.exceptions import MassRemoval
+from wharfinger.exceptions import (
+    MassRemoval,
+    NotFound,
+    PermissionRefused,
+    PlacementError,
+    PlacementUnavailable,
+)
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.reader import PlacementReader
+from wharfinger.placement.reader import FEW, PlacementReader
 from wharfinger.providers import DesiredProvider, Provider, ownership
 from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher, Standing
@@ -54,13 +61,22 @@ class Planner:
             self._allocations_of,
             unreadable=reading.unreadable,
         )
-        removals, due = self._removals(answers, live, records, now)
+        elsewhere = self._elsewhere(answers, live, roots)
+        due = self._due(answers, live, records, now)
+        allocated = self._allocated([*due, *self._changing(answers, live, records)], answers, live)
+        removals = Removals(
+            now=now,
+            policy=self._policy,
+            parents=self._unseen_parents(due, answers, live),
+            children_may_be_elsewhere=bool(answers.problems),
+            roots_may_be_elsewhere=listing.has_unknown_nodes(records),
+        )
         planning = partial(
             _plan_scopes,
             self._publisher,
             list(_scopes(answers, live, records)),
-            allocated=self._reader.allocated([*due, *self._changing(answers, live, records)]),
-            elsewhere=self._elsewhere(answers, live, roots),
+            allocated=allocated,
+            elsewhere=elsewhere,
         )
         plan = planning(removals)
         ours = sum(record.is_ours for record in records.values())
@@ -76,25 +92,33 @@ class Planner:
         )
         return Plan.merge([apart, plan]), live
 
-    def _removals(
-        self, answers: Answers, live: _Live, records: _Records, now: float
-    ) -> tuple[Removals, list[str]]:
-        """What decides of what is absent, and the uuids of what is due to be removed."""
-        removals = Removals(
-            now=now,
-            delay=self._policy.delay,
-            children_may_be_elsewhere=bool(answers.problems),
-        )
-        due = [
+    def _due(self, answers: Answers, live: _Live, records: _Records, now: float) -> list[str]:
+        """The uuids of what is due to be removed."""
+        return [
             uuid
             for uuid, record in records.items()
-            if removals.is_due(record)
+            if self._policy.is_due(record, now)
             and uuid in live
             and uuid not in answers.desired
             and live[uuid].root_uuid not in answers.failed
         ]
-        roots = sorted({live[uuid].root_uuid for uuid in due})
-        return replace(removals, parents=self._reader.unseen_parents(roots, live.keys())), due
+
+    def _unseen_parents(self, due: Iterable[str], answers: Answers, live: _Live) -> frozenset[str]:
+        """Of the trees in which something is due, what has children that were not listed."""
+        found: frozenset[str] = frozenset()
+        for root in sorted({live[uuid].root_uuid for uuid in due}):
+            with _confined(answers, root):
+                found |= self._reader.unseen_parents(root, live.keys())
+        return found
+
+    def _allocated(self, uuids: Iterable[str], answers: Answers, live: _Live) -> frozenset[str]:
+        """Those of the providers that have allocations."""
+        found: set[str] = set()
+        for uuid in uuids:
+            with _confined(answers, live[uuid].root_uuid):
+                if self._client.get_provider_allocations(uuid):
+                    found.add(uuid)
+        return frozenset(found)
 
     def _changing(self, answers: Answers, live: _Live, records: _Records) -> list[str]:
         """The uuids of what this instance published under another owner."""
@@ -112,7 +136,7 @@ class Planner:
     ) -> dict[str, Provider]:
         """Other providers that have the names of what is to be created or renamed."""
         new = {
-            wanted.provider.name
+            wanted.provider.name: wanted.provider.root_uuid
             for uuid, wanted in answers.desired.items()
             if wanted.stated and (uuid not in live or live[uuid].name != wanted.provider.name)
         }
@@ -121,10 +145,14 @@ class Planner:
         here = {provider.name: provider for provider in live.values()}
         # Roots that are not there have been looked up by name, and what had it was read.
         looked_up = {name for name, uuid in roots.items() if uuid not in live}
-        unknown = new - looked_up - here.keys()
-        return {name: here[name] for name in new & here.keys()} | (
-            self._reader.elsewhere(unknown) if unknown else {}
-        )
+        unknown = new.keys() - looked_up - here.keys()
+        found = {name: here[name] for name in new.keys() & here.keys()}
+        if len(unknown) > FEW:
+            return found | self._reader.elsewhere(unknown)
+        for name in sorted(unknown):
+            with _confined(answers, new[name]):
+                found |= self._reader.elsewhere([name])
+        return found
 
     def _allocations_of(self, uuids: Iterable[str]) -> Allocations:
         consumers = {
@@ -134,6 +162,18 @@ class Planner:
             consumer: _without_generations(self._client.get_allocations(consumer))
             for consumer in sorted(consumers)
         }
+
+
+@contextmanager
+def _confined(answers: Answers, root_uuid: str) -> Iterator[None]:
+    """Have a look-up that fails leave its tree as it is, and the others go on."""
+    try:
+        yield
+    except (PlacementUnavailable, PermissionRefused, NotFound):
+        raise  # the next would fare no better; or somebody deleted it: all is read again
+    except PlacementError as error:
+        answers.failed.add(root_uuid)
+        answers.problems.append(error)
 
 
 def _without_generations(allocations: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ CYBORGS = Publisher("fpgas", "OWNER_CYBORG")
 MARKS = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
 HOST = names.root_uuid("host")
 GPU = names.child_uuid(HOST, "gpu")
+NOW = Removals(now=1, policy=RemovalPolicy(delay=60))
 RACK = "00000000-0000-0000-0000-00000000000a"
 ROW = "00000000-0000-0000-0000-00000000000b"
 
@@ -251,7 +252,7 @@ def test_an_edited_reshape_takes_the_place_of_all_inventory_steps() -> None:
         tree.desired(),
         world.live,
         world.memory.records,
-        removals=Removals(now=1.0, delay=60.0),
+        removals=NOW,
         reshape=({"one": {}, "two": kept}, {"one": moved, "two": kept}),
     )
     assert kinds(plan) == [(SetTraits, "host"), (Reshape, "host")]
@@ -265,7 +266,12 @@ def test_a_reshape_with_any_problem_in_its_tree_is_not_begun() -> None:
     tree = ProviderTree.from_providers(world.live.values())
     says(children={"gpu": 2}, FPGA=1)(tree)
     plan = plan_trees(
-        US, tree.desired(), world.live, {}, removals=Removals(now=1, delay=60), reshape=({}, {})
+        US,
+        tree.desired(),
+        world.live,
+        {},
+        removals=NOW,
+        reshape=({}, {}),
     )
     assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
     assert plan == Plan(problems=plan.problems)
@@ -445,7 +451,13 @@ def test_an_untagged_provider_with_a_class_that_the_driver_does_not_report_is_no
 def test_an_untagged_provider_in_another_place_is_nobodys() -> None:
     elsewhere = Provider(uuid=GPU, name="gpu", root_uuid=GPU)
     desired = DesiredProvider(provider=provider("gpu", HOST))
-    plan = plan_trees(US, [desired], {GPU: elsewhere}, {}, removals=Removals(now=1, delay=60))
+    plan = plan_trees(
+        US,
+        [desired],
+        {GPU: elsewhere},
+        {},
+        removals=NOW,
+    )
     assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
     assert plan.steps == ()
 

@@ -22,7 +22,7 @@ from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.record import Record
-from wharfinger.providers.removal import Removals
+from wharfinger.providers.removal import RemovalPolicy, Removals
 
 Driver = Callable[[ProviderTree], None]
 
@@ -227,7 +227,7 @@ class World:
         driver(tree)
         removals = Removals(
             now=self.now,
-            delay=self.delay,
+            policy=RemovalPolicy(delay=self.delay),
             parents=self.unseen_parents,
             withheld=self.withheld,
         )
