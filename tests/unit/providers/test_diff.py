@@ -9,6 +9,7 @@ import pytest
 from tests.unit.providers.world import Driver, World
 from wharfinger.exceptions import (
     InvalidTree,
+    NameTaken,
     OwnershipConflict,
     ProviderMissing,
 )
@@ -261,6 +262,21 @@ def test_an_edited_reshape_takes_the_place_of_all_inventory_steps() -> None:
     assert reshape.allocations == {"one": moved}
 
 
+def test_a_reshape_that_changes_nothing_is_no_step() -> None:
+    world = published(says(VCPU=8))
+    tree = ProviderTree.from_providers(world.live.values())
+    kept = {"allocations": {HOST: {"resources": {"VCPU": 1}}}}
+    plan = plan_trees(
+        US,
+        tree.desired(),
+        world.live,
+        world.memory.records,
+        removals=NOW,
+        reshape=({"one": kept}, {"one": kept}),
+    )
+    assert plan.steps == ()
+
+
 def test_a_reshape_with_any_problem_in_its_tree_is_not_begun() -> None:
     world = World(US, [cyborgs()])
     tree = ProviderTree.from_providers(world.live.values())
@@ -502,6 +518,39 @@ def test_a_child_of_another_owner_may_have_vcpu_and_a_root_anything_else() -> No
 def test_nothing_is_planned_below_a_provider_that_could_not_be_created() -> None:
     plan = World(CYBORGS).plan(says(children={"gpu": 2}, VCPU=8))
     assert [type(problem) for problem in plan.problems] == [InvalidTree]
+    assert plan.steps == ()
+
+
+def test_an_invalid_answer_removes_nothing_of_its_tree() -> None:
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.cycle(says(VCPU=8))
+    world.now += 60
+    plan = world.plan(says(VCPU=8, traits=("OWNER_CYBORG",)))
+    assert [type(problem) for problem in plan.problems] == [InvalidTree]
+    assert plan.steps == ()
+    assert plan.pending == ()
+
+
+def test_nothing_in_the_tree_of_an_invalid_answer_is_an_orphan() -> None:
+    plan = World(US, [untagged("VGPU", traits=MARKS)]).plan(says(traits=("OWNER_CYBORG",)))
+    assert [type(problem) for problem in plan.problems] == [InvalidTree]
+    assert plan.pending == ()
+
+
+def test_somebody_elses_provider_of_which_nothing_is_said_is_no_misuse() -> None:
+    def driver(tree: ProviderTree) -> None:
+        tree.new_child("fpga", "host")
+        tree.update_inventory("fpga", {"FPGA": {"total": 1}})
+
+    plan = World(CYBORGS, [untagged("VCPU", traits=frozenset(["OWNER_NOVA"]))]).plan(driver)
+    assert plan.problems == ()
+    assert {step.name for step in plan.steps} == {"fpga"}
+
+
+def test_what_nobody_says_anything_of_is_not_created() -> None:
+    unsaid = DesiredProvider(provider=provider(), stated=False)
+    plan = plan_trees(US, [unsaid], {}, {}, removals=NOW)
+    assert [type(problem) for problem in plan.problems] == [ProviderMissing]
     assert plan.steps == ()
 
 
@@ -901,6 +950,46 @@ def test_a_device_that_took_the_name_of_one_that_is_gone_is_published_in_the_end
         world.cycle(replaced)
         world.now += 60
     assert world.by_name("gpu").uuid == other
+
+
+def test_a_name_that_another_owner_took_over_is_not_waited_for() -> None:
+    """It will not go: Placement's refusal is to be told."""
+
+    def replaced(tree: ProviderTree) -> None:
+        tree.remove("gpu")
+        tree.new_child("gpu", "host", uuid="00000000-0000-0000-0000-0000000000ff")
+
+    world = published(says(children={"gpu": 2}, VCPU=8))
+    world.change("gpu", traits=frozenset(["OWNER_CYBORG"]))
+    assert (CreateProvider, "gpu") in kinds(world.plan(replaced))
+
+
+def test_what_cannot_get_its_name_is_no_orphan() -> None:
+    live = provider("before", traits=MARKS)
+    other = provider("host", traits=frozenset(["OWNER_CYBORG"]))
+    renamed = DesiredProvider(provider=replace(live, name="host"))
+    plan = plan_trees(
+        US,
+        [renamed],
+        {live.uuid: live},
+        {live.uuid: Record(applied=live, live=live)},
+        removals=NOW,
+        elsewhere={"host": other},
+    )
+    assert [type(problem) for problem in plan.problems] == [NameTaken]
+    assert plan.pending == ()
+
+
+def test_an_owner_changes_when_nothing_is_allocated_any_more() -> None:
+    world = published(says(VGPU=4))
+    world.publisher = Publisher("gpus", "CUSTOM_OWNER_ACME")
+    world.allocated = frozenset([HOST])
+    plan = world.cycle(says(VGPU=4))
+    assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
+    assert plan.steps == ()
+    world.allocated = frozenset()
+    assert kinds(world.cycle(says(VGPU=4))) == [(SetTraits, "host")]
+    assert world.by_name("host").traits == world.publisher.traits
 
 
 def has_a_card(tree: ProviderTree) -> None:

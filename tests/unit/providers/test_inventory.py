@@ -57,7 +57,7 @@ def test_reserved_may_equal_total_and_not_exceed_it() -> None:
 
 
 def test_min_unit_may_equal_max_unit_and_not_exceed_it() -> None:
-    assert Inventory(total=4, min_unit=2, max_unit=2).min_unit == 2
+    assert Inventory(total=4, min_unit=2, max_unit=2).check().min_unit == 2
     with pytest.raises(InvalidInventory, match="min_unit 3 is more than max_unit 2"):
         Inventory(total=4, min_unit=3, max_unit=2).check()
 
@@ -79,6 +79,24 @@ def test_an_allocation_ratio_that_placement_would_refuse_is_refused(ratio: float
     # placement.db.constants.SQL_SP_FLOAT_MAX is 3.40282e+38.
     with pytest.raises(InvalidInventory, match="allocation_ratio"):
         Inventory(total=1, allocation_ratio=ratio)
+
+
+@pytest.mark.parametrize("ratio", [3.5e38, -3.5e38, float("nan"), float("-inf")])
+def test_an_allocation_ratio_that_no_placement_holds_cannot_be(ratio: float) -> None:
+    """Not even as what Placement answers, which nobody checks any further."""
+    with pytest.raises(InvalidInventory, match="allocation_ratio"):
+        Inventory(total=1, allocation_ratio=ratio)
+
+
+def test_the_highest_allocation_ratio_is_placements() -> None:
+    assert Inventory(total=1, allocation_ratio=3.40282e38).check().allocation_ratio == 3.40282e38
+
+
+def test_a_figure_of_a_derived_type_is_a_plain_one() -> None:
+    class Figure(int):
+        pass
+
+    assert type(Inventory(total=Figure(4)).total) is int
 
 
 def test_a_whole_allocation_ratio_is_the_same_as_its_float() -> None:
@@ -116,6 +134,20 @@ def test_a_dict_with_a_figure_that_is_none_says_which_and_which_there_are() -> N
 def test_inventories_of_a_provider_are_taken_as_dicts_and_as_inventories() -> None:
     checked = check_inventories("gpu", {"VGPU": {"total": 2}, "CUSTOM_X": Inventory(total=3)})
     assert checked == {"VGPU": Inventory(total=2), "CUSTOM_X": Inventory(total=3)}
+
+
+def test_figures_that_contradict_each_other_are_taken_only_as_they_are_there_already() -> None:
+    theirs = {"VGPU": Inventory(total=2, reserved=3)}
+    assert check_inventories("gpu", theirs, theirs) == theirs
+    for there in ({}, {"VGPU": Inventory(total=2)}, {"VCPU": theirs["VGPU"]}):
+        with pytest.raises(InvalidInventory, match="gpu, VGPU: reserved 3 is more than total 2"):
+            check_inventories("gpu", theirs, there)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ["VGPU"], "VGPU"])
+def test_inventories_that_are_no_dict_are_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidInventory, match="must be a dict by resource class"):
+        check_inventories("gpu", wrong)
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,41 @@ def test_aggregates_are_uuids_in_their_canonical_form() -> None:
         names.check_aggregates([A_UUID, "rack-1"])
 
 
+class Text(str):
+    """What a driver's backend may give for a text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "something else"
+
+
+def test_a_text_of_a_derived_type_is_the_text_that_it_is() -> None:
+    """Only exact texts can be stored and sent."""
+    taken: list[str] = [
+        names.check_trait(Text("CUSTOM_GOLD")),
+        names.check_resource_class(Text("CUSTOM_GOLD")),
+        names.check_provider_name(Text("CUSTOM_GOLD")),
+        names.check_reason(Text("CUSTOM_GOLD")),
+        *names.several([Text("CUSTOM_GOLD")], "trait"),
+    ]
+    assert taken == ["CUSTOM_GOLD"] * 5
+    assert {type(name) for name in taken} == {str}
+    assert names.check_uuid(Text(A_UUID.upper())) == A_UUID
+
+
+@pytest.mark.parametrize("wrong", ["CUSTOM_A", b"CUSTOM_B", {"CUSTOM_A": True}, 5, None, [[]]])
+def test_names_that_are_no_list_of_them_are_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidName, match="must be a list or set of names"):
+        names.several(wrong, "trait")
+
+
+@pytest.mark.parametrize("wrong", ["", "a\nb", None, 5])
+def test_a_reason_is_some_printable_text(wrong: Any) -> None:
+    with pytest.raises(InvalidName, match="must be some printable text"):
+        names.check_reason(wrong)
+
+
 def test_only_custom_names_can_be_created() -> None:
     assert names.is_custom("CUSTOM_GOLD")
     assert not names.is_custom("OWNER_NOVA")

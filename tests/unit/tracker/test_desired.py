@@ -1,13 +1,20 @@
 """Asking a driver: each node apart from the others."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from oslo_config import cfg
 
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
-from wharfinger.exceptions import BackendError, InvalidName, InvalidTree, ReshapeNeeded
+from wharfinger.exceptions import (
+    BackendError,
+    InvalidName,
+    InvalidTree,
+    ReshapeNeeded,
+    WharfingerError,
+)
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, Provider, ProviderTree, names
 from wharfinger.providers.record import Record
@@ -220,6 +227,72 @@ def test_a_failed_node_is_known_by_the_uuid_that_placement_has() -> None:
     there = Provider(uuid=A_UUID, name="bad", root_uuid=A_UUID)
     answers = asked(Driver(("bad",), updates={"bad": fails(OSError())}), there)
     assert answers.failed == {A_UUID}
+
+
+def test_a_node_that_cannot_be_described_is_known_by_the_uuid_that_placement_has() -> None:
+    there = Provider(uuid=A_UUID, name="bad", root_uuid=A_UUID)
+    answers = asked(Driver(("bad",), resources={"bad": OSError()}), there)
+    assert answers.failed == {A_UUID}
+
+
+def test_a_tree_that_cannot_be_understood_is_not_asked_for() -> None:
+    def update(tree: ProviderTree, name: str, _: Allocations | None) -> None:
+        asked_for.append(name)
+
+    asked_for: list[str] = []
+    a, b = node("a"), node("b")
+    driver = Driver(("a", "b"), updates=dict.fromkeys(("a", "b"), update))
+    error = WharfingerError(reason="this answer is no inventory")
+    answers = ask(
+        driver,
+        NodeListing(driver),
+        {one.uuid: one for one in (a, b)},
+        {},
+        lambda _uuids: {},
+        unreadable={a.uuid: error},
+    )
+    assert asked_for == ["b"]
+    assert answers.failed == {a.uuid}
+    assert answers.problems == [error]
+
+
+def test_a_root_that_somebody_renamed_is_shown_to_its_driver_under_its_own_name() -> None:
+    seen: list[str] = []
+
+    def update(tree: ProviderTree, name: str, _: Allocations | None) -> None:
+        seen.extend(tree.data(uuid).name for uuid in tree.get_provider_uuids())
+
+    renamed = replace(node("a"), name="renamed")
+    answers = asked(Driver(("a",), updates={"a": update}), renamed)
+    assert seen == ["a"]
+    assert answers.problems == []
+
+
+def test_what_two_nodes_reserve_of_a_sharing_provider_holds_together() -> None:
+    def reserves(reason: str) -> Update:
+        def update(tree: ProviderTree, name: str, _: Allocations | None) -> None:
+            tree.reserve("nfs", reason)
+
+        return update
+
+    shared = node("nfs", traits=frozenset([SHARING]))
+    updates = {"a": reserves("cleaning"), "b": reserves("maintenance")}
+    answers = asked(Driver(("a", "b"), updates=updates), shared)
+    assert answers.desired[shared.uuid].reservations == ("cleaning", "maintenance")
+
+
+def test_one_uuid_in_the_trees_of_two_nodes_is_an_error_for_the_second() -> None:
+    def with_uuid(name: str) -> Update:
+        def update(tree: ProviderTree, node: str, _: Allocations | None) -> None:
+            tree.new_child(name, node, uuid=A_UUID)
+
+        return update
+
+    answers = asked(Driver(("a", "b"), updates={"a": with_uuid("gpu"), "b": with_uuid("card")}))
+    (problem,) = answers.problems
+    assert isinstance(problem, InvalidTree)
+    assert A_UUID in problem.problem
+    assert answers.failed == {names.root_uuid("b")}
 
 
 def test_a_node_gets_its_tree_as_placement_has_it_and_nobody_elses() -> None:

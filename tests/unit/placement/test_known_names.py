@@ -1,0 +1,57 @@
+"""Names are made sure of once, and again when one was refused or may have gone."""
+
+from typing import Final
+
+import pytest
+
+from tests.unit.providers.world import Fuse, PlacementModel
+from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
+from wharfinger.placement.errors import refused, unavailable
+from wharfinger.placement.known_names import KnownNames
+
+WRONG: Final = PlacementError(request="PUT", status=400, code="", detail="no such name")
+
+
+class Names(PlacementModel):
+    """Notes the names that are created, and refuses all with one error."""
+
+    def __init__(self, error: PlacementError | None = None) -> None:
+        super().__init__((), Fuse())
+        self.error = error
+        self.created: list[str] = []
+
+    def create_trait(self, name: str) -> None:
+        self.created.append(name)
+        if self.error:
+            raise self.error
+
+    create_resource_class = create_trait
+
+
+def test_a_name_is_created_once_until_all_are_forgotten() -> None:
+    client = Names()
+    known = KnownNames(client)
+    for _ in range(2):
+        assert known.ensure(["CUSTOM_A"], ["CUSTOM_B", "VCPU"]) == {}
+    assert client.created == ["CUSTOM_A", "CUSTOM_B"]
+    known.forget()
+    known.ensure(["CUSTOM_A"], ["CUSTOM_B"])
+    assert client.created == ["CUSTOM_A", "CUSTOM_B"] * 2
+
+
+def test_a_name_that_was_refused_is_tried_again() -> None:
+    client = Names(WRONG)
+    known = KnownNames(client)
+    for _ in range(2):
+        assert known.ensure(["CUSTOM_A"], ["CUSTOM_B"]).keys() == {"CUSTOM_A", "CUSTOM_B"}
+    assert client.created == ["CUSTOM_A", "CUSTOM_B"] * 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [unavailable("PUT", "no answer"), refused("PUT", 403, "no role")],
+    ids=["unavailable", "refused"],
+)
+def test_what_is_about_no_name_is_no_names_error(error: PlacementError) -> None:
+    with pytest.raises((PlacementUnavailable, PermissionRefused)):
+        KnownNames(Names(error)).ensure(["CUSTOM_A"], [])

@@ -1,0 +1,168 @@
+"""What is absent from its backend: what its removal waits for, reason by reason."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from wharfinger.providers import Inventory, Provider, PublishingMode, names
+from wharfinger.providers.draft import Draft
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import DeleteProvider, SetInventories
+from wharfinger.providers.record import Record
+from wharfinger.providers.removal import RemovalPolicy, Removals, remove
+
+US: Final = Publisher("gpus", "OWNER_NOVA")
+OURS: Final = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
+HOST: Final = names.root_uuid("host")
+GPU: Final = names.child_uuid(HOST, "gpu")
+DUE: Final = Removals(now=1000.0, policy=RemovalPolicy(delay=60.0))
+
+
+def root(**contents: Any) -> Provider:
+    return Provider(**{"uuid": HOST, "name": "host", "root_uuid": HOST, "traits": OURS, **contents})
+
+
+def child(**contents: Any) -> Provider:
+    return Provider(
+        **{
+            "uuid": GPU,
+            "name": "gpu",
+            "root_uuid": HOST,
+            "parent_uuid": HOST,
+            "traits": OURS,
+            **contents,
+        }
+    )
+
+
+def absent(
+    live: Provider,
+    *others: Provider,
+    removals: Removals = DUE,
+    allocated: frozenset[str] = frozenset(),
+    **remembered: Any,
+) -> Draft:
+    """What becomes of a provider that was absent for long, and of nothing beside it."""
+    record = Record(**{"applied": live, "absent_since": 900.0, **remembered})
+    providers = {one.uuid: one for one in (live, *others)}
+    draft = Draft(US, providers, {live.uuid: record})
+    remove(draft, [live.uuid], removals, allocated)
+    return draft
+
+
+def waits_for(draft: Draft) -> str:
+    assert draft.deletions == []
+    (pending,) = draft.pending
+    return pending.reason
+
+
+def test_what_is_due_is_deleted_and_forgotten() -> None:
+    draft = absent(child(), root())
+    assert [type(step) for step in draft.deletions] == [DeleteProvider]
+    assert draft.records == {GPU: None}
+    assert draft.gone == {GPU}
+    assert draft.pending == []
+
+
+def test_what_another_took_over_stays_and_its_absence_is_forgotten() -> None:
+    """Should it become ours again, its absence begins anew."""
+    live = child(traits=frozenset(["OWNER_CYBORG"]))
+    draft = absent(live, root())
+    assert "OWNER_CYBORG" in waits_for(draft)
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absent_since is None
+    assert record.live == live
+
+
+def test_what_is_overlaid_is_its_publishers_to_delete() -> None:
+    assert "published by someone else" in waits_for(
+        absent(child(), root(), mode=PublishingMode.OVERLAY)
+    )
+
+
+def test_what_has_another_instances_mark_too_is_not_ours_alone() -> None:
+    draft = absent(child(traits=OURS | {"CUSTOM_WHARFINGER_OTHERS"}), root())
+    assert "CUSTOM_WHARFINGER_OTHERS" in waits_for(draft)
+
+
+def test_what_was_to_be_created_and_is_untagged_may_be_anybodys() -> None:
+    live = child(traits=frozenset())
+    assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
+
+
+def test_what_was_to_be_created_and_has_both_our_marks_is_ours() -> None:
+    live = child(traits=OURS)
+    draft = absent(live, root(), applied=None, intended=live)
+    assert [step.uuid for step in draft.deletions] == [GPU]
+
+
+@pytest.mark.parametrize("mark", sorted(OURS))
+def test_what_was_to_be_adopted_and_has_one_of_them_may_be_somebody_elses(mark: str) -> None:
+    live = child(traits=frozenset([mark]))
+    assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
+
+
+def test_what_was_published_and_lost_its_marks_is_still_ours() -> None:
+    draft = absent(child(traits=frozenset()), root())
+    assert [step.uuid for step in draft.deletions] == [GPU]
+
+
+def test_a_device_may_have_moved_to_a_node_of_which_nothing_is_known() -> None:
+    removals = replace(DUE, children_may_be_elsewhere=True)
+    assert "may have moved" in waits_for(absent(child(), root(), removals=removals))
+
+
+def test_a_node_cannot_have_moved_below_another() -> None:
+    draft = absent(root(), removals=replace(DUE, children_may_be_elsewhere=True))
+    assert [step.uuid for step in draft.deletions] == [HOST]
+
+
+@pytest.mark.parametrize("since", [None, 1000.0, 940.5])
+def test_an_absence_that_is_new_or_short_is_counted_on(since: float | None) -> None:
+    draft = absent(child(), root(), absent_since=since)
+    assert waits_for(draft).startswith("absent for ")
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absent_since == (since or 1000.0)
+
+
+@pytest.mark.parametrize(("since", "is_due"), [(940.0, True), (940.5, False)])
+def test_an_absence_of_exactly_the_delay_is_long_enough(since: float, is_due: bool) -> None:
+    assert DUE.policy.is_due(Record(absent_since=since), DUE.now) is is_due
+
+
+def test_a_clock_that_went_back_makes_nothing_due() -> None:
+    assert not RemovalPolicy(delay=0.0).is_due(Record(absent_since=1000.0), 900.0)
+
+
+def test_what_waits_is_remembered_as_it_is_now() -> None:
+    """Otherwise it would be read again in each cycle."""
+    live = child(generation=7)
+    record = absent(live, root(), absent_since=None).records[GPU]
+    assert record is not None
+    assert record.live == live
+
+
+def test_what_is_allocated_is_kept_and_its_own_figures_are_remembered() -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
+    draft = absent(live, root(), allocated=frozenset([GPU]))
+    assert "allocations" in waits_for(draft)
+    (step,) = draft.inventories
+    assert isinstance(step, SetInventories)
+    assert step.after == {"VGPU": Inventory(total=4, reserved=4)}
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.own_reserved == {"VGPU": 1}
+    assert draft.gone == {GPU}
+
+
+def test_what_is_kept_and_reserved_already_is_no_removal_any_more() -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
+    draft = absent(live, root(), allocated=frozenset([GPU]), own_reserved={"VGPU": 1})
+    assert draft.gone == set()
+    assert draft.inventories == []
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.own_reserved == {"VGPU": 1}

@@ -1,0 +1,172 @@
+"""Whether a provider may be published, rule by rule; nothing is planned here."""
+
+from typing import Any, Final
+
+import pytest
+
+from wharfinger.exceptions import NameTaken, OwnershipConflict, ProviderMissing, WharfingerError
+from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode, names
+from wharfinger.providers.admission import misuse, problem
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.record import Record
+
+US: Final = Publisher("gpus", "OWNER_NOVA")
+ACME: Final = Publisher("gpus", "CUSTOM_OWNER_ACME")
+HOST: Final = names.root_uuid("host")
+ANOTHER: Final = names.root_uuid("another")
+OURS: Final = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
+VCPU: Final = {"VCPU": Inventory(total=8)}
+VGPU: Final = {"VGPU": Inventory(total=4)}
+
+
+def provider(**contents: Any) -> Provider:
+    return Provider(**{"uuid": HOST, "name": "host", "root_uuid": HOST, **contents})
+
+
+def wanted(mode: PublishingMode = PublishingMode.OWN, **contents: Any) -> DesiredProvider:
+    return DesiredProvider(provider=provider(**contents), mode=mode, reported=True)
+
+
+def found(
+    want: DesiredProvider,
+    live: Provider | None,
+    record: Record | None = None,
+    *,
+    publisher: Publisher = US,
+    is_allocated: bool = False,
+    elsewhere: Provider | None = None,
+) -> WharfingerError | None:
+    return problem(
+        publisher,
+        want,
+        live,
+        record or Record(),
+        is_allocated=is_allocated,
+        elsewhere={elsewhere.name: elsewhere} if elsewhere else {},
+    )
+
+
+# Names.
+
+
+def test_a_name_that_another_provider_has_is_refused_to_what_is_new() -> None:
+    other = provider(uuid=ANOTHER, root_uuid=ANOTHER, traits=frozenset(["OWNER_CYBORG"]))
+    error = found(wanted(), None, elsewhere=other)
+    assert isinstance(error, NameTaken)
+    assert (error.uuid, error.other) == (ANOTHER, "OWNER_CYBORG")
+
+
+def test_a_name_that_another_provider_has_is_refused_to_what_is_renamed() -> None:
+    other = provider(uuid=ANOTHER, root_uuid=ANOTHER)
+    live = provider(name="before", traits=OURS)
+    error = found(wanted(), live, Record(applied=live), elsewhere=other)
+    assert isinstance(error, NameTaken)
+    assert error.other == "nobody known"
+
+
+def test_a_provider_that_was_found_elsewhere_does_not_take_its_own_name() -> None:
+    assert found(wanted(), None, elsewhere=provider(root_uuid=ANOTHER)) is None
+
+
+def test_a_provider_that_has_its_name_keeps_it() -> None:
+    live = provider(traits=OURS)
+    other = provider(uuid=ANOTHER, root_uuid=ANOTHER)
+    assert found(wanted(), live, Record(applied=live), elsewhere=other) is None
+
+
+# Owners.
+
+
+def test_what_somebody_else_publishes_has_to_be_there() -> None:
+    assert isinstance(found(wanted(PublishingMode.OVERLAY), None), ProviderMissing)
+    assert found(wanted(), None) is None
+
+
+@pytest.mark.parametrize("mode", PublishingMode)
+def test_another_owners_provider_is_refused_in_either_mode(mode: PublishingMode) -> None:
+    error = found(wanted(mode), provider(traits=frozenset(["OWNER_CYBORG"])))
+    assert isinstance(error, OwnershipConflict)
+    assert error.other == "OWNER_CYBORG"
+    assert "remove the other's provider first" in error.remedy
+
+
+def test_a_former_owner_of_ours_without_our_mark_is_told_as_that() -> None:
+    before = Record(applied=provider(traits=OURS))
+    error = found(wanted(), provider(traits=frozenset(["OWNER_NOVA"])), before, publisher=ACME)
+    assert isinstance(error, OwnershipConflict)
+    assert "This instance tagged it so before" in error.remedy
+
+
+def test_an_owner_is_not_changed_while_anything_is_allocated() -> None:
+    live = provider(traits=OURS)
+    before = Record(applied=live)
+    error = found(wanted(), live, before, publisher=ACME, is_allocated=True)
+    assert isinstance(error, OwnershipConflict)
+    assert "It has allocations" in error.remedy
+    assert found(wanted(), live, before, publisher=ACME) is None
+    assert found(wanted(), live, before, is_allocated=True) is None
+
+
+def test_what_is_untagged_and_not_ours_is_refused_unless_it_is_overlaid_or_was_ours() -> None:
+    live = provider(inventories={"FPGA": Inventory(total=1)})
+    assert isinstance(found(wanted(), live), OwnershipConflict)
+    assert found(wanted(PublishingMode.OVERLAY), live) is None
+    assert found(wanted(), live, Record(applied=live)) is None
+
+
+def test_what_we_only_meant_to_create_is_not_ours_when_somebody_else_did() -> None:
+    """Intended is not applied: between the two, another may have taken the uuid."""
+    live = provider(inventories={"FPGA": Inventory(total=1)})
+    assert isinstance(found(wanted(), live, Record(intended=provider())), OwnershipConflict)
+
+
+def test_one_owner_of_two_instances_does_not_make_a_provider_that_of_both() -> None:
+    live = provider(traits=frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_OTHERS"]))
+    error = found(wanted(), live)
+    assert isinstance(error, OwnershipConflict)
+    assert "CUSTOM_WHARFINGER_OTHERS" in error.other
+    assert found(wanted(PublishingMode.OVERLAY), live) is None
+
+
+def test_what_another_instance_overlays_stays_ours() -> None:
+    live = provider(traits=OURS | {"CUSTOM_WHARFINGER_OTHERS"})
+    assert found(wanted(), live) is None
+
+
+# What a driver must not do.
+
+
+@pytest.mark.parametrize("added", ["OWNER_CYBORG", "CUSTOM_OWNER_ACME", "CUSTOM_WHARFINGER_OTHERS"])
+def test_no_driver_adds_anothers_marks(added: str) -> None:
+    error = misuse(US, wanted(traits=frozenset([added])), None)
+    assert error is not None
+    assert added in error.problem
+
+
+def test_marks_that_are_ours_or_there_already_are_not_the_drivers_doing() -> None:
+    assert misuse(US, wanted(traits=OURS), None) is None
+    theirs = frozenset(["OWNER_CYBORG", "CUSTOM_WHARFINGER_OTHERS"])
+    assert misuse(US, wanted(traits=theirs), provider(traits=theirs)) is None
+
+
+@pytest.mark.parametrize("mode", PublishingMode)
+def test_a_root_with_vcpu_is_novas_alone(mode: PublishingMode) -> None:
+    there = provider(inventories=VCPU)
+    want = wanted(mode, inventories=VCPU if mode is PublishingMode.OWN else {})
+    assert misuse(ACME, want, there) is not None
+    assert misuse(US, want, there) is None
+
+
+def test_a_root_that_loses_vcpu_may_be_anybodys() -> None:
+    live = provider(inventories=VCPU)
+    assert misuse(ACME, wanted(inventories=VGPU), live) is None
+
+
+def test_a_child_with_vcpu_may_be_anybodys() -> None:
+    child = wanted(inventories=VCPU, parent_uuid=ANOTHER, root_uuid=ANOTHER)
+    assert misuse(ACME, child, None) is None
+
+
+def test_an_overlaid_root_without_vcpu_may_be_anybodys() -> None:
+    live = provider(inventories=VGPU)
+    assert misuse(ACME, wanted(PublishingMode.OVERLAY), live) is None
