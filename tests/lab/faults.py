@@ -112,6 +112,12 @@ _CONFLICT: Final = _always(
     _refusal(409, "resource provider generation conflict", "placement.concurrent_update")
 )
 _NONSENSE: Final = Answer(200, b'{"resource_providers": [nonsense], "traits": nonsense}')
+#: Not in UTF-8, where it is read; and deeper than anybody reads.
+LATIN_1: Final = (
+    '{"errors": [{"detail": "é"}], "versions": [{"id": "é"}], "resource_providers": '
+    '[{"uuid": "é"}], "traits": ["é"], "aggregates": ["é"], "inventories": {"é": {}}}'
+).encode("latin-1")
+NESTED: Final = b'{"more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 FAULTS: Final = {
     fault.name: fault
@@ -145,6 +151,8 @@ FAULTS: Final = {
             "nonsense when done", "not understood", answer=_always(_NONSENSE), carried_out=_EVERY
         ),
         Fault("page", "not understood", answer=_always(_page(200))),
+        Fault("latin-1", "not understood", answer=_always(Answer(200, LATIN_1))),
+        Fault("nested", "not understood", answer=_always(Answer(200, NESTED))),
     )
 }
 

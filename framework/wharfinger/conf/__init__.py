@@ -30,7 +30,7 @@ __all__ = [
     "problems",
 ]
 
-_AUTH_SECTION: Final = ("auth_section", "auth-section")
+_PROJECT: Final = "wharfinger"
 #: The line that oslo.config could not parse, at the end of its message.
 _LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 
@@ -60,30 +60,44 @@ def parse(
     conf = Options()
     conf.register_opts(default.OPTIONS)
     placement.register(conf)
-    files = None if config_files is None else list(config_files)
-    dirs = None if config_dirs is None else list(config_dirs)
-    for file in files or ():
-        if Path(file).exists() and not Path(file).is_file():
-            raise _unreadable(f"{file} is no regular file")
-    for directory in dirs or ():
+    files = config_files
+    if files is None:
+        files = list(dict.fromkeys(cfg.find_config_files(_PROJECT, _PROJECT)))
+    dirs = config_dirs
+    if dirs is None:
+        dirs = cfg.find_config_dirs(_PROJECT, _PROJECT) if config_files is None else []
+    for file in files:
+        _check_file(Path(file))
+    for directory in dict.fromkeys(dirs):
         if not Path(directory).is_dir():
             raise _unreadable(f"there is no directory {directory}")
+        for path in sorted(Path(directory).glob("*.conf")):
+            _check_file(path)
     try:
         conf(
             [],
-            project="wharfinger",
-            default_config_files=files,
-            default_config_dirs=[] if files is not None and dirs is None else dirs,
+            project=_PROJECT,
+            default_config_files=list(files),
+            default_config_dirs=list(dict.fromkeys(dirs)),
         )
     except cfg.ConfigFileParseError as error:
         # Without the line itself: it may be a password's.
         raise _unreadable(_LINE.sub("", str(error))) from None
     except (cfg.Error, OSError) as error:
         raise _unreadable(str(error)) from error
-    except UnicodeDecodeError as error:
-        named = ", ".join((*(files or ()), *(dirs or ())))
-        raise _unreadable(f"{named}: {error}") from error
     return conf
+
+
+def _check_file(path: Path) -> None:
+    """See that a file, if it is there, is text to its end; oslo.config would wait for a pipe."""
+    if path.exists() and not path.is_file():
+        raise _unreadable(f"{path} is no regular file")
+    try:
+        path.read_text()
+    except UnicodeDecodeError as error:
+        raise _unreadable(f"{path}: {error}") from error
+    except OSError:
+        return  # oslo.config tells
 
 
 def problems(conf: Options) -> Iterator[WharfingerError]:
@@ -101,7 +115,7 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
         sections = placement_sections(conf)
     except WharfingerError as error:
         yield error
-        named = (one.value for one in conf.settings() if one.key in _AUTH_SECTION)
+        named = (one.value for one in conf.settings() if one.key == "auth_section")
         sections = [placement.GROUP, *named]
     else:
         for section in sections:

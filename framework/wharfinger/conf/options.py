@@ -80,7 +80,7 @@ class Options(cfg.ConfigOpts):
         What the environment says comes before any file.
         """
         names = set(_names(opt))
-        variable = f"OS_{section}__{opt.name}".upper()
+        variable = f"OS_{section}__{opt.dest}".upper()
         if variable in os.environ:
             return Setting(f"environment: {variable}", section, opt.dest, os.environ[variable])
         found = None
@@ -122,10 +122,8 @@ class Options(cfg.ConfigOpts):
 
 def _names(opt: cfg.Opt) -> Iterator[str]:
     """All names under which oslo.config takes an option from a file."""
-    for name in (opt.name, *(old.name for old in opt.deprecated_opts)):
-        if name:
-            yield from (name, name.replace("-", "_"), name.replace("_", "-"))
     yield opt.dest
+    yield from (old.name for old in opt.deprecated_opts if old.name)
 
 
 def _same(section: str, other: str) -> bool:

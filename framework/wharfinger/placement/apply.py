@@ -18,7 +18,6 @@ from wharfinger.exceptions import (
     PlacementError,
     PlacementUnavailable,
     ProviderInUse,
-    UnexpectedAnswer,
 )
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.known_names import KnownNames
@@ -135,10 +134,6 @@ class PlanApplier:
                 self._writer.write_together(batch)
             except PlacementUnavailable:
                 raise
-            except UnexpectedAnswer as error:
-                for tree, _step in batch:
-                    tree.failed = error
-                return
             except PermissionRefused as error:
                 if error.status != _FORBIDDEN:
                     raise

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab import inprocess
 from tests.lab.program import Program
 
 
@@ -127,3 +128,65 @@ def test_a_section_that_keystoneauth_is_sent_to_is_no_stray(program: Program) ->
     assert shown(program)["keystone", "auth_url"]["Source"] == str(program.config)
     add(program, "pasword = x\n")
     assert "Did you mean password?" in program.run("config", "validate").out
+
+
+def test_files_of_a_directory_are_listed_shown_and_checked(
+    program: Program, tmp_path: Path
+) -> None:
+    directory = tmp_path / "more.d"
+    directory.mkdir()
+    (directory / "b.conf").write_text("[placement]\nconnections = 5\n")
+    (directory / "a.conf").write_text("[placement]\nconnections = 4\n")
+    files = [str(program.config), str(directory / "a.conf"), str(directory / "b.conf")]
+    more = ("--config-dir", str(directory), "config")
+
+    (valid,) = inprocess.run(program, *more, "validate", "-f", "json").json()
+    rows = inprocess.run(program, *more, "show", "-f", "json").json()
+
+    assert valid == {"Configuration": ", ".join(files), "Result": "can be used"}
+    (row,) = (row for row in rows if row["Option"] == "connections")
+    assert (row["Value"], row["Source"]) == ("5", files[2])
+
+    (directory / "a.conf").write_text("[gpus]\nremoval_dlay = 7\n[placemnt]\n")
+    invalid = inprocess.run(program, *more, "validate", "-f", "json")
+
+    assert invalid.code == 1
+    told = [row["Result"] for row in invalid.json()]
+    assert len(told) == 2
+    assert "nobody reads section [placemnt]" in told[0]
+    assert f"{files[1]}: nobody reads the option removal_dlay of section [gpus]" in told[1]
+
+
+@pytest.mark.parametrize("where", ["file", "environment"])
+def test_a_section_of_credentials_is_shown_wherever_it_is_named(
+    program: Program, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    if where == "environment":
+        monkeypatch.setenv("OS_PLACEMENT__AUTH_SECTION", "keystone")
+    add(program, "[placement]\nembedded = false\n")
+    add(program, "auth_section = keystone\n" if where == "file" else "")
+    add(program, "[keystone]\nauth_type = password\nauth_url = http://127.0.0.1:1\n")
+    monkeypatch.setenv("OS_KEYSTONE__PASSWORD", "s3cret")
+
+    valid = inprocess.run(program, "config", "validate")
+    done = inprocess.run(program, "config", "show", "-f", "json")
+
+    assert (valid.code, done.code) == (0, 0)
+    assert "s3cret" not in done.out + done.err + valid.out + valid.err
+    rows = {row["Option"]: row for row in done.json() if row["Section"] == "keystone"}
+    assert rows["auth_url"]["Source"] == str(program.config)
+    assert rows["password"]["Value"] == "***"
+    assert rows["password"]["Source"] == "environment: OS_KEYSTONE__PASSWORD"
+    assert "config_source" not in {row["Option"] for row in done.json()}
+
+
+@pytest.mark.parametrize("command", ["sync --dry-run", "config validate", "config show"])
+def test_a_malformed_line_is_never_shown(program: Program, command: str) -> None:
+    number = len(program.config.read_text().splitlines()) + 1
+    add(program, "password s3cret\n")
+
+    failed = inprocess.run(program, *command.split())
+
+    assert failed.code == 1
+    assert "s3cret" not in failed.out + failed.err
+    assert f"{program.config}:{number}" in failed.err

@@ -1,7 +1,9 @@
 """The client against the real Placement: what it answers, and what errors become."""
 
+import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,10 @@ from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
-from tests.lab.cycles import allocate
-from tests.lab.placement import PlacementFixture, lower
+from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.drivers import flat
+from tests.lab.faults import LATIN_1, NESTED
+from tests.lab.placement import PlacementFixture, RecordingAdapter, lower
 from wharfinger import exceptions
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
@@ -172,6 +176,178 @@ def test_an_answer_that_is_no_json_is_not_understood(placement: PlacementFixture
 
     with pytest.raises(exceptions.UnexpectedAnswer, match="GET /resource_providers"):
         PlacementClient(Proxy()).list_providers()  # type: ignore[arg-type]
+
+
+class Altered(RecordingAdapter):
+    """Another answer, to the requests whose path ends so."""
+
+    def __init__(self, adapter: Any, ending: str, body: bytes, status: int = 200) -> None:
+        super().__init__(adapter)
+        self._ending, self._body, self._status = ending, body, status
+
+    def request(self, path: str, method: str, **kwargs: Any) -> Any:
+        response = super().request(path, method, **kwargs)
+        if path.endswith(self._ending):
+            response._content, response.status_code = self._body, self._status
+        return response
+
+
+def altered(placement: PlacementFixture, ending: str, body: bytes, status: int) -> PlacementClient:
+    return PlacementClient(Altered(placement.adapter, ending, body, status))  # type: ignore[arg-type]
+
+
+# Which server it is, and what it knows.
+
+NOVA = {
+    "versions": [
+        {"id": "v2.0", "status": "SUPPORTED", "version": "", "min_version": "", "links": []},
+        {"id": "v2.1", "status": "CURRENT", "version": "2.96", "min_version": "2.1", "links": []},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(NOVA).encode(),
+        b'{"versions": {"values": [{"id": "v3.14"}]}}',
+        b'{"versions": []}',
+        b'{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.x"}]}',
+        b'{"versions": [{"id": "v1.0", "min_version": "", "max_version": "1.39"}]}',
+        b"[]",
+        b"{}",
+        b"",
+        b"<html>Welcome</html>",
+        LATIN_1,
+        NESTED,
+    ],
+    ids=[
+        "nova",
+        "keystone",
+        "none",
+        "odd",
+        "half",
+        "list",
+        "object",
+        "empty",
+        "page",
+        "latin-1",
+        "nested",
+    ],
+)
+def test_what_is_not_placement_is_told_with_where_to_look(
+    placement: PlacementFixture, body: bytes
+) -> None:
+    client = altered(placement, "/", body, 200)
+
+    with pytest.raises(exceptions.UnexpectedAnswer, match="does not come from Placement") as caught:
+        client.list_providers()
+
+    assert "[placement] endpoint_override" in str(caught.value)
+    assert (caught.value.request, caught.value.status) == ("GET /", 200)
+    assert not placement.requests
+
+
+@pytest.mark.parametrize(
+    ("ranges", "used"),
+    [
+        (["1.0 1.100"], "1.39"),
+        (["1.39 1.100"], "1.39"),
+        (["1.0 1.36"], "1.36"),
+        (["1.0 1.30", "1.31 1.38"], "1.38"),
+        (["1.31 1.38", "1.0 1.30"], "1.38"),
+        (["1.0 1.39", "2.0 2.7"], "1.39"),
+        (["2.0 2.7", "1.0 1.39"], "1.39"),
+    ],
+)
+def test_the_newest_that_we_know_of_all_versions_is_used(
+    placement: PlacementFixture, ranges: list[str], used: str
+) -> None:
+    client = altered(placement, "/", versions(*ranges), 200)
+
+    assert str(client.microversion) == used
+    assert client.list_providers() == []
+
+
+@pytest.mark.parametrize(
+    ("ranges", "oldest"), [(["1.40 1.100"], r"1\.40"), (["2.0 2.7", "1.100 1.101"], r"1\.100")]
+)
+def test_a_server_that_knows_nothing_as_old_as_ours_is_refused(
+    placement: PlacementFixture, ranges: list[str], oldest: str
+) -> None:
+    client = altered(placement, "/", versions(*ranges), 200)
+
+    told = rf"oldest microversion is {oldest}, and none above 1\.39.*install a newer"
+    with pytest.raises(exceptions.MicroversionUnsupported, match=told):
+        client.list_providers()
+
+    assert not placement.requests
+
+
+def versions(*ranges: str) -> bytes:
+    """What GET / answers, for "oldest newest" of each version."""
+    found = []
+    for number, one in enumerate(ranges):
+        oldest, newest = one.split()
+        found.append({"id": f"v{number}", "min_version": oldest, "max_version": newest})
+    return json.dumps({"versions": found}).encode()
+
+
+# Answers that cannot be read.
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("body", [LATIN_1, NESTED], ids=["latin-1", "nested"])
+def test_an_answer_that_cannot_be_decoded_is_told_whatever_is_wrong_with_it(
+    placement: PlacementFixture, provider: ProviderSummary, body: bytes, status: int
+) -> None:
+    client = altered(placement, "traits", body, status)
+
+    with pytest.raises(exceptions.PlacementError, match="traits") as caught:
+        client.get_traits(provider.uuid)
+
+    assert caught.value.status == status
+    assert isinstance(caught.value, exceptions.UnexpectedAnswer) == (status == 200)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("body", [LATIN_1, NESTED], ids=["latin-1", "nested"])
+def test_an_answer_that_cannot_be_decoded_is_its_trees_failure_alone(
+    placement: PlacementFixture, tmp_path: Path, body: bytes
+) -> None:
+    with Publishing(placement, tmp_path / "state") as publishing:
+        publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("one", "two")}
+        publishing.cycle.sync()
+        (one,) = placement.client.list_providers(name="one")
+        # Somebody else's trait: what is on it has to be read again.
+        traits = placement.client.get_traits(one.uuid).traits | {"HW_CPU_X86_AVX"}
+        placement.client.set_traits(one.uuid, one.generation, traits)
+        plain = placement.adapter
+        placement.adapter = Altered(plain, f"{one.uuid}/inventories", body)
+        publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=2) for name in ("one", "two")}
+
+        outcome = publishing.restarted().sync()
+
+        placement.adapter = plain
+        (problem,) = outcome.problems
+        assert isinstance(problem, exceptions.UnexpectedAnswer)
+        assert one.uuid in str(problem)
+        assert contents(placement)["two"]["inventories"] == {"CUSTOM_GOLD": (2, 0)}
+        assert not publishing.restarted().sync().problems
+        assert contents(placement)["one"]["inventories"] == {"CUSTOM_GOLD": (2, 0)}
+
+
+def test_an_explanation_without_end_is_shortened(
+    placement: PlacementFixture, provider: ProviderSummary
+) -> None:
+    detail = "It is so. " * 20_000
+    body = json.dumps({"errors": [{"detail": detail, "code": "placement.x"}]}).encode()
+
+    with pytest.raises(exceptions.PlacementError, match=r"500: It is so\. It is so\.") as caught:
+        altered(placement, "traits", body, 500).get_traits(provider.uuid)
+
+    assert len(caught.value.detail) == 1000
+    assert caught.value.code == "placement.x"
 
 
 def test_no_answer_is_told_as_such() -> None:

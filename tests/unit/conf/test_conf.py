@@ -1,11 +1,13 @@
 """The configuration's sections, each read from a real file."""
 
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from oslo_config import cfg
 
 from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, PlacementSection
@@ -22,10 +24,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def read(directory: Path, text: str) -> cfg.ConfigOpts:
+def read(directory: Path, text: str) -> conf.Options:
     path = directory / "test.conf"
     path.write_text(dedent(text))
     return conf.parse([str(path)])
+
+
+def source(opts: conf.Options, section: str, key: str) -> str:
+    """Where an option's value is said to come from."""
+    (found,) = (value.source for value in opts.effective(section) if value.key == key)
+    return found
 
 
 # Files.
@@ -97,9 +105,150 @@ def test_a_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path) -> Non
         conf.load([str(path)])
 
 
+def test_a_file_that_is_found_and_no_text_is_an_error_that_names_it(home: Path) -> None:
+    path = home / "wharfinger.conf"
+    path.write_bytes(b"[DEFAULT]\nhost = \xff\xfe\n")
+    with pytest.raises(ConfigurationFileError) as caught:
+        conf.load()
+    assert str(path) in str(caught.value)
+
+
 def test_a_missing_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationFileError, match=r"nothing\.d"):
         conf.load([], [str(tmp_path / "nothing.d")])
+
+
+#: Says what is wrong with the configuration; with little memory, for files without end.
+LOADING = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+from wharfinger import conf
+from wharfinger.exceptions import ConfigurationFileError
+files, directories = sys.argv[1].split(), sys.argv[2].split()
+for arguments in [([file],) for file in files] + [([], [name]) for name in directories] or [()]:
+    try:
+        conf.parse(*arguments)
+    except ConfigurationFileError as error:
+        print(error.problem)
+"""
+
+
+def refusals(files: str = "", directories: str = "") -> list[str]:
+    """What a process says of each of the files and directories; of what it finds for none."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, files, directories],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_what_is_no_regular_file_is_refused_at_once_by_name(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.conf"
+    os.mkfifo(fifo)
+    names = [str(fifo), str(tmp_path), "/dev/zero"]
+    told = refusals(" ".join(names))
+    assert told == [f"{name} is no regular file." for name in names]
+
+
+def test_what_is_no_regular_file_in_a_directory_is_refused_at_once_by_name(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.conf")
+    (told,) = refusals(directories=str(tmp_path))
+    assert str(tmp_path / "fifo.conf") in told
+
+
+def test_what_is_found_and_no_regular_file_is_refused_at_once_by_name(home: Path) -> None:
+    os.mkfifo(home / "wharfinger.conf")
+    (told,) = refusals()
+    assert str(home / "wharfinger.conf") in told
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "password s3cret",
+        "password 's3cret'",
+        """password "it's s3cret" """,
+        ": s3cret",
+        "[s3cret",
+        "  s3cret",
+    ],
+)
+def test_a_malformed_line_is_named_by_file_and_number_and_not_shown(
+    tmp_path: Path, line: str
+) -> None:
+    with pytest.raises(ConfigurationFileError) as caught:
+        read(tmp_path, f"{line}\n[placement]\n")
+    assert "s3cret" not in str(caught.value)
+    assert f"{tmp_path / 'test.conf'}:1" in str(caught.value)
+
+
+# Directories.
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> list[Path]:
+    """Two directories with two files each, the later name made first."""
+    directories = [tmp_path / "one.d", tmp_path / "two.d"]
+    for directory in directories:
+        directory.mkdir()
+        for name in ("b.conf", "a.conf"):
+            (directory / name).write_text(f"[DEFAULT]\nhost = {directory.name}-{name}\n")
+        (directory / "c.txt").write_text("not read")
+    return directories
+
+
+def test_files_of_directories_are_read_in_the_order_of_their_names(
+    directories: list[Path],
+) -> None:
+    opts = conf.parse([], [str(directory) for directory in directories])
+    files = [str(directory / name) for directory in directories for name in ("a.conf", "b.conf")]
+    assert opts.files == files
+    assert [setting.file for setting in opts.settings()] == files
+    assert (DefaultSection.read(opts).host, source(opts, "DEFAULT", "host")) == (
+        "two.d-b.conf",
+        files[-1],
+    )
+
+
+@pytest.mark.parametrize("name", ["one.d/a.conf", "two.d/b.conf"])
+def test_what_nobody_reads_is_told_of_every_file_of_every_directory(
+    directories: list[Path], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("[DEFAULT]\nhots = x\n[placement]\nembeded = true\n")
+    opts = conf.parse([], [str(directory) for directory in directories])
+    told = [str(problem) for problem in conf.problems(opts)]
+    assert len(told) == 2
+    assert all(str(tmp_path / name) in one for one in told)
+    assert "option hots of section [DEFAULT]. Did you mean host?" in told[0]
+    assert "option embeded of section [placement]. Did you mean embedded?" in told[1]
+
+
+def test_a_bad_value_of_a_directory_is_told_with_its_file(directories: list[Path]) -> None:
+    file = directories[0] / "b.conf"
+    file.write_text("[placement]\nconnections = 99\n")
+    with pytest.raises(ConfigurationError) as caught:
+        conf.load([], [str(directory) for directory in directories])
+    assert caught.value.value == "99"
+    assert str(file) in caught.value.remedy
+
+
+@pytest.mark.parametrize("place", [".", ".wharfinger"])
+def test_a_directory_that_is_found_is_checked_as_well(home: Path, place: str) -> None:
+    directory = home / place / "wharfinger.conf.d"
+    directory.mkdir(parents=True)
+    file = directory.resolve() / "a.conf"
+    file.write_text("[DEFAULT]\nhost = found\nhots = x\n[placement]\nconnections = 99\n")
+    opts = conf.parse()
+    assert opts.files == [str(file)]
+    assert source(opts, "DEFAULT", "host") == str(file)
+    unknown, bad = conf.problems(opts)
+    assert f"{file}: nobody reads the option hots" in str(unknown)
+    assert isinstance(bad, ConfigurationError)
+    assert (bad.key, bad.value) == ("connections", "99")
+    assert f"It stands in {file}." in bad.remedy
 
 
 def test_two_configurations_know_nothing_of_each_other(tmp_path: Path) -> None:
@@ -221,6 +370,106 @@ def test_a_service_without_authentication_is_refused(tmp_path: Path) -> None:
 def test_a_service_with_authentication_is_taken(tmp_path: Path) -> None:
     opts = read(tmp_path, "[placement]\nembedded = false\nauth_type = password")
     assert not PlacementSection.read(opts).embedded
+
+
+SERVICE = """
+[placement]
+embedded = false
+{line}
+[keystone]
+auth_type = password
+auth_url = http://127.0.0.1:1
+{slip}
+"""
+
+
+@pytest.mark.parametrize("line", ["auth_section = keystone", ""], ids=["file", "environment"])
+def test_a_section_of_credentials_is_checked_wherever_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    if not line:
+        monkeypatch.setenv("OS_PLACEMENT__AUTH_SECTION", "keystone")
+    good = read(tmp_path, SERVICE.format(line=line, slip=""))
+    assert not list(conf.problems(good))
+    assert conf.placement_sections(good) == ["placement", "keystone"]
+    assert source(good, "keystone", "auth_url") == str(tmp_path / "test.conf")
+    bad = read(tmp_path, SERVICE.format(line=line, slip="pasword = x"))
+    (slip,) = conf.problems(bad)
+    assert "option pasword of section [keystone]. Did you mean password?" in str(slip)
+
+
+def test_a_section_of_credentials_is_no_stray_where_another_value_is_wrong(tmp_path: Path) -> None:
+    opts = read(tmp_path, SERVICE.format(line="auth_section = keystone\nconnections = 99", slip=""))
+    (told,) = conf.problems(opts)
+    assert "connections = 99" in str(told)
+
+
+def test_credentials_without_a_type_are_told_of_the_section_they_should_be_in(
+    tmp_path: Path,
+) -> None:
+    opts = read(tmp_path, "[placement]\nembedded = false\nauth_section = keystone\n[keystone]\n")
+    with pytest.raises(ConfigurationError, match="nothing says how to authenticate") as caught:
+        PlacementSection.read(opts)
+    assert (caught.value.section, caught.value.key) == ("keystone", "auth_type")
+
+
+def test_the_name_of_a_section_may_be_in_another_case(tmp_path: Path) -> None:
+    opts = read(tmp_path, "[Placement]\nconnections = 3\nconections = 4\n")
+    (slip,) = conf.problems(opts)
+    assert "option conections of section [Placement]. Did you mean connections?" in str(slip)
+    assert PlacementSection.read(opts).connections == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[DEFAULT]\nstate-path = /given\n", "state_path"),
+        ("[placement]\nembedded-database = /given\n", "embedded_database"),
+        ("[placement]\nregion-name = /given\n", "region_name"),
+    ],
+)
+def test_a_name_with_dashes_is_read_or_refused_and_never_passed_over(
+    tmp_path: Path, text: str, key: str
+) -> None:
+    opts = read(tmp_path, text)
+    told = [str(problem) for problem in conf.problems(opts)]
+    section = "DEFAULT" if "DEFAULT" in text else "placement"
+    (value,) = (value.text for value in opts.effective(section) if value.key == key)
+    assert value == "/given" or any(f"Did you mean {key}?" in one for one in told)
+
+
+# The environment.
+
+
+@pytest.mark.parametrize("key", ["connections", "connect_retries"], ids=["ours", "keystoneauths"])
+def test_a_bad_value_of_the_environment_is_told_with_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    variable = f"OS_PLACEMENT__{key.upper()}"
+    monkeypatch.setenv(variable, "many")
+    opts = read(tmp_path, "[placement]\nconnections = 3\n")
+    with pytest.raises(ConfigurationError) as caught:
+        PlacementSection.read(opts)
+    error = caught.value
+    assert (error.section, error.key, error.value) == ("placement", key, "many")
+    assert f"environment: {variable}" in error.remedy
+
+
+def test_secrets_of_the_environment_are_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_KEYSTONE__PASSWORD", "s3cret")
+    monkeypatch.setenv("OS_KEYSTONE__USERNAME", "somebody")
+    opts = read(tmp_path, SERVICE.format(line="auth_section = keystone", slip=""))
+    assert not list(conf.problems(opts))
+    shown = {value.key: value for value in opts.effective("keystone")}
+    assert (shown["password"].text, shown["username"].text) == ("***", "somebody")
+    assert shown["password"].source == "environment: OS_KEYSTONE__PASSWORD"
+
+
+def test_only_options_of_ours_are_shown(tmp_path: Path) -> None:
+    shown = {value.key for value in read(tmp_path, "").effective("DEFAULT")}
+    assert shown == {"enabled_drivers", "host", "state_path"}
 
 
 def test_all_options_are_listed_for_the_sample_with_help() -> None:

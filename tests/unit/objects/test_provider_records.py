@@ -1,6 +1,11 @@
 """The store of provider records, on a real file."""
 
+import fcntl
+import os
+import re
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,3 +134,85 @@ def test_a_file_that_is_no_database_is_an_error_that_names_it(tmp_path: Path) ->
     with pytest.raises(StateError, match="not a database") as caught:
         LocalProviderRecords(tmp_path)
     assert caught.value.path == str(tmp_path / "wharfinger.sqlite")
+
+
+# One process at a time.
+
+
+def test_a_lock_has_the_number_of_its_process_and_nothing_afterwards(
+    store: LocalProviderRecords, tmp_path: Path
+) -> None:
+    lock = tmp_path / "gpus.lock"
+    with store.exclusive("gpus"):
+        assert lock.read_text() == str(os.getpid())
+    assert lock.read_bytes() == b""
+    with pytest.raises(KeyError), store.exclusive("gpus"):
+        raise KeyError
+    assert lock.read_bytes() == b""
+
+
+def test_who_finds_a_lock_held_says_by_whom(store: LocalProviderRecords, tmp_path: Path) -> None:
+    told = re.escape(f"process {os.getpid()} is at work on driver instance gpus.")
+    with store.exclusive("gpus"):
+        with pytest.raises(StateError, match=rf": {told}") as caught, store.exclusive("gpus"):
+            pass
+        # The number stays for the next one who asks.
+        with pytest.raises(StateError, match=told), store.exclusive("gpus"):
+            pass
+        with store.exclusive("fpgas"):
+            pass
+    assert caught.value.path == str(tmp_path / "gpus.lock")
+    assert "Wait until it is done" in caught.value.remedy
+
+
+def test_who_finds_a_lock_held_and_no_number_says_another_process(
+    store: LocalProviderRecords, tmp_path: Path
+) -> None:
+    """Between taking the lock and writing its number, a process is nobody yet."""
+    with (
+        (tmp_path / "gpus.lock").open("wb") as file,
+        pytest.raises(StateError, match=": another process is at work on driver instance gpus"),
+    ):
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with store.exclusive("gpus"):
+            pass
+
+
+def test_a_number_that_was_left_behind_locks_nobody_out(
+    store: LocalProviderRecords, tmp_path: Path
+) -> None:
+    (tmp_path / "gpus.lock").write_text("1234567890")
+    with store.exclusive("gpus"):
+        assert (tmp_path / "gpus.lock").read_text() == str(os.getpid())
+
+
+#: Takes the lock where no file may grow, and then where files may again.
+WITHOUT_SPACE = """
+import resource, sys
+from pathlib import Path
+from wharfinger.exceptions import StateError
+from wharfinger.objects.provider_records import LocalProviderRecords
+records = LocalProviderRecords(Path(sys.argv[1]))
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+try:
+    with records.exclusive("gpus"):
+        sys.exit("it holds the lock")
+except StateError as error:
+    told = error
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+with records.exclusive("gpus"):
+    print(told)
+"""
+
+
+def test_a_lock_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPACE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"state in {tmp_path / 'gpus.lock'}: " in done.stdout
+    assert "see that it has space" in done.stdout

@@ -90,6 +90,23 @@ def test_another_owners_provider_is_refused_in_either_mode(mode: PublishingMode)
     assert "remove the other's provider first" in error.remedy
 
 
+@pytest.mark.parametrize("mode", PublishingMode)
+def test_a_provider_with_our_owner_and_anothers_is_told_to_lose_one(mode: PublishingMode) -> None:
+    before = Record(applied=provider(traits=OURS))
+    error = found(wanted(mode), provider(traits=OURS | {"OWNER_CYBORG"}), before)
+    assert isinstance(error, OwnershipConflict)
+    assert error.other == "OWNER_CYBORG"
+    assert error.remedy == "It has the traits of both: take one of them from it."
+
+
+def test_a_provider_with_both_owners_of_ours_is_told_to_lose_one() -> None:
+    """To give the instance its former owner again would leave it with both."""
+    both = frozenset([US.owner, ACME.owner])
+    error = found(wanted(), provider(traits=both), Record(applied=provider(traits=both)))
+    assert isinstance(error, OwnershipConflict)
+    assert error.remedy == "It has the traits of both: take one of them from it."
+
+
 def test_a_former_owner_of_ours_without_our_mark_is_told_as_that() -> None:
     before = Record(applied=provider(traits=OURS))
     error = found(wanted(), provider(traits=frozenset(["OWNER_NOVA"])), before, publisher=ACME)
@@ -153,7 +170,11 @@ def test_marks_that_are_ours_or_there_already_are_not_the_drivers_doing() -> Non
 def test_a_root_with_vcpu_is_novas_alone(mode: PublishingMode) -> None:
     there = provider(inventories=VCPU)
     want = wanted(mode, inventories=VCPU if mode is PublishingMode.OWN else {})
-    assert misuse(ACME, want, there) is not None
+    error = misuse(ACME, want, there)
+    assert error is not None
+    assert "has to be OWNER_NOVA's" in error.problem
+    assert "publishes as CUSTOM_OWNER_ACME" in error.problem
+    assert "Give the instance that owner, or leave the root to nova" in error.problem
     assert misuse(US, want, there) is None
 
 
