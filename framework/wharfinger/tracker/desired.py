@@ -17,7 +17,10 @@ from wharfinger.exceptions import (
     DriverError,
     InvalidName,
     InvalidTree,
+    NotFound,
+    PermissionRefused,
     PlacementError,
+    PlacementUnavailable,
     ReshapeNeeded,
     WharfingerError,
     shown,
@@ -171,10 +174,18 @@ def ask(
         trees.setdefault(seen.root_uuid, []).append(seen)
         if seen.parent_uuid is None:
             roots[seen.name] = roots[uuid] = seen
+    listed = {node.uuid for node in (*listing.nodes, *listing.failed)}
+
+    def root_of(node: Node) -> Provider | None:
+        by_name = roots.get(node.name)
+        # Another node's root has this one's name until it is renamed.
+        is_free = by_name is not None and by_name.uuid not in listed
+        return roots.get(node.uuid) or (by_name if is_free else None)
+
     sharing = {root.uuid: root for root in roots.values() if _shares(root)}
     taken: dict[str, tuple[str, str]] = {}
     for node in listing.nodes:
-        root = roots.get(node.uuid) or roots.get(node.name)
+        root = root_of(node)
         root_uuid = root.uuid if root else node.uuid
         if root_uuid in answers.failed:
             continue
@@ -193,11 +204,13 @@ def ask(
                 ),
             )
             answers.add(_check(driver, tree, node.name, taken), reshape)
+        except (PlacementUnavailable, PermissionRefused, NotFound):
+            raise  # not the driver's: the next node would fare no better, or all is read again
         except (WharfingerError, ValueError) as error:
             answers.fail(root_uuid, live)
             answers.problems.append(_as_problem(driver, node.name, error))
     for node in listing.failed:
-        root = roots.get(node.uuid) or roots.get(node.name)
+        root = root_of(node)
         answers.fail(root.uuid if root else node.uuid, live)
     if answers.failed:
         # A sharing provider may be that of a node that failed.

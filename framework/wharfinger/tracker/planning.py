@@ -158,10 +158,12 @@ class Planner:
         consumers = {
             consumer for uuid in uuids for consumer in self._client.get_provider_allocations(uuid)
         }
-        return {
+        allocations = {
             consumer: _without_generations(self._client.get_allocations(consumer))
             for consumer in sorted(consumers)
         }
+        # One that has gone since has none, and no generation.
+        return {consumer: its for consumer, its in allocations.items() if its["allocations"]}
 
 
 @contextmanager

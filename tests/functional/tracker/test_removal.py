@@ -1,7 +1,7 @@
 """Nothing is lost: what is gone is removed late, deliberately, and never by mistake."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,15 @@ from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import also, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
-from wharfinger.exceptions import BackendError, MassRemoval, WharfingerError
+from wharfinger.exceptions import (
+    BackendError,
+    InvalidTree,
+    MassRemoval,
+    PlacementUnavailable,
+    WharfingerError,
+)
 from wharfinger.objects.provider_records import LocalProviderRecords
+from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory, ProviderTree
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -716,3 +723,197 @@ def test_what_others_published_beside_us_outlives_an_empty_listing(
     absent_twice(publishing, clock)
 
     assert set(contents(placement)) == {"theirs"}
+
+
+# What moved into a tree that is refused.
+
+_DEVICE = str(uuid.uuid5(uuid.NAMESPACE_OID, "device"))
+
+
+def _with_device(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+    flat(CUSTOM_GOLD=1)(tree, node, allocations)
+    if not tree.exists(_DEVICE):
+        tree.new_child("device", node, _DEVICE)
+    tree.update_inventory(_DEVICE, {"FPGA": {"total": 2}})
+
+
+def _into_a_refused_tree(publishing: Publishing, target: str) -> None:
+    """The device of node-00 is below a node now whose driver adds another owner's trait."""
+    misused = also(lambda tree: tree.add_traits(target, "OWNER_CYBORG"))
+    publishing.driver.nodes["node-00"] = with_children({"CUSTOM_GOLD": 1}, {})
+    publishing.driver.nodes[target] = misused(_with_device)
+
+
+@pytest.mark.parametrize("target", ["node-01", "new"])
+def test_what_moved_into_a_tree_that_is_refused_is_not_absent(
+    publishing: Publishing, placement: PlacementFixture, clock: Clock, target: str
+) -> None:
+    fleet(publishing, 3)
+    publishing.driver.nodes["node-00"] = _with_device
+    publishing.cycle.sync()
+    before = contents(placement)
+    _into_a_refused_tree(publishing, target)
+
+    for _ in range(3):
+        outcome = publishing.restarted().sync()
+        clock.later(DELAY)
+
+        assert [type(one) for one in outcome.problems] == [InvalidTree]
+        assert (outcome.steps, outcome.pending) == ((), ())
+        assert contents(placement) == before
+        assert publishing.memory.records[_DEVICE].absent_since is None
+
+
+def test_what_moved_into_a_tree_that_is_refused_is_no_orphan(
+    publishing: Publishing, placement: PlacementFixture, clock: Clock, tmp_path: Path
+) -> None:
+    fleet(publishing, 3)
+    publishing.driver.nodes["node-00"] = _with_device
+    publishing.cycle.sync()
+    before = contents(placement)
+
+    with Publishing(placement, tmp_path / "without records", removal_delay=DELAY) as anew:
+        anew.driver.nodes |= publishing.driver.nodes
+        _into_a_refused_tree(anew, "node-01")
+        outcomes = [absent_twice(anew, clock), anew.restarted().sync()]
+
+    assert [type(one) for outcome in outcomes for one in outcome.problems] == [InvalidTree] * 2
+    assert not any(outcome.pending for outcome in outcomes)
+    assert contents(placement) == before
+
+
+# What was made by us and never tagged.
+
+
+def _cut_off_untagged(publishing: Publishing, placement: PlacementFixture) -> str:
+    """A device of node-00 is created and no more, and then is gone; returns its uuid."""
+
+    def end(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith("/traits"):
+            raise PlacementUnavailable(request=f"PUT {path}", status=0, code="", detail="no answer")
+
+    fleet(publishing, 2)
+    publishing.driver.nodes["node-00"] = _with_device
+    placement.adapter.before = end
+    with pytest.raises(PlacementUnavailable):
+        publishing.cycle.sync()
+    placement.adapter.before = lambda method, path: None
+    publishing.driver.nodes["node-00"] = with_children({"CUSTOM_GOLD": 1}, {})
+    publishing.restarted()
+    left = contents(placement)["device"]
+    assert not left["traits"]
+    return str(left["uuid"])
+
+
+def test_what_was_created_and_never_tagged_goes_with_its_device(
+    publishing: Publishing, placement: PlacementFixture, clock: Clock
+) -> None:
+    left = _cut_off_untagged(publishing, placement)
+
+    outcome = absent_twice(publishing, clock)
+
+    assert kinds(outcome.steps) == [(DeleteProvider, "device")]
+    assert not outcome.problems
+    assert set(contents(placement)) == {"node-00", "node-01"}
+    assert left not in publishing.memory.records
+
+
+def _put_traits(client: PlacementClient, provider: str) -> None:
+    client.set_traits(provider, 0, ["HW_CPU_X86_AVX2"])
+
+
+def _put_inventory(client: PlacementClient, provider: str) -> None:
+    client.set_inventories(provider, 0, {"FPGA": Inventory(total=2)})
+
+
+def _put_into_aggregate(client: PlacementClient, provider: str) -> None:
+    client.set_aggregates(provider, 0, [str(uuid.uuid4())])
+
+
+def _put_and_took_away(client: PlacementClient, provider: str) -> None:
+    client.set_traits(provider, client.set_traits(provider, 0, ["HW_CPU_X86_AVX2"]), [])
+
+
+@pytest.mark.parametrize(
+    "somebody", [_put_traits, _put_inventory, _put_into_aggregate, _put_and_took_away]
+)
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "while it is absent"])
+def test_what_somebody_did_something_with_before_it_was_tagged_stays(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    clock: Clock,
+    somebody: Callable[[PlacementClient, str], None],
+    late: bool,
+) -> None:
+    left = _cut_off_untagged(publishing, placement)
+    if late:
+        assert set(waiting(publishing.cycle.sync())) == {"device"}
+        clock.later(DELAY)
+    somebody(placement.client, left)
+    before = contents(placement)
+
+    for _ in range(3):
+        outcome = publishing.cycle.sync()
+        clock.later(DELAY)
+
+        assert (outcome.steps, outcome.problems) == ((), ())
+        assert "untagged" in waiting(outcome)["device"]
+        assert contents(placement) == before
+
+
+# A clock that goes back.
+
+
+def test_a_clock_that_goes_back_a_year_has_the_absence_counted_anew(
+    publishing: Publishing, placement: PlacementFixture, clock: Clock
+) -> None:
+    year = 365 * 24 * 3600
+    clock.later(2 * year)
+    fleet(publishing, 3)
+    lose(publishing, "node-00")
+    publishing.cycle.sync()
+
+    outcomes = []
+    for seconds in (-year, DELAY - 1, 1):
+        clock.later(seconds)
+        outcomes.append(publishing.restarted().sync())
+
+    assert [kinds(outcome.steps) for outcome in outcomes] == [
+        [],
+        [],
+        [(DeleteProvider, "node-00")],
+    ]
+    assert "absent for 0 s" in waiting(outcomes[0])["node-00"]
+    assert "absent for 59 s" in waiting(outcomes[1])["node-00"]
+    assert set(contents(placement)) == {"node-01", "node-02"}
+
+
+# Whose records count.
+
+
+def test_what_others_have_in_our_tree_makes_no_loss_of_ours_a_small_one(
+    publishing: Publishing, placement: PlacementFixture, clock: Clock
+) -> None:
+    gpus = {f"gpu-{number}": {"VGPU": 4} for number in range(5)}
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, gpus)
+    publishing.cycle.sync()
+    cn = contents(placement)["cn"]["uuid"]
+    for number in range(20):
+        placement.client.create_provider(str(uuid.uuid4()), f"theirs-{number}", cn)
+    publishing.cycle.sync()
+    assert len(publishing.memory.records) == 26, "they are remembered, as others'"
+
+    def loses_all(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        flat(VCPU=8)(tree, node, allocations)
+        for name in gpus:
+            if tree.exists(name):
+                tree.remove(name)
+
+    before = contents(placement)
+    publishing.driver.nodes["cn"] = loses_all
+
+    problem = only_problem(absent_twice(publishing, clock))
+
+    assert isinstance(problem, MassRemoval)
+    assert (problem.count, problem.total) == (5, 6)
+    assert contents(placement) == before

@@ -1,0 +1,306 @@
+"""What is looked up besides the lists: a look-up that fails, and who a node is."""
+
+import uuid
+
+import pytest
+
+from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.drivers import flat, with_children
+from tests.lab.faults import retry_at_once
+from tests.lab.placement import PlacementFixture
+from wharfinger.driver import Allocations
+from wharfinger.exceptions import BackendError, NameTaken, PlacementError
+from wharfinger.objects import ComputeNode
+from wharfinger.providers import ProviderTree
+
+FIRST, SECOND, THIRD = (
+    str(uuid.uuid5(uuid.NAMESPACE_OID, name)) for name in ("first", "second", "third")
+)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    retry_at_once(monkeypatch)
+
+
+def gold(placement: PlacementFixture) -> dict[str, int]:
+    """By provider uuid, how much of a class there is: each figure is of one node alone."""
+    return {
+        one["uuid"]: one["inventories"]["CUSTOM_GOLD"][0] for one in contents(placement).values()
+    }
+
+
+# A look-up that fails is its tree's.
+
+
+def lost_and_new(publishing: Publishing) -> None:
+    """Node a loses a device, which is due to be removed, and gets one; node b changes."""
+    nodes = publishing.driver.nodes
+    nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"lost": {"VGPU": 4}})
+    nodes["b"] = flat(CUSTOM_GOLD=1)
+    publishing.cycle.sync()
+    nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {})
+    publishing.cycle.sync()
+    nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"new": {"VGPU": 4}})
+    nodes["b"] = flat(CUSTOM_GOLD=2)
+
+
+LOOK_UPS = {
+    "allocations of what is due": "/resource_providers/{lost}/allocations",
+    "children of what is due": "/resource_providers?in_tree={a}",
+    "the name of a new one": "/resource_providers?name=new",
+}
+
+
+@pytest.mark.parametrize("what", LOOK_UPS)
+def test_a_look_up_that_fails_leaves_its_tree_as_it_is_and_the_others_go_on(
+    publishing: Publishing, placement: PlacementFixture, what: str
+) -> None:
+    lost_and_new(publishing)
+    before = contents(placement)
+    look_up = LOOK_UPS[what].format(**{name: one["uuid"] for name, one in before.items()})
+    error = PlacementError(request=f"GET {look_up}", status=500, code="", detail="no idea")
+
+    def fail(method: str, path: str) -> None:
+        if (method, path) == ("GET", look_up):
+            raise error
+
+    placement.adapter.before = fail
+    outcome = publishing.cycle.sync()
+    placement.adapter.before = lambda method, path: None
+
+    after = contents(placement)
+    assert outcome.problems == (error,)
+    assert after.pop("b")["inventories"] == {"CUSTOM_GOLD": (2, 0)}
+    assert after == {name: before[name] for name in ("a", "lost")}
+    again = publishing.cycle.sync()
+    assert (again.problems, again.pending) == ((), ())
+    assert set(contents(placement)) == {"a", "b", "new"}
+
+
+def _deletes(placement: PlacementFixture, provider: str, look_up: str) -> list[str]:
+    """Somebody deletes a provider when it is about to be looked up; returns how often."""
+    struck: list[str] = []
+
+    def delete(method: str, path: str) -> None:
+        if (method, path) == ("GET", look_up) and not struck:
+            struck.append(path)
+            placement.client.delete_provider(provider)
+
+    placement.adapter.before = delete
+    return struck
+
+
+def test_what_is_due_and_deleted_by_somebody_before_its_look_up_is_gone(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    lost_and_new(publishing)
+    lost = contents(placement)["lost"]["uuid"]
+    struck = _deletes(placement, lost, f"/resource_providers/{lost}/allocations")
+
+    outcome = publishing.cycle.sync()
+
+    assert len(struck) == 1
+    assert (outcome.problems, outcome.pending) == ((), ())
+    found = contents(placement)
+    assert set(found) == {"a", "b", "new"}
+    assert found["b"]["inventories"] == {"CUSTOM_GOLD": (2, 0)}
+    assert lost not in publishing.memory.records
+
+
+def test_a_provider_that_had_the_name_of_a_new_one_and_is_deleted_is_not_in_its_way(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    lost_and_new(publishing)
+    theirs = placement.client.create_provider(str(uuid.uuid4()), "new", None).uuid
+    struck = _deletes(placement, theirs, f"/resource_providers/{theirs}/traits")
+
+    outcome = publishing.cycle.sync()
+
+    assert len(struck) == 1
+    assert outcome.problems == ()
+    found = contents(placement)
+    assert (found["new"]["parent"], found["new"]["inventories"]) == ("a", {"VGPU": (4, 0)})
+    assert found["b"]["inventories"] == {"CUSTOM_GOLD": (2, 0)}
+
+
+# A node is who it says that it is.
+
+
+class Backend:
+    """Nodes with uuids of their own, some of which cannot be read."""
+
+    def __init__(self) -> None:
+        self.uuids: dict[str, str] = {}
+        self.unreadable: set[str] = set()
+
+    def describe(self, node: str) -> ComputeNode:
+        if node in self.unreadable:
+            raise OSError("no answer")
+        return ComputeNode(
+            host="test-host", hypervisor_hostname=node, uuid=self.uuids.get(node, FIRST)
+        )
+
+
+@pytest.fixture
+def backend(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    backend = Backend()
+    monkeypatch.setattr(publishing.driver, "get_available_resource", backend.describe)
+    return backend
+
+
+def has(publishing: Publishing, backend: Backend, **nodes: tuple[str, int]) -> None:
+    """From now on, the backend has these nodes: by name, uuid and how much gold."""
+    backend.uuids = {name: its_uuid for name, (its_uuid, _gold) in nodes.items()}
+    publishing.driver.nodes = {name: flat(CUSTOM_GOLD=total) for name, (_, total) in nodes.items()}
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["unused", "allocated"])
+def test_a_node_that_was_renamed_and_cannot_be_read_keeps_its_root(
+    publishing: Publishing, placement: PlacementFixture, backend: Backend, used: bool
+) -> None:
+    has(publishing, backend, old=(FIRST, 1), other=(SECOND, 2))
+    publishing.cycle.sync()
+    if used:
+        allocate(placement, str(uuid.uuid4()), old={"CUSTOM_GOLD": 1})
+    before = contents(placement)
+    has(publishing, backend, new=(FIRST, 1), other=(SECOND, 2))
+    backend.unreadable = {"new"}
+
+    for _ in range(3):
+        outcome = publishing.restarted().sync()
+
+        assert [type(one) for one in outcome.problems] == [BackendError]
+        assert not outcome.steps
+        assert [(one.name, "could not be read" in one.reason) for one in outcome.pending] == [
+            ("old", True)
+        ]
+        assert contents(placement) == before
+
+    backend.unreadable.clear()
+    outcome = publishing.cycle.sync()
+
+    assert (outcome.problems, outcome.pending) == ((), ())
+    found = contents(placement)
+    assert set(found) == {"new", "other"}
+    assert found["new"]["uuid"] == FIRST
+    assert found["new"]["inventories"] == {"CUSTOM_GOLD": (1, 0)}
+
+
+def test_a_node_that_is_gone_goes_although_a_known_one_cannot_be_read(
+    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(node: str) -> ComputeNode:
+        if node == "b":
+            raise OSError("no answer")
+        return ComputeNode(host="test-host", hypervisor_hostname=node)
+
+    publishing.driver.nodes = {name: flat(CUSTOM_GOLD=1) for name in "abc"}
+    publishing.cycle.sync()
+    del publishing.driver.nodes["a"]
+    monkeypatch.setattr(publishing.driver, "get_available_resource", describe)
+
+    publishing.cycle.sync()
+    publishing.cycle.sync()
+
+    assert set(contents(placement)) == {"b", "c"}
+
+
+def test_nodes_that_swap_their_names_keep_their_providers(
+    publishing: Publishing, placement: PlacementFixture, backend: Backend
+) -> None:
+    has(publishing, backend, a=(FIRST, 1), b=(SECOND, 2))
+    publishing.cycle.sync()
+    has(publishing, backend, a=(SECOND, 20), b=(FIRST, 10))
+
+    for cycle in (publishing.cycle, publishing.cycle, publishing.restarted()):
+        outcome = cycle.sync()
+
+        # Placement takes no two of one name, and a swap has none to go through.
+        assert all(isinstance(one, NameTaken) for one in outcome.problems)
+        assert not outcome.pending
+        found = gold(placement)
+        assert found[FIRST] in (1, 10)
+        assert found[SECOND] in (2, 20)
+
+    has(publishing, backend, a=(FIRST, 10), b=(SECOND, 20))
+    assert not publishing.cycle.sync().problems
+    assert gold(placement) == {FIRST: 10, SECOND: 20}
+
+
+def test_a_node_takes_the_name_that_another_gave_up(
+    publishing: Publishing, placement: PlacementFixture, backend: Backend
+) -> None:
+    has(publishing, backend, a=(FIRST, 1), b=(SECOND, 2))
+    publishing.cycle.sync()
+    has(publishing, backend, a=(SECOND, 20), c=(FIRST, 10))
+
+    publishing.cycle.sync()
+    outcome = publishing.restarted().sync()
+
+    assert (outcome.problems, outcome.pending) == ((), ())
+    assert gold(placement) == {FIRST: 10, SECOND: 20}
+    found = contents(placement)
+    assert (found["c"]["uuid"], found["a"]["uuid"]) == (FIRST, SECOND)
+
+
+def test_a_node_takes_the_name_of_one_that_is_gone(
+    publishing: Publishing, placement: PlacementFixture, backend: Backend
+) -> None:
+    has(publishing, backend, a=(FIRST, 1), b=(SECOND, 2))
+    publishing.cycle.sync()
+    has(publishing, backend, a=(SECOND, 20))
+
+    for _ in range(4):
+        outcome = publishing.restarted().sync()
+        assert gold(placement).get(FIRST, 1) == 1
+        assert gold(placement)[SECOND] in (2, 20)
+
+    assert (outcome.problems, outcome.pending) == ((), ())
+    assert contents(placement).keys() == {"a"}
+    assert gold(placement) == {SECOND: 20}
+
+
+def test_a_new_node_takes_the_name_that_another_gave_up(
+    publishing: Publishing, placement: PlacementFixture, backend: Backend
+) -> None:
+    has(publishing, backend, a=(FIRST, 1), b=(SECOND, 2))
+    publishing.cycle.sync()
+    has(publishing, backend, a=(THIRD, 30), b=(SECOND, 2), c=(FIRST, 10))
+
+    for _ in range(2):
+        outcome = publishing.restarted().sync()
+        assert gold(placement)[FIRST] in (1, 10)
+
+    assert (outcome.problems, outcome.pending) == ((), ())
+    assert gold(placement) == {FIRST: 10, SECOND: 2, THIRD: 30}
+    assert contents(placement)["a"]["uuid"] == THIRD
+
+
+# A root that somebody has moved.
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["unused", "allocated"])
+def test_a_node_that_fails_stays_whole_wherever_its_root_was_moved(
+    publishing: Publishing, placement: PlacementFixture, used: bool
+) -> None:
+    def fails(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        raise OSError("no answer")
+
+    nodes = publishing.driver.nodes
+    nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"gpu": {"VGPU": 4}})
+    nodes["b"] = flat(CUSTOM_GOLD=1)
+    publishing.cycle.sync()
+    if used:
+        allocate(placement, str(uuid.uuid4()), gpu={"VGPU": 1})
+    client = placement.client
+    rack = client.create_provider(str(uuid.uuid4()), "rack", None).uuid
+    client.update_provider(contents(placement)["a"]["uuid"], "a", rack)
+    before, nodes["a"] = contents(placement), fails
+
+    for _ in range(3):
+        outcome = publishing.restarted().sync()
+
+        assert [type(one) for one in outcome.problems] == [BackendError]
+        assert (outcome.steps, outcome.pending) == ((), ())
+        assert contents(placement) == before
