@@ -13,6 +13,12 @@ def placement_service(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedPlace
     return lab.start(tmp_path_factory.mktemp("placement"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def without_sync() -> Iterator[None]:
+    with lab.WithoutSync():
+        yield
+
+
 @pytest.fixture
 def placement(placement_service: EmbeddedPlacement) -> Iterator[lab.PlacementFixture]:
     with lab.PlacementFixture(placement_service) as fixture:

@@ -26,11 +26,11 @@ from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 from placement import db_api
-from sqlalchemy import Pool, event, text
+from sqlalchemy import text
 
 from tests.lab import worlds
 from tests.lab.cycles import Publishing, allocate
-from tests.lab.placement import PlacementFixture, RecordingAdapter
+from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync
 from tests.lab.worlds import World
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects.provider_records import LocalProviderRecords
@@ -119,7 +119,6 @@ class Killing(fixtures.Fixture):
         self._act = ACTS[act]
 
     def _setUp(self) -> None:
-        self.useFixture(_WithoutSync())
         for world in ({}, *self._act.before):
             with self._publishing(self._before, world) as publishing:
                 outcome = publishing.cycle.sync()
@@ -257,21 +256,6 @@ def unsound(old: Contents, new: Contents, now: Contents) -> list[str]:
     return faults
 
 
-class _WithoutSync(fixtures.Fixture):
-    """Have SQLite not wait for the disk: what is written survives a process, if not a crash.
-
-    Takes effect in all databases of this process.
-    """
-
-    def _setUp(self) -> None:
-        event.listen(Pool, "checkout", _turn_off_sync)
-        self.addCleanup(event.remove, Pool, "checkout", _turn_off_sync)
-
-
-def _turn_off_sync(connection: Any, *_: object) -> None:
-    connection.execute("PRAGMA synchronous=OFF").close()
-
-
 class _Boundaries:
     """What a process has come to; at one of them it dies."""
 
@@ -363,7 +347,7 @@ def _play(act: str, url: str, state: Path, kill_at: int | None, report: Connecti
             save(self, instance, documents)
 
     with (
-        _WithoutSync(),
+        WithoutSync(),
         fixtures.MonkeyPatch(f"{save.__module__}.{save.__qualname__}", watched),
         _PlacementOverHTTP(url, boundaries) as placement,
         Publishing(placement, state) as publishing,
