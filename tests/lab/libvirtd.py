@@ -7,7 +7,6 @@ Where something is missing the fixtures raise LabError and say what: nothing is 
 import json
 import os
 import queue
-import shutil
 import subprocess
 import sys
 import threading
@@ -20,21 +19,14 @@ import fixtures
 import libvirt
 
 from tests.lab import fakesys
+from tests.lab.daemons import TIMEOUT, LabError, path_with, socket_in
 
-#: Seconds; everything here takes tenths of one.
-TIMEOUT = 60.0
-#: sockaddr_un.
-MAX_SOCKET_PATH = 107
 _PROGRAMS = {
     "unshare": "util-linux",
     "setpriv": "util-linux",
     "libvirtd": "libvirt-daemon",
     "mdevctl": "mdevctl",
 }
-
-
-class LabError(Exception):
-    """The lab cannot be set up on this machine, and why."""
 
 
 class Libvirtd(fixtures.Fixture):
@@ -48,11 +40,9 @@ class Libvirtd(fixtures.Fixture):
     _process: "subprocess.Popen[str]"
 
     def _setUp(self) -> None:
-        path = _path_with_programs()
+        path = path_with(_PROGRAMS)
         directory = Path(self.useFixture(fixtures.TempDir()).path)
-        socket = directory / "libvirt-sock"
-        if len(os.fsencode(socket)) > MAX_SOCKET_PATH:
-            raise LabError(f"{socket} is too long for a socket: set TMPDIR to a shorter path")
+        socket = socket_in(directory, "libvirt-sock")
         self.uri = f"qemu:///system?socket={socket}"
         self._logs = (directory / "stderr", directory / "libvirtd.log")
         with self._logs[0].open("w") as errors:
@@ -189,14 +179,6 @@ def _run_event_loop() -> None:
             libvirt.virEventRunDefaultImpl()
 
     threading.Thread(target=loop, name="libvirt-events", daemon=True).start()
-
-
-def _path_with_programs() -> str:
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
-    for program, package in _PROGRAMS.items():
-        if shutil.which(program, path=path) is None:
-            raise LabError(f"there is no {program}: install {package} (see bindep.txt)")
-    return path
 
 
 def _xml(parent: str, type_id: str) -> str:

@@ -1,0 +1,176 @@
+"""What the lab needs of the machine it is on: programs, and servers among them.
+
+Where something is missing LabError says what: nothing is skipped.
+"""
+
+import os
+import pwd
+import selectors
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import fixtures
+
+#: Seconds; everything here takes tenths of one.
+TIMEOUT = 60.0
+#: sockaddr_un.
+MAX_SOCKET_PATH = 107
+#: Where Debian has programs that are not for everybody's PATH.
+MORE_DIRECTORIES = ("usr/sbin", "sbin", "usr/lib/postgresql/*/bin")
+#: Who runs what root starts: PostgreSQL refuses to be run by root.
+NOBODY = "nobody"
+
+
+class LabError(Exception):
+    """The lab cannot be set up on this machine, and why."""
+
+
+def path_with(programs: Mapping[str, str]) -> str:
+    """A PATH that has these programs, which are given with the packages they come in."""
+    more = [
+        str(directory)
+        for pattern in MORE_DIRECTORIES
+        for directory in sorted(Path("/").glob(pattern), reverse=True)  # the latest PostgreSQL
+    ]
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), *more))
+    for program, package in programs.items():
+        if shutil.which(program, path=path) is None:
+            raise LabError(f"there is no {program}: install {package} (see bindep.txt)")
+    return path
+
+
+def socket_in(directory: Path, name: str) -> Path:
+    """Where a socket can be made: the kernel takes no long paths for them."""
+    path = directory / name
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise LabError(f"{path} is too long for a socket: set TMPDIR to a shorter path")
+    return path
+
+
+class Daemon(fixtures.Fixture):
+    """A server that says when it is ready, as systemd has it; with a directory of its own.
+
+    It dies with the thread that started it, however that ends, or when this is cleaned up.
+    What it keeps there is lost then: the directory goes too.
+    """
+
+    #: Programs it takes, and the packages they come in.
+    programs: Mapping[str, str] = {}
+    #: What ends it at once and leaves nothing running.
+    ended_by = signal.SIGKILL
+
+    directory: Path
+    process: "subprocess.Popen[bytes]"
+
+    def setUp(self) -> None:
+        try:
+            super().setUp()
+        except fixtures.MultipleExceptions as errors:
+            cause = errors.args[0][1]
+            if not isinstance(cause, LabError):
+                raise
+            raise cause from None
+
+    def _setUp(self) -> None:
+        self._path = path_with({**self.programs, "setpriv": "util-linux"})
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+        self._log = self.directory / "log"
+        self._becoming: tuple[str, ...] = ()
+        if os.geteuid() == 0:
+            self._give_up_root()
+
+    def _give_up_root(self) -> None:
+        for parent in self.directory.parents:
+            if not parent.stat().st_mode & stat.S_IXOTH:
+                raise LabError(f"{NOBODY} may not enter {parent}: set TMPDIR to a public place")
+        user = pwd.getpwnam(NOBODY)
+        try:
+            os.chown(self.directory, user.pw_uid, user.pw_gid)
+        except OSError as error:
+            raise LabError(
+                f"root runs servers as {NOBODY}, and cannot here: run as another user ({error})"
+            ) from error
+        self._becoming = (
+            *("--reuid", str(user.pw_uid), "--regid", str(user.pw_gid)),
+            "--clear-groups",
+        )
+
+    def prepare(self, *command: str) -> None:
+        """Run a command to its end; raises LabError if it fails."""
+        process = self._run(command, {})
+        try:
+            process.wait(TIMEOUT)
+        finally:
+            process.kill()
+        if process.returncode:
+            raise LabError(self._tell(f"{command[0]} failed with {process.returncode}"))
+
+    def start(self, *command: str) -> None:
+        """Start the server, and return when it is ready."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind("")  # the kernel makes up a name outside of the file system
+            name = listener.getsockname().decode().replace("\0", "@")
+            self.process = self._run(command, {"NOTIFY_SOCKET": name})
+            self.addCleanup(self._end)
+            if not self._gets_ready(listener):
+                raise LabError(self._tell(f"{command[0]} did not start"))
+        self.addCleanup(self._check, command[0])
+
+    def _run(
+        self, command: tuple[str, ...], environment: Mapping[str, str]
+    ) -> "subprocess.Popen[bytes]":
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [
+                    *("setpriv", *self._becoming),
+                    *("--pdeathsig", self.ended_by.name.removeprefix("SIG")),
+                    *("--", *command),
+                ],
+                env={
+                    **os.environ,
+                    "PATH": self._path,
+                    "TMPDIR": str(self.directory),
+                    **environment,
+                },
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl+C is for the tests
+            )
+
+    def _gets_ready(self, listener: socket.socket) -> bool:
+        """Wait until it says so, or ends."""
+        end = os.pidfd_open(self.process.pid)
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(listener, selectors.EVENT_READ)
+                selector.register(end, selectors.EVENT_READ)
+                while events := selector.select(TIMEOUT):
+                    if end in [key.fd for key, _ in events]:
+                        break
+                    if b"READY=1" in listener.recv(4096):
+                        return True
+            return False
+        finally:
+            os.close(end)
+
+    def _check(self, name: str) -> None:
+        if self.process.poll() is not None:
+            raise LabError(self._tell(f"{name} ended with {self.process.returncode} meanwhile"))
+
+    def _end(self) -> None:
+        self.process.send_signal(self.ended_by)
+        try:
+            self.process.wait(TIMEOUT)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def _tell(self, what: str) -> str:
+        return f"{what}:\n{self._log.read_text(errors='replace')}"
