@@ -19,6 +19,13 @@ and what to do about it::
     ├── MassRemoval                 too many providers are gone at once
     ├── OwnershipConflict           another owner's, or nobody's: left alone
     ├── StateError                  the state directory or its database
+    ├── ObjectError                 of a versioned object
+    │   ├── InvalidObject           what was received or stored is none
+    │   ├── FieldUnset              nothing is known of a field
+    │   ├── ObjectNotFound
+    │   ├── ObjectExists            what only one may have is taken
+    │   ├── ConcurrentSave          somebody else has saved it since
+    │   └── RemoteError             the process that holds the database does not do it
     └── PlacementError              Placement's answer, or that there was none
         ├── PlacementUnavailable    no answer, or none now: 429, 502, 503, 504
         ├── UnexpectedAnswer        an answer that cannot be understood
@@ -86,6 +93,7 @@ class WharfingerError(Exception):
 
     def __init__(self, **facts: object) -> None:
         super().__init__(printable(_FORMATTER.vformat(self.template, (), facts)))
+        self.facts: Final = facts
         for name, value in facts.items():
             setattr(self, name, value)
 
@@ -246,6 +254,66 @@ class StateError(WharfingerError):
     path: str
     problem: str
     remedy: str
+
+
+class ObjectError(WharfingerError):
+    """A versioned object that is not what it should be, or not where."""
+
+
+class InvalidObject(ObjectError):
+    """What was received or stored is no object that is known here.
+
+    From the future, with fields or types that its version has not, or damaged.
+    """
+
+    template = "{subject}: {problem} {remedy}"
+    subject: str
+    problem: str
+    remedy: str
+
+
+class FieldUnset(ObjectError):
+    """A field of which this object knows nothing."""
+
+    template = "{subject}: nothing is known of {field}: {problem}"
+    subject: str
+    field: str
+    problem: str
+
+
+class ObjectNotFound(ObjectError):
+    """There is no such object."""
+
+    template = "there is no {kind} {key}"
+    kind: str
+    key: str
+
+
+class ObjectExists(ObjectError):
+    """An object cannot be created or renamed: another has what only one may have."""
+
+    template = "{kind} {key} cannot be saved: there is one of that {unique} already"
+    kind: str
+    key: str
+    unique: str
+
+
+class ConcurrentSave(ObjectError):
+    """Somebody else has saved objects since they were read; nothing was written.
+
+    ``keys`` are those of the objects. Read them again and decide again.
+    """
+
+    template = "{kind} {keys}: somebody else has saved it since it was read: nothing was written"
+    kind: str
+    keys: tuple[str, ...]
+
+
+class RemoteError(ObjectError):
+    """The process that holds the database did not do what was asked, or cannot be reached."""
+
+    template = "objects of another process: {reason}"
+    reason: str
 
 
 class PlacementError(WharfingerError):

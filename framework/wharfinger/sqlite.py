@@ -17,14 +17,16 @@ from sqlalchemy import Connection, Engine, event
 _PRAGMAS: Final = ("journal_mode=WAL", "busy_timeout=30000", "synchronous=FULL")
 
 
-def schema_lock(directory: Path) -> AbstractContextManager[Any]:
-    """Held while a schema in that directory is created or upgraded.
+def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
+    """Held while a schema in that directory, or on a server, is created or upgraded.
 
     alembic is not safe for threads, and two processes may find the same empty file. The
     lock is one for all threads of this process and for all processes of the directory.
     """
     lock: AbstractContextManager[Any] = lockutils.lock(
-        "wharfinger-schema", external=True, lock_path=str(directory)
+        "wharfinger-schema",
+        external=directory is not None,
+        lock_path=None if directory is None else str(directory),
     )
     return lock
 

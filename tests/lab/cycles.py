@@ -7,12 +7,16 @@ import fixtures
 
 from tests.lab.drivers import ScriptedDriver
 from tests.lab.placement import PlacementFixture
-from wharfinger.objects.provider_records import LocalProviderRecords
+from wharfinger.objects import Context
+from wharfinger.objects.context import local
 from wharfinger.placement import survey
 from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker.cycle import DriverCycle
 from wharfinger.tracker.memory import InstanceMemory
+
+HOST = "test-host"
 
 
 class Publishing(fixtures.Fixture):
@@ -37,29 +41,37 @@ class Publishing(fixtures.Fixture):
 
     def _setUp(self) -> None:
         self.driver = ScriptedDriver(self.publisher.instance)
-        self._open: list[LocalProviderRecords] = []
+        self._open: list[Context] = []
         self.addCleanup(self._close)
         self.restarted()
 
     def restarted(self) -> DriverCycle:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
-        records = LocalProviderRecords(self.state_path)
-        self._open.append(records)
-        memory = InstanceMemory(records, self.publisher.instance)
-        self.memory = memory
+        context = self.context = local(self.state_path, HOST)
+        self._open.append(context)
         self.client = self.placement.new_client()
         self.cycle = DriverCycle(
             self.driver,
             self.publisher,
             self.client,
-            memory,
+            context,
             RemovalPolicy(delay=self.removal_delay, allow_mass=self.allow_mass_removal),
         )
+        self.memory = self.cycle.memory
         return self.cycle
 
     def _close(self) -> None:
-        for records in self._open:
-            records.close()
+        for context in self._open:
+            context.close()
+
+
+def stored(state_path: Path, instance: str = "scripted") -> dict[str, Record]:
+    """What a process that starts now would remember."""
+    context = local(state_path, HOST)
+    try:
+        return dict(InstanceMemory(context, HOST, instance).records)
+    finally:
+        context.close()
 
 
 def contents(placement: PlacementFixture) -> dict[str, dict[str, Any]]:

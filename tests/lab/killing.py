@@ -32,9 +32,9 @@ from tests.lab import worlds
 from tests.lab.cycles import Publishing, allocate
 from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync
 from tests.lab.worlds import World
+from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects.provider_records import LocalProviderRecords
-from wharfinger.providers import record as record_codec
+from wharfinger.providers.record import decode
 
 MARKS: Final = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"})
 CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
@@ -272,13 +272,12 @@ class _Boundaries:
         yield
         self._reach(f"{what}: {after}")
 
-    def saving(self, documents: Mapping[str, bytes | None]) -> AbstractContextManager[None]:
-        for uuid, document in documents.items():
-            if document is not None:
-                record = record_codec.decode(document)
-                provider = record.intended or record.applied or record.live
-                self._names[uuid] = provider.name if provider else uuid
-        return self.around(f"save {self._called(documents)}", "to be saved", "saved")
+    def saving(self, records: Mapping[str, Any]) -> AbstractContextManager[None]:
+        for uuid, record in records.items():
+            if record is not None:
+                side = record["intended"] or record["applied"] or record["live"]
+                self._names[uuid] = decode(side).name if side else uuid
+        return self.around(f"save {self._called(records)}", "to be saved", "saved")
 
     def sending(self, method: str, path: str, body: bytes) -> AbstractContextManager[None]:
         what = f"{method} {_UUID.sub(lambda match: self._called([match[0]]), path)}"
@@ -338,13 +337,13 @@ class _PlacementOverHTTP(PlacementFixture):
 def _play(act: str, url: str, state: Path, kill_at: int | None, report: Connection) -> None:
     """What the process does: all syncs of an act."""
     boundaries = _Boundaries(kill_at, report)
-    save = LocalProviderRecords.save
+    save = Database.replace
 
     def watched(
-        self: LocalProviderRecords, instance: str, documents: Mapping[str, bytes | None]
+        self: Database, table: str, scope: Any, key: str, records: Mapping[str, Any]
     ) -> None:
-        with boundaries.saving(documents):
-            save(self, instance, documents)
+        with boundaries.saving(records):
+            save(self, table, scope, key, records)
 
     with (
         WithoutSync(),

@@ -4,6 +4,7 @@ Also over HTTP, for programs in processes of their own. Every request is written
 so that a test can say how many there were.
 """
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -99,7 +100,8 @@ class WithoutSync(fixtures.Fixture):
 
 
 def _turn_off_sync(connection: Any, *_: object) -> None:
-    connection.execute("PRAGMA synchronous=OFF").close()
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous=OFF").close()
 
 
 @contextmanager

@@ -66,7 +66,9 @@ class WharfingerApp(App):
             # and oslo.db log a traceback of what is raised, and told, as our own error.
             logging.getLogger("placement").setLevel(logging.CRITICAL)
             logging.getLogger("oslo_db").setLevel(logging.CRITICAL)
-            # stevedore too, of a plugin that cannot be loaded.
+            # stevedore too, of a plugin that cannot be loaded, and oslo.versionedobjects of an
+            # object that it does not know.
+            logging.getLogger("object").setLevel(logging.CRITICAL)
             logging.getLogger("stevedore").setLevel(logging.CRITICAL)
 
     @cached_property

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
 from wharfinger.exceptions import ConfigurationError, WharfingerError
 
 if TYPE_CHECKING:
-    from wharfinger.objects.provider_records import ProviderRecords
+    from wharfinger.conf import DefaultSection
     from wharfinger.providers.plan import Step
     from wharfinger.tracker.cycle import Outcome
 
@@ -68,7 +69,6 @@ class Sync(WharfingerCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         from wharfinger.conf import DefaultSection
-        from wharfinger.objects.provider_records import LocalProviderRecords
 
         default = DefaultSection.read(self.conf)
         instances = list(dict.fromkeys(parsed_args.driver or default.enabled_drivers))
@@ -80,20 +80,22 @@ class Sync(WharfingerCommand):
                 problem="no driver instance is enabled: there is nothing to publish.",
                 remedy="Name some, or another file with --config-file.",
             )
-        records = LocalProviderRecords(default.state_path)
         outcomes = {}
+        self._owners: set[str] = set()
         unprinted: OSError | SystemExit | None = None
         try:
             for name in instances:
-                outcomes[name] = self._run(name, records, parsed_args)
+                outcomes[name] = self._run(name, parsed_args)
                 if parsed_args.format == "text":
                     try:
                         _print(name, outcomes[name], parsed_args.dry_run)
                     except (OSError, SystemExit) as error:
                         # Nobody reads any more: what is to be published is, all the same.
                         unprinted = error
+            if not parsed_args.dry_run:
+                self._report(default, outcomes)
         finally:
-            records.close()
+            self.objects.close()
         if unprinted is not None:
             raise unprinted
         if parsed_args.format == "json":
@@ -105,9 +107,15 @@ class Sync(WharfingerCommand):
             return DIFFERENCE
         return DONE
 
-    def _run(
-        self, name: str, records: "ProviderRecords", parsed_args: argparse.Namespace
-    ) -> "Outcome":
+    def _report(self, default: "DefaultSection", outcomes: Mapping[str, "Outcome"]) -> None:
+        from wharfinger.tracker import services
+
+        complete = outcomes.keys() == set(default.enabled_drivers) and not any(
+            outcome.problems for outcome in outcomes.values()
+        )
+        services.report(self.objects, default.host, self._owners, complete=complete)
+
+    def _run(self, name: str, parsed_args: argparse.Namespace) -> "Outcome":
         """One instance's cycle; its failure does not stop the others."""
         from wharfinger.console import progress
         from wharfinger.providers.removal import RemovalPolicy
@@ -117,6 +125,7 @@ class Sync(WharfingerCommand):
         taken: list[Step] = []
         try:
             instance = instances.load(self.conf, name)
+            self._owners.add(instance.publisher.owner)
             delay = parsed_args.removal_delay
             policy = RemovalPolicy(
                 delay=instance.section.removal_delay if delay is None else delay,
@@ -125,7 +134,7 @@ class Sync(WharfingerCommand):
             with instances.running(
                 instance,
                 self.placement,
-                records,
+                self.objects,
                 may_write=not parsed_args.dry_run,
                 policy=policy,
             ) as cycle:

@@ -11,7 +11,8 @@ from typing import Final
 
 from oslo_config import cfg
 
-from wharfinger.conf import default, instance, placement
+from wharfinger.conf import database, default, instance, placement
+from wharfinger.conf.database import DatabaseSection
 from wharfinger.conf.default import DefaultSection
 from wharfinger.conf.instance import InstanceSection
 from wharfinger.conf.options import DEFAULT, Options, Value
@@ -19,6 +20,7 @@ from wharfinger.conf.placement import PlacementSection
 from wharfinger.exceptions import ConfigurationFileError, WharfingerError
 
 __all__ = [
+    "DatabaseSection",
     "DefaultSection",
     "InstanceSection",
     "Options",
@@ -59,6 +61,7 @@ def parse(
     """
     conf = Options()
     conf.register_opts(default.OPTIONS)
+    conf.register_opts(database.OPTIONS, database.GROUP)
     placement.register(conf)
     files = config_files
     if files is None:
@@ -101,7 +104,7 @@ def _check_file(path: Path) -> None:
 
 
 def problems(conf: Options) -> Iterator[WharfingerError]:
-    """What is wrong with [DEFAULT] and [placement], and sections that nobody reads.
+    """What is wrong with our own sections, and sections that nobody reads.
 
     What instances read is known when their drivers are loaded.
     """
@@ -110,7 +113,12 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
         instances = DefaultSection.read(conf).enabled_drivers
     except WharfingerError as error:
         yield error
-    yield from conf.unknown(DEFAULT)
+    try:
+        DatabaseSection.read(conf)
+    except WharfingerError as error:
+        yield error
+    for section in (DEFAULT, database.GROUP):
+        yield from conf.unknown(section)
     try:
         sections = placement_sections(conf)
     except WharfingerError as error:
@@ -137,12 +145,14 @@ def _unknown_sections(
     Those of an instance that is not enabled may stay, if they say that they are one's.
     """
     disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
-    read = {one.lower() for one in sections}
+    read = {one.lower() for one in (database.GROUP, *sections)}
     for section in conf.list_all_sections():
         instance = section.lower().partition(":")[0]
         if section == DEFAULT or section.lower() in read or instance in {*instances, *disabled}:
             continue
-        known = {name.lower(): name for name in (DEFAULT, placement.GROUP, *instances)}
+        known = {
+            name.lower(): name for name in (DEFAULT, database.GROUP, placement.GROUP, *instances)
+        }
         close = get_close_matches(section.lower(), known, n=1)
         hint = (
             f"Did you mean [{known[close[0]]}]?"
@@ -166,6 +176,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
     """The options by section, for oslo-config-generator."""
     return [
         (DEFAULT, default.OPTIONS),
+        (database.GROUP, database.OPTIONS),
         (placement.GROUP, placement.sample_options()),
         ("<instance>", instance.OPTIONS),
     ]

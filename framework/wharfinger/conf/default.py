@@ -39,21 +39,34 @@ OPTIONS: Final = (
         "Placement is deleted, and what is orphaned by that is reported. Default for others "
         "than root: ~/.local/state/wharfinger.",
     ),
+    cfg.IntOpt(
+        "service_down_time",
+        default=60,
+        min=1,
+        max=2**31 - 1,
+        help="Seconds since its last report after which a service counts as down.",
+    ),
 )
 
+#: It is kept in a column of that width.
+_LONGEST_HOST: Final = 255
 #: Sections that are not driver instances'.
-_RESERVED: Final = frozenset({"default", "placement"})
+_RESERVED: Final = frozenset({"database", "default", "placement"})
 #: Instance names become traits (CUSTOM_WHARFINGER_<NAME>) and configuration sections.
 _INSTANCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultSection:
-    """[DEFAULT], validated. ``enabled_drivers`` are instance names, each once."""
+    """[DEFAULT], validated.
+
+    ``enabled_drivers`` are instance names, each once; ``service_down_time`` is in seconds.
+    """
 
     enabled_drivers: tuple[str, ...]
     host: str
     state_path: Path
+    service_down_time: int
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
@@ -76,16 +89,21 @@ class DefaultSection:
                     f"{other} and {name} would be marked with one and the same trait.",
                     "Give each instance a name of its own (- and _ count as the same).",
                 )
-        if not values["host"]:
-            raise ConfigurationError(
-                section=DEFAULT,
-                key="host",
-                value="",
-                problem="the host has no name.",
-                remedy="Give it one that stays.",
-            )
+        host = values["host"]
+        if not host:
+            raise _wrong_host(host, "the host has no name.")
+        if not host.isprintable():
+            raise _wrong_host(host, "not all of its characters can be printed.")
+        if len(host) > _LONGEST_HOST:
+            raise _wrong_host(host, f"it has more than {_LONGEST_HOST} characters.")
         state_path = read_path(DEFAULT, "state_path", values["state_path"])
-        return cls(instances, values["host"], state_path)
+        return cls(instances, host, state_path, values["service_down_time"])
+
+
+def _wrong_host(host: str, problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        section=DEFAULT, key="host", value=host, problem=problem, remedy="Give it one that stays."
+    )
 
 
 def _wrong_instances(instances: tuple[str, ...], problem: str, remedy: str) -> ConfigurationError:

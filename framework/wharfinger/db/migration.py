@@ -1,30 +1,118 @@
-"""Bringing the database's schema up to date."""
+"""The schema: which version a database has, what it lacks, and bringing it up to date."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Final
 
+import sqlalchemy as sa
 from alembic import command, config
-from alembic.util import CommandError
-from sqlalchemy import Engine
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine
 
+from wharfinger.db.tables import METADATA
 from wharfinger.sqlite import schema_lock
 
+#: Any number, the same for all that upgrade one database ("WHAR").
+_LOCK: Final = 0x57484152
+#: Seconds that MySQL waits for another upgrade of the same database.
+_PATIENCE: Final = 600
 
-class NewerSchemaError(Exception):
-    """The database was last written by a newer version of this software."""
 
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A database's version, and the newest that is known here.
 
-def upgrade(engine: Engine, directory: Path) -> None:
-    """Create the tables, or bring them to the newest version.
-
-    ``directory`` is where the lock file goes. Raises NewerSchemaError where the database is
-    at a version that is not known here.
+    ``current`` is None for a database without tables. ``is_known`` is False for a version that
+    only newer code knows.
     """
-    scripts = config.Config()
-    scripts.set_main_option("script_location", str(resources.files(__package__) / "migrations"))
-    with schema_lock(directory), engine.connect() as connection:
+
+    current: str | None
+    head: str
+    is_known: bool
+
+    @property
+    def is_head(self) -> bool:
+        """Whether all is there that is known here."""
+        return self.current == self.head
+
+
+def schema(engine: Engine) -> Schema:
+    """The version of a database."""
+    head, known = _revisions()
+    with engine.connect() as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+    return Schema(current, head, current is None or current in known)
+
+
+def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
+    """Create the tables, or bring them to a version.
+
+    ``directory`` is where the lock file of a SQLite database goes. ``host`` is whose records
+    those of the first version are, which named no host.
+    """
+    scripts = _scripts()
+    scripts.attributes["host"] = host
+    is_file = engine.dialect.name == "sqlite"
+    with (
+        schema_lock(directory if is_file else None),
+        engine.connect() as connection,
+        nullcontext() if is_file else _exclusive(connection),
+    ):
         scripts.attributes["connection"] = connection
-        try:
-            command.upgrade(scripts, "head")
-        except CommandError as error:
-            raise NewerSchemaError(str(error)) from error
+        command.upgrade(scripts, revision)
+
+
+def missing(engine: Engine) -> Mapping[str, frozenset[str]]:
+    """The columns that a database lacks, by table; all of a table that is not there."""
+    there = {
+        table: {column["name"] for column in columns}
+        for (_schema, table), columns in sa.inspect(engine).get_multi_columns().items()
+    }
+    lacking = {
+        table.name: frozenset(table.columns.keys()) - there.get(table.name, set())
+        for table in METADATA.sorted_tables
+    }
+    return {table: columns for table, columns in lacking.items() if columns}
+
+
+@cache
+def _revisions() -> tuple[str, frozenset[str]]:
+    """The newest version that is known here, and all of them."""
+    scripts = ScriptDirectory.from_config(_scripts())
+    head = scripts.get_current_head()
+    assert head is not None
+    return head, frozenset(script.revision for script in scripts.walk_revisions())
+
+
+def _scripts() -> config.Config:
+    scripts = config.Config()
+    # A % would have a meaning.
+    location = str(resources.files(__package__) / "migrations").replace("%", "%%")
+    scripts.set_main_option("script_location", location)
+    return scripts
+
+
+@contextmanager
+def _exclusive(connection: Connection) -> Iterator[None]:
+    """Hold the server's lock for upgrades of this database: it is the connection's."""
+    if connection.dialect.name == "postgresql":
+        take, give = f"pg_advisory_lock({_LOCK})", f"pg_advisory_unlock({_LOCK})"
+    else:
+        # Of all databases of the server; a name has up to 64 characters.
+        name = f"CONCAT('{_LOCK}.', MD5(DATABASE()))"
+        take, give = f"GET_LOCK({name}, {_PATIENCE})", f"RELEASE_LOCK({name})"
+    answer = connection.scalar(sa.text(f"SELECT {take}"))
+    connection.commit()
+    if answer == 0:
+        raise TimeoutError(f"another process has been upgrading it for {_PATIENCE} seconds")
+    try:
+        yield
+    finally:
+        connection.rollback()
+        connection.execute(sa.text(f"SELECT {give}"))
+        connection.commit()

@@ -1,21 +1,47 @@
-"""Versioned objects, and the records that are kept of what was published.
+"""Versioned objects, and where they are kept.
 
 The only users of the database. Objects cross process borders and outlive upgrades, so
 each carries a version, and a field changes only with it.
 """
 
 from wharfinger.objects.base import WharfingerObject
-from wharfinger.objects.compute_node import ComputeNode
-from wharfinger.objects.migration import Migration
+from wharfinger.objects.compute_node import ComputeNode, ComputeNodeList
+from wharfinger.objects.context import Context, connect
+from wharfinger.objects.flavor import Flavor, FlavorList
+from wharfinger.objects.instance import Instance, InstanceList
+from wharfinger.objects.migration import Migration, MigrationList
 from wharfinger.objects.pci_device import PciDevice, PciDeviceList
-from wharfinger.objects.service import SERVICE_VERSION, Service
+from wharfinger.objects.provider_record import ProviderRecord, ProviderRecordList
+from wharfinger.objects.reservation import Reservation, ReservationList
+from wharfinger.objects.service import (
+    OWNER_TAG_VERSION,
+    SERVICE_VERSION,
+    SERVICE_VERSIONS,
+    Service,
+    ServiceList,
+)
 
 __all__ = [
+    "OWNER_TAG_VERSION",
     "SERVICE_VERSION",
+    "SERVICE_VERSIONS",
     "ComputeNode",
+    "ComputeNodeList",
+    "Context",
+    "Flavor",
+    "FlavorList",
+    "Instance",
+    "InstanceList",
     "Migration",
+    "MigrationList",
     "PciDevice",
     "PciDeviceList",
+    "ProviderRecord",
+    "ProviderRecordList",
+    "Reservation",
+    "ReservationList",
     "Service",
+    "ServiceList",
     "WharfingerObject",
+    "connect",
 ]

@@ -1,40 +1,114 @@
 """A node: what a driver offers under one root provider."""
 
-from typing import ClassVar
+from collections.abc import Iterable
+from datetime import datetime
+from typing import ClassVar, Self
 
-from wharfinger.objects.base import WharfingerObject, fields, register
+from wharfinger.objects import kinds
+from wharfinger.objects.base import Step, base, fields, register
+from wharfinger.objects.context import Context
+from wharfinger.objects.kept import KeptList, KeptObject
 from wharfinger.objects.pci_device import PciDeviceList
 
 
 @register
-class ComputeNode(WharfingerObject):
-    """A host or a bare metal machine.
+class ComputeNode(KeptObject):
+    """A host or a bare metal machine, as one driver instance has it.
 
-    - ``uuid``: also its root provider's, where that is not in Placement yet. Unset: the
-      framework makes one from the name, the same each time.
+    - ``uuid``: also its root provider's, where that is not in Placement yet. Unset by a
+      driver: the framework makes one from the name, the same each time.
     - ``host``: the service host that publishes it.
     - ``hypervisor_hostname``: its name among the nodes, and its root provider's.
-    - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory. Unset where the driver does not
-      offer them.
+    - ``driver_instance``: the driver instance, as configured, that found it.
+    - ``owner``: the owner trait of what that instance publishes.
+    - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk. Unset by a
+      driver that does not offer them, and 0 in the database.
+    - ``vcpus_used``, ``memory_mb_used``, ``local_gb_used``: of those, in the same units, what
+      the flavors of the node's instances take.
+    - ``cpu_allocation_ratio``, ``ram_allocation_ratio``, ``disk_allocation_ratio``: how many
+      times over they are given out.
     - ``pci_stats``: the PCI devices by kind, None where they are not looked at.
+    - ``capabilities``: whether the driver can do what a capability of that name means.
+    - ``last_seen``: when the node was last in a complete listing of its driver, in UTC; None
+      before the first.
+    - ``revision``: how often it was saved.
     """
 
-    # 1.0: first version
-    VERSION = "1.0"
+    HISTORY = (Step("1.0", "first version"), Step("1.1", "the PCI devices", ("pci_stats",)))
+    TABLE = "compute_nodes"
     uuid: str
     host: str
     hypervisor_hostname: str
+    driver_instance: str
+    owner: str
     vcpus: int
+    vcpus_used: int
     memory_mb: int
+    memory_mb_used: int
+    local_gb: int
+    local_gb_used: int
+    cpu_allocation_ratio: float
+    ram_allocation_ratio: float
+    disk_allocation_ratio: float
     pci_stats: PciDeviceList | None
+    capabilities: dict[str, bool]
+    last_seen: datetime | None
     fields = {
-        "uuid": fields.UUIDField(),
-        "host": fields.StringField(),
-        "hypervisor_hostname": fields.StringField(),
-        "vcpus": fields.NonNegativeIntegerField(),
-        "memory_mb": fields.NonNegativeIntegerField(),
+        "uuid": kinds.uuid(),
+        "host": kinds.name(),
+        "hypervisor_hostname": kinds.name(),
+        "driver_instance": kinds.text(64),
+        "owner": kinds.name(),
+        "vcpus": kinds.count(default=0),
+        "vcpus_used": kinds.count(default=0),
+        "memory_mb": kinds.count(default=0),
+        "memory_mb_used": kinds.count(default=0),
+        "local_gb": kinds.count(default=0),
+        "local_gb_used": kinds.count(default=0),
+        "cpu_allocation_ratio": kinds.ratio(default=1.0),
+        "ram_allocation_ratio": kinds.ratio(default=1.0),
+        "disk_allocation_ratio": kinds.ratio(default=1.0),
         "pci_stats": fields.ObjectField("PciDeviceList", nullable=True, default=None),
+        "capabilities": kinds.flags_by_name(default={}),
+        "last_seen": kinds.moment(nullable=True),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {  # type: ignore[misc]
-        "pci_stats": [("1.0", "1.0")]
+        "pci_stats": [("1.1", "1.0")]
     }
+
+    @classmethod
+    @base.remotable
+    def get_by_uuid(cls, context: Context, uuid: str) -> Self:
+        """The node of a uuid; raises ObjectNotFound."""
+        return cls._get(context, uuid=uuid)
+
+
+@register
+class ComputeNodeList(KeptList[ComputeNode]):
+    """Nodes.
+
+    - ``objects``: each of them.
+    """
+
+    HISTORY = (Step("1.0", "ComputeNode 1.0"), Step("1.1", "ComputeNode 1.1"))
+    KIND = ComputeNode
+    objects: list[ComputeNode]
+    fields = {"objects": fields.ListOfObjectsField("ComputeNode")}
+    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+        "1.0": "1.0",
+        "1.1": "1.1",
+    }
+
+    @classmethod
+    @base.remotable
+    def note_seen(
+        cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str]
+    ) -> None:
+        """Say that an instance has these nodes in a complete listing, now; no save of theirs."""
+        context.db.touch(
+            ComputeNode.TABLE,
+            {"last_seen": kinds.now().replace(tzinfo=None)},
+            host=host,
+            driver_instance=driver_instance,
+            uuid=list(uuids),
+        )

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from wharfinger.objects import kinds
 from wharfinger.objects.base import WharfingerObject, base, fields, register
 
 
@@ -14,26 +15,25 @@ class PciDevice(WharfingerObject):
     - ``count``: how many such devices there are.
     """
 
-    # 1.0: first version
-    VERSION = "1.0"
     vendor_id: str
     product_id: str
     numa_node: int | None
     count: int
     fields = {
-        "vendor_id": fields.StringField(),
-        "product_id": fields.StringField(),
-        "numa_node": fields.NonNegativeIntegerField(nullable=True),
-        "count": fields.NonNegativeIntegerField(),
+        "vendor_id": kinds.name(),
+        "product_id": kinds.name(),
+        "numa_node": kinds.count(nullable=True),
+        "count": kinds.count(),
     }
 
 
 @register
 class PciDeviceList(base.ObjectListBase[PciDevice], WharfingerObject):
-    """Kinds of PCI devices."""
+    """Kinds of PCI devices.
 
-    # 1.0: first version, PciDevice 1.0
-    VERSION = "1.0"
+    - ``objects``: one for each kind.
+    """
+
     objects: list[PciDevice]
     fields = {"objects": fields.ListOfObjectsField("PciDevice")}
     child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]

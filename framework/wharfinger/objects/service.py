@@ -1,29 +1,143 @@
-"""The service that runs a driver instance."""
+"""The services that publish for driver instances, and what their versions mean to others."""
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import ClassVar, Final, Self
 
-from wharfinger.objects.base import WharfingerObject, fields, register
+from wharfinger.exceptions import ObjectNotFound
+from wharfinger.objects import kinds
+from wharfinger.objects.base import base, fields, register
+from wharfinger.objects.context import Context
+from wharfinger.objects.kept import KeptList, KeptObject
 
-#: Rises with each step that others have to know of before they rely on it.
-SERVICE_VERSION: Final = 1
+#: What each service version brought that others have to know of before they rely on it.
+SERVICE_VERSIONS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        1: "first version",
+        2: "everything that it publishes has an owner trait",
+    }
+)
+#: From here on, whoever asks for an owner's resources gets none of another's.
+OWNER_TAG_VERSION: Final = 2
+#: What the code here can be.
+SERVICE_VERSION: Final = max(SERVICE_VERSIONS)
 
 
 @register
-class Service(WharfingerObject):
+class Service(KeptObject):
     """A process that publishes for driver instances on a host.
 
+    - ``uuid``: its own.
     - ``host``: the host's name, as configured.
     - ``binary``: the program's name.
-    - ``version``: SERVICE_VERSION of its code.
+    - ``topic``: where messages for it go, by its kind.
+    - ``version``: which of SERVICE_VERSIONS it has come to. It takes that of the owner trait only
+      when all that it publishes is tagged.
+    - ``disabled``: an operator wants nothing placed on what it publishes; ``disabled_reason``
+      says why, None where nobody did.
+    - ``forced_down``: an operator says that it is down, whatever it reports.
+    - ``report_count``: how often it has reported.
+    - ``last_seen_up``: when it last did, in UTC; None before the first time.
+    - ``owners``: the owner traits that it publishes for, in order.
+    - ``revision``: how often it was saved; a report is no save.
     """
 
-    # 1.0: first version
-    VERSION = "1.0"
+    TABLE = "services"
+    UNIQUE = "host and binary"
+    uuid: str
     host: str
     binary: str
+    topic: str
     version: int
+    disabled: bool
+    disabled_reason: str | None
+    forced_down: bool
+    report_count: int
+    last_seen_up: datetime | None
+    owners: list[str]
     fields = {
-        "host": fields.StringField(),
-        "binary": fields.StringField(),
-        "version": fields.NonNegativeIntegerField(default=SERVICE_VERSION),
+        "uuid": kinds.uuid(),
+        "host": kinds.name(),
+        "binary": kinds.name(),
+        "topic": kinds.name(default="wharfinger"),
+        "version": kinds.count(default=1),
+        "disabled": kinds.flag(default=False),
+        "disabled_reason": kinds.text(255, nullable=True),
+        "forced_down": kinds.flag(default=False),
+        "report_count": kinds.count(default=0),
+        "last_seen_up": kinds.moment(nullable=True),
+        "owners": kinds.texts(default=[]),
     }
+
+    @classmethod
+    @base.remotable
+    def get_by_uuid(cls, context: Context, uuid: str) -> Self:
+        """The service of a uuid; raises ObjectNotFound."""
+        return cls._get(context, uuid=uuid)
+
+    @classmethod
+    @base.remotable
+    def get_by_host_and_binary(cls, context: Context, host: str, binary: str) -> Self:
+        """The service of a program on a host; raises ObjectNotFound."""
+        return cls._get(context, host=host, binary=binary)
+
+    @classmethod
+    @base.remotable
+    def get_minimum_version(cls, context: Context, binary: str) -> int:
+        """The oldest version among the services of a binary; 0 where there are none.
+
+        Disabled and down ones count, deleted ones do not: so for all of these methods.
+        """
+        return cls.get_minimum_version_multi(context, [binary])[binary]
+
+    @classmethod
+    @base.remotable
+    def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
+        """The oldest version by binary; 0 where there are none."""
+        versions: dict[str, list[int]] = {binary: [] for binary in binaries}
+        for row in context.db.select(cls.TABLE, binary=list(versions)):
+            versions[row["binary"]].append(row["version"])
+        return {binary: min(found, default=0) for binary, found in versions.items()}
+
+    @classmethod
+    @base.remotable
+    def get_minimum_version_by_owner(cls, context: Context) -> dict[str, int]:
+        """The oldest version among those that publish for an owner, by owner trait."""
+        versions: dict[str, int] = {}
+        for service in ServiceList.get_by_filters(context):
+            for owner in service.owners:
+                versions[owner] = min(service.version, versions.get(owner, service.version))
+        return versions
+
+    @base.remotable
+    def report(self) -> None:
+        """Say that it is up; whatever others have saved of it meanwhile. Raises ObjectNotFound."""
+        moment = kinds.now()
+        values = {"last_seen_up": moment.replace(tzinfo=None)}
+        if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
+            raise ObjectNotFound(kind=self.obj_name(), key=self.uuid)
+        self.report_count += 1
+        self.last_seen_up = moment
+        self.obj_reset_changes(["report_count", "last_seen_up"])
+
+    def is_up(self, within: timedelta) -> bool:
+        """Whether it has reported within that time, and nobody says otherwise."""
+        return (
+            not self.forced_down
+            and self.last_seen_up is not None
+            and kinds.now() - self.last_seen_up <= within
+        )
+
+
+@register
+class ServiceList(KeptList[Service]):
+    """Services.
+
+    - ``objects``: each of them.
+    """
+
+    KIND = Service
+    objects: list[Service]
+    fields = {"objects": fields.ListOfObjectsField("Service")}
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]

@@ -63,14 +63,14 @@ class Record:
         return [side for side in (self.applied, self.intended) if side is not None]
 
 
-def encode(record: Record) -> bytes:
-    """The record as a JSON document."""
-    return msgspec.json.encode(record)
+def encode(side: Provider) -> str:
+    """A side of a record as a JSON document."""
+    return msgspec.json.encode(side).decode()
 
 
-def decode(document: bytes) -> Record:
-    """The record of a document; raises ValueError for one that is none."""
+def decode(document: str) -> Provider:
+    """The side that a document says; raises ValueError for one that is none."""
     return _DECODER.decode(document)
 
 
-_DECODER = msgspec.json.Decoder(Record)
+_DECODER = msgspec.json.Decoder(Provider)

@@ -1,7 +1,7 @@
 """The cycle: driver snapshot -> desired trees -> plan -> apply -> remember."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +14,12 @@ from wharfinger.exceptions import (
     ConcurrentUpdate,
     DuplicateProvider,
     NotFound,
+    ObjectError,
     PlacementError,
     UnknownTrait,
     WharfingerError,
 )
+from wharfinger.objects import Context
 from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.ownership import Publisher
@@ -25,6 +27,7 @@ from wharfinger.providers.plan import PendingRemoval, Plan, Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker.desired import NodeListing
 from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.tracker.nodes import NodeRows
 from wharfinger.tracker.planning import Planner
 
 LOG: Final = logging.getLogger(__name__)
@@ -69,14 +72,15 @@ class DriverCycle:
         driver: ComputeDriver,
         publisher: Publisher,
         client: PlacementClient,
-        memory: InstanceMemory,
+        context: Context,
         policy: RemovalPolicy,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
-        self._memory: Final = memory
+        self.memory: Final = InstanceMemory(context, driver.host, publisher.instance)
         self._planner: Final = Planner(driver, publisher, client, policy)
-        self._applier: Final = PlanApplier(client, memory)
+        self._applier: Final = PlanApplier(client, self.memory)
+        self._nodes: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
 
     @property
     def instance(self) -> str:
@@ -88,9 +92,7 @@ class DriverCycle:
 
         Raises BackendError, PlacementError.
         """
-        plan, _live = self._planner.plan(
-            NodeListing(self._driver), self._memory.records, time.time()
-        )
+        plan, _live = self._planner.plan(NodeListing(self._driver), self.memory, time.time())
         return plan
 
     def sync(
@@ -122,8 +124,14 @@ class DriverCycle:
         return Outcome(
             steps=tuple(applied),
             pending=last.plan.pending,
-            problems=(*last.plan.problems, *last.failures),
+            problems=(*last.plan.problems, *last.failures, *self._keep(listing)),
         )
+
+    def _keep(self, listing: NodeListing) -> Iterator[ObjectError]:
+        try:
+            self._nodes.keep(listing.nodes, self.memory.records)
+        except ObjectError as error:
+            yield error
 
     def _pass(
         self,
@@ -133,7 +141,7 @@ class DriverCycle:
         on_step: Callable[[Step], None],
     ) -> _Pass:
         try:
-            plan, live = self._planner.plan(listing, self._memory.records, now)
+            plan, live = self._planner.plan(listing, self.memory, now)
         except _OTHERS_WORK as gone:
             return _Pass(Plan(), (gone,))
         on_plan(plan)

@@ -39,10 +39,11 @@ AllocationsOf = Callable[[Iterable[str]], Allocations]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a driver: its name, and its root's uuid unless Placement has another."""
+    """A node: its name, its root's uuid unless Placement has another, and what the driver says."""
 
     name: str
     uuid: str
+    resource: ComputeNode = field(compare=False)
 
 
 @dataclass(slots=True)
@@ -121,7 +122,8 @@ class NodeListing:
             except WharfingerError as error:
                 self.problems.append(_as_problem(driver, name, error))
                 if not isinstance(error, InvalidName):  # nothing can have such a name
-                    self.failed.append(Node(name, names.root_uuid(name)))
+                    resource = ComputeNode(hypervisor_hostname=name)
+                    self.failed.append(Node(name, names.root_uuid(name), resource))
 
     def has_unknown_nodes(self, records: Mapping[str, Record]) -> bool:
         """Whether a node is listed of which not even the root is known."""
@@ -146,7 +148,7 @@ class NodeListing:
             nodes[:] = [
                 node
                 if node.uuid in own or known.get(node.name) in own
-                else Node(node.name, known.get(node.name, node.uuid))
+                else replace(node, uuid=known.get(node.name, node.uuid))
                 for node in nodes
             ]
 
@@ -257,7 +259,7 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
             reason=f"it has to return a ComputeNode, not {shown(resource)}",
         )
     uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
-    return Node(name, uuid)
+    return Node(name, uuid, resource)
 
 
 def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:

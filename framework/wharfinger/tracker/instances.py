@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from oslo_log import log as logging
 
 from wharfinger import conf as configuration
 from wharfinger.conf import DefaultSection, InstanceSection, Options
+from wharfinger.conf.database import GROUP as DATABASE
 from wharfinger.conf.options import DEFAULT
 from wharfinger.conf.placement import GROUP
 from wharfinger.conf.reading import reading
@@ -19,24 +21,27 @@ from wharfinger.exceptions import (
     InvalidName,
     WharfingerError,
 )
-from wharfinger.objects import Service
-from wharfinger.objects.provider_records import ProviderRecords
+from wharfinger.objects import Context, Service
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.ownership import Publisher, check_owner
 from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.tracker import services
 from wharfinger.tracker.cycle import DriverCycle
 from wharfinger.tracker.desired import guarded
-from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.tracker.exclusive import exclusive
 
 LOG: Final = logging.getLogger(__name__)
-BINARY: Final = "wharfinger"
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A configured driver instance: the driver, not yet connected, and its owner."""
+    """A configured driver instance: the driver, not yet connected, and its owner.
+
+    ``state_path`` is the state directory of its host.
+    """
 
     section: InstanceSection
+    state_path: Path
     driver: ComputeDriver
     publisher: Publisher
 
@@ -51,7 +56,7 @@ class Check:
 
 def check(conf: Options) -> Check:
     """Look through the whole configuration, with the drivers that it enables."""
-    sections = [DEFAULT]
+    sections = [DEFAULT, DATABASE]
     try:
         sections += configuration.placement_sections(conf)
     except WharfingerError:
@@ -108,14 +113,14 @@ def _make(conf: Options, name: str) -> Instance:
         ) from error
     with reading(name):
         driver = guarded(name, "__init__", lambda: kind(conf, default.host, name))
-    return Instance(section, driver, Publisher(name, owner))
+    return Instance(section, default.state_path, driver, Publisher(name, owner))
 
 
 @contextmanager
 def running(
     instance: Instance,
     client: PlacementClient,
-    records: ProviderRecords,
+    context: Context,
     *,
     policy: RemovalPolicy,
     may_write: bool = True,
@@ -126,15 +131,10 @@ def running(
     run beside it. Raises BackendError, StateError.
     """
     section = instance.section
-    with records.exclusive(section.name) if may_write else nullcontext():
-        cycle = DriverCycle(
-            instance.driver,
-            instance.publisher,
-            client,
-            InstanceMemory(records, section.name),
-            policy,
-        )
-        with _connected(instance.driver):
+    driver = instance.driver
+    with exclusive(instance.state_path, section.name) if may_write else nullcontext():
+        cycle = DriverCycle(driver, instance.publisher, client, context, policy)
+        with _connected(driver):
             yield cycle
 
 
@@ -143,7 +143,7 @@ def _connected(driver: ComputeDriver) -> Iterator[None]:
     guarded(
         driver.name,
         "init_host",
-        lambda: driver.init_host(Service(host=driver.host, binary=BINARY)),
+        lambda: driver.init_host(Service(host=driver.host, binary=services.BINARY)),
     )
     try:
         yield

@@ -3,27 +3,33 @@
 from collections.abc import Mapping
 from typing import Final
 
-from wharfinger.exceptions import StateError
-from wharfinger.objects.provider_records import ProviderRecords
-from wharfinger.providers import record as record_codec
-from wharfinger.providers.record import Record
+from wharfinger.exceptions import FieldUnset, StateError
+from wharfinger.objects import Context, ProviderRecord, ProviderRecordList
+from wharfinger.providers.provider import Provider, PublishingMode
+from wharfinger.providers.record import Record, decode, encode
 
 _NOTHING: Final = Record()
 
 
 class InstanceMemory:
-    """What one driver instance remembers of each provider.
+    """What one driver instance, on one host, remembers of each provider.
 
-    Raises StateError where the stored records cannot be read.
+    ``damaged`` are, by provider uuid, errors for the records that cannot be read. Raises StateError
+    where none can.
     """
 
-    def __init__(self, store: ProviderRecords, instance: str) -> None:
-        self._store: Final = store
+    def __init__(self, context: Context, host: str, instance: str) -> None:
+        self._context: Final = context
+        self._host: Final = host
         self._instance: Final = instance
-        self._records: Final = {
-            uuid: _decode(instance, uuid, document)
-            for uuid, document in store.load(instance).items()
-        }
+        stored = ProviderRecordList.get_by_filters(context, host=host, driver_instance=instance)
+        self._records: Final[dict[str, Record]] = {}
+        self.damaged: Final[dict[str, StateError]] = {}
+        for one in stored:
+            try:
+                self._records[one.provider_uuid] = _record(one)
+            except (FieldUnset, ValueError) as error:
+                self.damaged[one.provider_uuid] = _damaged(one, error)
 
     @property
     def records(self) -> Mapping[str, Record]:
@@ -41,12 +47,14 @@ class InstanceMemory:
         }
         if not changed:
             return
-        self._store.save(
+        ProviderRecordList.replace(
+            self._context,
+            self._host,
             self._instance,
-            {
-                uuid: None if record is None else record_codec.encode(record)
-                for uuid, record in changed.items()
-            },
+            ProviderRecordList(
+                objects=[_object(uuid, record) for uuid, record in changed.items() if record]
+            ),
+            [uuid for uuid, record in changed.items() if record is None],
         )
         for uuid, record in changed.items():
             if record is None:
@@ -55,13 +63,44 @@ class InstanceMemory:
                 self._records[uuid] = record
 
 
-def _decode(instance: str, uuid: str, document: bytes) -> Record:
-    try:
-        return record_codec.decode(document)
-    except ValueError as error:
-        raise StateError(
-            path=f"the records of driver instance {instance}",
-            problem=f"what is remembered of provider {uuid} cannot be read: {error}.",
-            remedy="Restore wharfinger.sqlite from a backup, or move that one file away: nothing "
-            "in Placement is deleted by that.",
-        ) from error
+def _object(uuid: str, record: Record) -> ProviderRecord:
+    return ProviderRecord(
+        provider_uuid=uuid,
+        mode=str(record.mode),
+        applied=_document(record.applied),
+        intended=_document(record.intended),
+        live=_document(record.live),
+        own_reserved=dict(record.own_reserved),
+        reservations=list(record.reservations),
+        absent_since=record.absent_since,
+    )
+
+
+def _document(provider: Provider | None) -> str | None:
+    return None if provider is None else encode(provider)
+
+
+def _record(stored: ProviderRecord) -> Record:
+    return Record(
+        applied=_provider(stored.applied),
+        intended=_provider(stored.intended),
+        live=_provider(stored.live),
+        own_reserved=dict(stored.own_reserved),
+        reservations=tuple(stored.reservations),
+        mode=PublishingMode(stored.mode),
+        absent_since=stored.absent_since,
+    )
+
+
+def _damaged(stored: ProviderRecord, error: Exception) -> StateError:
+    return StateError(
+        path=f"the records of driver instance {stored.driver_instance}",
+        problem=f"what is remembered of provider {stored.provider_uuid} cannot be read: {error}. "
+        "Its tree is left as it is.",
+        remedy="Restore the database from a backup, or delete that row of provider_records: "
+        "nothing in Placement is deleted by that.",
+    )
+
+
+def _provider(document: str | None) -> Provider | None:
+    return None if document is None else decode(document)

@@ -13,6 +13,7 @@ from wharfinger.exceptions import (
     PermissionRefused,
     PlacementError,
     PlacementUnavailable,
+    WharfingerError,
 )
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import FEW, PlacementReader
@@ -23,6 +24,7 @@ from wharfinger.providers.plan import Plan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
 from wharfinger.tracker.desired import Answers, NodeListing, ask
+from wharfinger.tracker.memory import InstanceMemory
 
 _Live = Mapping[str, Provider]
 _Records = Mapping[str, Record]
@@ -44,11 +46,12 @@ class Planner:
         self._reader: Final = PlacementReader(client, publisher.instance)
         self._policy: Final = policy
 
-    def plan(self, listing: NodeListing, records: _Records, now: float) -> tuple[Plan, _Live]:
+    def plan(self, listing: NodeListing, memory: InstanceMemory, now: float) -> tuple[Plan, _Live]:
         """The plan, and what Placement has, of which it was made.
 
         ``now`` in seconds since the epoch. Raises PlacementError.
         """
+        records = memory.records
         listing.use_known_uuids(records)
         roots = {node.name: node.uuid for node in (*listing.nodes, *listing.failed)}
         reading = self._reader.read(roots, records)
@@ -59,7 +62,7 @@ class Planner:
             live,
             records,
             self._allocations_of,
-            unreadable=reading.unreadable,
+            unreadable={**reading.unreadable, **_damaged_trees(memory, live)},
         )
         elsewhere = self._elsewhere(answers, live, roots)
         due = self._due(answers, live, records, now)
@@ -184,6 +187,14 @@ def _without_generations(allocations: Mapping[str, Any]) -> dict[str, Any]:
         uuid: {"resources": part["resources"]} for uuid, part in allocations["allocations"].items()
     }
     return {**allocations, "allocations": amounts}
+
+
+def _damaged_trees(memory: InstanceMemory, live: _Live) -> dict[str, WharfingerError]:
+    """By root uuid, the trees with a provider whose record cannot be read, and why."""
+    return {
+        live[uuid].root_uuid if uuid in live else uuid: error
+        for uuid, error in memory.damaged.items()
+    }
 
 
 def _seen_again(

@@ -16,7 +16,7 @@ from tests.lab.cycles import contents
 from tests.lab.limits import LimitedProgram
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.program import Done, Program
-from wharfinger.objects.provider_records import LocalProviderRecords
+from wharfinger.tracker.exclusive import exclusive
 
 NEW_DEVICE = "gpu-host-1_pci_0000_c5_00_0"
 
@@ -115,12 +115,41 @@ def test_what_is_adopted_after_a_loss_is_removed_when_it_is_gone(
 # Spoilt.
 
 
-def test_the_state_of_a_newer_version_is_told_and_left(
+def execute(database: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_the_state_of_a_newer_version_that_has_all_that_is_needed_is_used(
+    synced: Program, state: Path
+) -> None:
+    database = state / "wharfinger.sqlite"
+    execute(
+        database,
+        "UPDATE alembic_version SET version_num = '9999'",
+        "ALTER TABLE provider_records ADD COLUMN more TEXT DEFAULT 'kept'",
+        "UPDATE provider_records SET more = 'mine'",
+    )
+
+    assert "changes written" in synced.run("sync").out
+    assert synced.run("sync").out == "gpus: no change\n"
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("SELECT more, count(*) FROM provider_records GROUP BY more")
+        assert dict(rows.fetchall()) == {"mine": 3, "kept": 1}
+        [[version]] = connection.execute("SELECT version_num FROM alembic_version")
+        assert version == "9999"
+
+
+def test_the_state_of_a_newer_version_that_lacks_what_is_needed_is_told_and_left(
     synced: Program, state: Path, requests: Requests
 ) -> None:
     database = state / "wharfinger.sqlite"
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    execute(
+        database,
+        "UPDATE alembic_version SET version_num = '9999'",
+        "ALTER TABLE provider_records RENAME COLUMN live TO seen",
+    )
     before = database.read_bytes()
     requests.clear()
 
@@ -141,12 +170,7 @@ def garbage_behind_the_header(database: Path) -> None:
     database.write_bytes(content[:100] + b"\xa5" * (len(content) - 100))
 
 
-def garbage_in_a_record(database: Path) -> None:
-    with closing(sqlite3.connect(database)) as connection, connection:
-        assert connection.execute("UPDATE provider_records SET document = x'a5'").rowcount
-
-
-@pytest.mark.parametrize("spoil", [garbage, garbage_behind_the_header, garbage_in_a_record])
+@pytest.mark.parametrize("spoil", [garbage, garbage_behind_the_header])
 def test_a_state_that_cannot_be_understood_is_told_and_left(
     synced: Program, state: Path, requests: Requests, spoil: Callable[[Path], None]
 ) -> None:
@@ -161,6 +185,19 @@ def test_a_state_that_cannot_be_understood_is_told_and_left(
     assert not requests.writes
     assert database.read_bytes() == before
     database.rename(state / "spoilt")
+    assert synced.run("sync").code == 0
+
+
+def test_a_record_that_cannot_be_understood_is_told_and_its_tree_left(
+    synced: Program, state: Path, requests: Requests
+) -> None:
+    database = state / "wharfinger.sqlite"
+    execute(database, "UPDATE provider_records SET live = x'a5'")
+    requests.clear()
+
+    failed_with(synced.run("sync"), "provider_records", "backup", "Its tree is left as it is")
+    assert not requests.writes
+    execute(database, "DELETE FROM provider_records")
     assert synced.run("sync").code == 0
 
 
@@ -302,10 +339,7 @@ def test_an_instance_that_somebody_has_is_left_alone(
     synced: Program, state: Path, requests: Requests
 ) -> None:
     requests.clear()
-    with (
-        closing(LocalProviderRecords(state)) as records,
-        records.exclusive("gpus"),
-    ):
+    with exclusive(state, "gpus"):
         refused = synced.run("sync")
         beside = synced.run("sync", "--dry-run")
 

@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cycles import contents
+from tests.lab.cycles import HOST, contents
 from tests.lab.libvirt_driver import INSTANCE, make_driver
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.program import SAMPLE, Program
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects.provider_records import LocalProviderRecords
+from wharfinger.objects.context import local
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker.cycle import DriverCycle, Outcome
-from wharfinger.tracker.memory import InstanceMemory
 from wharfinger_libvirt.connection import Connection
 from wharfinger_libvirt.host import read_devices
 
@@ -85,7 +84,7 @@ CASES: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "memory-text": (replaced(">268435456<", ">much<"), ("host.xml", "memory")),
     "memory-without-end": (
         replaced(">268435456<", f">{2**63 - 1}<"),
-        (NODE, "MEMORY_MB", str((2**63 - 1) // 1024), "from 1 to 2147483647"),
+        (NODE, "memory_mb", str((2**63 - 1) // 1024), "from 0 to 2147483647"),
     ),
     "no-cpus": (replaced("<active>64", "<active>0"), ("0 CPUs",)),
     "cpus-negative": (replaced("<active>64", "<active>-5"), ("host.xml", "cpu")),
@@ -141,7 +140,7 @@ class Host:
     def __init__(self, directory: Path, placement: PlacementFixture) -> None:
         self.directory = directory
         self.path = directory / "host.xml"
-        self.records = LocalProviderRecords(directory / "state")
+        self.context = local(directory / "state", HOST)
         driver = make_driver(
             directory,
             f"[DEFAULT]\nstate_path = {directory}\n[{INSTANCE}]\n"
@@ -152,7 +151,7 @@ class Host:
             driver,
             Publisher(INSTANCE, driver.default_owner),
             placement.new_client(),
-            InstanceMemory(self.records, INSTANCE),
+            self.context,
             RemovalPolicy(delay=0),
         )
 
@@ -178,7 +177,7 @@ class Host:
 def host(tmp_path: Path, placement: PlacementFixture) -> Iterator[Host]:
     one = Host(tmp_path, placement)
     yield one
-    one.records.close()
+    one.context.close()
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ def told(
             one = one_case(host, placement, case)
             host.is_as(GOOD)
             answers["a later sync", case] = replace(one, afterwards=host.cycle.sync())
-        host.records.close()
+        host.context.close()
     return answers
 
 

@@ -22,6 +22,7 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     WharfingerError,
 )
+from wharfinger.objects import ProviderRecordList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers.plan import DeleteProvider, SetInventories, Step
@@ -574,22 +575,23 @@ def test_a_state_directory_that_fails_in_the_middle_stops_everything(
 ) -> None:
     fleet(publishing, 20)
     saves = 0
-    save = publishing.memory._store.save
+    replace = ProviderRecordList.replace
 
-    def fill_up(instance: str, documents: dict[str, bytes | None]) -> None:
+    def fill_up(*args: object) -> None:
         nonlocal saves
         saves += 1
         if saves > 12:
             raise WharfingerError(reason="the disk is full")
-        save(instance, documents)
+        replace(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(publishing.memory._store, "save", fill_up)
+    monkeypatch.setattr(ProviderRecordList, "replace", fill_up)
     raised = _in_time(publishing.cycle.sync)
 
     assert str(raised) == "the disk is full"
     # Before each write its intent is saved: what could not be saved was not sent.
     writes = [one for one in placement.requests.writes if one.split()[1][:5] == "/reso"]
     assert len([one for one in writes if "classes" not in one]) <= 12
+    monkeypatch.undo()
     assert not publishing.restarted().sync().problems
     assert len(contents(placement)) == 20
     unchanged(publishing, placement)

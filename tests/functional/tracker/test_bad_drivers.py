@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cycles import Publishing, contents
+from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.conf import InstanceSection
@@ -26,7 +26,7 @@ from wharfinger.exceptions import (
     WharfingerError,
 )
 from wharfinger.objects import ComputeNode
-from wharfinger.objects.provider_records import LocalProviderRecords
+from wharfinger.objects.context import local
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
@@ -838,13 +838,16 @@ def test_what_is_done_stands_although_the_driver_cannot_end(
 def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[DriverCycle]:
     """The driver as the program runs it."""
     instance = instances.Instance(
-        InstanceSection("scripted", "scripted", None, 0), publishing.driver, publishing.publisher
+        InstanceSection("scripted", "scripted", None, 0),
+        publishing.state_path,
+        publishing.driver,
+        publishing.publisher,
     )
-    records = LocalProviderRecords(publishing.state_path)
+    context = local(publishing.state_path, HOST)
     try:
         with instances.running(
-            instance, placement.new_client(), records, policy=RemovalPolicy(delay=0)
+            instance, placement.new_client(), context, policy=RemovalPolicy(delay=0)
         ) as cycle:
             yield cycle
     finally:
-        records.close()
+        context.close()

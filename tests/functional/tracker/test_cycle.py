@@ -21,6 +21,7 @@ from wharfinger.exceptions import (
     ReshapeNeeded,
     WharfingerError,
 )
+from wharfinger.objects import ProviderRecordList
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode, names
 from wharfinger.providers.plan import SetInventories
 
@@ -648,7 +649,7 @@ def test_a_state_directory_that_cannot_be_written_stops_before_placement_is_writ
     def full(*args: object) -> None:
         raise WharfingerError(reason="the disk is full")
 
-    monkeypatch.setattr(publishing.memory._store, "save", full)
+    monkeypatch.setattr(ProviderRecordList, "replace", full)
     with pytest.raises(WharfingerError, match="the disk is full"):
         publishing.cycle.sync()
 

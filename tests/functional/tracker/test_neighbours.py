@@ -23,14 +23,14 @@ from wharfinger.exceptions import (
     UnknownTrait,
 )
 from wharfinger.objects import ComputeNode
-from wharfinger.objects.provider_records import LocalProviderRecords
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
+from wharfinger.tracker.exclusive import exclusive
 
 _HOLD = """
 import sys
 from pathlib import Path
-from wharfinger.objects.provider_records import LocalProviderRecords
-with LocalProviderRecords(Path(sys.argv[1])).exclusive("scripted"):
+from wharfinger.tracker.exclusive import exclusive
+with exclusive(Path(sys.argv[1]), "scripted"):
     print("holding", flush=True)
     sys.stdin.read()
 """
@@ -277,23 +277,21 @@ def test_one_process_at_a_time_works_on_an_instance(publishing: Publishing) -> N
     assert other.stdin is not None
     assert other.stdout is not None
     assert other.stdout.readline() == "holding\n"
-    records = LocalProviderRecords(publishing.state_path)
     try:
         with (
             pytest.raises(StateError, match=f"process {other.pid} is at work"),
-            records.exclusive("scripted"),
+            exclusive(publishing.state_path, "scripted"),
         ):
             pass
-        with records.exclusive("another"):
+        with exclusive(publishing.state_path, "another"):
             pass
         other.kill()
         other.wait()
-        with records.exclusive("scripted"):
+        with exclusive(publishing.state_path, "scripted"):
             pass
     finally:
         other.kill()
         other.communicate()
-        records.close()
 
 
 def test_an_inventory_that_contradicts_itself_is_put_right(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.cycles import Publishing, allocate, contents, stored
 from tests.lab.drivers import also, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
@@ -17,7 +17,6 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     WharfingerError,
 )
-from wharfinger.objects.provider_records import LocalProviderRecords
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory, ProviderTree
 from wharfinger.providers.plan import (
@@ -473,16 +472,9 @@ def test_a_gone_host_with_somebody_elses_child_comes_back(
 def test_a_plan_shows_what_is_pending_and_does_nothing(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
-    def stored() -> dict[str, bytes]:
-        records = LocalProviderRecords(publishing.state_path)
-        try:
-            return dict(records.load("scripted"))
-        finally:
-            records.close()
-
     fleet(publishing, 3)
     lose(publishing, "node-00")
-    before, remembered = contents(placement), stored()
+    before, remembered = contents(placement), stored(publishing.state_path)
     placement.requests.clear()
 
     plans = []
@@ -495,7 +487,7 @@ def test_a_plan_shows_what_is_pending_and_does_nothing(
         assert not plan.steps
         assert not plan.problems
     assert not placement.requests.writes
-    assert (contents(placement), stored()) == (before, remembered)
+    assert (contents(placement), stored(publishing.state_path)) == (before, remembered)
     assert not publishing.restarted().sync().steps, "no plan was an absence"
 
 

@@ -469,11 +469,11 @@ def test_secrets_of_the_environment_are_masked(
 
 def test_only_options_of_ours_are_shown(tmp_path: Path) -> None:
     shown = {value.key for value in read(tmp_path, "").effective("DEFAULT")}
-    assert shown == {"enabled_drivers", "host", "state_path"}
+    assert shown == {"enabled_drivers", "host", "service_down_time", "state_path"}
 
 
 def test_all_options_are_listed_for_the_sample_with_help() -> None:
     listed = dict(conf.list_opts())
-    assert listed.keys() == {"DEFAULT", "placement", "<instance>"}
+    assert listed.keys() == {"DEFAULT", "database", "placement", "<instance>"}
     assert {option.name for option in listed["DEFAULT"]} >= {"enabled_drivers", "host"}
     assert all(option.help for options in listed.values() for option in options)

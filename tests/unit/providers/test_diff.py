@@ -736,7 +736,7 @@ def test_what_is_absent_again_after_the_delay_is_deleted(later: float, deleted: 
     plan = world.cycle(says(VCPU=8))
     assert kinds(plan) == ([(DeleteProvider, "gpu")] if deleted else [])
     assert (GPU in world.live) is not deleted
-    assert (GPU in world.memory.documents) is not deleted
+    assert (GPU in world.memory.records) is not deleted
 
 
 def test_the_delay_is_counted_from_the_first_absence_not_from_the_last() -> None:
@@ -918,7 +918,7 @@ def test_what_was_taken_over_by_another_owner_is_not_deleted() -> None:
 
 def test_without_a_record_nothing_is_deleted() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
-    world.memory.documents.clear()
+    world.memory.records.clear()
     for _ in range(3):
         assert world.cycle(says(VCPU=8)).steps == ()
         world.now += 60

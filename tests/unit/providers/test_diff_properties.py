@@ -251,8 +251,8 @@ def test_without_records_nothing_is_ever_deleted(story: Story, forgets: bool) ->
     world = story.begin(Fuse())
     for _ in range(3):
         if forgets:
-            world.memory.documents.clear()
-        before = set(world.memory.documents)
+            world.memory.records.clear()
+        before = set(world.memory.records)
         there = set(world.live)
         world.cycle(story.second)
         world.now += 100
@@ -309,7 +309,7 @@ def test_a_crash_before_any_write_ends_in_the_same_world_as_none(
             continue
         finally:
             fuse.left = None
-    assume(broken.live != whole.live or broken.memory.documents != whole.memory.documents)
+    assume(broken.live != whole.live or broken.memory.records != whole.memory.records)
     for _ in range(3):
         whole.cycle(story.second)
         broken.cycle(story.second)

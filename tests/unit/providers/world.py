@@ -16,7 +16,6 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import HIGHEST, Feature
 from wharfinger.placement.model import ProviderSummary, Traits
 from wharfinger.providers import Inventory, Provider, ProviderTree
-from wharfinger.providers import record as record_codec
 from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
@@ -162,27 +161,22 @@ class PlacementModel(PlacementClient):
 
 
 class Memory:
-    """Records, each save all or nothing, through the stored form."""
+    """Records, each save all or nothing."""
 
     def __init__(self, fuse: Fuse) -> None:
-        self.documents: dict[str, bytes] = {}
+        self.records: dict[str, Record] = {}
         self._fuse = fuse
 
-    @property
-    def records(self) -> dict[str, Record]:
-        return {uuid: record_codec.decode(text) for uuid, text in self.documents.items()}
-
     def get(self, uuid: str) -> Record:
-        text = self.documents.get(uuid)
-        return Record() if text is None else record_codec.decode(text)
+        return self.records.get(uuid, Record())
 
     def save(self, records: Mapping[str, Record | None]) -> None:
         self._fuse.burn()
         for uuid, record in records.items():
             if record is None:
-                self.documents.pop(uuid, None)
+                self.records.pop(uuid, None)
             else:
-                self.documents[uuid] = record_codec.encode(record)
+                self.records[uuid] = record
 
 
 @dataclass(slots=True)

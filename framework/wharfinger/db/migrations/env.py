@@ -2,11 +2,11 @@
 
 from alembic import context
 
-from wharfinger.db.models import Base
+from wharfinger.db.tables import METADATA
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
+    target_metadata=METADATA,
     render_as_batch=True,
     transaction_per_migration=True,
 )

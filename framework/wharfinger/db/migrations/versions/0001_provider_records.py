@@ -1,7 +1,8 @@
 """What driver instances remember of resource providers."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from wharfinger.db.migrations import steps
 
 revision = "0001"
 down_revision = None
@@ -9,7 +10,7 @@ down_revision = None
 
 def upgrade() -> None:
     """Take the step."""
-    op.create_table(
+    steps.create_table(
         "provider_records",
         sa.Column("instance", sa.String(64), primary_key=True),
         sa.Column("uuid", sa.String(36), primary_key=True),

@@ -1,0 +1,90 @@
+"""[database]: where objects are kept. The options are oslo.db's own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from oslo_config import cfg
+from oslo_db.options import database_opts
+
+from wharfinger.conf.options import MASK
+from wharfinger.conf.reading import read_options
+from wharfinger.exceptions import ConfigurationError
+
+GROUP: Final = "database"
+
+_POOL: Final = (
+    "max_pool_size",
+    "max_overflow",
+    "pool_timeout",
+    "connection_recycle_time",
+    "mysql_sql_mode",
+)
+
+OPTIONS: Final[tuple[cfg.Opt, ...]] = (
+    cfg.StrOpt(
+        "connection",
+        secret=True,
+        help="The database, as SQLAlchemy's URL: postgresql+psycopg://user:password@host/name, or "
+        "mysql+pymysql://user:password@host/name. It is created and upgraded by `wharfinger db "
+        "upgrade`. Default: a SQLite file in state_path, which is created and upgraded when it "
+        "is used.",
+    ),
+    *(option for option in database_opts if option.dest in _POOL),
+)
+
+#: What we know to work, and what to install for it.
+_KINDS: Final = {"sqlite": "", "postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSection:
+    """[database], validated.
+
+    ``connection`` is None for the file in state_path. ``options`` are oslo.db's.
+    """
+
+    connection: str | None
+    options: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts) -> Self:
+        """Read the section; raises ConfigurationError."""
+        values = read_options(conf, GROUP, OPTIONS)
+        connection = values.pop("connection") or None
+        if connection is not None:
+            _check(connection)
+        return cls(connection, values)
+
+
+def _check(connection: str) -> None:
+    """See that a URL is one that can be used here."""
+    # Slow to import, and not needed for the file in state_path.
+    from sqlalchemy.engine import make_url  # noqa: PLC0415
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError  # noqa: PLC0415
+
+    try:
+        url = make_url(connection)
+    except (ArgumentError, ValueError) as error:
+        raise _wrong("this is no URL.") from error
+    kind = url.get_backend_name()
+    if kind not in _KINDS:
+        raise _wrong(f"{kind} is not among the databases that are known to work.")
+    try:
+        url.get_dialect().import_dbapi()
+    except NoSuchModuleError as error:
+        raise _wrong(f"there is no driver {url.drivername}.") from error
+    except ImportError as error:
+        raise _wrong(
+            f"{error}.", f"Install wharfinger[{_KINDS[kind]}], or name another driver."
+        ) from error
+
+
+def _wrong(
+    problem: str,
+    remedy: str = "It takes postgresql+psycopg://user:password@host/name or "
+    "mysql+pymysql://user:password@host/name.",
+) -> ConfigurationError:
+    return ConfigurationError(
+        section=GROUP, key="connection", value=MASK, problem=problem, remedy=remedy
+    )

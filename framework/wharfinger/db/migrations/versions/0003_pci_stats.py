@@ -1,0 +1,17 @@
+"""The PCI devices of a node."""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from wharfinger.db.migrations import steps
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    """Take the step."""
+    steps.add_column(
+        "compute_nodes",
+        sa.Column("pci_stats", sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")),
+    )

@@ -1,0 +1,200 @@
+"""The tables: what each column holds is said by the object that it belongs to.
+
+Columns are only ever added, and those added to a table that may have rows are nullable or
+have a server default: older code goes on beside newer code on one database. ``revision`` rises
+with each save; ``deleted`` is 0 for a row that counts, else the row's own id.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+METADATA: Final = sa.MetaData()
+
+#: The longest name of anything: Placement's providers' have up to 200 characters, nova's 255.
+NAME: Final = 255
+#: Driver instances' names have up to 64 characters.
+INSTANCE: Final = 64
+
+
+def long_text() -> sa.Text:
+    """Text of any length; MySQL's plain TEXT ends at 64 KiB."""
+    return sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+
+
+class _Time(sa.TypeDecorator[Any]):
+    """A time, or what SQLite has in its place: that is for the object to judge."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """As DateTime's, which fails a whole query for one value."""
+        process = super().result_processor(dialect, coltype)
+        if process is None:
+            return None
+
+        def read(value: Any) -> Any:
+            try:
+                return process(value)
+            except (TypeError, ValueError):
+                return value
+
+        return read
+
+
+def _table(name: str, *parts: "sa.Column[Any] | sa.Constraint | sa.Index") -> sa.Table:
+    return sa.Table(
+        name,
+        METADATA,
+        sa.Column("id", sa.Integer, primary_key=True),
+        *parts,
+        # Names that differ in case differ.
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+        mysql_engine="InnoDB",
+    )
+
+
+def _uuid(name: str = "uuid") -> sa.Column[str]:
+    return sa.Column(name, sa.String(36), nullable=False)
+
+
+def _revision() -> sa.Column[int]:
+    return sa.Column("revision", sa.Integer, nullable=False)
+
+
+def _soft_deletion() -> tuple[sa.Column[Any], sa.Column[Any]]:
+    return (
+        sa.Column("deleted", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("deleted_at", _Time),
+    )
+
+
+SERVICES: Final = _table(
+    "services",
+    _uuid(),
+    sa.Column("host", sa.String(NAME), nullable=False),
+    sa.Column("binary", sa.String(NAME), nullable=False),
+    sa.Column("topic", sa.String(NAME), nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("disabled", sa.Boolean, nullable=False),
+    sa.Column("disabled_reason", sa.String(NAME)),
+    sa.Column("forced_down", sa.Boolean, nullable=False),
+    sa.Column("report_count", sa.Integer, nullable=False),
+    sa.Column("last_seen_up", _Time),
+    sa.Column("owners", long_text(), nullable=False),
+    _revision(),
+    *_soft_deletion(),
+    sa.UniqueConstraint("uuid", "deleted", name="uniq_services_uuid"),
+    sa.UniqueConstraint("host", "binary", "deleted", name="uniq_services_host_binary"),
+)
+
+COMPUTE_NODES: Final = _table(
+    "compute_nodes",
+    _uuid(),
+    sa.Column("host", sa.String(NAME), nullable=False),
+    sa.Column("hypervisor_hostname", sa.String(NAME), nullable=False),
+    sa.Column("driver_instance", sa.String(INSTANCE), nullable=False),
+    sa.Column("owner", sa.String(NAME), nullable=False),
+    *(
+        sa.Column(name, sa.Integer, nullable=False)
+        for kind in ("vcpus", "memory_mb", "local_gb")
+        for name in (kind, f"{kind}_used")
+    ),
+    *(
+        sa.Column(f"{kind}_allocation_ratio", sa.Double, nullable=False)
+        for kind in ("cpu", "ram", "disk")
+    ),
+    sa.Column("capabilities", long_text(), nullable=False),
+    sa.Column("last_seen", _Time),
+    sa.Column("pci_stats", long_text()),
+    _revision(),
+    *_soft_deletion(),
+    sa.UniqueConstraint("uuid", "deleted", name="uniq_compute_nodes_uuid"),
+    sa.Index("idx_compute_nodes_host_driver_instance", "host", "driver_instance"),
+)
+
+FLAVORS: Final = _table(
+    "flavors",
+    sa.Column("flavorid", sa.String(NAME), nullable=False),
+    sa.Column("name", sa.String(NAME), nullable=False),
+    sa.Column("vcpus", sa.Integer, nullable=False),
+    sa.Column("memory_mb", sa.Integer, nullable=False),
+    sa.Column("root_gb", sa.Integer, nullable=False),
+    sa.Column("ephemeral_gb", sa.Integer, nullable=False),
+    sa.Column("swap", sa.Integer, nullable=False),
+    sa.Column("rxtx_factor", sa.Double, nullable=False),
+    sa.Column("disabled", sa.Boolean, nullable=False),
+    sa.Column("is_public", sa.Boolean, nullable=False),
+    sa.Column("description", long_text()),
+    sa.Column("extra_specs", long_text(), nullable=False),
+    _revision(),
+    sa.UniqueConstraint("flavorid", name="uniq_flavors_flavorid"),
+    sa.UniqueConstraint("name", name="uniq_flavors_name"),
+)
+
+INSTANCES: Final = _table(
+    "instances",
+    _uuid(),
+    sa.Column("project_id", sa.String(NAME), nullable=False),
+    sa.Column("user_id", sa.String(NAME), nullable=False),
+    sa.Column("host", sa.String(NAME)),
+    sa.Column("node", sa.String(NAME)),
+    sa.Column("flavor", long_text(), nullable=False),
+    _revision(),
+    sa.UniqueConstraint("uuid", name="uniq_instances_uuid"),
+    sa.Index("idx_instances_host_node", "host", "node"),
+)
+
+MIGRATIONS: Final = _table(
+    "migrations",
+    _uuid(),
+    _uuid("instance_uuid"),
+    sa.Column("migration_type", sa.String(NAME), nullable=False),
+    sa.Column("status", sa.String(NAME), nullable=False),
+    sa.Column("source_compute", sa.String(NAME), nullable=False),
+    sa.Column("source_node", sa.String(NAME), nullable=False),
+    sa.Column("dest_compute", sa.String(NAME)),
+    sa.Column("dest_node", sa.String(NAME)),
+    sa.Column("old_flavor", long_text(), nullable=False),
+    sa.Column("new_flavor", long_text(), nullable=False),
+    sa.Column("created_at", _Time, nullable=False),
+    sa.Column("updated_at", _Time),
+    _revision(),
+    sa.UniqueConstraint("uuid", name="uniq_migrations_uuid"),
+    sa.Index("idx_migrations_instance_uuid", "instance_uuid"),
+    sa.Index("idx_migrations_status", "status"),
+)
+
+RESERVATIONS: Final = _table(
+    "reservations",
+    _uuid(),
+    _uuid("provider_uuid"),
+    sa.Column("reason", sa.String(NAME), nullable=False),
+    sa.Column("holder", sa.String(NAME), nullable=False),
+    sa.Column("since", _Time, nullable=False),
+    sa.Column("expected_end", _Time),
+    _revision(),
+    sa.UniqueConstraint("uuid", name="uniq_reservations_uuid"),
+    sa.UniqueConstraint("provider_uuid", "holder", name="uniq_reservations_provider_holder"),
+)
+
+PROVIDER_RECORDS: Final = _table(
+    "provider_records",
+    sa.Column("host", sa.String(NAME), nullable=False),
+    sa.Column("driver_instance", sa.String(INSTANCE), nullable=False),
+    _uuid("provider_uuid"),
+    sa.Column("mode", sa.String(16), nullable=False),
+    sa.Column("applied", long_text()),
+    sa.Column("intended", long_text()),
+    sa.Column("live", long_text()),
+    sa.Column("own_reserved", long_text(), nullable=False),
+    sa.Column("reservations", long_text(), nullable=False),
+    sa.Column("absent_since", sa.Double),
+    sa.UniqueConstraint(
+        "host", "driver_instance", "provider_uuid", name="uniq_provider_records_key"
+    ),
+)

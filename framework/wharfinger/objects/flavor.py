@@ -1,0 +1,80 @@
+"""Flavors: the kinds of instances that can be asked for."""
+
+from typing import ClassVar, Self
+
+from wharfinger.objects import kinds
+from wharfinger.objects.base import base, fields, register
+from wharfinger.objects.context import Context
+from wharfinger.objects.kept import KeptList, KeptObject
+
+
+@register
+class Flavor(KeptObject):
+    """What an instance of a kind takes.
+
+    - ``flavorid``: its identifier, which people may choose.
+    - ``name``: its name.
+    - ``vcpus``: CPUs; ``memory_mb``: MiB of memory.
+    - ``root_gb``, ``ephemeral_gb``: GiB of disk; ``swap``: MiB of swap.
+    - ``rxtx_factor``: its share of a network's bandwidth, as nova has it.
+    - ``disabled``: nothing new is made of it.
+    - ``is_public``: whether every project sees it.
+    - ``description``: for people, None where there is none.
+    - ``extra_specs``: further requests by key, ``resources:VGPU``, ``trait:CUSTOM_FAST``.
+    - ``revision``: how often it was saved.
+    """
+
+    TABLE = "flavors"
+    KEY = "flavorid"
+    UNIQUE = "id or name"
+    flavorid: str
+    name: str
+    vcpus: int
+    memory_mb: int
+    root_gb: int
+    ephemeral_gb: int
+    swap: int
+    rxtx_factor: float
+    disabled: bool
+    is_public: bool
+    description: str | None
+    extra_specs: dict[str, str]
+    fields = {
+        "flavorid": kinds.name(),
+        "name": kinds.name(),
+        "vcpus": kinds.count(),
+        "memory_mb": kinds.count(),
+        "root_gb": kinds.count(default=0),
+        "ephemeral_gb": kinds.count(default=0),
+        "swap": kinds.count(default=0),
+        "rxtx_factor": kinds.ratio(default=1.0),
+        "disabled": kinds.flag(default=False),
+        "is_public": kinds.flag(default=True),
+        "description": kinds.text(65535, nullable=True),
+        "extra_specs": kinds.texts_by_name(default={}),
+    }
+
+    @classmethod
+    @base.remotable
+    def get_by_flavor_id(cls, context: Context, flavorid: str) -> Self:
+        """The flavor of an id; raises ObjectNotFound."""
+        return cls._get(context, flavorid=flavorid)
+
+    @classmethod
+    @base.remotable
+    def get_by_name(cls, context: Context, name: str) -> Self:
+        """The flavor of a name; raises ObjectNotFound."""
+        return cls._get(context, name=name)
+
+
+@register
+class FlavorList(KeptList[Flavor]):
+    """Flavors.
+
+    - ``objects``: each of them.
+    """
+
+    KIND = Flavor
+    objects: list[Flavor]
+    fields = {"objects": fields.ListOfObjectsField("Flavor")}
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]

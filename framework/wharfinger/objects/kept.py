@@ -1,0 +1,297 @@
+"""Objects that have a row of their own, and lists of them: what their methods share."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, Self, TypeVar
+from uuid import uuid4
+
+from oslo_log import log as logging
+from oslo_versionedobjects import exception as ovo_exception
+
+from wharfinger.db.database import Change, StaleError, TakenError
+from wharfinger.exceptions import (
+    ConcurrentSave,
+    InvalidObject,
+    ObjectExists,
+    ObjectNotFound,
+    printable,
+    shown,
+)
+from wharfinger.objects.base import WharfingerObject, base, fields
+from wharfinger.objects.context import Context
+from wharfinger.objects.kinds import Document, count
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class RowObject(WharfingerObject):
+    """An object whose fields are the columns of a row in ``TABLE``.
+
+    ``KEY`` is the field that people and other objects know it by. A column that is not there,
+    or that holds what cannot be read, leaves its field unset.
+    """
+
+    TABLE: ClassVar[str]
+    KEY: ClassVar[str] = "uuid"
+
+    _unread: Mapping[str, str] = {}
+
+    @property
+    def key(self) -> str:
+        """The value of its KEY."""
+        key: str = getattr(self, self.KEY)
+        return key
+
+    @property
+    def subject(self) -> str:
+        """Which object, for people."""
+        known = self.obj_attr_is_set(self.KEY)
+        return f"{self.obj_name()} {self.key}" if known else self.obj_name()
+
+    def obj_to_primitive(
+        self, target_version: str | None = None, version_manifest: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """The object as a primitive, which says too why fields are unset."""
+        primitive = super().obj_to_primitive(target_version, version_manifest)
+        if self._unread:
+            primitive[self._obj_primitive_key("unread")] = dict(self._unread)
+        return primitive
+
+    @classmethod
+    def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
+        self = super()._obj_from_primitive(context, objver, primitive)
+        self._unread = dict(cls._obj_primitive_field(primitive, "unread", {}))
+        return self
+
+    @classmethod
+    def _get(cls, context: Context, **where: Any) -> Self:
+        """The one object with these values; raises ObjectNotFound."""
+        try:
+            wanted = {name: cls._wanted(name, value) for name, value in where.items()}
+        except ValueError:
+            rows = []  # nothing has what its field does not take
+        else:
+            rows = context.db.select(cls.TABLE, **wanted)
+        if not rows:
+            raise ObjectNotFound(kind=cls.obj_name(), key=" ".join(map(str, where.values())))
+        return cls._from_row(context, rows[0])
+
+    @classmethod
+    def _wanted(cls, name: str, value: Any) -> Any:
+        """A value, or several, as the column of a field has them; raises ValueError."""
+        if value is None:
+            return None
+        if isinstance(value, Collection) and not isinstance(value, str | bytes):
+            return [cls._wanted(name, one) for one in value]
+        return _stored(cls.fields[name].coerce(None, name, value))
+
+    @classmethod
+    def _from_row(cls, context: Context, row: Mapping[str, Any]) -> Self:
+        self = cls(context)
+        damage, lacking = {}, {}
+        for name, field in cls.fields.items():
+            if name not in row:
+                lacking[name] = f"the database has no column {cls.TABLE}.{name} yet."
+                continue
+            if row[name] is None and not field.nullable:
+                continue  # a column that came later than the row
+            try:
+                setattr(self, name, self._read(field, name, row[name]))
+            except (
+                InvalidObject,
+                ovo_exception.VersionedObjectsException,
+                AttributeError,
+                KeyError,
+                RecursionError,
+                TypeError,
+                ValueError,
+            ) as error:
+                damage[name] = f"what is stored in {cls.TABLE}.{name} cannot be read: {error}"
+        if damage or lacking:
+            self._unread = damage | lacking
+        for problem in damage.values():
+            LOG.error("%s", printable(f"{self.subject}: {problem}"))
+        self.obj_reset_changes(recursive=True)
+        return self
+
+    def _read(self, field: fields.Field[Any], name: str, value: Any) -> Any:
+        if value is None or not _is_document(field):
+            return value
+        return field.from_primitive(self, name, json.loads(value))
+
+    def _row(self, names: Iterable[str]) -> dict[str, Any]:
+        return {name: self._column(name) for name in names}
+
+    def _column(self, name: str) -> Any:
+        field, value = self.fields[name], getattr(self, name)
+        if isinstance(value, WharfingerObject):
+            # What is stored has no changes; what is here has some until it is saved.
+            value = value.obj_clone()
+            value.obj_reset_changes(recursive=True)
+        if value is not None and _is_document(field):
+            return json.dumps(field.to_primitive(self, name, value))
+        return _stored(value)
+
+    def _why_unset(self, field: str) -> str:
+        return self._unread.get(field, super()._why_unset(field))
+
+
+class KeptObject(RowObject):
+    """An object that is created, saved and destroyed by itself.
+
+    ``UNIQUE`` says in words what only one object may have. ``revision``, counting its saves,
+    tells when somebody else has saved it; what is not changed is not written.
+
+    Where a method is carried out, here or by another process, is nothing that a caller sees.
+    All of them raise StateError where the database cannot be used.
+    """
+
+    UNIQUE: ClassVar[str] = "uuid"
+
+    revision: int
+    fields = {"revision": count()}
+
+    @base.remotable
+    def create(self) -> None:
+        """Add it to the database; raises ObjectExists, FieldUnset."""
+        with _told(type(self), [self]):
+            self._context.db.insert(self.TABLE, [self._new_row()])
+        self.obj_reset_changes(recursive=True)
+
+    @base.remotable
+    def save(self) -> None:
+        """Write what has changed.
+
+        Raises ConcurrentSave where somebody else has saved it since it was read, ObjectNotFound,
+        ObjectExists.
+        """
+        if self.obj_what_changed():
+            with _told(type(self), [self]):
+                self._context.db.update(self.TABLE, self.KEY, [self._change()])
+            self._saved()
+
+    @base.remotable
+    def destroy(self) -> None:
+        """Delete it; raises ConcurrentSave as ``save`` does, ObjectNotFound."""
+        with _told(type(self), [self]):
+            self._context.db.delete(self.TABLE, self.KEY, {self.key: self.revision})
+
+    def _new_row(self) -> dict[str, Any]:
+        self.obj_set_defaults()
+        if "uuid" in self.fields and not self.obj_attr_is_set("uuid"):
+            self.uuid = str(uuid4())
+        self.revision = 1
+        return self._row(self.fields)
+
+    def _change(self) -> Change:
+        return Change(self.key, self.revision, self._row(self.obj_what_changed()))
+
+    def _saved(self) -> None:
+        self.revision += 1
+        self.obj_reset_changes(recursive=True)
+
+
+_Row = TypeVar("_Row", bound=RowObject)
+_Kept = TypeVar("_Kept", bound=KeptObject)
+
+
+class RowList(base.ObjectListBase[_Row], WharfingerObject):
+    """Objects that are read together."""
+
+    KIND: ClassVar[type[RowObject]]
+
+    @classmethod  # type: ignore[type-var]
+    @base.remotable  # type: ignore[arg-type]
+    def get_by_filters(cls, context: Context, **filters: Any) -> Self:
+        """Those whose fields have these values, or one of several; all without filters.
+
+        In the order in which they were created. Raises InvalidObject for a filter that is none.
+        """
+        for name in filters:
+            if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
+                raise InvalidObject(
+                    subject=f"a list of {cls.KIND.obj_name()}",
+                    problem=f"it cannot be filtered by {shown(name)}.",
+                    remedy="Name a field that has one value.",
+                )
+        try:
+            where = {name: cls.KIND._wanted(name, value) for name, value in filters.items()}
+        except ValueError as error:
+            raise InvalidObject(
+                subject=f"a list of {cls.KIND.obj_name()}",
+                problem=f"it cannot be filtered: {error}.",
+                remedy="Ask for what the field takes.",
+            ) from error
+        return cls._select(context, **where)
+
+    @classmethod
+    def _select(cls, context: Context, **where: Any) -> Self:
+        rows = context.db.select(cls.KIND.TABLE, **where)
+        return cls._of(context, [cls.KIND._from_row(context, row) for row in rows])
+
+    @classmethod
+    def _of(cls, context: Context, objects: Iterable[Any]) -> Self:
+        self = cls(context, objects=list(objects))
+        self.obj_reset_changes()
+        return self
+
+
+class KeptList(RowList[_Kept]):
+    """Objects that are created, saved and destroyed together: all of them or none."""
+
+    KIND: ClassVar[type[KeptObject]]
+
+    @base.remotable
+    def create(self) -> None:
+        """Add all to the database; raises ObjectExists, FieldUnset."""
+        for one in self.objects:
+            one._context = self._context
+        with _told(self.KIND, self.objects):
+            self._context.db.insert(self.KIND.TABLE, [one._new_row() for one in self.objects])
+        self.obj_reset_changes(recursive=True)
+
+    @base.remotable
+    def save(self) -> None:
+        """Write what has changed of each; raises ConcurrentSave, ObjectNotFound, ObjectExists."""
+        changed = [one for one in self.objects if one.obj_what_changed()]
+        if changed:
+            with _told(self.KIND, changed):
+                self._context.db.update(
+                    self.KIND.TABLE, self.KIND.KEY, [one._change() for one in changed]
+                )
+            for one in changed:
+                one._saved()
+        self.obj_reset_changes()
+
+    @base.remotable
+    def destroy(self) -> None:
+        """Delete all; raises ConcurrentSave, ObjectNotFound."""
+        with _told(self.KIND, self.objects):
+            self._context.db.delete(
+                self.KIND.TABLE, self.KIND.KEY, {one.key: one.revision for one in self.objects}
+            )
+
+
+def _stored(value: Any) -> Any:
+    """A value of a field as its column has it: databases know no zones."""
+    return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def _is_document(field: fields.Field[Any]) -> bool:
+    return isinstance(field, Document | fields.ObjectField)
+
+
+@contextmanager
+def _told(kind: type[KeptObject], objects: Collection[KeptObject]) -> Iterator[None]:
+    """Tell what the database finds as errors of objects."""
+    try:
+        yield
+    except TakenError as error:
+        keys = ", ".join(one.key for one in objects)
+        raise ObjectExists(kind=kind.obj_name(), key=shown(keys), unique=kind.UNIQUE) from error
+    except StaleError as error:
+        if error.changed:
+            raise ConcurrentSave(kind=kind.obj_name(), keys=sorted(error.changed)) from error
+        raise ObjectNotFound(kind=kind.obj_name(), key=", ".join(sorted(error.gone))) from error

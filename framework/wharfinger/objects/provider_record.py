@@ -1,0 +1,88 @@
+"""What a driver instance remembers of the resource providers that it has to do with."""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from wharfinger.objects import kinds
+from wharfinger.objects.base import base, fields, register
+from wharfinger.objects.context import Context
+from wharfinger.objects.kept import RowList, RowObject
+
+
+@register
+class ProviderRecord(RowObject):
+    """One provider's memory, of one driver instance on one host.
+
+    - ``host``, ``driver_instance``: whose it is: the service host, and the instance as configured.
+    - ``provider_uuid``: the resource provider.
+    - ``mode``: ``own`` where we create and delete it, ``overlay`` where somebody else does.
+    - ``applied``: what the instance put there and answers for, None where that is nothing.
+    - ``intended``: what a plan under way puts there; None when all of it is done.
+    - ``live``: the whole provider as Placement last told it, None where that is not known. These
+      three are JSON texts of a ``wharfinger.providers.Provider``.
+    - ``own_reserved``: by resource class, the ``reserved`` amounts to restore when the last
+      reservation ends.
+    - ``reservations``: the reasons for which it is reserved.
+    - ``absent_since``: when a complete listing first lacked it, in seconds since the epoch; None
+      while it is there.
+    """
+
+    TABLE = "provider_records"
+    KEY = "provider_uuid"
+    host: str
+    driver_instance: str
+    provider_uuid: str
+    mode: str
+    applied: str | None
+    intended: str | None
+    live: str | None
+    own_reserved: dict[str, int]
+    reservations: list[str]
+    absent_since: float | None
+    fields = {
+        "host": kinds.name(),
+        "driver_instance": kinds.text(64),
+        "provider_uuid": kinds.uuid(),
+        "mode": kinds.one_of("own", "overlay"),
+        "applied": kinds.text(nullable=True),
+        "intended": kinds.text(nullable=True),
+        "live": kinds.text(nullable=True),
+        "own_reserved": kinds.counts_by_name(default={}),
+        "reservations": kinds.texts(default=[]),
+        "absent_since": kinds.ratio(nullable=True),
+    }
+
+
+@register
+class ProviderRecordList(RowList[ProviderRecord]):
+    """What an instance remembers.
+
+    - ``objects``: one for each provider.
+    """
+
+    KIND = ProviderRecord
+    objects: list[ProviderRecord]
+    fields = {"objects": fields.ListOfObjectsField("ProviderRecord")}
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+
+    @classmethod
+    @base.remotable
+    def replace(
+        cls,
+        context: Context,
+        host: str,
+        driver_instance: str,
+        records: "ProviderRecordList",
+        forgotten: Iterable[str],
+    ) -> None:
+        """Write an instance's records, and forget those of other providers: all or nothing.
+
+        For one process at a time: the last one to write is right. Durable on return.
+        """
+        rows = {one.key: one._row(one.obj_what_changed()) for one in records}
+        context.db.replace(
+            ProviderRecord.TABLE,
+            {"host": host, "driver_instance": driver_instance},
+            ProviderRecord.KEY,
+            {**dict.fromkeys(forgotten), **rows},
+        )

@@ -1,0 +1,42 @@
+"""The Service of this host, kept as its cycles went."""
+
+from collections.abc import Collection
+from typing import Final
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+
+from wharfinger.exceptions import ConcurrentSave, ObjectExists, ObjectNotFound
+from wharfinger.objects import OWNER_TAG_VERSION, Context, Service
+
+BINARY: Final = "wharfinger"
+_FIRST_VERSION: Final = 1
+
+
+@retry(
+    retry=retry_if_exception_type((ConcurrentSave, ObjectExists)),
+    stop=stop_after_attempt(5),
+    reraise=True,
+)
+def report(context: Context, host: str, owners: Collection[str], *, complete: bool) -> None:
+    """Say that the service of a host is up, and what it publishes for.
+
+    It takes the version of the owner trait when it is ``complete``: each of its instances
+    published all that it has, as ``owners``. It loses it where it has come to publish for another
+    owner, and not all of that is done. Raises ObjectError, StateError.
+    """
+    try:
+        service = Service.get_by_host_and_binary(context, host, BINARY)
+    except ObjectNotFound:
+        service = Service(context, host=host, binary=BINARY)
+        service.create()
+    known = set() if complete else set(service.owners)
+    published = sorted(known.union(owners))
+    if complete:
+        version = max(service.version, OWNER_TAG_VERSION)
+    else:
+        version = service.version if set(published) == known else _FIRST_VERSION
+    if (service.owners, service.version) != (published, version):
+        service.owners = published
+        service.version = version
+        service.save()
+    service.report()

@@ -1,0 +1,367 @@
+"""The rows of compute nodes, after cycles of a driver."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from tests.lab.cycles import HOST, Publishing, allocate
+from tests.lab.drivers import also, flat, with_children
+from tests.lab.placement import PlacementFixture
+from wharfinger.exceptions import BackendError
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    Context,
+    Flavor,
+    Instance,
+    Migration,
+    PciDevice,
+    PciDeviceList,
+    WharfingerObject,
+)
+from wharfinger.providers import ProviderTree
+
+
+def rows(publishing: Publishing) -> dict[str, ComputeNode]:
+    found = ComputeNodeList.get_by_filters(publishing.context)
+    return {row.hypervisor_hostname: row for row in found}
+
+
+def said(row: WharfingerObject, *names: str) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in names)
+
+
+@contextmanager
+def statements(context: Context) -> Iterator[list[str]]:
+    """The SQL statements of a block."""
+    seen: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        seen.append(statement)
+
+    engine = context.db._engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def flavor(**amounts: int) -> Flavor:
+    made = Flavor(flavorid="f", name="f", **({"vcpus": 0, "memory_mb": 0} | amounts))
+    made.obj_set_defaults()
+    return made
+
+
+def instance(publishing: Publishing, node: str, **amounts: int) -> Instance:
+    made = Instance(
+        publishing.context,
+        project_id="p",
+        user_id="u",
+        host=HOST,
+        node=node,
+        flavor=flavor(**amounts),
+    )
+    made.create()
+    return made
+
+
+def test_a_published_node_has_a_row_that_says_what_it_offers(publishing: Publishing) -> None:
+    def overcommit(tree: ProviderTree) -> None:
+        tree.update_inventory(
+            "cn",
+            {
+                "VCPU": {"total": 8, "allocation_ratio": 4.0},
+                "MEMORY_MB": {"total": 4096, "allocation_ratio": 1.5},
+                "DISK_GB": {"total": 100},
+            },
+        )
+
+    publishing.driver.nodes["cn"] = also(overcommit)(flat(VCPU=1))
+    publishing.cycle.sync()
+
+    row = rows(publishing)["cn"]
+    assert said(row, "host", "driver_instance", "owner") == (HOST, "scripted", "OWNER_NOVA")
+    assert said(row, "vcpus", "memory_mb", "local_gb") == (8, 4096, 100)
+    assert said(row, "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio") == (
+        4.0,
+        1.5,
+        1.0,
+    )
+    assert said(row, "vcpus_used", "memory_mb_used", "local_gb_used") == (0, 0, 0)
+    assert row.capabilities["nested_providers"] is True
+    assert row.capabilities["programming"] is False
+    assert row.pci_stats is None
+    assert row.last_seen is not None
+    assert row.uuid in publishing.memory.records
+
+
+def test_what_the_driver_says_of_a_node_comes_before_what_it_publishes(
+    publishing: Publishing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(name: str) -> ComputeNode:
+        return ComputeNode(
+            host=HOST,
+            hypervisor_hostname=name,
+            vcpus=64,
+            memory_mb=1024,
+            local_gb=7,
+            pci_stats=PciDeviceList(
+                objects=[PciDevice(vendor_id="10de", product_id="1eb8", numa_node=1, count=count)]
+            ),
+        )
+
+    count = 2
+    monkeypatch.setattr(publishing.driver, "get_available_resource", describe)
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    publishing.cycle.sync()
+
+    row = rows(publishing)["cn"]
+    assert said(row, "vcpus", "memory_mb", "local_gb") == (64, 1024, 7)
+    assert row.pci_stats is not None
+    assert said(row.pci_stats[0], "vendor_id", "numa_node", "count") == ("10de", 1, 2)
+
+    count = 3
+    publishing.cycle.sync()
+    row = rows(publishing)["cn"]
+    assert row.pci_stats is not None
+    assert row.pci_stats[0].count == 3
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_nothing_is_saved_of_a_fleet_that_is_as_it_was(
+    publishing: Publishing, restarted: bool
+) -> None:
+    for number in range(30):
+        publishing.driver.nodes[f"cn-{number}"] = flat(VCPU=8)
+    publishing.cycle.sync()
+    if restarted:
+        publishing.restarted()
+    revisions = {name: row.revision for name, row in rows(publishing).items()}
+    with statements(publishing.context) as seen:
+        publishing.cycle.sync()
+
+    # That they were seen is one statement for all of them.
+    assert [one.split()[1] for one in seen if one.startswith("UPDATE")] == ["compute_nodes"]
+    assert not [one for one in seen if one.startswith(("INSERT", "DELETE"))]
+    assert len(seen) < 10
+    assert {name: row.revision for name, row in rows(publishing).items()} == revisions
+
+
+def test_only_what_changed_is_saved(publishing: Publishing) -> None:
+    for number in range(3):
+        publishing.driver.nodes[f"cn-{number}"] = flat(VCPU=8)
+    publishing.cycle.sync()
+    publishing.driver.nodes["cn-1"] = flat(VCPU=16)
+    publishing.cycle.sync()
+
+    assert {name: (row.vcpus, row.revision) for name, row in rows(publishing).items()} == {
+        "cn-0": (8, 1),
+        "cn-1": (16, 2),
+        "cn-2": (8, 1),
+    }
+
+
+def test_what_somebody_else_saved_meanwhile_is_put_right(publishing: Publishing) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    publishing.cycle.sync()
+    row = rows(publishing)["cn"]
+    row.memory_mb = 5
+    row.save()
+    publishing.driver.nodes["cn"] = flat(VCPU=16)
+
+    assert not publishing.cycle.sync().problems
+    assert said(rows(publishing)["cn"], "vcpus", "memory_mb") == (16, 0)
+
+
+def test_a_node_keeps_its_row_until_its_provider_is_removed(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    for name in ("cn-0", "cn-1"):
+        publishing.driver.nodes[name] = flat(VCPU=8)
+    publishing.cycle.sync()
+    taken: dict[str, Any] = {"cn-0": {"VCPU": 1}}
+    allocate(placement, "11111111-1111-1111-1111-111111111111", **taken)
+    publishing.driver.nodes.clear()
+    publishing.driver.nodes["cn-2"] = flat(VCPU=8)
+
+    publishing.cycle.sync()
+    assert rows(publishing).keys() == {"cn-0", "cn-1", "cn-2"}
+    publishing.cycle.sync()
+    assert rows(publishing).keys() == {"cn-0", "cn-2"}, "what is allocated from stays"
+
+
+def test_a_node_that_comes_back_has_a_row_again(publishing: Publishing) -> None:
+    node = flat(VCPU=8)
+    publishing.driver.nodes |= {"cn-0": node, "cn-1": node}
+    publishing.cycle.sync()
+    uuid = rows(publishing)["cn-1"].uuid
+    for _ in range(2):
+        del publishing.driver.nodes["cn-1"]
+        publishing.cycle.sync()
+        publishing.cycle.sync()
+        assert rows(publishing).keys() == {"cn-0"}
+        publishing.driver.nodes["cn-1"] = node
+        publishing.cycle.sync()
+        assert rows(publishing)["cn-1"].uuid == uuid
+
+
+def test_a_listing_that_fails_leaves_the_rows(
+    publishing: Publishing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    publishing.cycle.sync()
+    seen = rows(publishing)["cn"].revision
+
+    def fail(refresh: bool = False) -> list[str]:
+        raise BackendError(driver="scripted", operation="list", reason="away")
+
+    monkeypatch.setattr(publishing.driver, "get_available_nodes", fail)
+    with pytest.raises(BackendError):
+        publishing.cycle.sync()
+    assert rows(publishing)["cn"].revision == seen
+
+
+def test_a_node_that_cannot_be_published_leaves_the_rows_of_the_others(
+    publishing: Publishing,
+) -> None:
+    publishing.driver.nodes |= {"bad": flat(VCPU=-1), "good": flat(VCPU=8)}
+    assert publishing.cycle.sync().problems
+    assert rows(publishing).keys() == {"good"}
+
+
+def test_a_root_of_which_the_driver_says_nothing_is_no_node_of_its_own(
+    publishing: Publishing, placement: PlacementFixture, tmp_path: Any
+) -> None:
+    def device(tree: ProviderTree) -> None:
+        tree.new_child("device", "cn")
+        tree.update_inventory("device", {"VGPU": {"total": 1}})
+
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {})
+    publishing.cycle.sync()
+    with Publishing(placement, publishing.state_path, owner="OWNER_CYBORG", name="other") as other:
+        other.driver.nodes["cn"] = also(device)(lambda *_: None)
+        assert other.cycle.sync().steps
+        assert rows(other).keys() == {"cn"}
+        assert rows(other)["cn"].driver_instance == "scripted"
+
+
+def test_the_row_of_another_host_is_left_to_it(publishing: Publishing) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    publishing.cycle.sync()
+    row = rows(publishing)["cn"]
+    row.host = "another"
+    row.save()
+    before = row.revision
+    publishing.restarted()
+    publishing.driver.nodes["cn"] = flat(VCPU=16)
+
+    publishing.cycle.sync()
+    assert said(rows(publishing)["cn"], "host", "vcpus", "revision") == ("another", 8, before)
+
+
+def test_a_plan_writes_no_row(publishing: Publishing) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    publishing.cycle.plan()
+    assert not rows(publishing)
+
+
+# What is taken.
+
+
+def test_what_is_taken_of_a_node_is_what_its_instances_were_promised(
+    publishing: Publishing,
+) -> None:
+    publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
+    instance(publishing, "cn-0", vcpus=2, memory_mb=512, root_gb=3, ephemeral_gb=4)
+    instance(publishing, "cn-0", vcpus=1)
+    gone = instance(publishing, "cn-1", vcpus=4)
+    used = ("vcpus_used", "memory_mb_used", "local_gb_used")
+
+    publishing.cycle.sync()
+    assert said(rows(publishing)["cn-0"], *used) == (3, 512, 7)
+    assert said(rows(publishing)["cn-1"], *used) == (4, 0, 0)
+
+    gone.destroy()
+    publishing.cycle.sync()
+    assert said(rows(publishing)["cn-1"], *used) == (0, 0, 0)
+
+
+def test_an_instance_that_cannot_be_read_leaves_the_rows_right_for_the_others(
+    publishing: Publishing, caplog: pytest.LogCaptureFixture
+) -> None:
+    publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
+    spoilt = instance(publishing, "cn-0", vcpus=2)
+    instance(publishing, "cn-1", vcpus=4)
+    database = sqlite3.connect(publishing.state_path / "wharfinger.sqlite")
+    with closing(database), database:
+        database.execute("UPDATE instances SET flavor = 'what' WHERE uuid = ?", [spoilt.uuid])
+
+    assert not publishing.cycle.sync().problems
+    assert {name: row.vcpus_used for name, row in rows(publishing).items()} == {
+        "cn-0": 0,
+        "cn-1": 4,
+    }
+    assert f"Instance {spoilt.uuid} counts for nothing" in caplog.text
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_an_instance_that_moves_counts_at_both_ends_until_that_is_over(
+    publishing: Publishing, arrived: bool
+) -> None:
+    publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
+    moved = instance(publishing, "cn-0", vcpus=2)
+    migration = Migration(
+        publishing.context,
+        instance_uuid=moved.uuid,
+        migration_type="resize",
+        source_compute=HOST,
+        source_node="cn-0",
+        dest_compute=HOST,
+        dest_node="cn-1",
+        old_flavor=flavor(vcpus=2),
+        new_flavor=flavor(vcpus=5),
+    )
+    migration.create()
+    if arrived:
+        moved.node, moved.flavor = "cn-1", flavor(vcpus=5)
+        moved.save()
+
+    publishing.cycle.sync()
+    assert {name: row.vcpus_used for name, row in rows(publishing).items()} == {
+        "cn-0": 2,
+        "cn-1": 5,
+    }
+
+    migration.status = "error"
+    migration.save()
+    publishing.cycle.sync()
+    assert {name: row.vcpus_used for name, row in rows(publishing).items()} == (
+        {"cn-0": 0, "cn-1": 5} if arrived else {"cn-0": 2, "cn-1": 0}
+    )
+
+
+def test_a_move_between_hosts_counts_the_end_that_is_here(publishing: Publishing) -> None:
+    publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
+    for source, dest, node in ((HOST, "far", "cn-0"), ("far", HOST, "cn-1")):
+        Migration(
+            publishing.context,
+            instance_uuid="11111111-1111-1111-1111-111111111111",
+            migration_type="migration",
+            source_compute=source,
+            source_node=node,
+            dest_compute=dest,
+            dest_node=node,
+            old_flavor=flavor(vcpus=2),
+            new_flavor=flavor(vcpus=5),
+        ).create()
+
+    publishing.cycle.sync()
+    assert {name: row.vcpus_used for name, row in rows(publishing).items()} == {
+        "cn-0": 2,
+        "cn-1": 5,
+    }

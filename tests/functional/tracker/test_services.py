@@ -1,0 +1,84 @@
+"""The service of a host, as its cycles went."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from wharfinger.objects import OWNER_TAG_VERSION, Context, Service, ServiceList
+from wharfinger.objects.context import local
+from wharfinger.tracker.services import BINARY, report
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Context]:
+    context = local(tmp_path, "h")
+    yield context
+    context.close()
+
+
+def service(context: Context) -> Service:
+    return Service.get_by_host_and_binary(context, "h", BINARY)
+
+
+def told(context: Context) -> tuple[list[str], int]:
+    found = service(context)
+    return list(found.owners), found.version
+
+
+def test_the_first_cycle_makes_the_service(context: Context) -> None:
+    report(context, "h", {"OWNER_NOVA"}, complete=False)
+    assert told(context) == (["OWNER_NOVA"], 1)
+    assert service(context).report_count == 1
+    assert service(context).last_seen_up is not None
+
+
+def test_a_complete_cycle_takes_the_version_of_the_owner_trait_for_good(context: Context) -> None:
+    report(context, "h", {"OWNER_NOVA"}, complete=True)
+    assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
+    report(context, "h", {"OWNER_NOVA"}, complete=False)
+    assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
+    assert service(context).report_count == 2
+
+
+def test_a_new_owner_of_whose_not_all_is_published_takes_the_version_back(
+    context: Context,
+) -> None:
+    report(context, "h", {"OWNER_NOVA"}, complete=True)
+    report(context, "h", {"OWNER_CYBORG"}, complete=False)
+    assert told(context) == (["OWNER_CYBORG", "OWNER_NOVA"], 1)
+    report(context, "h", {"OWNER_CYBORG"}, complete=True)
+    assert told(context) == (["OWNER_CYBORG"], OWNER_TAG_VERSION)
+
+
+def test_what_an_operator_saves_at_the_same_time_is_kept(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report(context, "h", {"OWNER_NOVA"}, complete=False)
+    get = Service.get_by_host_and_binary
+
+    def meanwhile(*args: object) -> Service:
+        found = get(*args)  # type: ignore[arg-type]
+        if not found.disabled:
+            other = service_of(context)
+            other.disabled = True
+            other.save()
+        return found
+
+    def service_of(context: Context) -> Service:
+        return Service.get_by_uuid(context, get(context, "h", BINARY).uuid)
+
+    monkeypatch.setattr(Service, "get_by_host_and_binary", meanwhile)
+    report(context, "h", {"OWNER_NOVA"}, complete=True)
+    monkeypatch.undo()
+
+    assert service(context).disabled
+    assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
+
+
+def test_several_at_once_make_one_service(context: Context) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: report(context, "h", {"OWNER_NOVA"}, complete=True), range(16)))
+    [found] = ServiceList.get_by_filters(context)
+    assert found.report_count == 16

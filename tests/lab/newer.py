@@ -1,0 +1,52 @@
+"""Objects of a later release, for a process that has been upgraded before others.
+
+To be imported in that process alone: it is their newest from then on.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from wharfinger import objects
+from wharfinger.objects import Context, kinds
+from wharfinger.objects.base import Step, base, register
+
+RACK = "R7"
+
+
+@register
+class ComputeNode(objects.ComputeNode):
+    """A node, and where it stands."""
+
+    HISTORY = (  # type: ignore[assignment]
+        *objects.ComputeNode.HISTORY,
+        Step("1.2", "the rack", ("rack",)),
+    )
+    rack: str
+    fields = {"rack": kinds.name(default=RACK)}
+
+    @classmethod
+    def _from_row(cls, context: Context, row: Mapping[str, Any]) -> Self:
+        self = super()._from_row(context, row)
+        self.rack = RACK
+        self.obj_reset_changes(["rack"])
+        return self
+
+
+@register
+class ComputeNodeList(objects.ComputeNodeList):
+    """Nodes, and where they stand."""
+
+    HISTORY = (  # type: ignore[assignment]
+        *objects.ComputeNodeList.HISTORY,
+        Step("1.2", "ComputeNode 1.2"),
+    )
+    KIND = ComputeNode
+    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+        **objects.ComputeNodeList.child_versions,
+        "1.2": "1.2",
+    }
+
+
+# A process has one version of each: what is older is made of it.
+for _kind in (ComputeNode, ComputeNodeList):
+    base.VersionedObjectRegistry.obj_classes()[_kind.obj_name()] = [_kind]

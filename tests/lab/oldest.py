@@ -1,0 +1,52 @@
+"""A process whose objects are the oldest there were: what an old release is among newer ones."""
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+
+from wharfinger.objects import WharfingerObject
+from wharfinger.objects.base import base
+
+#: Starts processes that have nothing of this one but their code.
+PROCESSES = multiprocessing.get_context("forkserver")
+# What all of them take long to import.
+PROCESSES.set_forkserver_preload(
+    [
+        *("wharfinger.objects", "wharfinger.objects.remote", "alembic.autogenerate"),
+        *("oslo_db.sqlalchemy.engines", "psycopg", "pymysql", "fixtures"),
+        *("tests.functional.db.elsewhere",),
+    ]
+)
+
+
+def become_oldest() -> None:
+    """Have all objects in their first versions, for good; call it before there is an object."""
+    for kinds in base.VersionedObjectRegistry.obj_classes().values():
+        for kind in kinds:
+            if issubclass(kind, WharfingerObject):
+                _take_back(kind)
+
+
+@contextmanager
+def oldest() -> Iterator[ProcessPoolExecutor]:
+    """Another process with the oldest objects, which does one thing after the other."""
+    with ProcessPoolExecutor(1, PROCESSES, become_oldest) as process:
+        yield process
+
+
+@contextmanager
+def newest() -> Iterator[ProcessPoolExecutor]:
+    """Another process with the objects of today."""
+    with ProcessPoolExecutor(1, PROCESSES) as process:
+        yield process
+
+
+def _take_back(kind: type[WharfingerObject]) -> None:
+    first, *later = kind.HISTORY
+    kind.HISTORY = (first,)
+    kind.VERSION = first.version
+    gone = {name for step in later for name in step.fields}
+    kind.fields = {name: field for name, field in kind.fields.items() if name not in gone}
+    for name in gone:
+        delattr(kind, name)

@@ -1,0 +1,184 @@
+"""Objects that could be, to be created or sent: each can differ from all others of its kind."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    Context,
+    Flavor,
+    FlavorList,
+    Instance,
+    InstanceList,
+    Migration,
+    MigrationList,
+    PciDevice,
+    PciDeviceList,
+    ProviderRecord,
+    Reservation,
+    ReservationList,
+    Service,
+    ServiceList,
+)
+
+
+def uuid(name: str | int) -> str:
+    """The uuid of something by its name."""
+    return str(uuid5(NAMESPACE_OID, str(name)))
+
+
+def node(context: Context | None, number: int = 0, **values: Any) -> ComputeNode:
+    chosen = {
+        "uuid": uuid(f"node {number}"),
+        "host": "host-1",
+        "hypervisor_hostname": f"node-{number}",
+        "driver_instance": "metal",
+        "owner": "OWNER_NOVA",
+    }
+    return ComputeNode(context, **(chosen | values))
+
+
+def gpus(count: int = 2, **values: Any) -> PciDeviceList:
+    """The PCI devices of a node: two kinds, and so many of the first."""
+    return PciDeviceList(
+        objects=[
+            PciDevice(vendor_id="10de", product_id="1eb8", numa_node=0, count=count, **values),
+            PciDevice(vendor_id="8086", product_id="0b30", numa_node=None, count=1),
+        ]
+    )
+
+
+def service(context: Context | None, number: int = 0, **values: Any) -> Service:
+    chosen = {
+        "uuid": uuid(f"service {number}"),
+        "host": f"host-{number}",
+        "binary": "wharfinger-agent",
+    }
+    return Service(context, **(chosen | values))
+
+
+def flavor(context: Context | None, number: int = 0, **values: Any) -> Flavor:
+    chosen = {"flavorid": f"id-{number}", "name": f"flavor-{number}", "vcpus": 2, "memory_mb": 512}
+    return Flavor(context, **(chosen | values))
+
+
+def instance(context: Context | None, number: int = 0, **values: Any) -> Instance:
+    chosen = {
+        "uuid": uuid(f"instance {number}"),
+        "project_id": "project",
+        "user_id": "user",
+        "flavor": flavor(None, extra_specs={"resources:VGPU": "1"}),
+    }
+    return Instance(context, **(chosen | values))
+
+
+def migration(context: Context | None, number: int = 0, **values: Any) -> Migration:
+    chosen = {
+        "uuid": uuid(f"migration {number}"),
+        "instance_uuid": uuid(f"instance {number}"),
+        "migration_type": "resize",
+        "source_compute": "host-1",
+        "source_node": "node-1",
+        "old_flavor": flavor(None, 1),
+        "new_flavor": flavor(None, 2),
+    }
+    return Migration(context, **(chosen | values))
+
+
+def reservation(context: Context | None, number: int = 0, **values: Any) -> Reservation:
+    chosen = {
+        "uuid": uuid(f"reservation {number}"),
+        "provider_uuid": uuid("provider"),
+        "reason": "maintenance",
+        "holder": f"holder-{number}",
+    }
+    return Reservation(context, **(chosen | values))
+
+
+def record(number: int = 0, **values: Any) -> ProviderRecord:
+    chosen: dict[str, Any] = {
+        "provider_uuid": uuid(f"provider {number}"),
+        "mode": "own",
+        "applied": '{"name": "gpu"}',
+        "intended": None,
+        "live": None,
+        "own_reserved": {},
+        "reservations": [],
+        "absent_since": None,
+    }
+    return ProviderRecord(**(chosen | values))
+
+
+@dataclass(frozen=True)
+class Sort:
+    """What differs between the kinds of objects that have a row.
+
+    ``change`` and ``elsewhere`` are values other than a sample's, of different fields.
+    ``unique`` names the fields of which no two may have the same together; where they are not the
+    key. Rows of those that are ``kept`` stay when they are destroyed.
+    """
+
+    make: Callable[..., Any]
+    list_of: type[Any]
+    change: Mapping[str, Any]
+    elsewhere: Mapping[str, Any]
+    unique: tuple[str, ...] = ()
+    is_kept: bool = False
+
+    @property
+    def kind(self) -> type[Any]:
+        kind: type[Any] = self.list_of.KIND
+        return kind
+
+    @property
+    def table(self) -> str:
+        table: str = self.kind.TABLE
+        return table
+
+    @property
+    def key(self) -> str:
+        key: str = self.kind.KEY
+        return key
+
+    def get(self, context: Context, key: str) -> Any:
+        """Read the object of a key, whatever way its kind has; None where there is none."""
+        found = self.list_of.get_by_filters(context, **{self.key: key})
+        return found[0] if found else None
+
+
+SORTS: Mapping[str, Sort] = MappingProxyType(
+    {
+        "ComputeNode": Sort(
+            node,
+            ComputeNodeList,
+            {"vcpus": 8},
+            {"memory_mb": 4096},
+            is_kept=True,
+        ),
+        "Service": Sort(
+            service,
+            ServiceList,
+            {"disabled_reason": "a fan is loud"},
+            {"topic": "another"},
+            ("host", "binary"),
+            is_kept=True,
+        ),
+        "Flavor": Sort(flavor, FlavorList, {"swap": 3}, {"description": "small"}, ("name",)),
+        "Instance": Sort(instance, InstanceList, {"host": "host-2"}, {"node": "node-2"}),
+        "Migration": Sort(
+            migration, MigrationList, {"status": "pre-migrating"}, {"dest_node": "node-2"}
+        ),
+        "Reservation": Sort(
+            reservation,
+            ReservationList,
+            {"reason": "cleaning"},
+            {"expected_end": datetime(2031, 1, 1)},
+            ("provider_uuid", "holder"),
+        ),
+    }
+)
