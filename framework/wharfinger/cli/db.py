@@ -1,0 +1,92 @@
+"""``wharfinger db``: the schema of the database."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from wharfinger.cli.command import WharfingerCommand
+from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
+from wharfinger.exceptions import StateError, printable
+
+if TYPE_CHECKING:
+    from wharfinger.objects.context import Condition
+
+
+class DbUpgrade(WharfingerCommand):
+    """Create the database, or bring it to the newest version."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.objects import context
+
+        before = context.upgrade(self.conf)
+        after = context.look(self.conf)
+        if after.missing:
+            raise StateError(path=after.name, problem=f"it {_result(after)}.", remedy="")
+        schema = before.schema
+        if schema.is_head or not schema.is_known:
+            done = f"nothing to do: it has version {schema.current}"
+            done += "" if schema.is_known else f", newer than {schema.head} here"
+        elif schema.current is None:
+            done = f"created, with version {schema.head}"
+        else:
+            done = f"upgraded from version {schema.current} to {schema.head}"
+        sys.stdout.write(f"{printable(before.name)}: {done}\n")
+
+
+class DbVersion(WharfingerCommand, ShowOne):
+    """Show the version that the database has, and the newest that is known here."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.objects import context
+
+        found = context.look(self.conf)
+        return ("database", "current", "newest"), (
+            printable(found.name),
+            found.schema.current,
+            found.schema.head,
+        )
+
+
+class DbCheck(WharfingerCommand, Lister):
+    """Check that the database has all that is used here.
+
+    Exits with 0 if it has, with 2 if `wharfinger db upgrade` is needed, and with 1 where that
+    is of no use; each thing that is missing is a row. Nothing is written.
+    """
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        from wharfinger.objects import context
+
+        self._found = context.look(self.conf)
+        super().run(parsed_args)
+        schema = self._found.schema
+        if schema.is_known and not schema.is_head:
+            return DIFFERENCE
+        return FAILED if self._found.missing else DONE
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        rows = [(printable(self._found.name), _result(self._found))]
+        rows += [
+            # Without that column it is no table of ours.
+            (table, "is missing" if "id" in columns else f"lacks {', '.join(sorted(columns))}")
+            for table, columns in sorted(self._found.missing.items())
+        ]
+        return ("Checked", "Result"), rows
+
+
+def _result(found: "Condition") -> str:
+    schema = found.schema
+    has = f"has version {schema.current}"
+    if not schema.is_known:
+        lacks = "lacks what is used here: run that version" if found.missing else "has all of it"
+        return f"{has}, newer than {schema.head} here, and {lacks}"
+    if not schema.is_head:
+        has = has if schema.current else "has no tables yet"
+        return f"{has}: run `wharfinger db upgrade` for version {schema.head}"
+    if found.missing:
+        remedy = "restore it from a backup, or name another"
+        return f"{has}, the newest, but not all that belongs to it: {remedy}"
+    return f"{has}, the newest"

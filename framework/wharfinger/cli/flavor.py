@@ -1,0 +1,245 @@
+"""``wharfinger flavor``: the kinds of instances that can be asked for."""
+
+import argparse
+import math
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from wharfinger.cli.main import DONE, FAILED
+from wharfinger.cli.objects import (
+    ObjectCommand,
+    ObjectLister,
+    ObjectShow,
+    number,
+    row,
+    text,
+    values,
+)
+from wharfinger.exceptions import ObjectExists, ObjectNotFound, WharfingerError, printable, shown
+
+if TYPE_CHECKING:
+    from wharfinger.objects import Context, Flavor
+
+_AUTO: Final = "auto"
+#: As nova has them.
+_ID: Final = re.compile(r"(?! )[a-zA-Z0-9. _-]{1,255}(?<! )\Z")
+_KEY: Final = re.compile(r"[a-zA-Z0-9 _.:-]{1,255}\Z")
+
+
+class FlavorCreate(ObjectShow):
+    """Create a flavor, and show it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="NAME", type=_name, help="its name, of one flavor only")
+        parser.add_argument(
+            "--id",
+            metavar="ID",
+            type=_id,
+            default=_AUTO,
+            help="its id, of one flavor only; auto, the default: a new uuid",
+        )
+        parser.add_argument(
+            "--vcpus", metavar="N", type=number(1), default=1, help="CPUs; default: 1"
+        )
+        parser.add_argument(
+            "--ram", metavar="MIB", type=number(1), default=256, help="memory; default: 256"
+        )
+        parser.add_argument(
+            "--disk", metavar="GIB", type=number(0), default=0, help="root disk; default: 0"
+        )
+        parser.add_argument(
+            "--ephemeral", metavar="GIB", type=number(0), default=0, help="more disk; default: 0"
+        )
+        parser.add_argument(
+            "--swap", metavar="MIB", type=number(0), default=0, help="swap; default: 0"
+        )
+        parser.add_argument(
+            "--rxtx-factor",
+            metavar="FACTOR",
+            type=_factor,
+            default=1.0,
+            help="its share of a network's bandwidth; default: 1.0",
+        )
+        access = parser.add_mutually_exclusive_group()
+        access.add_argument(
+            "--public", action="store_true", default=True, help="every project sees it; the default"
+        )
+        access.add_argument(
+            "--private", dest="public", action="store_false", help="not every project sees it"
+        )
+        parser.add_argument(
+            "--description", metavar="TEXT", type=text(65535), help="a word for people"
+        )
+        parser.add_argument(
+            "--property",
+            metavar="KEY=VALUE",
+            type=_property,
+            action=_Properties,
+            default={},
+            help="a further request, such as resources:VGPU=1 (may be given several times)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from uuid import uuid4
+
+        from wharfinger.objects import Flavor
+
+        flavor = Flavor(
+            self.objects,
+            flavorid=str(uuid4()) if parsed_args.id == _AUTO else parsed_args.id,
+            name=parsed_args.name,
+            vcpus=parsed_args.vcpus,
+            memory_mb=parsed_args.ram,
+            root_gb=parsed_args.disk,
+            ephemeral_gb=parsed_args.ephemeral,
+            swap=parsed_args.swap,
+            rxtx_factor=parsed_args.rxtx_factor,
+            is_public=parsed_args.public,
+            description=parsed_args.description,
+            extra_specs=parsed_args.property,
+        )
+        try:
+            flavor.create()
+        except ObjectExists as error:
+            raise self._taken(flavor) or error from error
+        return self.shown(flavor)
+
+    def _taken(self, flavor: "Flavor") -> WharfingerError | None:
+        """Which of what only one flavor may have another has."""
+        from wharfinger.objects import Flavor
+
+        for kind, value, find in (
+            ("id", flavor.flavorid, Flavor.get_by_flavor_id),
+            ("name", flavor.name, Flavor.get_by_name),
+        ):
+            try:
+                find(self.objects, value)
+            except ObjectNotFound:
+                continue
+            return WharfingerError(
+                reason=f"there is a flavor of the {kind} {value} already: give this one another"
+            )
+        return None
+
+
+class FlavorList(ObjectLister):
+    """List the flavors."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.objects import FlavorList as Flavors
+
+        return ("ID", "Name", "RAM", "Disk", "Ephemeral", "Swap", "VCPUs", "Is Public"), [
+            row(
+                *values(flavor, "flavorid", "name", "memory_mb", "root_gb", "ephemeral_gb"),
+                *values(flavor, "swap", "vcpus", "is_public"),
+            )
+            for flavor in Flavors.get_by_filters(self.objects)
+        ]
+
+
+class FlavorShow(ObjectShow):
+    """Show everything about one flavor."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("flavor", metavar="FLAVOR", type=text(), help="its id or name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return self.shown(_find(self.objects, parsed_args.flavor))
+
+
+class FlavorDelete(ObjectCommand):
+    """Delete flavors; instances and moves keep what they have of them.
+
+    One that cannot be deleted does not stop the others. Exits with 1 if there is one.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "flavors", metavar="FLAVOR", type=text(), nargs="+", help="its id or name"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        failures = 0
+        context = self.objects
+        for wanted in dict.fromkeys(parsed_args.flavors):
+            try:
+                flavor = _find(context, wanted)
+                flavor.destroy()
+            except WharfingerError as error:
+                failures += 1
+                self.app.LOG.error("%s: %s", printable(wanted), error)
+            else:
+                sys.stdout.write(f"{printable(flavor.name)} ({printable(flavor.key)}): deleted\n")
+        return FAILED if failures else DONE
+
+
+class _Properties(argparse.Action):
+    """Takes each key once."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        key, value = values
+        properties = getattr(namespace, self.dest)
+        if key in properties:
+            raise argparse.ArgumentError(self, f"{key} is given twice")
+        setattr(namespace, self.dest, {**properties, key: value})
+
+
+def _find(context: "Context", wanted: str) -> "Flavor":
+    """The flavor of an id, or else of a name; raises ObjectNotFound."""
+    from wharfinger.objects import Flavor
+
+    try:
+        return Flavor.get_by_flavor_id(context, wanted)
+    except ObjectNotFound:
+        return Flavor.get_by_name(context, wanted)
+
+
+def _name(given: str) -> str:
+    if not 1 <= len(given) <= 255 or not given.isprintable() or given != given.strip():
+        raise argparse.ArgumentTypeError(
+            f"{shown(given)} is not a name: 1 to 255 characters that can be printed, without "
+            "space around them"
+        )
+    return given
+
+
+def _id(given: str) -> str:
+    if not _ID.match(given):
+        raise argparse.ArgumentTypeError(
+            f"{shown(given)} is not an id: 1 to 255 letters, digits, spaces and . _ -, without "
+            "space around them"
+        )
+    return given
+
+
+def _factor(given: str) -> float:
+    try:
+        factor = float(given)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise argparse.ArgumentTypeError(f"{shown(given)} is not a number above 0")
+    return factor
+
+
+def _property(given: str) -> tuple[str, str]:
+    key, is_pair, value = given.partition("=")
+    if not is_pair:
+        raise argparse.ArgumentTypeError(f"{shown(given)} is not KEY=VALUE")
+    if not _KEY.match(key):
+        raise argparse.ArgumentTypeError(
+            f"{shown(key)} is not a key: 1 to 255 letters, digits, spaces and - _ . :"
+        )
+    try:
+        return key, text(shortest=0)(value)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"the value of {key}: {error}") from None

@@ -1,0 +1,89 @@
+"""``wharfinger migration``: instances on their way from one node to another."""
+
+import argparse
+from typing import Any
+
+from wharfinger.cli.objects import ObjectLister, ObjectShow, row, text, uuid, values
+
+
+class MigrationList(ObjectLister):
+    """List the moves of instances from one node to another."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        from wharfinger.objects.migration import MIGRATION_STATUSES, MIGRATION_TYPES
+
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--host", metavar="HOST", type=text(), help="only those from this host, or to it"
+        )
+        parser.add_argument(
+            "--node", metavar="NODE", type=text(), help="only those from this node, or to it"
+        )
+        parser.add_argument(
+            "--instance", metavar="UUID", type=uuid, help="only those of this instance"
+        )
+        parser.add_argument(
+            "--status",
+            choices=tuple(MIGRATION_STATUSES),
+            metavar="STATUS",
+            help=f"only those that are {', '.join(MIGRATION_STATUSES)}: one of these",
+        )
+        parser.add_argument(
+            "--type",
+            choices=MIGRATION_TYPES,
+            metavar="TYPE",
+            help=f"only those of a type: {', '.join(MIGRATION_TYPES)}",
+        )
+        parser.add_argument(
+            "--in-progress", action="store_true", help="only those that still count at both ends"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.objects import MigrationList as Migrations
+        from wharfinger.objects.migration import IN_PROGRESS
+
+        wanted = {
+            "instance_uuid": parsed_args.instance,
+            "status": parsed_args.status or (IN_PROGRESS if parsed_args.in_progress else None),
+            "migration_type": parsed_args.type,
+        }
+        migrations = Migrations.get_by_filters(
+            self.objects, **{name: value for name, value in wanted.items() if value}
+        )
+        return (
+            "UUID",
+            "Instance",
+            "Type",
+            "Status",
+            "Source Host",
+            "Source Node",
+            "Destination Host",
+            "Destination Node",
+            "Created At",
+            "Updated At",
+        ), [
+            row(
+                *values(one, "uuid", "instance_uuid", "migration_type", "status"),
+                *values(one, "source_compute", "source_node", "dest_compute", "dest_node"),
+                *values(one, "created_at", "updated_at"),
+            )
+            for one in migrations
+            if not parsed_args.in_progress or values(one, "status")[0] in IN_PROGRESS
+            if parsed_args.host in (None, *values(one, "source_compute", "dest_compute"))
+            if parsed_args.node in (None, *values(one, "source_node", "dest_node"))
+        ]
+
+
+class MigrationShow(ObjectShow):
+    """Show everything about one move."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("migration", metavar="UUID", type=uuid, help="its uuid")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.objects import Migration
+
+        return self.shown(Migration.get_by_uuid(self.objects, parsed_args.migration))

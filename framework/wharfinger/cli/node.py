@@ -1,0 +1,109 @@
+"""``wharfinger node``: what drivers offer, one node for each root provider."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.cli.objects import (
+    ObjectLister,
+    ObjectShow,
+    ambiguous,
+    as_uuid,
+    owner,
+    row,
+    text,
+    values,
+)
+from wharfinger.exceptions import ObjectNotFound
+
+if TYPE_CHECKING:
+    from wharfinger.objects import ComputeNode, Context
+
+
+class NodeList(ObjectLister):
+    """List the nodes that driver instances have found."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--host", metavar="HOST", type=text(), help="only those that this host publishes"
+        )
+        parser.add_argument(
+            "--driver",
+            metavar="INSTANCE",
+            type=text(64),
+            help="only those that this driver instance has found",
+        )
+        parser.add_argument(
+            "--owner", metavar="TRAIT", type=owner, help="only those with this owner trait"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.objects import ComputeNodeList
+
+        wanted = {
+            "host": parsed_args.host,
+            "driver_instance": parsed_args.driver,
+            "owner": parsed_args.owner,
+        }
+        nodes = ComputeNodeList.get_by_filters(
+            self.objects, **{name: value for name, value in wanted.items() if value}
+        )
+        return (
+            "UUID",
+            "Name",
+            "Host",
+            "Driver",
+            "Owner",
+            "VCPUs",
+            "Memory MB",
+            "Disk GB",
+            "Last Seen",
+        ), [
+            row(
+                *values(node, "uuid", "hypervisor_hostname", "host", "driver_instance", "owner"),
+                *values(node, "vcpus", "memory_mb", "local_gb", "last_seen"),
+            )
+            for node in nodes
+        ]
+
+
+class NodeShow(ObjectShow):
+    """Show everything about one node."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "node",
+            metavar="NODE",
+            type=text(),
+            help="its uuid, or its name where that is one node",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return self.shown(_find(self.objects, parsed_args.node))
+
+
+def _find(context: "Context", wanted: str) -> "ComputeNode":
+    """The node of a uuid, or else of a name; raises ObjectNotFound, WharfingerError."""
+    from wharfinger.objects import ComputeNodeList
+
+    uuid = as_uuid(wanted)
+    found = list(ComputeNodeList.get_by_filters(context, uuid=uuid)) if uuid else []
+    if not found:  # a machine's name may be a uuid, too
+        found = list(ComputeNodeList.get_by_filters(context, hypervisor_hostname=wanted))
+    if not found:
+        raise ObjectNotFound(kind="ComputeNode", key=wanted)
+    if len(found) > 1:
+        raise ambiguous(
+            "node",
+            wanted,
+            (
+                "{} (host {}, driver instance {})".format(
+                    *values(node, "uuid", "host", "driver_instance")
+                )
+                for node in found
+            ),
+        )
+    return found[0]

@@ -1,0 +1,163 @@
+"""``wharfinger service``: the processes that publish, and whether they do."""
+
+import argparse
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.cli.objects import (
+    ObjectCommand,
+    ObjectLister,
+    ObjectShow,
+    ambiguous,
+    as_uuid,
+    known,
+    row,
+    text,
+    values,
+)
+from wharfinger.exceptions import ObjectNotFound, WharfingerError, printable
+
+if TYPE_CHECKING:
+    from wharfinger.objects import Context, Service
+
+
+class ServiceList(ObjectLister):
+    """List the services that publish, whether each may, and whether it is up."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--host", metavar="HOST", type=text(), help="only those on this host")
+        parser.add_argument(
+            "--binary", metavar="BINARY", type=text(), help="only those of this program"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.conf import DefaultSection
+        from wharfinger.objects import ServiceList as Services
+
+        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        wanted = {"host": parsed_args.host, "binary": parsed_args.binary}
+        services = Services.get_by_filters(
+            self.objects, **{name: value for name, value in wanted.items() if value}
+        )
+        return (
+            "ID",
+            "Host",
+            "Binary",
+            "Version",
+            "Owners",
+            "Status",
+            "State",
+            "Last Seen Up",
+            "Disabled Reason",
+        ), [self._row(service, down_time) for service in services]
+
+    def _row(self, service: "Service", down_time: timedelta) -> tuple[Any, ...]:
+        return row(
+            *values(service, "uuid", "host", "binary", "version"),
+            known(lambda: " ".join(service.owners)),
+            known(lambda: "disabled" if service.disabled else "enabled"),
+            known(lambda: "up" if service.is_up(down_time) else "down"),
+            *values(service, "last_seen_up", "disabled_reason"),
+        )
+
+
+class ServiceShow(ObjectShow):
+    """Show everything about one service."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _takes_service(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return self.shown(_find(self.objects, parsed_args.service))
+
+
+class ServiceDisable(ObjectCommand):
+    """Have nothing more placed on what a service publishes."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = _takes_service(super().get_parser(prog_name))
+        parser.add_argument(
+            "--reason", metavar="TEXT", type=text(), help="why; without it, none is kept"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        service = _find(self.objects, parsed_args.service)
+        service.disabled = True
+        service.disabled_reason = parsed_args.reason
+        service.save()
+        _print(service, "disabled")
+
+
+class ServiceEnable(ObjectCommand):
+    """Have things placed again on what a service publishes."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _takes_service(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        service = _find(self.objects, parsed_args.service)
+        service.disabled = False
+        service.disabled_reason = None
+        service.save()
+        _print(service, "enabled")
+
+
+class ServiceDelete(ObjectCommand):
+    """Delete a service that is no more; what it published stays."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = _takes_service(super().get_parser(prog_name))
+        parser.add_argument("--force", action="store_true", help="even if it is up")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.conf import DefaultSection
+
+        service = _find(self.objects, parsed_args.service)
+        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        if not parsed_args.force and service.is_up(down_time):
+            raise WharfingerError(
+                reason=f"{_name(service)} is up, and would be there again with its next report: "
+                "stop it first, or say --force"
+            )
+        service.destroy()
+        _print(service, "deleted")
+
+
+def _takes_service(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument(
+        "service",
+        metavar="SERVICE",
+        type=text(511),
+        help="its uuid, or HOST or HOST/BINARY where that is one service",
+    )
+    return parser
+
+
+def _find(context: "Context", wanted: str) -> "Service":
+    """The one service that is meant; raises ObjectNotFound, WharfingerError."""
+    from wharfinger.objects import ServiceList as Services
+
+    found = [one for one in Services.get_by_filters(context) if _is_meant(one, wanted)]
+    if not found:
+        raise ObjectNotFound(kind="Service", key=wanted)
+    if len(found) > 1:
+        raise ambiguous("service", wanted, (f"{_name(one)} ({one.uuid})" for one in found))
+    return found[0]
+
+
+def _is_meant(service: "Service", wanted: str) -> bool:
+    uuid, host = values(service, "uuid", "host")
+    return as_uuid(wanted) == uuid or wanted in (host, _name(service))
+
+
+def _name(service: "Service") -> str:
+    return "/".join(values(service, "host", "binary"))
+
+
+def _print(service: "Service", done: str) -> None:
+    sys.stdout.write(f"{printable(_name(service))} ({service.uuid}): {done}\n")

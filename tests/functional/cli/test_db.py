@@ -1,0 +1,376 @@
+"""``wharfinger db``: which version the database has, what it lacks, and bringing it up to date."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.lab import inprocess
+from tests.lab.postgresql import PostgreSQL
+from tests.lab.program import Done, Program
+from wharfinger.db import migration
+from wharfinger.db.tables import METADATA
+from wharfinger.sqlite import allow_concurrent_writers
+
+HEAD = "0003"
+BEFORE = "0002"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """It has the file in its state directory, which is not there yet."""
+    program = Program(tmp_path)
+    text = program.config.read_text()
+    place = f"state_path = {tmp_path}"
+    assert place in text
+    text = text.replace(place, f"{place}/state").replace("$state_path", str(tmp_path))
+    program.config.write_text(text)
+    return program
+
+
+@pytest.fixture
+def file(program: Program) -> Path:
+    return program.directory / "state" / "wharfinger.sqlite"
+
+
+@pytest.fixture
+def other(program: Program) -> Path:
+    """A file that the configuration names, which is not there yet."""
+    path = program.directory / "other.sqlite"
+    is_at(program, f"sqlite:///{path}")
+    return path
+
+
+def is_at(program: Program, url: str) -> None:
+    program.config.write_text(f"{program.config.read_text()}\n[database]\nconnection = {url}\n")
+
+
+@contextmanager
+def engine(path: Path) -> Iterator[sa.Engine]:
+    engine = sa.create_engine(f"sqlite:///{path}")
+    yield engine
+    engine.dispose()
+
+
+def has_version(path: Path, revision: str = "head") -> None:
+    """Bring a file to a version, and leave it as services do that have ended."""
+    path.parent.mkdir(exist_ok=True)
+    with engine(path) as made:
+        allow_concurrent_writers(made)
+        migration.upgrade(made, "gpu-host-1", directory=path.parent, revision=revision)
+
+
+def execute(path: Path, statement: str) -> None:
+    with engine(path) as made, made.begin() as connection:
+        connection.execute(sa.text(statement))
+
+
+def is_newer(path: Path) -> None:
+    """Let a file be one that only a later release knows."""
+    has_version(path)
+    execute(path, "UPDATE alembic_version SET version_num = '9999'")
+
+
+def db(program: Program, *arguments: str) -> Done:
+    done = inprocess.run(program, "db", *arguments)
+    assert "Traceback" not in done.err
+    return done
+
+
+def checked(program: Program) -> tuple[int, dict[str, str]]:
+    """The exit code of a check, and what it says of each thing; it writes nothing at all."""
+    before = everything(program.directory)
+    done = db(program, "check", "-f", "json")
+    assert done.err == ""
+    assert everything(program.directory) == before
+    return done.code, {row["Checked"]: row["Result"] for row in done.json()}
+
+
+def version(program: Program) -> tuple[str, str | None, str]:
+    """The database, its version and the newest; nothing is written."""
+    before = everything(program.directory)
+    done = db(program, "version", "-f", "json")
+    assert (done.code, done.err) == (0, "")
+    assert everything(program.directory) == before
+    data = done.json()
+    assert data.keys() == {"database", "current", "newest"}
+    return data["database"], data["current"], data["newest"]
+
+
+def everything(directory: Path) -> dict[str, bytes | None]:
+    return {
+        str(path): path.read_bytes() if path.is_file() else None for path in directory.rglob("*")
+    }
+
+
+def upgraded(program: Program) -> str:
+    done = db(program, "upgrade")
+    assert (done.code, done.err) == (0, "")
+    return done.out
+
+
+def is_all_there(path: Path) -> bool:
+    with engine(path) as made:
+        return migration.schema(made).is_head and not migration.missing(made)
+
+
+# A database that is not there.
+
+
+def test_a_file_that_is_not_there_is_said_to_lack_all_and_is_not_made(
+    program: Program, file: Path
+) -> None:
+    code, told = checked(program)
+
+    assert code == 2
+    assert (
+        told.pop(str(file)) == f"has no tables yet: run `wharfinger db upgrade` for version {HEAD}"
+    )
+    assert told == dict.fromkeys(METADATA.tables, "is missing")
+    assert version(program) == (str(file), None, HEAD)
+    assert not file.parent.exists()
+
+
+def test_the_file_of_the_state_directory_is_made(program: Program, file: Path) -> None:
+    done = program.run("db", "upgrade")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"{file}: created, with version {HEAD}\n"
+    assert is_all_there(file)
+    assert program.run("db", "check").code == 0
+
+
+def test_a_file_that_the_configuration_names_is_made_by_an_upgrade_alone(
+    program: Program, other: Path, file: Path
+) -> None:
+    assert checked(program)[0] == 2
+    assert version(program) == (str(other), None, HEAD)
+
+    assert upgraded(program) == f"{other}: created, with version {HEAD}\n"
+
+    assert is_all_there(other)
+    assert not file.exists()
+
+
+def test_a_database_without_tables_is_refused_by_others_until_it_is_upgraded(
+    program: Program, other: Path
+) -> None:
+    other.touch()
+    refused = inprocess.run(program, "service", "list")
+    assert refused.code == 1
+    assert "Run `wharfinger db upgrade`." in refused.err
+    assert checked(program)[0] == 2
+
+    upgraded(program)
+
+    assert inprocess.run(program, "service", "list").code == 0
+    assert checked(program)[0] == 0
+
+
+# One that is current.
+
+
+@pytest.mark.parametrize("place", ["file", "other"])
+def test_where_all_is_there_nothing_is_to_be_done(
+    program: Program, place: str, request: pytest.FixtureRequest
+) -> None:
+    path: Path = request.getfixturevalue(place)
+    has_version(path)
+
+    assert checked(program) == (0, {str(path): f"has version {HEAD}, the newest"})
+    assert version(program) == (str(path), HEAD, HEAD)
+    assert upgraded(program) == f"{path}: nothing to do: it has version {HEAD}\n"
+
+
+def test_a_file_with_a_journal_of_another_kind_keeps_it(program: Program, file: Path) -> None:
+    has_version(file)
+    with engine(file) as made, made.connect() as connection:
+        assert connection.scalar(sa.text("PRAGMA journal_mode=DELETE")) == "delete"
+
+    assert checked(program)[0] == 0
+    assert version(program)[1] == HEAD
+
+
+def test_a_database_in_use_is_looked_at_all_the_same(program: Program, file: Path) -> None:
+    has_version(file)
+    with engine(file) as made, made.connect() as writer:
+        writer.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
+
+        done = db(program, "check")
+        assert (done.code, done.err) == (0, "")
+        assert db(program, "version").code == 0
+
+
+# One that is older.
+
+
+@pytest.mark.parametrize("place", ["file", "other"])
+def test_what_an_older_one_lacks_is_listed_and_comes_with_an_upgrade(
+    program: Program, place: str, request: pytest.FixtureRequest
+) -> None:
+    path: Path = request.getfixturevalue(place)
+    has_version(path, BEFORE)
+
+    code, told = checked(program)
+
+    assert code == 2
+    assert told == {
+        str(path): f"has version {BEFORE}: run `wharfinger db upgrade` for version {HEAD}",
+        "compute_nodes": "lacks pci_stats",
+    }
+    assert version(program) == (str(path), BEFORE, HEAD)
+    assert upgraded(program) == f"{path}: upgraded from version {BEFORE} to {HEAD}\n"
+    assert is_all_there(path)
+    assert checked(program)[0] == 0
+
+
+def test_tables_of_the_first_version_are_told_and_moved(program: Program, file: Path) -> None:
+    has_version(file, "0001")
+
+    code, told = checked(program)
+
+    assert code == 2
+    assert set(told) == {str(file), *METADATA.tables}
+    assert told["services"] == "is missing"
+    assert upgraded(program) == f"{file}: upgraded from version 0001 to {HEAD}\n"
+    assert is_all_there(file)
+
+
+# One that is newer.
+
+
+def test_a_newer_one_that_has_all_that_is_needed_is_fine_and_left(
+    program: Program, other: Path
+) -> None:
+    is_newer(other)
+    execute(other, "ALTER TABLE services ADD COLUMN mood TEXT")
+    before = other.read_bytes()
+
+    assert checked(program) == (
+        0,
+        {str(other): f"has version 9999, newer than {HEAD} here, and has all of it"},
+    )
+    assert version(program) == (str(other), "9999", HEAD)
+    done = f"nothing to do: it has version 9999, newer than {HEAD} here"
+    assert upgraded(program) == f"{other}: {done}\n"
+    assert other.read_bytes() == before
+    assert inprocess.run(program, "service", "list").code == 0
+
+
+@pytest.mark.parametrize("place", ["file", "other"])
+def test_a_newer_one_that_lacks_what_is_needed_is_told_and_left(
+    program: Program, place: str, request: pytest.FixtureRequest
+) -> None:
+    path: Path = request.getfixturevalue(place)
+    is_newer(path)
+    execute(path, "ALTER TABLE compute_nodes DROP COLUMN pci_stats")
+
+    code, told = checked(program)
+
+    assert code == 1
+    assert told[str(path)].endswith("lacks what is used here: run that version")
+    assert told["compute_nodes"] == "lacks pci_stats"
+    refused = db(program, "upgrade")
+    assert (refused.code, refused.out) == (1, "")
+    assert f"state in {path}: it was written by a newer version" in refused.err
+    assert version(program)[1] == "9999"
+
+
+# One that is damaged.
+
+
+def test_one_that_lacks_what_its_version_has_is_not_mended_by_an_upgrade(
+    program: Program, file: Path
+) -> None:
+    has_version(file)
+    execute(file, "ALTER TABLE flavors DROP COLUMN description")
+    execute(file, "DROP TABLE instances")
+
+    code, told = checked(program)
+
+    assert code == 1
+    assert "restore it from a backup" in told.pop(str(file))
+    assert told == {"flavors": "lacks description", "instances": "is missing"}
+    refused = db(program, "upgrade")
+    assert (refused.code, refused.out) == (1, "")
+    assert "restore it from a backup" in refused.err
+
+
+def test_tables_of_somebody_else_are_told(program: Program, other: Path) -> None:
+    execute(other, "CREATE TABLE services (id INTEGER, mood TEXT)")
+
+    assert checked(program)[1]["services"].startswith("lacks binary, deleted,")
+    refused = db(program, "upgrade")
+    assert (refused.code, refused.out) == (1, "")
+    assert f"state in {other}: " in refused.err
+    assert "name another" in refused.err
+
+
+@pytest.mark.parametrize("verb", ["check", "version", "upgrade"])
+def test_what_is_no_database_is_told_and_left(program: Program, file: Path, verb: str) -> None:
+    file.parent.mkdir()
+    file.write_bytes(b"what is this? " * 1000)
+
+    done = db(program, verb)
+
+    assert (done.code, done.out) == (1, "")
+    assert f"state in {file}: file is not a database." in done.err
+    assert "Restore it from a backup" in done.err
+    assert file.read_bytes() == b"what is this? " * 1000
+
+
+@pytest.mark.parametrize("verb", ["check", "version", "upgrade"])
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (
+            "postgresql+psycopg://me:s3cret@127.0.0.1:1/x",
+            "postgresql+psycopg://me:***@127.0.0.1:1/x",
+        ),
+        ("oracle://me:s3cret@127.0.0.1/x", "[database] connection = ***: oracle is not among"),
+        ("sqlite:////nowhere/at/all.sqlite", "/nowhere/at/all.sqlite"),
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_told_without_its_password(
+    program: Program, verb: str, url: str, told: str
+) -> None:
+    is_at(program, url)
+
+    done = db(program, verb)
+
+    if url.startswith("sqlite") and verb != "upgrade":
+        assert done.code == (2 if verb == "check" else 0)
+        return
+    assert (done.code, done.out) == (1, "")
+    assert told in done.err
+    assert "s3cret" not in done.err
+
+
+@pytest.mark.parametrize("arguments", [(), ("upgrade", "0002"), ("check", "-f", "xml"), ("drop",)])
+def test_wrong_usage_exits_with_64(
+    program: Program, file: Path, arguments: tuple[str, ...]
+) -> None:
+    assert inprocess.run(program, "db", *arguments).code == 64
+    assert not file.parent.exists()
+
+
+# A server's.
+
+
+def test_a_servers_database_is_checked_upgraded_and_used(program: Program, file: Path) -> None:
+    with PostgreSQL() as server:
+        is_at(program, server.create_database())
+
+        code, told = checked(program)
+        assert (code, len(told)) == (2, 1 + len(METADATA.tables))
+        assert version(program)[1:] == (None, HEAD)
+        assert inprocess.run(program, "node", "list").code == 1
+
+        assert "created, with version" in upgraded(program)
+
+        assert checked(program)[0] == 0
+        assert "nothing to do" in upgraded(program)
+        assert inprocess.run(program, "node", "list").code == 0
+    assert not file.parent.exists()

@@ -1,0 +1,170 @@
+"""``wharfinger migration``: what moves, and from where to where."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import inprocess, samples
+from tests.lab.objects import KeptInFile
+from tests.lab.program import Program
+from wharfinger.objects import Flavor, Migration
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+@pytest.fixture
+def kept(program: Program) -> Iterator[KeptInFile]:
+    with KeptInFile(program.directory) as kept:
+        yield kept
+
+
+def has_migration(kept: KeptInFile, number: int = 0, **values: Any) -> Migration:
+    migration = samples.migration(kept.context, number, **values)
+    migration.create()
+    return migration
+
+
+def numbers(program: Program, *arguments: str) -> list[int]:
+    """Which of the first ten there are in a list."""
+    done = inprocess.run(program, "migration", "list", *arguments, "-f", "json")
+    assert (done.code, done.err) == (0, "")
+    of = {samples.uuid(f"migration {number}"): number for number in range(10)}
+    return [of[row["UUID"]] for row in done.json()]
+
+
+def test_migrations_are_listed_with_both_ends(program: Program, kept: KeptInFile) -> None:
+    migration = has_migration(kept, dest_compute="host-2", dest_node="node-2", status="queued")
+
+    done = program.run("migration", "list", "-f", "json")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.json() == [
+        {
+            "UUID": samples.uuid("migration 0"),
+            "Instance": samples.uuid("instance 0"),
+            "Type": "resize",
+            "Status": "queued",
+            "Source Host": "host-1",
+            "Source Node": "node-1",
+            "Destination Host": "host-2",
+            "Destination Node": "node-2",
+            "Created At": migration.created_at.isoformat(),
+            "Updated At": None,
+        }
+    ]
+
+
+def test_a_list_is_of_a_host_or_node_at_either_end(program: Program, kept: KeptInFile) -> None:
+    has_migration(kept, 1, source_compute="a", source_node="n")
+    has_migration(kept, 2, source_compute="b", dest_compute="a", dest_node="m")
+    has_migration(kept, 3, source_compute="b", source_node="m")
+
+    assert numbers(program, "--host", "a") == [1, 2]
+    assert numbers(program, "--node", "m") == [2, 3]
+    assert numbers(program, "--host", "a", "--node", "m") == [2]
+    assert numbers(program, "--host", "c") == []
+
+
+def test_a_list_is_of_an_instance_a_status_or_a_type(program: Program, kept: KeptInFile) -> None:
+    has_migration(kept, 1, status="done")
+    has_migration(kept, 2, status="queued", migration_type="live-migration")
+    has_migration(kept, 3, migration_type="live-migration")
+
+    assert numbers(program, "--instance", samples.uuid("instance 2")) == [2]
+    assert numbers(program, "--instance", samples.uuid("instance 2").upper()) == [2]
+    assert numbers(program, "--status", "done") == [1]
+    assert numbers(program, "--type", "live-migration") == [2, 3]
+    assert numbers(program, "--type", "live-migration", "--status", "accepted") == [3]
+
+
+def test_those_in_progress_are_those_that_count_at_both_ends(
+    program: Program, kept: KeptInFile
+) -> None:
+    for number, status in enumerate(["accepted", "done", "finished", "error", "running"]):
+        has_migration(kept, number, status=status)
+
+    assert numbers(program, "--in-progress") == [0, 2, 4]
+    assert numbers(program, "--in-progress", "--status", "finished") == [2]
+    assert numbers(program, "--in-progress", "--status", "done") == []
+
+
+def test_a_migration_of_which_part_is_damaged_is_listed_with_the_others(
+    program: Program, kept: KeptInFile
+) -> None:
+    for number in (1, 2):
+        has_migration(kept, number)
+    damage = {"status": "adrift", "dest_node": "", "old_flavor": "{"}
+    kept.write("migrations", damage, uuid=samples.uuid("migration 1"))
+
+    done = inprocess.run(program, "migration", "list", "-f", "json")
+
+    assert done.code == 0
+    first, second = done.json()
+    assert (first["Status"], first["Destination Node"], second["Status"]) == ("?", "?", "accepted")
+    assert "Traceback" not in done.err
+
+
+def test_everything_about_a_migration_is_shown(program: Program, kept: KeptInFile) -> None:
+    flavors = [
+        samples.flavor(kept.context, number, extra_specs={"resources:VGPU": str(number)})
+        for number in (1, 2)
+    ]
+    for one in flavors:
+        one.create()
+    migration = has_migration(kept, old_flavor=flavors[0], new_flavor=flavors[1])
+
+    done = inprocess.run(program, "migration", "show", migration.uuid, "-f", "json")
+
+    assert (done.code, done.err) == (0, "")
+    data = done.json()
+    assert data.keys() == Migration.fields.keys()
+    assert data["created_at"] == migration.created_at.isoformat()
+    assert data["new_flavor"].keys() == Flavor.fields.keys()
+    assert data["new_flavor"]["extra_specs"] == {"resources:VGPU": "2"}
+    assert data["old_flavor"]["name"] == "flavor-1"
+
+
+def test_a_damaged_flavor_is_told_and_the_rest_is_shown(program: Program, kept: KeptInFile) -> None:
+    migration = has_migration(kept)
+    kept.write("migrations", {"old_flavor": "what is this?"})
+
+    done = inprocess.run(program, "migration", "show", migration.uuid, "-f", "json")
+
+    assert done.code == 0
+    assert done.json()["old_flavor"] == "?"
+    assert done.json()["new_flavor"]["name"] == "flavor-2"
+    assert "nothing is known of old_flavor: what is stored in migrations.old_flavor" in done.err
+
+
+def test_a_migration_that_is_not_there_is_told(program: Program, kept: KeptInFile) -> None:
+    done = inprocess.run(program, "migration", "show", samples.uuid("migration 1"))
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"there is no Migration {samples.uuid('migration 1')}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("show",), "UUID"),
+        (("show", "mine"), "'mine' is not a uuid"),
+        (("list", "--instance", "mine"), "argument --instance: 'mine' is not a uuid"),
+        (("list", "--status", "adrift"), "argument --status: invalid choice: 'adrift'"),
+        (("list", "--type", "swap"), "argument --type: invalid choice: 'swap'"),
+        (("list", "--host", ""), "argument --host: '' is not text of 1 to 255 characters"),
+    ],
+)
+def test_wrong_usage_exits_with_64_and_says_what_would_be_right(
+    program: Program, arguments: tuple[str, ...], told: str
+) -> None:
+    done = inprocess.run(program, "migration", *arguments)
+
+    assert (done.code, done.out) == (64, "")
+    assert told in done.err
+    if "choice" in told:
+        assert "pre-migrating" in done.err or "live-migration" in done.err
