@@ -13,7 +13,7 @@ import pytest
 from tests.lab import inprocess
 from tests.lab.cycles import contents
 from tests.lab.faults import FAULTS, Fault, Interceptor, retry_at_once
-from tests.lab.moments import Moment, Moments, no_waiting_for_the_disk
+from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture
 from tests.lab.program import Done, Program
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -213,7 +213,6 @@ def stage(
     placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
     with (
-        no_waiting_for_the_disk(),
         PlacementFixture(placement_service) as placement,
         Interceptor(placement_service.application) as interceptor,
     ):

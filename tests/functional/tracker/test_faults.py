@@ -12,7 +12,7 @@ from keystoneauth1.session import Session
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where, retry_at_once
-from tests.lab.moments import Moment, Moments, no_waiting_for_the_disk
+from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
@@ -69,7 +69,6 @@ def published(
 ) -> Iterator[Published]:
     state_path = tmp_path_factory.mktemp("state")
     with (
-        no_waiting_for_the_disk(),
         Interceptor(placement_service.application) as interceptor,
         Intercepted(placement_service, interceptor) as placement,
         Publishing(placement, state_path) as publishing,
