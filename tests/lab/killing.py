@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import re
-import shutil
 import signal
 import threading
 from collections import Counter, defaultdict
@@ -30,6 +29,7 @@ from sqlalchemy import text
 
 from tests.lab import worlds
 from tests.lab.cycles import Publishing, allocate
+from tests.lab.moments import Moments
 from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync
 from tests.lab.worlds import World
 from wharfinger.exceptions import WharfingerError
@@ -57,8 +57,6 @@ _QUERIES: Final = {
     "allocations": "SELECT resource_provider_id, consumer_id, name, used FROM allocations"
     " JOIN resource_classes ON resource_classes.id = resource_class_id",
 }
-#: Placement caches the ids of these in the process.
-_CACHED_TABLES: Final = {"alembic_version", "traits", "resource_classes"}
 
 Contents = dict[str, dict[str, Any]]
 
@@ -113,19 +111,19 @@ class Killing(fixtures.Fixture):
         super().__init__()
         self._placement = placement
         self._url = url
-        self._before = directory / "before"
         self._state = directory / "state"
         self._name = act
         self._act = ACTS[act]
 
     def _setUp(self) -> None:
         for world in ({}, *self._act.before):
-            with self._publishing(self._before, world) as publishing:
+            with self._publishing(world) as publishing:
                 outcome = publishing.cycle.sync()
                 assert not outcome.problems, outcome.problems
         if self._act.held:
             allocate(self._placement, CONSUMER, "1.39", **self._act.held)
-        self._tables = _read_tables()
+        self._moments = Moments(self._state)
+        self._beginning = self._moments.take()
         self.old = everything()
         ended = self.play()
         assert ended.code == 0, "its traceback is on standard error"
@@ -134,9 +132,7 @@ class Killing(fixtures.Fixture):
 
     def play(self, kill_at: int | None = None) -> Ended:
         """From the beginning, sync in a process; kill it at a boundary, counted from 0."""
-        shutil.rmtree(self._state, ignore_errors=True)
-        shutil.copytree(self._before, self._state)
-        _write_tables(self._tables)
+        self._moments.go_back(self._beginning)
         receiver, sender = _CONTEXT.Pipe(duplex=False)
         process = _CONTEXT.Process(
             target=_play, args=(self._name, self._url, self._state, kill_at, sender)
@@ -176,11 +172,11 @@ class Killing(fixtures.Fixture):
         faults = unsound(self.old, self.new, everything())
         try:
             for _ in range(self._act.syncs):
-                with self._publishing(self._state, world) as publishing:
+                with self._publishing(world) as publishing:
                     faults += map(str, publishing.cycle.sync().problems)
             if everything() != expected:
                 faults.append(f"Placement has {everything()}")
-            with self._publishing(self._state, world) as publishing:
+            with self._publishing(world) as publishing:
                 plan = publishing.cycle.plan()
         except WharfingerError as error:
             return [*faults, str(error)]
@@ -192,8 +188,8 @@ class Killing(fixtures.Fixture):
         ]
 
     @contextmanager
-    def _publishing(self, state: Path, world: World) -> Iterator[Publishing]:
-        with Publishing(self._placement, state) as publishing:
+    def _publishing(self, world: World) -> Iterator[Publishing]:
+        with Publishing(self._placement, self._state) as publishing:
             publishing.driver.nodes = dict(world)
             yield publishing
 
@@ -361,28 +357,3 @@ def _play(act: str, url: str, state: Path, kill_at: int | None, report: Connecti
 
 def _items(part: Any) -> Any:
     return part.items() if isinstance(part, dict) else part
-
-
-def _read_tables() -> dict[str, list[dict[str, Any]]]:
-    """Everything in Placement, row by row; less what it caches."""
-    with db_api.get_placement_engine().connect() as connection:
-        names = connection.execute(
-            text("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-        ).scalars()
-        return {
-            name: [
-                dict(row) for row in connection.execute(text(f'SELECT * FROM "{name}"')).mappings()
-            ]
-            for name in set(names) - _CACHED_TABLES
-        }
-
-
-def _write_tables(tables: Mapping[str, list[dict[str, Any]]]) -> None:
-    with db_api.get_placement_engine().begin() as connection:
-        for name, rows in tables.items():
-            connection.execute(text(f'DELETE FROM "{name}"'))
-            if rows:
-                columns, values = ", ".join(rows[0]), ", ".join(f":{key}" for key in rows[0])
-                connection.execute(
-                    text(f'INSERT INTO "{name}" ({columns}) VALUES ({values})'), rows
-                )
