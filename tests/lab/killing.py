@@ -152,15 +152,6 @@ class Killing(fixtures.Fixture):
         process.close()
         return Ended(code, tuple(boundaries))
 
-    @property
-    def moments(self) -> list[int]:
-        """One boundary between each two writes, by number, the first and the last included.
-
-        After one write and before the next is the same to whoever comes later, where one
-        thread does all: in between, nothing is written.
-        """
-        return [0, *range(1, len(self.boundaries), 2)]
-
     def faults(self, *, back: bool = False) -> list[str]:
         """What is wrong now, when a process has started and synced, and after that.
 
