@@ -27,7 +27,7 @@ from keystoneauth1.session import Session
 from placement import db_api
 from sqlalchemy import text
 
-from tests.lab import worlds
+from tests.lab import soundness, worlds
 from tests.lab.cycles import Publishing, allocate
 from tests.lab.moments import Moments
 from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync
@@ -57,8 +57,6 @@ _QUERIES: Final = {
     "allocations": "SELECT resource_provider_id, consumer_id, name, used FROM allocations"
     " JOIN resource_classes ON resource_classes.id = resource_class_id",
 }
-
-Contents = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +158,7 @@ class Killing(fixtures.Fixture):
         world, expected = self._act.after, self.new
         if back:
             world, expected = self._act.before[-1], self.old
-        faults = unsound(self.old, self.new, everything())
+        faults = soundness.faults(self.old, self.new, everything(), MARKS)
         try:
             for _ in range(self._act.syncs):
                 with self._publishing(world) as publishing:
@@ -185,7 +183,7 @@ class Killing(fixtures.Fixture):
             yield publishing
 
 
-def everything() -> Contents:
+def everything() -> soundness.Contents:
     """What ``cycles.contents`` has, and the allocations: of one moment, and in one go."""
     with db_api.get_placement_engine().connect() as connection:
         providers = connection.execute(
@@ -214,33 +212,6 @@ def everything() -> Contents:
     }
     assert len(found) == len({one.uuid for one in providers}) == len(providers)
     return found
-
-
-def unsound(old: Contents, new: Contents, now: Contents) -> list[str]:
-    """What is neither as before nor as after, is lost, or is offered without its marks."""
-    olds, news = ({one["uuid"]: (name, one) for name, one in each.items()} for each in (old, new))
-    there = {one["uuid"] for one in now.values()}
-    faults = [f"{news[uuid][0]} is lost" for uuid in olds.keys() & news.keys() - there]
-    for name, one in now.items():
-        sides = [each[one["uuid"]] for each in (olds, news) if one["uuid"] in each]
-        if not sides:
-            faults.append(f"{name} ({one['uuid']}) was never wanted")
-            continue
-        if one["inventories"] and not one["traits"] >= MARKS:
-            faults.append(f"{name} offers {one['inventories']} with {one['traits']}")
-        if one["uuid"] in olds and one["allocations"] != olds[one["uuid"]][1]["allocations"]:
-            faults.append(f"{name}: the allocations are {one['allocations']}")
-        identity = (name, one["parent"])
-        if identity not in {(known, side["parent"]) for known, side in sides}:
-            faults.append(f"{identity} is neither old nor new")
-        for part in ("inventories", "traits", "aggregates"):
-            values = [set(_items(side[part])) for _, side in sides]
-            if strange := set(_items(one[part])) - set().union(*values):
-                faults.append(f"{name}: {strange} is neither old nor new")
-            keys = [set(side[part]) for _, side in sides]
-            if len(sides) == 2 and (lost := set.intersection(*keys) - set(one[part])):
-                faults.append(f"{name}: {lost} is lost")
-    return faults
 
 
 class _Boundaries:
@@ -344,7 +315,3 @@ def _play(act: str, url: str, state: Path, kill_at: int | None, report: Connecti
             outcome = publishing.cycle.sync()
             assert not outcome.problems, outcome.problems
     report.send(boundaries.passed)
-
-
-def _items(part: Any) -> Any:
-    return part.items() if isinstance(part, dict) else part
