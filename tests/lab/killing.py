@@ -21,16 +21,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import fixtures
-from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import Session
 from placement import db_api
 from sqlalchemy import text
 
 from tests.lab import soundness, worlds
 from tests.lab.cycles import Publishing, allocate
 from tests.lab.moments import Moments
-from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync
+from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync, adapter_to
 from tests.lab.worlds import World
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects.provider_records import LocalProviderRecords
@@ -278,13 +276,7 @@ class _PlacementOverHTTP(PlacementFixture):
 
     def __init__(self, url: str, boundaries: _Boundaries) -> None:
         fixtures.Fixture.__init__(self)
-        self._adapter = Adapter(
-            Session(),
-            auth=token_endpoint.Token(url, "admin"),
-            service_type="placement",
-            endpoint_override=url,
-            additional_headers={"X-Roles": "admin,member,reader,service"},
-        )
+        self._adapter = adapter_to(url)
         self._boundaries = boundaries
 
     def _setUp(self) -> None:

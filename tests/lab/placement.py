@@ -4,6 +4,7 @@ Also over HTTP, for programs in processes of their own. Every request is written
 so that a test can say how many there were.
 """
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import fixtures
 import pytest
+from keystoneauth1 import token_endpoint
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
 from placement import db_api, microversion
 from sqlalchemy import Pool, event, text
 
@@ -86,6 +90,12 @@ class PlacementFixture(fixtures.Fixture):
         """Another client, as another process would have, that writes down the same."""
         return PlacementClient(self.adapter, connections=4)  # type: ignore[arg-type]
 
+    def without_service_role(self) -> None:
+        """From now on, all clients ask with the admin role alone."""
+        admin = copy.copy(self._service.adapter)
+        admin.additional_headers = {"X-Roles": "admin"}
+        self.adapter._adapter = admin
+
 
 class WithoutSync(fixtures.Fixture):
     """Have SQLite not wait for the disk: what is written survives a process, if not a crash.
@@ -123,6 +133,17 @@ def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def adapter_to(url: str) -> Adapter:
+    """An adapter, with all roles, for a Placement that is served over HTTP."""
+    return Adapter(
+        Session(),
+        auth=token_endpoint.Token(url, "admin"),
+        service_type="placement",
+        endpoint_override=url,
+        additional_headers={"X-Roles": "admin,member,reader,service"},
+    )
 
 
 def start(directory: Path) -> EmbeddedPlacement:

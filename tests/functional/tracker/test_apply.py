@@ -1,6 +1,5 @@
 """Many trees at once: quick, in order, and one that goes wrong stays alone."""
 
-import copy
 import os
 import re
 import signal
@@ -23,7 +22,6 @@ from wharfinger.exceptions import (
     WharfingerError,
 )
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers.plan import DeleteProvider, SetInventories, Step
 from wharfinger.tracker.cycle import Outcome
 
@@ -309,14 +307,8 @@ def test_generations_are_known_after_a_batch_whatever_it_changed(
 
 
 @pytest.fixture
-def without_service_role(
-    placement: PlacementFixture,
-    placement_service: EmbeddedPlacement,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    admin = copy.copy(placement_service.adapter)
-    admin.additional_headers = {"X-Roles": "admin"}
-    monkeypatch.setattr(placement.adapter, "_adapter", admin)
+def without_service_role(placement: PlacementFixture) -> None:
+    placement.without_service_role()
 
 
 @pytest.mark.usefixtures("without_service_role")

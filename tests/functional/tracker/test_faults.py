@@ -5,15 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from keystoneauth1 import token_endpoint
-from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import Session
 
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where, retry_at_once
 from tests.lab.moments import Moment, Moments
-from tests.lab.placement import PlacementFixture
+from tests.lab.placement import PlacementFixture, adapter_to
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ConcurrentUpdate,
@@ -43,14 +40,7 @@ class Intercepted(PlacementFixture):
 
     def new_client(self) -> PlacementClient:
         """A client over HTTP."""
-        url = self.interceptor.url
-        adapter = Adapter(
-            Session(),
-            auth=token_endpoint.Token(url, "admin"),
-            endpoint_override=url,
-            service_type="placement",
-        )
-        return PlacementClient(adapter, connections=4)
+        return PlacementClient(adapter_to(self.interceptor.url), connections=4)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Inventory that moves between the providers of a tree: never offered twice, nor lost."""
 
-import copy
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,6 @@ from tests.lab.faults import retry_at_once
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import InventoryInUse, PlacementUnavailable, ReshapeNeeded
-from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import Reshape
 
@@ -44,14 +42,11 @@ def figures(placement: PlacementFixture) -> dict[str, dict[str, int]]:
 def way(
     request: pytest.FixtureRequest,
     placement: PlacementFixture,
-    placement_service: EmbeddedPlacement,
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     """How inventories go: in one request, or one by one since Placement refuses that one."""
     if request.param == "as admin":
-        admin = copy.copy(placement_service.adapter)
-        admin.additional_headers = {"X-Roles": "admin"}
-        monkeypatch.setattr(placement.adapter, "_adapter", admin)
+        placement.without_service_role()
     elif request.param == "without reshape":
         lab.lower(monkeypatch, NO_RESHAPE)
     return str(request.param)
