@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import also, flat, with_children
+from tests.lab.drivers import also, flat, moves_vgpus, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
@@ -18,7 +18,6 @@ from wharfinger.exceptions import (
     OwnershipConflict,
     PlacementUnavailable,
     ProviderMissing,
-    ReshapeNeeded,
     WharfingerError,
 )
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode, names
@@ -611,7 +610,7 @@ def test_a_reshape_moves_inventory_and_allocations_together(
     publishing.cycle.sync()
     consumer = str(uuid.uuid4())
     allocate(placement, consumer, cn={"VCPU": 2, "VGPU": 1})
-    publishing.driver.nodes["cn"] = _move_vgpu_to_child
+    publishing.driver.nodes["cn"] = moves_vgpus
 
     outcome = publishing.cycle.sync()
 
@@ -623,21 +622,6 @@ def test_a_reshape_moves_inventory_and_allocations_together(
     assert allocations[found["cn"]["uuid"]]["resources"] == {"VCPU": 2}
     assert allocations[found["gpu"]["uuid"]]["resources"] == {"VGPU": 1}
     assert not publishing.cycle.sync().steps
-
-
-def _move_vgpu_to_child(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    inventory = tree.data(node).inventory
-    if "VGPU" in inventory and allocations is None:
-        raise ReshapeNeeded
-    if not tree.exists("gpu"):
-        tree.new_child("gpu", node)
-    tree.update_inventory(node, {"VCPU": {"total": 8}})
-    tree.update_inventory("gpu", {"VGPU": {"total": 4}})
-    root, child = tree.data(node).uuid, tree.data("gpu").uuid
-    for allocation in (allocations or {}).values():
-        held = allocation["allocations"]
-        if "VGPU" in held.get(root, {}).get("resources", {}):
-            held[child] = {"resources": {"VGPU": held[root]["resources"].pop("VGPU")}}
 
 
 def test_a_state_directory_that_cannot_be_written_stops_before_placement_is_written(

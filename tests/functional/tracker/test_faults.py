@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import Edit, also, flat, with_children
+from tests.lab.drivers import Edit, also, flat, moves_vgpus, with_children, with_gpu_below
 from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where, retry_at_once
 from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture, adapter_to
@@ -18,7 +18,6 @@ from wharfinger.exceptions import (
     PermissionRefused,
     PlacementError,
     PlacementUnavailable,
-    ReshapeNeeded,
     UnexpectedAnswer,
 )
 from wharfinger.placement.client import PlacementClient
@@ -214,7 +213,7 @@ def test_moving_allocations_without_the_service_role_is_refused_and_says_so(
     fleet.cycle.sync()
     allocate(placement, str(uuid.uuid4()), cn={"VGPU": 1})
     before = contents(placement)
-    fleet.driver.nodes["cn"] = _move_vgpu_to_child
+    fleet.driver.nodes["cn"] = moves_vgpus
     monkeypatch.setattr(interceptor, "roles", ("admin",))
 
     (problem,) = fleet.cycle.sync().problems
@@ -225,16 +224,6 @@ def test_moving_allocations_without_the_service_role_is_refused_and_says_so(
     found = contents(placement)
     assert found["cn"] == before["cn"]
     assert found["gpu"]["inventories"] == {}
-
-
-def _move_vgpu_to_child(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    if "VGPU" in tree.data(node).inventory and allocations is None:
-        raise ReshapeNeeded
-    with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})(tree, node, allocations)
-    root, child = tree.data(node).uuid, tree.data("gpu").uuid
-    for allocation in (allocations or {}).values():
-        held = allocation["allocations"]
-        held[child] = held.pop(root)
 
 
 def at(kind: str, victim: str) -> Where:
@@ -271,31 +260,15 @@ def somebody_marks(client: PlacementClient, provider: str, trait: str) -> None:
 HOST = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
 
 
-def _beneath(parent: str) -> Edit:
-    """A root with a card, and a GPU beneath one of the two, wherever that was before."""
-
-    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        flat(VCPU=8)(tree, node, allocations)
-        if not tree.exists("card"):
-            tree.new_child("card", node)
-        gpu = tree.data("gpu").uuid if tree.exists("gpu") else None
-        if gpu is not None:
-            tree.remove("gpu")
-        tree.new_child("gpu", parent, uuid=gpu)
-        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
-
-    return edit
-
-
 def _renamed(publishing: Publishing, placement: PlacementFixture) -> None:
     found = contents(placement)
     placement.client.update_provider(found["gpu"]["uuid"], "renamed", found["cn"]["uuid"])
 
 
 def _moved(publishing: Publishing, placement: PlacementFixture) -> None:
-    publishing.driver.nodes["cn"] = _beneath("card")
+    publishing.driver.nodes["cn"] = with_gpu_below("card")
     publishing.cycle.sync()
-    publishing.driver.nodes["cn"] = _beneath("cn")
+    publishing.driver.nodes["cn"] = with_gpu_below("cn")
 
 
 def _gone(publishing: Publishing, placement: PlacementFixture) -> None:

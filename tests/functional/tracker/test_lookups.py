@@ -5,13 +5,11 @@ import uuid
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import flat, with_children
+from tests.lab.drivers import does_not_answer, flat, with_children
 from tests.lab.faults import retry_at_once
 from tests.lab.placement import PlacementFixture
-from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, NameTaken, PlacementError
 from wharfinger.objects import ComputeNode
-from wharfinger.providers import ProviderTree
 
 FIRST, SECOND, THIRD = (
     str(uuid.uuid5(uuid.NAMESPACE_OID, name)) for name in ("first", "second", "third")
@@ -284,9 +282,6 @@ def test_a_new_node_takes_the_name_that_another_gave_up(
 def test_a_node_that_fails_stays_whole_wherever_its_root_was_moved(
     publishing: Publishing, placement: PlacementFixture, used: bool
 ) -> None:
-    def fails(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        raise OSError("no answer")
-
     nodes = publishing.driver.nodes
     nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"gpu": {"VGPU": 4}})
     nodes["b"] = flat(CUSTOM_GOLD=1)
@@ -296,7 +291,7 @@ def test_a_node_that_fails_stays_whole_wherever_its_root_was_moved(
     client = placement.client
     rack = client.create_provider(str(uuid.uuid4()), "rack", None).uuid
     client.update_provider(contents(placement)["a"]["uuid"], "a", rack)
-    before, nodes["a"] = contents(placement), fails
+    before, nodes["a"] = contents(placement), does_not_answer
 
     for _ in range(3):
         outcome = publishing.restarted().sync()
