@@ -11,12 +11,14 @@ import pytest
 
 from tests.lab import inprocess, soundness
 from tests.lab.cycles import contents
-from tests.lab.faults import FAULTS, Fault, Interceptor, retry_at_once
+from tests.lab.faults import FAULTS, Fault, Interceptor
 from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture
 from tests.lab.program import Done, Program
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
+
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ROOT = "gpu-host-1"
 MARKS = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"})
@@ -218,11 +220,6 @@ def stage(
         with program.config.open("a") as config:
             config.write("timeout = 1\n")
         yield Stage(program, interceptor, placement)
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    retry_at_once(monkeypatch)
 
 
 @pytest.mark.parametrize(("act", "name"), _pairs(), ids=lambda value: value.replace(" ", "-"))

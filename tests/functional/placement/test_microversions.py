@@ -4,7 +4,7 @@ The real Placement is made to know no microversion after the one that a test nam
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,6 @@ def at(placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch) -> At:
         return client
 
     return client_at
-
-
-@pytest.fixture
-def publishing(placement: PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
-    with Publishing(placement, tmp_path / "state") as fixture:
-        yield fixture
 
 
 def before(feature: Feature) -> str:

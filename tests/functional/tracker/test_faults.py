@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import Edit, also, flat, moves_vgpus, with_children, with_gpu_below
-from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where, retry_at_once
+from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where
 from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture, adapter_to
 from wharfinger.driver import Allocations
@@ -23,6 +23,8 @@ from wharfinger.exceptions import (
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import ProviderTree
+
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ACME = "CUSTOM_OWNER_ACME"
 FLEET = [f"node-{number}" for number in range(6)]
@@ -82,11 +84,6 @@ def fleet(placement: PlacementFixture, published: Published) -> Publishing:
 @pytest.fixture
 def interceptor(published: Published) -> Interceptor:
     return published.interceptor
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    retry_at_once(monkeypatch)
 
 
 # One tree of many.

@@ -6,19 +6,15 @@ import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import does_not_answer, flat, with_children
-from tests.lab.faults import retry_at_once
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import BackendError, NameTaken, PlacementError
 from wharfinger.objects import ComputeNode
 
+pytestmark = pytest.mark.usefixtures("no_waiting")
+
 FIRST, SECOND, THIRD = (
     str(uuid.uuid5(uuid.NAMESPACE_OID, name)) for name in ("first", "second", "third")
 )
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    retry_at_once(monkeypatch)
 
 
 def gold(placement: PlacementFixture) -> dict[str, int]:

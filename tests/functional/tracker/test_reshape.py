@@ -8,7 +8,6 @@ import pytest
 from tests.lab import placement as lab
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import DEVICE, flat, moves_vgpus, with_children, with_device
-from tests.lab.faults import retry_at_once
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import InventoryInUse, PlacementUnavailable, ReshapeNeeded
@@ -190,10 +189,10 @@ def test_a_consumer_that_goes_while_it_is_looked_up_is_not_the_drivers_to_move(
     assert figures(placement) == {"cn": {"VCPU": 8}, "gpu": {"VGPU": 4}}
 
 
+@pytest.mark.usefixtures("no_waiting")
 def test_a_tree_of_which_somebody_deletes_a_provider_is_read_again_and_reshaped(
-    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+    publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    retry_at_once(monkeypatch)
     publishing.driver.nodes["cn"] = with_children(
         {"VCPU": 8, "VGPU": 4}, {"nic": {"SRIOV_NET_VF": 2}}
     )
