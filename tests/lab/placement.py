@@ -63,6 +63,23 @@ class RecordingAdapter:
         self.before: Callable[[str, str], None] = lambda method, path: None
         self.after: Callable[[str, str], None] = lambda method, path: None
 
+    def once_before(
+        self, is_it: Callable[[str, str], bool], act: Callable[[], object]
+    ) -> list[str]:
+        """Have somebody act before the first request that is so, by method and path.
+
+        When that has happened, the request's path is in the list.
+        """
+        struck: list[str] = []
+
+        def before(method: str, path: str) -> None:
+            if not struck and is_it(method, path):
+                struck.append(path)
+                act()
+
+        self.before = before
+        return struck
+
     def request(self, path: str, method: str, **kwargs: Any) -> Any:
         if path != "/":
             self.before(method, path)

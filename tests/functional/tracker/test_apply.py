@@ -353,14 +353,12 @@ def test_a_stale_provider_in_a_batch_is_the_only_one_that_is_read_again(
     client.create_trait("CUSTOM_OPERATORS")
     publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=2) for name in names}
 
-    def interfere(method: str, path: str) -> None:
-        if path == "/reshaper":
-            stop(placement)
-            generation = client.get_traits(stale).resource_provider_generation
-            client.set_traits(stale, generation, MARKS | {"CUSTOM_OPERATORS"})
-            placement.requests.clear()
+    def interfere() -> None:
+        generation = client.get_traits(stale).resource_provider_generation
+        client.set_traits(stale, generation, MARKS | {"CUSTOM_OPERATORS"})
+        placement.requests.clear()
 
-    placement.adapter.before = interfere
+    placement.adapter.once_before(lambda method, path: path == "/reshaper", interfere)
     outcome = publishing.cycle.sync()
 
     assert not outcome.problems

@@ -360,16 +360,14 @@ def test_a_tree_that_somebody_else_changes_is_read_and_planned_again(
     placement.client.create_trait("CUSTOM_OPERATORS")
     other = placement.new_client()
 
-    def interfere(method: str, path: str) -> None:
-        if method == "PUT" and path.endswith("/inventories"):
-            placement.adapter.before = lambda method, path: None
-            other.set_traits(
-                cn,
-                other.get_traits(cn).resource_provider_generation,
-                MARKS | {"CUSTOM_OPERATORS"},
-            )
-
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: method == "PUT" and path.endswith("/inventories"),
+        lambda: other.set_traits(
+            cn,
+            other.get_traits(cn).resource_provider_generation,
+            MARKS | {"CUSTOM_OPERATORS"},
+        ),
+    )
     outcome = publishing.cycle.sync()
 
     assert not outcome.problems

@@ -340,14 +340,13 @@ def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[
     """
     left: list[object] = []
 
-    def interfere(method: str, path: str) -> None:
-        if provider not in path and path != "/reshaper":
-            return
-        placement.adapter.before = lambda method, path: None
+    def take_over() -> None:
         somebody_marks(placement.new_client(), provider, ACME)
         left.append(look(placement, provider))
 
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: provider in path or path == "/reshaper", take_over
+    )
     return left
 
 

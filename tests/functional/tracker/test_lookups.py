@@ -74,15 +74,10 @@ def test_a_look_up_that_fails_leaves_its_tree_as_it_is_and_the_others_go_on(
 
 def _deletes(placement: PlacementFixture, provider: str, look_up: str) -> list[str]:
     """Somebody deletes a provider when it is about to be looked up; returns how often."""
-    struck: list[str] = []
-
-    def delete(method: str, path: str) -> None:
-        if (method, path) == ("GET", look_up) and not struck:
-            struck.append(path)
-            placement.client.delete_provider(provider)
-
-    placement.adapter.before = delete
-    return struck
+    return placement.adapter.once_before(
+        lambda *request: request == ("GET", look_up),
+        lambda: placement.client.delete_provider(provider),
+    )
 
 
 def test_what_is_due_and_deleted_by_somebody_before_its_look_up_is_gone(

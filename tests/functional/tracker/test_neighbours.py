@@ -64,12 +64,10 @@ def test_a_trait_set_while_we_rename_is_not_lost(
     publishing.cycle.sync()
     placement.client.update_provider(contents(placement)["cn"]["uuid"], "renamed", None)
 
-    def interfere(method: str, path: str) -> None:
-        if method == "PUT":
-            placement.adapter.before = lambda method, path: None
-            add_trait(placement, "renamed", "CUSTOM_OPERATORS")
-
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: method == "PUT",
+        lambda: add_trait(placement, "renamed", "CUSTOM_OPERATORS"),
+    )
     publishing.cycle.sync()
     publishing.driver.nodes["cn"] = also(lambda tree: tree.add_traits("cn", "HW_CPU_X86_AVX"))(
         flat(VCPU=8)
@@ -89,15 +87,13 @@ def test_a_provider_that_another_created_first_is_not_taken_over(
         {"VCPU": 8}, {"gpu": {"VGPU": 4}, "new": {"VGPU": 1}}
     )
 
-    def create_first(method: str, path: str) -> None:
-        if method == "POST":
-            placement.adapter.before = lambda method, path: None
-            step = publishing.cycle.plan().steps[0]
-            client = placement.new_client()
-            client.create_provider(step.uuid, "new", cn)
-            client.set_inventories(step.uuid, 0, {"DISK_GB": Inventory(total=7)})
+    def create_first() -> None:
+        step = publishing.cycle.plan().steps[0]
+        client = placement.new_client()
+        client.create_provider(step.uuid, "new", cn)
+        client.set_inventories(step.uuid, 0, {"DISK_GB": Inventory(total=7)})
 
-    placement.adapter.before = create_first
+    placement.adapter.once_before(lambda method, path: method == "POST", create_first)
     outcome = publishing.cycle.sync()
     publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
     publishing.cycle.sync()

@@ -359,12 +359,10 @@ def test_an_allocation_that_comes_in_the_last_moment_keeps_the_provider(
     publishing.cycle.sync()
     clock.later(DELAY)
 
-    def interfere(method: str, path: str) -> None:
-        if method == "DELETE":
-            placement.adapter.before = lambda method, path: None
-            use(placement, "node-00", CUSTOM_GOLD=1)
-
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: method == "DELETE",
+        lambda: use(placement, "node-00", CUSTOM_GOLD=1),
+    )
     publishing.cycle.sync()
     clock.later(1)
     outcome = publishing.cycle.sync()

@@ -157,17 +157,9 @@ def test_a_reshape_in_which_nothing_moves_writes_nothing(
 # What others do while the allocations are looked up.
 
 
-def _once(placement: PlacementFixture, look_up: str, what: Callable[[], None]) -> list[str]:
+def _once(placement: PlacementFixture, look_up: str, act: Callable[[], object]) -> list[str]:
     """Somebody does something just before the first look-up of that path."""
-    struck: list[str] = []
-
-    def before(method: str, path: str) -> None:
-        if (method, path) == ("GET", look_up) and not struck:
-            struck.append(path)
-            what()
-
-    placement.adapter.before = before
-    return struck
+    return placement.adapter.once_before(lambda *request: request == ("GET", look_up), act)
 
 
 def test_a_consumer_that_goes_while_it_is_looked_up_is_not_the_drivers_to_move(
