@@ -84,18 +84,18 @@ class PlanApplier:
 
     def _prepare(self, trees: Sequence[TreeUnderWay]) -> None:
         """See that the server can take all steps of a tree before the first is sent."""
-        needed = {id(tree): _names(tree.plan.steps) for tree in trees}
+        needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._names.ensure(
-            {name for traits, _classes in needed.values() for name in traits},
-            {name for _traits, classes in needed.values() for name in classes},
+            {name for traits, _classes in needed for name in traits},
+            {name for _traits, classes in needed for name in classes},
         )
-        for tree in trees:
+        for tree, (traits, classes) in zip(trees, needed, strict=True):
             try:
                 self._require_features(tree.plan.steps)
             except PlacementError as error:
                 tree.failed = error
-            for name in sorted(frozenset().union(*needed[id(tree)]) & wrong.keys(), reverse=True):
-                tree.failed = wrong[name]
+            if missing := (traits | classes) & wrong.keys():
+                tree.failed = wrong[min(missing)]
 
     def _require_features(self, steps: Iterable[Step]) -> None:
         for step in steps:
