@@ -1,10 +1,14 @@
-"""The real Placement for all functional tests."""
+"""The real Placement for all functional tests, and what publishes into it."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import tenacity.nap
 
 from tests.lab import placement as lab
+from tests.lab.cycles import Publishing
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 
@@ -29,3 +33,16 @@ def placement(placement_service: EmbeddedPlacement) -> Iterator[lab.PlacementFix
 def placement_url(placement_service: EmbeddedPlacement) -> Iterator[tuple[str, lab.Requests]]:
     with lab.over_http(placement_service) as served:
         yield served
+
+
+@pytest.fixture
+def publishing(placement: lab.PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
+    """A scripted driver instance."""
+    with Publishing(placement, tmp_path / "state") as fixture:
+        yield fixture
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits between two attempts."""
+    monkeypatch.setattr(tenacity.nap, "time", SimpleNamespace(sleep=lambda seconds: None))

@@ -1,15 +1,20 @@
 """Drivers without a backend, for tests of what happens around drivers."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+from uuid import NAMESPACE_OID, uuid5
 
 from oslo_config import cfg
 
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.exceptions import ReshapeNeeded
 from wharfinger.objects import Migration
 from wharfinger.providers import ProviderTree
 
 Edit = Callable[[ProviderTree, str, Allocations | None], None]
+
+#: Of the device of ``with_device``, wherever it is.
+DEVICE: Final = str(uuid5(NAMESPACE_OID, "device"))
 
 
 class ScriptedDriver(ComputeDriver):
@@ -78,3 +83,54 @@ def also(*edits: Callable[[ProviderTree], Any]) -> Callable[[Edit], Edit]:
         return both
 
     return wrap
+
+
+def with_device(edit: Edit) -> Edit:
+    """A node's edit, and a device below the node that is the same one below any other."""
+
+    def both(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        edit(tree, node, allocations)
+        if not tree.exists(DEVICE):
+            tree.new_child("device", node, DEVICE)
+        tree.update_inventory(DEVICE, {"FPGA": {"total": 2}})
+
+    return both
+
+
+def with_gpu_below(parent: str) -> Edit:
+    """A node with a card, and a GPU below one of the two, wherever that was before."""
+
+    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        flat(VCPU=8)(tree, node, allocations)
+        if not tree.exists("card"):
+            tree.new_child("card", node)
+        gpu = tree.data("gpu").uuid if tree.exists("gpu") else None
+        if gpu is not None:
+            tree.remove("gpu")
+        tree.new_child("gpu", parent, uuid=gpu)
+        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
+
+    return edit
+
+
+def moves_vgpus(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+    """The node's VGPUs are a child's now, and so is what is allocated from them."""
+    root = tree.data(node)
+    if "VGPU" in root.inventory and allocations is None:
+        raise ReshapeNeeded
+    if not tree.exists("gpu"):
+        tree.new_child("gpu", node)
+    tree.update_inventory("gpu", {"VGPU": {"total": 4}})
+    tree.update_inventory(node, {"VCPU": {"total": 8}})
+    for its in (allocations or {}).values():
+        held: dict[str, Any] = its["allocations"]
+        vgpus = held[root.uuid]["resources"].pop("VGPU", 0)
+        if vgpus:
+            held[tree.data("gpu").uuid] = {"resources": {"VGPU": vgpus}}
+        if not held[root.uuid]["resources"]:
+            del held[root.uuid]
+
+
+def does_not_answer(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+    """A node whose driver fails."""
+    raise OSError("no answer")

@@ -14,12 +14,9 @@ from collections.abc import Callable, Collection, Container
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from types import SimpleNamespace
 from typing import Any, Final
 
 import fixtures
-import pytest
-import tenacity.nap
 import webob
 
 _ROLES: Final = ("admin", "member", "reader", "service")
@@ -340,8 +337,3 @@ def _strike(
             connection.sendall(content[: len(content) - len(answer.body) // 2])
         case _:
             connection.sendall(content)
-
-
-def retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody wait between two attempts."""
-    monkeypatch.setattr(tenacity.nap, "time", SimpleNamespace(sleep=lambda seconds: None))

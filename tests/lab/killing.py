@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import re
-import shutil
 import signal
 import threading
 from collections import Counter, defaultdict
@@ -22,15 +21,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import fixtures
-from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import Session
 from placement import db_api
 from sqlalchemy import text
 
-from tests.lab import worlds
+from tests.lab import soundness, worlds
 from tests.lab.cycles import Publishing, allocate
-from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync
+from tests.lab.moments import Moments
+from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync, adapter_to
 from tests.lab.worlds import World
 from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError
@@ -57,10 +55,6 @@ _QUERIES: Final = {
     "allocations": "SELECT resource_provider_id, consumer_id, name, used FROM allocations"
     " JOIN resource_classes ON resource_classes.id = resource_class_id",
 }
-#: Placement caches the ids of these in the process.
-_CACHED_TABLES: Final = {"alembic_version", "traits", "resource_classes"}
-
-Contents = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,19 +107,19 @@ class Killing(fixtures.Fixture):
         super().__init__()
         self._placement = placement
         self._url = url
-        self._before = directory / "before"
         self._state = directory / "state"
         self._name = act
         self._act = ACTS[act]
 
     def _setUp(self) -> None:
         for world in ({}, *self._act.before):
-            with self._publishing(self._before, world) as publishing:
+            with self._publishing(world) as publishing:
                 outcome = publishing.cycle.sync()
                 assert not outcome.problems, outcome.problems
         if self._act.held:
             allocate(self._placement, CONSUMER, "1.39", **self._act.held)
-        self._tables = _read_tables()
+        self._moments = Moments(self._state)
+        self._beginning = self._moments.take()
         self.old = everything()
         ended = self.play()
         assert ended.code == 0, "its traceback is on standard error"
@@ -134,9 +128,7 @@ class Killing(fixtures.Fixture):
 
     def play(self, kill_at: int | None = None) -> Ended:
         """From the beginning, sync in a process; kill it at a boundary, counted from 0."""
-        shutil.rmtree(self._state, ignore_errors=True)
-        shutil.copytree(self._before, self._state)
-        _write_tables(self._tables)
+        self._moments.go_back(self._beginning)
         receiver, sender = _CONTEXT.Pipe(duplex=False)
         process = _CONTEXT.Process(
             target=_play, args=(self._name, self._url, self._state, kill_at, sender)
@@ -156,15 +148,6 @@ class Killing(fixtures.Fixture):
         process.close()
         return Ended(code, tuple(boundaries))
 
-    @property
-    def moments(self) -> list[int]:
-        """One boundary between each two writes, by number, the first and the last included.
-
-        After one write and before the next is the same to whoever comes later, where one
-        thread does all: in between, nothing is written.
-        """
-        return [0, *range(1, len(self.boundaries), 2)]
-
     def faults(self, *, back: bool = False) -> list[str]:
         """What is wrong now, when a process has started and synced, and after that.
 
@@ -173,14 +156,14 @@ class Killing(fixtures.Fixture):
         world, expected = self._act.after, self.new
         if back:
             world, expected = self._act.before[-1], self.old
-        faults = unsound(self.old, self.new, everything())
+        faults = soundness.faults(self.old, self.new, everything(), MARKS)
         try:
             for _ in range(self._act.syncs):
-                with self._publishing(self._state, world) as publishing:
+                with self._publishing(world) as publishing:
                     faults += map(str, publishing.cycle.sync().problems)
             if everything() != expected:
                 faults.append(f"Placement has {everything()}")
-            with self._publishing(self._state, world) as publishing:
+            with self._publishing(world) as publishing:
                 plan = publishing.cycle.plan()
         except WharfingerError as error:
             return [*faults, str(error)]
@@ -192,13 +175,13 @@ class Killing(fixtures.Fixture):
         ]
 
     @contextmanager
-    def _publishing(self, state: Path, world: World) -> Iterator[Publishing]:
-        with Publishing(self._placement, state) as publishing:
+    def _publishing(self, world: World) -> Iterator[Publishing]:
+        with Publishing(self._placement, self._state) as publishing:
             publishing.driver.nodes = dict(world)
             yield publishing
 
 
-def everything() -> Contents:
+def everything() -> soundness.Contents:
     """What ``cycles.contents`` has, and the allocations: of one moment, and in one go."""
     with db_api.get_placement_engine().connect() as connection:
         providers = connection.execute(
@@ -227,33 +210,6 @@ def everything() -> Contents:
     }
     assert len(found) == len({one.uuid for one in providers}) == len(providers)
     return found
-
-
-def unsound(old: Contents, new: Contents, now: Contents) -> list[str]:
-    """What is neither as before nor as after, is lost, or is offered without its marks."""
-    olds, news = ({one["uuid"]: (name, one) for name, one in each.items()} for each in (old, new))
-    there = {one["uuid"] for one in now.values()}
-    faults = [f"{news[uuid][0]} is lost" for uuid in olds.keys() & news.keys() - there]
-    for name, one in now.items():
-        sides = [each[one["uuid"]] for each in (olds, news) if one["uuid"] in each]
-        if not sides:
-            faults.append(f"{name} ({one['uuid']}) was never wanted")
-            continue
-        if one["inventories"] and not one["traits"] >= MARKS:
-            faults.append(f"{name} offers {one['inventories']} with {one['traits']}")
-        if one["uuid"] in olds and one["allocations"] != olds[one["uuid"]][1]["allocations"]:
-            faults.append(f"{name}: the allocations are {one['allocations']}")
-        identity = (name, one["parent"])
-        if identity not in {(known, side["parent"]) for known, side in sides}:
-            faults.append(f"{identity} is neither old nor new")
-        for part in ("inventories", "traits", "aggregates"):
-            values = [set(_items(side[part])) for _, side in sides]
-            if strange := set(_items(one[part])) - set().union(*values):
-                faults.append(f"{name}: {strange} is neither old nor new")
-            keys = [set(side[part]) for _, side in sides]
-            if len(sides) == 2 and (lost := set.intersection(*keys) - set(one[part])):
-                faults.append(f"{name}: {lost} is lost")
-    return faults
 
 
 class _Boundaries:
@@ -319,13 +275,7 @@ class _PlacementOverHTTP(PlacementFixture):
 
     def __init__(self, url: str, boundaries: _Boundaries) -> None:
         fixtures.Fixture.__init__(self)
-        self._adapter = Adapter(
-            Session(),
-            auth=token_endpoint.Token(url, "admin"),
-            service_type="placement",
-            endpoint_override=url,
-            additional_headers={"X-Roles": "admin,member,reader,service"},
-        )
+        self._adapter = adapter_to(url)
         self._boundaries = boundaries
 
     def _setUp(self) -> None:
@@ -356,32 +306,3 @@ def _play(act: str, url: str, state: Path, kill_at: int | None, report: Connecti
             outcome = publishing.cycle.sync()
             assert not outcome.problems, outcome.problems
     report.send(boundaries.passed)
-
-
-def _items(part: Any) -> Any:
-    return part.items() if isinstance(part, dict) else part
-
-
-def _read_tables() -> dict[str, list[dict[str, Any]]]:
-    """Everything in Placement, row by row; less what it caches."""
-    with db_api.get_placement_engine().connect() as connection:
-        names = connection.execute(
-            text("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-        ).scalars()
-        return {
-            name: [
-                dict(row) for row in connection.execute(text(f'SELECT * FROM "{name}"')).mappings()
-            ]
-            for name in set(names) - _CACHED_TABLES
-        }
-
-
-def _write_tables(tables: Mapping[str, list[dict[str, Any]]]) -> None:
-    with db_api.get_placement_engine().begin() as connection:
-        for name, rows in tables.items():
-            connection.execute(text(f'DELETE FROM "{name}"'))
-            if rows:
-                columns, values = ", ".join(rows[0]), ", ".join(f":{key}" for key in rows[0])
-                connection.execute(
-                    text(f'INSERT INTO "{name}" ({columns}) VALUES ({values})'), rows
-                )

@@ -5,14 +5,12 @@ a few milliseconds. Two moments are equal where nothing but the time of writing 
 """
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from placement import db_api
-from sqlalchemy import event
 
 from wharfinger.db.database import FILE_NAME
 
@@ -104,20 +102,3 @@ def _write(path: Path, tables: _Tables) -> None:
             places = ", ".join("?" for _ in table.columns)
             connection.executemany(f'INSERT INTO "{name}" VALUES ({places})', table.rows)
         connection.execute("COMMIT")
-
-
-@contextmanager
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """Have this process's Placement not wait until what it writes is on the disk."""
-    engine = db_api.get_placement_engine()
-    event.listen(engine, "connect", _be_quick)
-    engine.dispose()
-    try:
-        yield
-    finally:
-        event.remove(engine, "connect", _be_quick)
-        engine.dispose()
-
-
-def _be_quick(connection: sqlite3.Connection, _record: object) -> None:
-    connection.execute("PRAGMA synchronous = OFF")

@@ -4,6 +4,7 @@ Also over HTTP, for programs in processes of their own. Every request is written
 so that a test can say how many there were.
 """
 
+import copy
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import fixtures
 import pytest
+from keystoneauth1 import token_endpoint
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
 from placement import db_api, microversion
 from sqlalchemy import Pool, event, text
 
@@ -60,6 +64,23 @@ class RecordingAdapter:
         self.before: Callable[[str, str], None] = lambda method, path: None
         self.after: Callable[[str, str], None] = lambda method, path: None
 
+    def once_before(
+        self, is_it: Callable[[str, str], bool], act: Callable[[], object]
+    ) -> list[str]:
+        """Have somebody act before the first request that is so, by method and path.
+
+        When that has happened, the request's path is in the list.
+        """
+        struck: list[str] = []
+
+        def before(method: str, path: str) -> None:
+            if not struck and is_it(method, path):
+                struck.append(path)
+                act()
+
+        self.before = before
+        return struck
+
     def request(self, path: str, method: str, **kwargs: Any) -> Any:
         if path != "/":
             self.before(method, path)
@@ -86,6 +107,12 @@ class PlacementFixture(fixtures.Fixture):
     def new_client(self) -> PlacementClient:
         """Another client, as another process would have, that writes down the same."""
         return PlacementClient(self.adapter, connections=4)  # type: ignore[arg-type]
+
+    def without_service_role(self) -> None:
+        """From now on, all clients ask with the admin role alone."""
+        admin = copy.copy(self._service.adapter)
+        admin.additional_headers = {"X-Roles": "admin"}
+        self.adapter._adapter = admin
 
 
 class WithoutSync(fixtures.Fixture):
@@ -125,6 +152,17 @@ def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def adapter_to(url: str) -> Adapter:
+    """An adapter, with all roles, for a Placement that is served over HTTP."""
+    return Adapter(
+        Session(),
+        auth=token_endpoint.Token(url, "admin"),
+        service_type="placement",
+        endpoint_override=url,
+        additional_headers={"X-Roles": "admin,member,reader,service"},
+    )
 
 
 def start(directory: Path) -> EmbeddedPlacement:

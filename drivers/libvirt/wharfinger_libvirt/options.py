@@ -9,15 +9,11 @@ from wharfinger.conf.reading import read_options
 
 
 class _Whole(types.Integer):
-    """A whole number, 0 or above; nothing at all only where that has a meaning."""
-
-    def __init__(self, may_be_empty: bool = False) -> None:
-        super().__init__(min=0)
-        self.may_be_empty = may_be_empty
+    """A whole number; nothing at all, which oslo.config's own type takes, is none."""
 
     def __call__(self, value: Any) -> int | float | None:
         number = super().__call__(value)
-        if number is None and not self.may_be_empty:
+        if number is None:
             raise ValueError("there is no number")
         return number
 
@@ -58,13 +54,13 @@ INSTANCE: Final = (
     ),
     cfg.Opt(
         "reserved_host_cpus",
-        type=_Whole(),
+        type=_Whole(min=0),
         default=0,
         help="CPUs kept for the host itself (publish_root = own).",
     ),
     cfg.Opt(
         "reserved_host_memory_mb",
-        type=_Whole(),
+        type=_Whole(min=0),
         default=512,
         help="MiB of memory kept for the host itself (publish_root = own).",
     ),
@@ -113,7 +109,7 @@ MDEV_TYPE: Final = (
     ),
     cfg.Opt(
         "max_instances",
-        type=_Whole(may_be_empty=True),
+        type=types.Integer(min=0),
         help="The most mediated devices of this type on the whole host. What exists already "
         "is counted first, the rest goes to the devices in the order of their addresses. "
         "Default: as many as the devices take.",

@@ -7,6 +7,7 @@ request, then what is gone is deleted.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
+from http import HTTPStatus
 from threading import Event, Lock
 from typing import Final
 
@@ -38,8 +39,6 @@ LOG: Final = logging.getLogger(__name__)
 #: Providers in one POST /reshaper: half the server's work for each, and still a short
 #: transaction.
 _BATCH: Final = 100
-_BAD_REQUEST: Final = 400
-_FORBIDDEN: Final = 403
 
 _Job = Callable[[], None]
 _Inventories = tuple[TreeUnderWay, SetInventories]
@@ -84,18 +83,18 @@ class PlanApplier:
 
     def _prepare(self, trees: Sequence[TreeUnderWay]) -> None:
         """See that the server can take all steps of a tree before the first is sent."""
-        needed = {id(tree): _names(tree.plan.steps) for tree in trees}
+        needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._names.ensure(
-            {name for traits, _classes in needed.values() for name in traits},
-            {name for _traits, classes in needed.values() for name in classes},
+            {name for traits, _classes in needed for name in traits},
+            {name for _traits, classes in needed for name in classes},
         )
-        for tree in trees:
+        for tree, (traits, classes) in zip(trees, needed, strict=True):
             try:
                 self._require_features(tree.plan.steps)
             except PlacementError as error:
                 tree.failed = error
-            for name in sorted(frozenset().union(*needed[id(tree)]) & wrong.keys(), reverse=True):
-                tree.failed = wrong[name]
+            if missing := (traits | classes) & wrong.keys():
+                tree.failed = wrong[min(missing)]
 
     def _require_features(self, steps: Iterable[Step]) -> None:
         for step in steps:
@@ -135,7 +134,7 @@ class PlanApplier:
             except PlacementUnavailable:
                 raise
             except PermissionRefused as error:
-                if error.status != _FORBIDDEN:
+                if error.status != HTTPStatus.FORBIDDEN:
                     raise
                 self._may_reshape = False
                 LOG.info("inventories are set one by one: %s", error)
@@ -184,14 +183,14 @@ class _Run:
                 raise
             except PermissionRefused as error:
                 # Only what moves allocations takes a role that other writes do not.
-                if not (isinstance(step, Reshape) and error.status == _FORBIDDEN):
+                if not (isinstance(step, Reshape) and error.status == HTTPStatus.FORBIDDEN):
                     raise
                 tree.failed = error
             except (InventoryInUse, ProviderInUse) as error:
                 # This provider stays as it is; what its neighbours need does not wait for it.
                 tree.refuse(step, error)
             except PlacementError as error:
-                if error.status == _BAD_REQUEST:
+                if error.status == HTTPStatus.BAD_REQUEST:
                     # Somebody may have deleted a trait or class that we know to be there.
                     self._names.forget()
                 tree.failed = error

@@ -5,6 +5,7 @@ send, and when, is decided elsewhere.
 """
 
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -27,9 +28,6 @@ from wharfinger.placement.query import Query
 from wharfinger.providers.inventory import Inventory
 
 Answer = TypeVar("Answer")
-
-_CREATED: Final = 201
-_NO_CONTENT: Final = 204
 
 
 class PlacementClient:
@@ -263,7 +261,7 @@ class PlacementClient:
     ) -> None:
         """A request whose answer says nothing but that it was done."""
         answer = self._request(method, path, body, newest=newest, subject=subject)
-        if answer.status_code not in (_CREATED, _NO_CONTENT):
+        if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
             raise UnexpectedAnswer(
                 request=f"{method} {path}",
                 status=answer.status_code,

@@ -8,6 +8,7 @@ answers, are those of a service over HTTP.
 import io
 import threading
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,6 @@ _ENDPOINT: Final = "http://placement.embedded"
 #: Placement's noauth2 takes the token as the user and believes this header.
 _ROLES: Final = {"X-Roles": "admin,member,reader,service"}
 _LOCK: Final = threading.Lock()
-_SERVER_ERROR: Final = 500
 
 
 class EmbeddedPlacement:
@@ -115,7 +115,7 @@ class _WSGITransport(HTTPAdapter):
             body=request.body.encode() if isinstance(request.body, str) else request.body or b"",
         )
         answer = call.get_response(self._application)
-        if answer.status_int == _SERVER_ERROR and b"(sqlite3." in answer.body:
+        if answer.status_int == HTTPStatus.INTERNAL_SERVER_ERROR and b"(sqlite3." in answer.body:
             raise StateError(
                 path=str(self._database),
                 problem=f"the embedded Placement cannot go on: {_sqlite_error(answer.body)}.",

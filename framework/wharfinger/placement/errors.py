@@ -1,5 +1,6 @@
 """From Placement's answers to exceptions; the one place where that is done."""
 
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -9,8 +10,6 @@ from wharfinger import exceptions
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement.model import UNDECODABLE, Error, Errors
 
-_FORBIDDEN: Final = 403
-_NOT_FOUND: Final = 404
 _BY_CODE: Final[dict[str, type[PlacementError]]] = {
     "placement.concurrent_update": exceptions.ConcurrentUpdate,
     "placement.inventory.inuse": exceptions.InventoryInUse,
@@ -20,9 +19,9 @@ _BY_CODE: Final[dict[str, type[PlacementError]]] = {
     "placement.duplicate_name": exceptions.DuplicateProvider,
 }
 _BY_STATUS: Final[dict[int, type[PlacementError]]] = {
-    _NOT_FOUND: exceptions.NotFound,
-    406: exceptions.MicroversionUnsupported,
-    409: exceptions.Conflict,
+    HTTPStatus.NOT_FOUND: exceptions.NotFound,
+    HTTPStatus.NOT_ACCEPTABLE: exceptions.MicroversionUnsupported,
+    HTTPStatus.CONFLICT: exceptions.Conflict,
 }
 #: Placement, or what stands before it, asks to come back later.
 _LATER: Final = {429, 502, 503, 504}
@@ -35,11 +34,11 @@ def from_response(request: str, response: requests.Response) -> PlacementError:
     status, told = response.status_code, _first_error(response)
     # A proxy's page, or an empty body: the reason phrase is all there is.
     error = told or Error(detail=response.reason or "no explanation was given")
-    if status in (401, _FORBIDDEN):
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return refused(request, status, error.detail, error.code)
     if status in _LATER:
         return unavailable(request, f"{status}: not available now: {error.detail}", status)
-    if told is None and status == _NOT_FOUND:
+    if told is None and status == HTTPStatus.NOT_FOUND:
         # Not Placement's word: nothing may be taken to be gone for it.
         return exceptions.UnexpectedAnswer(
             request=request, status=status, code="", detail=f"{error.detail}, not from Placement"
@@ -54,7 +53,7 @@ def refused(request: str, status: int, detail: str, code: str = "") -> Permissio
     The roles are those of Placement's default policy: service alone for /reshaper, admin
     or service for all else that we ask for.
     """
-    if status == _FORBIDDEN:
+    if status == HTTPStatus.FORBIDDEN:
         roles = (
             "service role" if request.startswith("POST /reshaper") else "admin or the service role"
         )

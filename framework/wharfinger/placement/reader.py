@@ -6,6 +6,7 @@ since it was last seen is taken from memory, what has is read.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Final
 
 from wharfinger.exceptions import (
@@ -22,7 +23,6 @@ from wharfinger.providers.record import Record
 
 #: Above so many look-ups, one list of all providers is cheaper.
 FEW: Final = 8
-_BAD_REQUEST: Final = 400
 
 _Summaries = dict[str, ProviderSummary]
 
@@ -120,7 +120,9 @@ class PlacementReader:
             return _by_uuid(self._client.list_providers(required=(self._trait,)))
         except PlacementError as error:
             # A trait that nobody has created yet is a bad request, not an empty list.
-            if error.status == _BAD_REQUEST and not self._client.list_traits([self._trait]):
+            if error.status == HTTPStatus.BAD_REQUEST and not self._client.list_traits(
+                [self._trait]
+            ):
                 return {}
             raise
 

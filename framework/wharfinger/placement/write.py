@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Final, Protocol, Self
 
 from wharfinger.exceptions import ConcurrentUpdate, NotFound, PlacementError
@@ -25,8 +26,6 @@ from wharfinger.providers.plan import (
 )
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record
-
-_CONFLICT: Final = 409
 
 
 class Memory(Protocol):
@@ -200,7 +199,7 @@ class StepWriter:
         if known and traits != known.traits:
             raise ConcurrentUpdate(
                 request=f"{step.verb} {step.name}",
-                status=_CONFLICT,
+                status=HTTPStatus.CONFLICT,
                 code="",
                 detail="somebody else has changed its traits since it was read",
             )

@@ -73,7 +73,8 @@ def _ownership(
     is_allocated: bool,
 ) -> WharfingerError | None:
     """What keeps it from being written: another owner, or nobody who is known."""
-    other = ", ".join(sorted(ownership.owners(live.traits) - {publisher.owner}))
+    owners = ownership.owners(live.traits)
+    other = ", ".join(sorted(owners - {publisher.owner}))
     match ownership.standing(live, publisher, record):
         case Standing.OURS_BEFORE if is_allocated:
             other += ", as which this instance published it before"
@@ -82,7 +83,6 @@ def _ownership(
                 "give the instance its former owner again."
             )
         case Standing.FOREIGN:
-            owners = ownership.owners(live.traits)
             if publisher.owner in owners:
                 remedy = "It has the traits of both: take one of them from it."
             elif owners <= ownership.owners(record.claimed_traits):

@@ -144,7 +144,7 @@ def _keep_reserved(draft: Draft, live: Provider, record: Record, has: str) -> No
     record = replace(record, live=after, own_reserved=figures)
     if after != live:
         draft.gone.add(live.uuid)
-    _wait(draft, after, record, f"it has {has}: fully reserved and kept")
+    draft.wait(live, f"it has {has}: fully reserved and kept")
     draft.change(live, after, record)
 
 

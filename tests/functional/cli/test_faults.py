@@ -6,22 +6,22 @@ Each test takes one fault and has it happen to each request of a sync in turn.
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
-from tests.lab import inprocess
+from tests.lab import inprocess, soundness
 from tests.lab.cycles import contents
-from tests.lab.faults import FAULTS, Fault, Interceptor, retry_at_once
-from tests.lab.moments import Moment, Moments, no_waiting_for_the_disk
+from tests.lab.faults import FAULTS, Fault, Interceptor
+from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture
 from tests.lab.program import Done, Program
 from wharfinger.placement.embedded import EmbeddedPlacement
-from wharfinger.providers import Inventory, ownership
+from wharfinger.providers import Inventory
 
-Contents = dict[str, dict[str, Any]]
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ROOT = "gpu-host-1"
+MARKS = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"})
 #: More than the number of times that one sync plans one tree.
 MANY = 10
 
@@ -30,8 +30,8 @@ MANY = 10
 class View:
     """What Placement holds: ours by name, and all of the others', generations too."""
 
-    ours: Contents
-    others: Contents
+    ours: soundness.Contents
+    others: soundness.Contents
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,6 @@ def stage(
     placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
     with (
-        no_waiting_for_the_disk(),
         PlacementFixture(placement_service) as placement,
         Interceptor(placement_service.application) as interceptor,
     ):
@@ -221,11 +220,6 @@ def stage(
         with program.config.open("a") as config:
             config.write("timeout = 1\n")
         yield Stage(program, interceptor, placement)
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    retry_at_once(monkeypatch)
 
 
 @pytest.mark.parametrize(("act", "name"), _pairs(), ids=lambda value: value.replace(" ", "-"))
@@ -331,28 +325,4 @@ def _of_contents(act: Act, view: View, done: Done) -> Iterator[str]:
         yield f"the neighbours have changed: {view.others}"
     if done.code == 0 and view.ours != act.after.ours:
         yield f"it exits with 0 and leaves {view.ours}"
-    old, new, now = act.before.ours, act.after.ours, view.ours
-    for name in (old.keys() & new.keys()) - now.keys():
-        yield f"{name} is gone"
-    for name, provider in now.items():
-        sides = [side[name] for side in (old, new) if name in side]
-        if not sides:
-            yield f"{name} has come from nowhere"
-            continue
-        if provider["inventories"] and not ownership.owners(provider["traits"]):
-            yield f"{name} has inventory and no owner"
-        for key in ("uuid", "parent"):
-            if provider[key] not in [side[key] for side in sides]:
-                yield f"{name} has the {key} {provider[key]}"
-        for key in ("traits", "aggregates", "inventories"):
-            known = [_items(side[key]) for side in sides]
-            if more := _items(provider[key]) - set().union(*known):
-                yield f"{name} has the {key} {more}"
-        for key in ("traits", "aggregates", "inventories"):
-            kept = set.intersection(*(set(side[key]) for side in sides))
-            if len(sides) > 1 and (less := kept - set(provider[key])):
-                yield f"{name} has lost the {key} {less}"
-
-
-def _items(content: Any) -> set[Any]:
-    return set(content.items()) if isinstance(content, dict) else set(content)
+    yield from soundness.faults(act.before.ours, act.after.ours, view.ours, MARKS)

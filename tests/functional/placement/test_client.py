@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keystoneauth1 import token_endpoint
-from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import Session
 
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import flat
 from tests.lab.faults import LATIN_1, NESTED
-from tests.lab.placement import PlacementFixture, RecordingAdapter, lower
+from tests.lab.placement import PlacementFixture, RecordingAdapter, adapter_to, lower
 from wharfinger import exceptions
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
@@ -351,10 +348,5 @@ def test_an_explanation_without_end_is_shortened(
 
 
 def test_no_answer_is_told_as_such() -> None:
-    nobody = "http://127.0.0.1:1"
-    adapter = Adapter(
-        Session(), auth=token_endpoint.Token(nobody, "admin"), endpoint_override=nobody
-    )
-
     with pytest.raises(exceptions.PlacementUnavailable, match="no answer"):
-        PlacementClient(adapter).list_providers()
+        PlacementClient(adapter_to("http://127.0.0.1:1")).list_providers()

@@ -4,7 +4,7 @@ The real Placement is made to know no microversion after the one that a test nam
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,14 @@ import pytest
 from placement import microversion
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import Edit, also, flat, with_children
+from tests.lab.drivers import also, flat, moves_vgpus, with_children, with_gpu_below
 from tests.lab.placement import PlacementFixture, Requests, lower
 from tests.lab.program import Program
-from wharfinger.driver import Allocations
-from wharfinger.exceptions import ConcurrentUpdate, MicroversionUnsupported, ReshapeNeeded
+from wharfinger.exceptions import ConcurrentUpdate, MicroversionUnsupported
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import HIGHEST, LOWEST, Feature, Microversion
 from wharfinger.placement.query import Query
-from wharfinger.providers import Inventory, ProviderTree
+from wharfinger.providers import Inventory
 
 SUPPORTED = [f"1.{minor}" for minor in range(LOWEST.minor, HIGHEST.minor + 1)]
 MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
@@ -41,12 +40,6 @@ def at(placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch) -> At:
         return client
 
     return client_at
-
-
-@pytest.fixture
-def publishing(placement: PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
-    with Publishing(placement, tmp_path / "state") as fixture:
-        yield fixture
 
 
 def before(feature: Feature) -> str:
@@ -178,16 +171,6 @@ def test_inventories_of_many_are_set_together_or_one_by_one(
         assert len(placement.requests.writes) == len(writes)
 
 
-def _vgpu_to_child(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    if "VGPU" in tree.data(node).inventory and allocations is None:
-        raise ReshapeNeeded
-    with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})(tree, node, None)
-    root, child = tree.data(node).uuid, tree.data("gpu").uuid
-    for allocation in (allocations or {}).values():
-        held = allocation["allocations"]
-        held[child] = held.pop(root)
-
-
 def test_a_reshape_that_moves_allocations_is_refused_and_the_rest_of_the_fleet_is_done(
     publishing: Publishing, placement: PlacementFixture, at: At
 ) -> None:
@@ -196,7 +179,7 @@ def test_a_reshape_that_moves_allocations_is_refused_and_the_rest_of_the_fleet_i
     consumer = str(uuid.uuid4())
     allocate(placement, consumer, cn={"VGPU": 1})
     was = contents(placement)
-    publishing.driver.nodes |= {"cn": _vgpu_to_child, "other": flat(VCPU=2)}
+    publishing.driver.nodes |= {"cn": moves_vgpus, "other": flat(VCPU=2)}
 
     at(before(Feature.RESHAPE))
     (problem,) = publishing.restarted().sync().problems
@@ -219,18 +202,6 @@ def test_the_client_refuses_a_reshape(placement: PlacementFixture, at: At) -> No
     refused(placement, Feature.RESHAPE, lambda: client.reshape({}, {}))
 
 
-def _below_a_card(gpu: str) -> Edit:
-    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        flat(VCPU=8)(tree, node, allocations)
-        tree.remove("gpu")
-        if not tree.exists("card"):
-            tree.new_child("card", node)
-        tree.new_child("gpu", "card", uuid=gpu)
-        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
-
-    return edit
-
-
 def test_a_move_is_refused_and_the_rest_of_the_fleet_is_done(
     publishing: Publishing, placement: PlacementFixture, at: At
 ) -> None:
@@ -240,7 +211,7 @@ def test_a_move_is_refused_and_the_rest_of_the_fleet_is_done(
     }
     publishing.cycle.sync()
     was = contents(placement)
-    publishing.driver.nodes |= {"cn": _below_a_card(was["gpu"]["uuid"]), "other": flat(VCPU=2)}
+    publishing.driver.nodes |= {"cn": with_gpu_below("card"), "other": flat(VCPU=2)}
 
     at(before(Feature.REPARENT))
     (problem,) = publishing.restarted().sync().problems

@@ -138,12 +138,10 @@ def test_what_is_deleted_while_it_is_read_is_not_there(
     host = create(placement, "a")
     gpu = create(placement, "gpu", host.uuid)
 
-    def delete(method: str, path: str) -> None:
-        if path == f"/resource_providers/{gpu.uuid}/traits":
-            placement.adapter.before = lambda _method, _path: None
-            placement.new_client().delete_provider(gpu.uuid)
-
-    placement.adapter.before = delete
+    placement.adapter.once_before(
+        lambda method, path: path == f"/resource_providers/{gpu.uuid}/traits",
+        lambda: placement.new_client().delete_provider(gpu.uuid),
+    )
     reading = reader.read(wanted("a"), {})
     assert reading.live.keys() == {host.uuid}
     assert reading.unreadable == {}
@@ -155,13 +153,10 @@ def test_what_changes_while_it_is_read_has_the_generation_of_its_oldest_part(
     """So that a write which relies on what was read is refused."""
     host = create(placement, "a")
     assert host.generation is not None
-
-    def change(method: str, path: str) -> None:
-        if path == f"/resource_providers/{host.uuid}/inventories":
-            placement.adapter.before = lambda _method, _path: None
-            placement.new_client().set_traits(host.uuid, host.generation or 0, [MARK])
-
-    placement.adapter.before = change
+    placement.adapter.once_before(
+        lambda method, path: path == f"/resource_providers/{host.uuid}/inventories",
+        lambda: placement.new_client().set_traits(host.uuid, host.generation or 0, [MARK]),
+    )
     assert reader.read(wanted("a"), {}).live[host.uuid] == host
 
 

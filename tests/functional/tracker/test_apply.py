@@ -1,6 +1,5 @@
 """Many trees at once: quick, in order, and one that goes wrong stays alone."""
 
-import copy
 import os
 import re
 import signal
@@ -24,7 +23,6 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ProviderRecordList
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers.plan import DeleteProvider, SetInventories, Step
 from wharfinger.tracker.cycle import Outcome
 
@@ -310,14 +308,8 @@ def test_generations_are_known_after_a_batch_whatever_it_changed(
 
 
 @pytest.fixture
-def without_service_role(
-    placement: PlacementFixture,
-    placement_service: EmbeddedPlacement,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    admin = copy.copy(placement_service.adapter)
-    admin.additional_headers = {"X-Roles": "admin"}
-    monkeypatch.setattr(placement.adapter, "_adapter", admin)
+def without_service_role(placement: PlacementFixture) -> None:
+    placement.without_service_role()
 
 
 @pytest.mark.usefixtures("without_service_role")
@@ -362,14 +354,12 @@ def test_a_stale_provider_in_a_batch_is_the_only_one_that_is_read_again(
     client.create_trait("CUSTOM_OPERATORS")
     publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=2) for name in names}
 
-    def interfere(method: str, path: str) -> None:
-        if path == "/reshaper":
-            stop(placement)
-            generation = client.get_traits(stale).resource_provider_generation
-            client.set_traits(stale, generation, MARKS | {"CUSTOM_OPERATORS"})
-            placement.requests.clear()
+    def interfere() -> None:
+        generation = client.get_traits(stale).resource_provider_generation
+        client.set_traits(stale, generation, MARKS | {"CUSTOM_OPERATORS"})
+        placement.requests.clear()
 
-    placement.adapter.before = interfere
+    placement.adapter.once_before(lambda method, path: path == "/reshaper", interfere)
     outcome = publishing.cycle.sync()
 
     assert not outcome.problems

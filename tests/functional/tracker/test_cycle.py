@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import also, flat, with_children
+from tests.lab.drivers import also, flat, moves_vgpus, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
@@ -18,7 +18,6 @@ from wharfinger.exceptions import (
     OwnershipConflict,
     PlacementUnavailable,
     ProviderMissing,
-    ReshapeNeeded,
     WharfingerError,
 )
 from wharfinger.objects import ProviderRecordList
@@ -362,16 +361,14 @@ def test_a_tree_that_somebody_else_changes_is_read_and_planned_again(
     placement.client.create_trait("CUSTOM_OPERATORS")
     other = placement.new_client()
 
-    def interfere(method: str, path: str) -> None:
-        if method == "PUT" and path.endswith("/inventories"):
-            placement.adapter.before = lambda method, path: None
-            other.set_traits(
-                cn,
-                other.get_traits(cn).resource_provider_generation,
-                MARKS | {"CUSTOM_OPERATORS"},
-            )
-
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: method == "PUT" and path.endswith("/inventories"),
+        lambda: other.set_traits(
+            cn,
+            other.get_traits(cn).resource_provider_generation,
+            MARKS | {"CUSTOM_OPERATORS"},
+        ),
+    )
     outcome = publishing.cycle.sync()
 
     assert not outcome.problems
@@ -612,7 +609,7 @@ def test_a_reshape_moves_inventory_and_allocations_together(
     publishing.cycle.sync()
     consumer = str(uuid.uuid4())
     allocate(placement, consumer, cn={"VCPU": 2, "VGPU": 1})
-    publishing.driver.nodes["cn"] = _move_vgpu_to_child
+    publishing.driver.nodes["cn"] = moves_vgpus
 
     outcome = publishing.cycle.sync()
 
@@ -624,21 +621,6 @@ def test_a_reshape_moves_inventory_and_allocations_together(
     assert allocations[found["cn"]["uuid"]]["resources"] == {"VCPU": 2}
     assert allocations[found["gpu"]["uuid"]]["resources"] == {"VGPU": 1}
     assert not publishing.cycle.sync().steps
-
-
-def _move_vgpu_to_child(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    inventory = tree.data(node).inventory
-    if "VGPU" in inventory and allocations is None:
-        raise ReshapeNeeded
-    if not tree.exists("gpu"):
-        tree.new_child("gpu", node)
-    tree.update_inventory(node, {"VCPU": {"total": 8}})
-    tree.update_inventory("gpu", {"VGPU": {"total": 4}})
-    root, child = tree.data(node).uuid, tree.data("gpu").uuid
-    for allocation in (allocations or {}).values():
-        held = allocation["allocations"]
-        if "VGPU" in held.get(root, {}).get("resources", {}):
-            held[child] = {"resources": {"VGPU": held[root]["resources"].pop("VGPU")}}
 
 
 def test_a_state_directory_that_cannot_be_written_stops_before_placement_is_written(

@@ -5,15 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from keystoneauth1 import token_endpoint
-from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import Session
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import Edit, also, flat, with_children
-from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where, retry_at_once
-from tests.lab.moments import Moment, Moments, no_waiting_for_the_disk
-from tests.lab.placement import PlacementFixture
+from tests.lab.drivers import Edit, also, flat, moves_vgpus, with_children, with_gpu_below
+from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where
+from tests.lab.moments import Moment, Moments
+from tests.lab.placement import PlacementFixture, adapter_to
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ConcurrentUpdate,
@@ -21,12 +18,13 @@ from wharfinger.exceptions import (
     PermissionRefused,
     PlacementError,
     PlacementUnavailable,
-    ReshapeNeeded,
     UnexpectedAnswer,
 )
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import ProviderTree
+
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ACME = "CUSTOM_OWNER_ACME"
 FLEET = [f"node-{number}" for number in range(6)]
@@ -43,14 +41,7 @@ class Intercepted(PlacementFixture):
 
     def new_client(self) -> PlacementClient:
         """A client over HTTP."""
-        url = self.interceptor.url
-        adapter = Adapter(
-            Session(),
-            auth=token_endpoint.Token(url, "admin"),
-            endpoint_override=url,
-            service_type="placement",
-        )
-        return PlacementClient(adapter, connections=4)
+        return PlacementClient(adapter_to(self.interceptor.url), connections=4)
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,6 @@ def published(
 ) -> Iterator[Published]:
     state_path = tmp_path_factory.mktemp("state")
     with (
-        no_waiting_for_the_disk(),
         Interceptor(placement_service.application) as interceptor,
         Intercepted(placement_service, interceptor) as placement,
         Publishing(placement, state_path) as publishing,
@@ -94,11 +84,6 @@ def fleet(placement: PlacementFixture, published: Published) -> Publishing:
 @pytest.fixture
 def interceptor(published: Published) -> Interceptor:
     return published.interceptor
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    retry_at_once(monkeypatch)
 
 
 # One tree of many.
@@ -225,7 +210,7 @@ def test_moving_allocations_without_the_service_role_is_refused_and_says_so(
     fleet.cycle.sync()
     allocate(placement, str(uuid.uuid4()), cn={"VGPU": 1})
     before = contents(placement)
-    fleet.driver.nodes["cn"] = _move_vgpu_to_child
+    fleet.driver.nodes["cn"] = moves_vgpus
     monkeypatch.setattr(interceptor, "roles", ("admin",))
 
     (problem,) = fleet.cycle.sync().problems
@@ -236,16 +221,6 @@ def test_moving_allocations_without_the_service_role_is_refused_and_says_so(
     found = contents(placement)
     assert found["cn"] == before["cn"]
     assert found["gpu"]["inventories"] == {}
-
-
-def _move_vgpu_to_child(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    if "VGPU" in tree.data(node).inventory and allocations is None:
-        raise ReshapeNeeded
-    with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})(tree, node, allocations)
-    root, child = tree.data(node).uuid, tree.data("gpu").uuid
-    for allocation in (allocations or {}).values():
-        held = allocation["allocations"]
-        held[child] = held.pop(root)
 
 
 def at(kind: str, victim: str) -> Where:
@@ -282,31 +257,15 @@ def somebody_marks(client: PlacementClient, provider: str, trait: str) -> None:
 HOST = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
 
 
-def _beneath(parent: str) -> Edit:
-    """A root with a card, and a GPU beneath one of the two, wherever that was before."""
-
-    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        flat(VCPU=8)(tree, node, allocations)
-        if not tree.exists("card"):
-            tree.new_child("card", node)
-        gpu = tree.data("gpu").uuid if tree.exists("gpu") else None
-        if gpu is not None:
-            tree.remove("gpu")
-        tree.new_child("gpu", parent, uuid=gpu)
-        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
-
-    return edit
-
-
 def _renamed(publishing: Publishing, placement: PlacementFixture) -> None:
     found = contents(placement)
     placement.client.update_provider(found["gpu"]["uuid"], "renamed", found["cn"]["uuid"])
 
 
 def _moved(publishing: Publishing, placement: PlacementFixture) -> None:
-    publishing.driver.nodes["cn"] = _beneath("card")
+    publishing.driver.nodes["cn"] = with_gpu_below("card")
     publishing.cycle.sync()
-    publishing.driver.nodes["cn"] = _beneath("cn")
+    publishing.driver.nodes["cn"] = with_gpu_below("cn")
 
 
 def _gone(publishing: Publishing, placement: PlacementFixture) -> None:
@@ -381,14 +340,13 @@ def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[
     """
     left: list[object] = []
 
-    def interfere(method: str, path: str) -> None:
-        if provider not in path and path != "/reshaper":
-            return
-        placement.adapter.before = lambda method, path: None
+    def take_over() -> None:
         somebody_marks(placement.new_client(), provider, ACME)
         left.append(look(placement, provider))
 
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: provider in path or path == "/reshaper", take_over
+    )
     return left
 
 

@@ -58,7 +58,9 @@ def test_a_change_killed_at_any_boundary_is_taken_back_when_the_world_has_change
     placement: PlacementFixture, placement_url: tuple[str, Requests], tmp_path: Path
 ) -> None:
     with Killing(placement, placement_url[0], tmp_path, "changed") as killing:
-        found = killed(killing, killing.moments, back=True)
+        # Between one write's end and the next one's beginning nothing is written, where one
+        # thread does all: either is the same to whoever comes later.
+        found = killed(killing, [0, *range(1, len(killing.boundaries), 2)], back=True)
 
     assert len(found) > 10
     assert not [(boundary, faults) for boundary, faults in found if faults]

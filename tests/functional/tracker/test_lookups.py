@@ -5,22 +5,16 @@ import uuid
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import flat, with_children
-from tests.lab.faults import retry_at_once
+from tests.lab.drivers import does_not_answer, flat, with_children
 from tests.lab.placement import PlacementFixture
-from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, NameTaken, PlacementError
 from wharfinger.objects import ComputeNode
-from wharfinger.providers import ProviderTree
+
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 FIRST, SECOND, THIRD = (
     str(uuid.uuid5(uuid.NAMESPACE_OID, name)) for name in ("first", "second", "third")
 )
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    retry_at_once(monkeypatch)
 
 
 def gold(placement: PlacementFixture) -> dict[str, int]:
@@ -80,15 +74,10 @@ def test_a_look_up_that_fails_leaves_its_tree_as_it_is_and_the_others_go_on(
 
 def _deletes(placement: PlacementFixture, provider: str, look_up: str) -> list[str]:
     """Somebody deletes a provider when it is about to be looked up; returns how often."""
-    struck: list[str] = []
-
-    def delete(method: str, path: str) -> None:
-        if (method, path) == ("GET", look_up) and not struck:
-            struck.append(path)
-            placement.client.delete_provider(provider)
-
-    placement.adapter.before = delete
-    return struck
+    return placement.adapter.once_before(
+        lambda *request: request == ("GET", look_up),
+        lambda: placement.client.delete_provider(provider),
+    )
 
 
 def test_what_is_due_and_deleted_by_somebody_before_its_look_up_is_gone(
@@ -284,9 +273,6 @@ def test_a_new_node_takes_the_name_that_another_gave_up(
 def test_a_node_that_fails_stays_whole_wherever_its_root_was_moved(
     publishing: Publishing, placement: PlacementFixture, used: bool
 ) -> None:
-    def fails(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        raise OSError("no answer")
-
     nodes = publishing.driver.nodes
     nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"gpu": {"VGPU": 4}})
     nodes["b"] = flat(CUSTOM_GOLD=1)
@@ -296,7 +282,7 @@ def test_a_node_that_fails_stays_whole_wherever_its_root_was_moved(
     client = placement.client
     rack = client.create_provider(str(uuid.uuid4()), "rack", None).uuid
     client.update_provider(contents(placement)["a"]["uuid"], "a", rack)
-    before, nodes["a"] = contents(placement), fails
+    before, nodes["a"] = contents(placement), does_not_answer
 
     for _ in range(3):
         outcome = publishing.restarted().sync()

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import Edit, also, flat, with_children
+from tests.lab.drivers import (
+    Edit,
+    also,
+    does_not_answer,
+    flat,
+    moves_vgpus,
+    with_children,
+    with_gpu_below,
+)
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
@@ -56,12 +64,10 @@ def test_a_trait_set_while_we_rename_is_not_lost(
     publishing.cycle.sync()
     placement.client.update_provider(contents(placement)["cn"]["uuid"], "renamed", None)
 
-    def interfere(method: str, path: str) -> None:
-        if method == "PUT":
-            placement.adapter.before = lambda method, path: None
-            add_trait(placement, "renamed", "CUSTOM_OPERATORS")
-
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: method == "PUT",
+        lambda: add_trait(placement, "renamed", "CUSTOM_OPERATORS"),
+    )
     publishing.cycle.sync()
     publishing.driver.nodes["cn"] = also(lambda tree: tree.add_traits("cn", "HW_CPU_X86_AVX"))(
         flat(VCPU=8)
@@ -81,15 +87,13 @@ def test_a_provider_that_another_created_first_is_not_taken_over(
         {"VCPU": 8}, {"gpu": {"VGPU": 4}, "new": {"VGPU": 1}}
     )
 
-    def create_first(method: str, path: str) -> None:
-        if method == "POST":
-            placement.adapter.before = lambda method, path: None
-            step = publishing.cycle.plan().steps[0]
-            client = placement.new_client()
-            client.create_provider(step.uuid, "new", cn)
-            client.set_inventories(step.uuid, 0, {"DISK_GB": Inventory(total=7)})
+    def create_first() -> None:
+        step = publishing.cycle.plan().steps[0]
+        client = placement.new_client()
+        client.create_provider(step.uuid, "new", cn)
+        client.set_inventories(step.uuid, 0, {"DISK_GB": Inventory(total=7)})
 
-    placement.adapter.before = create_first
+    placement.adapter.once_before(lambda method, path: method == "POST", create_first)
     outcome = publishing.cycle.sync()
     publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
     publishing.cycle.sync()
@@ -193,15 +197,12 @@ def test_what_came_back_and_is_wrong_has_not_been_absent(
 def test_a_device_that_may_have_moved_to_a_node_that_fails_is_not_gone(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    def fail(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        raise OSError("no answer")
-
     publishing.driver.nodes |= {
         "a": with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}}),
         "b": flat(VCPU=8),
     }
     publishing.cycle.sync()
-    publishing.driver.nodes |= {"a": with_children({"VCPU": 8}, {}), "b": fail}
+    publishing.driver.nodes |= {"a": with_children({"VCPU": 8}, {}), "b": does_not_answer}
 
     outcomes = [publishing.cycle.sync() for _ in range(3)]
 
@@ -328,7 +329,7 @@ def test_a_reshape_takes_allocations_that_were_written_without_a_consumer_type(
     publishing.cycle.sync()
     consumer = str(uuid.uuid4())
     allocate(placement, consumer, "1.36", cn={"VGPU": 1})
-    publishing.driver.nodes["cn"] = _moved
+    publishing.driver.nodes["cn"] = moves_vgpus
 
     outcome = publishing.cycle.sync()
 
@@ -451,16 +452,7 @@ def test_what_the_server_is_too_old_for_is_refused_before_anything_is_sent(
 ) -> None:
     publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
     publishing.cycle.sync()
-    gpu = contents(placement)["gpu"]["uuid"]
-
-    def below_a_card(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        flat(VCPU=8)(tree, node, allocations)
-        tree.remove("gpu")
-        tree.new_child("card", node)
-        tree.new_child("gpu", "card", uuid=gpu)
-        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
-
-    publishing.driver.nodes["cn"] = below_a_card
+    publishing.driver.nodes["cn"] = with_gpu_below("card")
     publishing.client._microversion = type(publishing.client.microversion)(1, 36)
     placement.requests.clear()
 
@@ -498,13 +490,3 @@ def test_a_sync_whose_answer_is_lost_is_completed_by_the_next(
 def _with_own_uuid(nodename: str) -> ComputeNode:
     own = uuid.uuid5(uuid.NAMESPACE_DNS, nodename)
     return ComputeNode(uuid=str(own), host="h", hypervisor_hostname=nodename)
-
-
-def _moved(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    if "VGPU" in tree.data(node).inventory and allocations is None:
-        raise ReshapeNeeded
-    with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})(tree, node, None)
-    root, child = tree.data(node).uuid, tree.data("gpu").uuid
-    for allocation in (allocations or {}).values():
-        held = allocation["allocations"]
-        held[child] = {"resources": held.pop(root)["resources"]}

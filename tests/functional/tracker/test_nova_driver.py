@@ -377,12 +377,9 @@ def claim_more(placement: PlacementFixture, number: int) -> None:
 def test_a_reshape_that_an_instance_comes_between_is_planned_again_with_what_it_holds_now(
     publishing: Publishing, placement: PlacementFixture, reshaping: NovaDriver
 ) -> None:
-    def interfere(method: str, path: str) -> None:
-        if path == "/reshaper":
-            placement.adapter.before = lambda method, path: None
-            claim_more(placement, 3)
-
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: path == "/reshaper", lambda: claim_more(placement, 3)
+    )
     outcome = publishing.cycle.sync()
 
     assert not outcome.problems

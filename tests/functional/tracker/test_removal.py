@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents, stored
-from tests.lab.drivers import also, flat, with_children
+from tests.lab.drivers import DEVICE, also, does_not_answer, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
@@ -173,14 +173,11 @@ def test_what_comes_back_starts_anew(
 def test_a_node_that_is_listed_again_and_cannot_be_described_starts_anew(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
-    def fails(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        raise OSError("no answer")
-
     fleet(publishing, 2)
     lose(publishing, "node-00")
     publishing.cycle.sync()
     clock.later(DELAY / 2)
-    publishing.driver.nodes["node-00"] = fails
+    publishing.driver.nodes["node-00"] = does_not_answer
     publishing.cycle.sync()
     lose(publishing, "node-00")
     clock.later(DELAY / 2)
@@ -239,12 +236,9 @@ def test_a_listing_that_failed_removes_nothing_and_is_no_absence(
 def test_a_node_that_could_not_be_read_does_not_hold_back_the_removal_of_another(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
-    def fails(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        raise OSError("no answer")
-
     fleet(publishing, 3)
     lose(publishing, "node-00")
-    publishing.driver.nodes["node-01"] = fails
+    publishing.driver.nodes["node-01"] = does_not_answer
 
     outcome = absent_twice(publishing, clock)
 
@@ -364,12 +358,10 @@ def test_an_allocation_that_comes_in_the_last_moment_keeps_the_provider(
     publishing.cycle.sync()
     clock.later(DELAY)
 
-    def interfere(method: str, path: str) -> None:
-        if method == "DELETE":
-            placement.adapter.before = lambda method, path: None
-            use(placement, "node-00", CUSTOM_GOLD=1)
-
-    placement.adapter.before = interfere
+    placement.adapter.once_before(
+        lambda method, path: method == "DELETE",
+        lambda: use(placement, "node-00", CUSTOM_GOLD=1),
+    )
     publishing.cycle.sync()
     clock.later(1)
     outcome = publishing.cycle.sync()
@@ -719,21 +711,14 @@ def test_what_others_published_beside_us_outlives_an_empty_listing(
 
 # What moved into a tree that is refused.
 
-_DEVICE = str(uuid.uuid5(uuid.NAMESPACE_OID, "device"))
-
-
-def _with_device(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    flat(CUSTOM_GOLD=1)(tree, node, allocations)
-    if not tree.exists(_DEVICE):
-        tree.new_child("device", node, _DEVICE)
-    tree.update_inventory(_DEVICE, {"FPGA": {"total": 2}})
+GOLD_WITH_DEVICE = with_device(flat(CUSTOM_GOLD=1))
 
 
 def _into_a_refused_tree(publishing: Publishing, target: str) -> None:
     """The device of node-00 is below a node now whose driver adds another owner's trait."""
     misused = also(lambda tree: tree.add_traits(target, "OWNER_CYBORG"))
     publishing.driver.nodes["node-00"] = with_children({"CUSTOM_GOLD": 1}, {})
-    publishing.driver.nodes[target] = misused(_with_device)
+    publishing.driver.nodes[target] = misused(GOLD_WITH_DEVICE)
 
 
 @pytest.mark.parametrize("target", ["node-01", "new"])
@@ -741,7 +726,7 @@ def test_what_moved_into_a_tree_that_is_refused_is_not_absent(
     publishing: Publishing, placement: PlacementFixture, clock: Clock, target: str
 ) -> None:
     fleet(publishing, 3)
-    publishing.driver.nodes["node-00"] = _with_device
+    publishing.driver.nodes["node-00"] = GOLD_WITH_DEVICE
     publishing.cycle.sync()
     before = contents(placement)
     _into_a_refused_tree(publishing, target)
@@ -753,14 +738,14 @@ def test_what_moved_into_a_tree_that_is_refused_is_not_absent(
         assert [type(one) for one in outcome.problems] == [InvalidTree]
         assert (outcome.steps, outcome.pending) == ((), ())
         assert contents(placement) == before
-        assert publishing.memory.records[_DEVICE].absent_since is None
+        assert publishing.memory.records[DEVICE].absent_since is None
 
 
 def test_what_moved_into_a_tree_that_is_refused_is_no_orphan(
     publishing: Publishing, placement: PlacementFixture, clock: Clock, tmp_path: Path
 ) -> None:
     fleet(publishing, 3)
-    publishing.driver.nodes["node-00"] = _with_device
+    publishing.driver.nodes["node-00"] = GOLD_WITH_DEVICE
     publishing.cycle.sync()
     before = contents(placement)
 
@@ -785,7 +770,7 @@ def _cut_off_untagged(publishing: Publishing, placement: PlacementFixture) -> st
             raise PlacementUnavailable(request=f"PUT {path}", status=0, code="", detail="no answer")
 
     fleet(publishing, 2)
-    publishing.driver.nodes["node-00"] = _with_device
+    publishing.driver.nodes["node-00"] = GOLD_WITH_DEVICE
     placement.adapter.before = end
     with pytest.raises(PlacementUnavailable):
         publishing.cycle.sync()

@@ -1,26 +1,21 @@
 """Inventory that moves between the providers of a tree: never offered twice, nor lost."""
 
-import copy
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.lab import placement as lab
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import Edit, flat, with_children
-from tests.lab.faults import retry_at_once
+from tests.lab.drivers import DEVICE, flat, moves_vgpus, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import InventoryInUse, PlacementUnavailable, ReshapeNeeded
-from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import Reshape
 
 #: A microversion that has allocations with generations, and no reshape.
 NO_RESHAPE = "1.29"
-DEVICE = str(uuid.uuid5(uuid.NAMESPACE_OID, "device"))
 
 
 def use(placement: PlacementFixture, microversion: str = "1.39", **amounts: int) -> str:
@@ -44,14 +39,11 @@ def figures(placement: PlacementFixture) -> dict[str, dict[str, int]]:
 def way(
     request: pytest.FixtureRequest,
     placement: PlacementFixture,
-    placement_service: EmbeddedPlacement,
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     """How inventories go: in one request, or one by one since Placement refuses that one."""
     if request.param == "as admin":
-        admin = copy.copy(placement_service.adapter)
-        admin.additional_headers = {"X-Roles": "admin"}
-        monkeypatch.setattr(placement.adapter, "_adapter", admin)
+        placement.without_service_role()
     elif request.param == "without reshape":
         lab.lower(monkeypatch, NO_RESHAPE)
     return str(request.param)
@@ -111,24 +103,6 @@ def test_a_class_that_nobody_uses_moves_to_the_child_at_once(
 # Inventory that moves with its allocations.
 
 
-def _moves_vgpus(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    """The node's VGPUs are a child's now, and so is what is allocated from them."""
-    root = tree.data(node)
-    if "VGPU" in root.inventory and allocations is None:
-        raise ReshapeNeeded
-    if not tree.exists("gpu"):
-        tree.new_child("gpu", node)
-    tree.update_inventory("gpu", {"VGPU": {"total": 4}})
-    tree.update_inventory(node, {"VCPU": {"total": 8}})
-    for its in (allocations or {}).values():
-        held: dict[str, Any] = its["allocations"]
-        vgpus = held[root.uuid]["resources"].pop("VGPU", 0)
-        if vgpus:
-            held[tree.data("gpu").uuid] = {"resources": {"VGPU": vgpus}}
-        if not held[root.uuid]["resources"]:
-            del held[root.uuid]
-
-
 def held_by(placement: PlacementFixture, consumer: str) -> dict[str, dict[str, int]]:
     uuids = {one["uuid"]: name for name, one in contents(placement).items()}
     found = placement.client.get_allocations(consumer)["allocations"]
@@ -142,7 +116,7 @@ def test_a_reshape_has_the_consumers_whose_allocations_moved_and_no_others(
     publishing.cycle.sync()
     moved, unmoved = use(placement, VCPU=1, VGPU=2), use(placement, VCPU=1)
     before = placement.client.get_allocations(unmoved)
-    publishing.driver.nodes["cn"] = _moves_vgpus
+    publishing.driver.nodes["cn"] = moves_vgpus
 
     (step,) = (one for one in publishing.cycle.plan().steps if isinstance(one, Reshape))
     outcome = publishing.cycle.sync()
@@ -183,17 +157,9 @@ def test_a_reshape_in_which_nothing_moves_writes_nothing(
 # What others do while the allocations are looked up.
 
 
-def _once(placement: PlacementFixture, look_up: str, what: Callable[[], None]) -> list[str]:
+def _once(placement: PlacementFixture, look_up: str, act: Callable[[], object]) -> list[str]:
     """Somebody does something just before the first look-up of that path."""
-    struck: list[str] = []
-
-    def before(method: str, path: str) -> None:
-        if (method, path) == ("GET", look_up) and not struck:
-            struck.append(path)
-            what()
-
-    placement.adapter.before = before
-    return struck
+    return placement.adapter.once_before(lambda *request: request == ("GET", look_up), act)
 
 
 def test_a_consumer_that_goes_while_it_is_looked_up_is_not_the_drivers_to_move(
@@ -202,7 +168,7 @@ def test_a_consumer_that_goes_while_it_is_looked_up_is_not_the_drivers_to_move(
     publishing.driver.nodes["cn"] = flat(VCPU=8, VGPU=4)
     publishing.cycle.sync()
     moved, gone = use(placement, VGPU=2), use(placement, VGPU=1)
-    publishing.driver.nodes["cn"] = _moves_vgpus
+    publishing.driver.nodes["cn"] = moves_vgpus
     struck = _once(
         placement, f"/allocations/{gone}", lambda: placement.client.delete_allocations(gone)
     )
@@ -215,16 +181,16 @@ def test_a_consumer_that_goes_while_it_is_looked_up_is_not_the_drivers_to_move(
     assert figures(placement) == {"cn": {"VCPU": 8}, "gpu": {"VGPU": 4}}
 
 
+@pytest.mark.usefixtures("no_waiting")
 def test_a_tree_of_which_somebody_deletes_a_provider_is_read_again_and_reshaped(
-    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+    publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    retry_at_once(monkeypatch)
     publishing.driver.nodes["cn"] = with_children(
         {"VCPU": 8, "VGPU": 4}, {"nic": {"SRIOV_NET_VF": 2}}
     )
     publishing.cycle.sync()
     moved, nic = use(placement, VGPU=2), contents(placement)["nic"]["uuid"]
-    publishing.driver.nodes["cn"] = _moves_vgpus
+    publishing.driver.nodes["cn"] = moves_vgpus
     struck = _once(
         placement,
         f"/resource_providers/{nic}/allocations",
@@ -248,7 +214,7 @@ def test_a_placement_that_is_away_when_allocations_are_looked_up_ends_the_sync(
     nodes["cn"], nodes["other"] = flat(VCPU=8, VGPU=4), flat(CUSTOM_GOLD=1)
     publishing.cycle.sync()
     look_up = f"/resource_providers/{contents(placement)['cn']['uuid']}/allocations"
-    nodes["cn"], nodes["other"] = _moves_vgpus, flat(CUSTOM_GOLD=2)
+    nodes["cn"], nodes["other"] = moves_vgpus, flat(CUSTOM_GOLD=2)
     _once(placement, look_up, away)
     placement.requests.clear()
 
@@ -261,27 +227,17 @@ def test_a_placement_that_is_away_when_allocations_are_looked_up_ends_the_sync(
 # What moves into a tree that is reshaped.
 
 
-def _has_the_device(edit: Edit) -> Edit:
-    def both(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        edit(tree, node, allocations)
-        if not tree.exists(DEVICE):
-            tree.new_child("device", node, DEVICE)
-        tree.update_inventory(DEVICE, {"FPGA": {"total": 2}})
-
-    return both
-
-
 @pytest.mark.parametrize("listed_first", [True, False])
 def test_a_device_that_moves_into_a_tree_that_is_reshaped_arrives_there(
     publishing: Publishing, placement: PlacementFixture, listed_first: bool
 ) -> None:
     nodes = publishing.driver.nodes
-    nodes["a"] = _has_the_device(flat(CUSTOM_GOLD=1))
+    nodes["a"] = with_device(flat(CUSTOM_GOLD=1))
     nodes["cn"] = flat(VCPU=8, VGPU=4)
     publishing.cycle.sync()
     moved = use(placement, VGPU=2)
     nodes.clear()
-    without, reshaped = with_children({"CUSTOM_GOLD": 1}, {}), _has_the_device(_moves_vgpus)
+    without, reshaped = with_children({"CUSTOM_GOLD": 1}, {}), with_device(moves_vgpus)
     nodes.update({"a": without, "cn": reshaped} if listed_first else {"cn": reshaped, "a": without})
 
     outcome = publishing.cycle.sync()

@@ -812,17 +812,6 @@ def test_what_was_kept_for_its_allocations_goes_when_they_have_gone() -> None:
     assert kinds(world.cycle(says(VCPU=8))) == [(DeleteProvider, "gpu")]
 
 
-def test_what_was_kept_for_its_allocations_and_came_back_is_released() -> None:
-    driver = says(children={"gpu": 2}, VCPU=8)
-    world = published(driver)
-    world.allocated = frozenset([GPU])
-    for _ in range(2):
-        world.cycle(says(VCPU=8))
-        world.now += 60
-    world.cycle(driver)
-    assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2)}
-
-
 def test_an_overlaid_provider_is_never_deleted() -> None:
     world = published(overlays(), untagged("VCPU"))
     for _ in range(3):
@@ -859,10 +848,11 @@ def test_a_gone_parent_of_children_that_were_not_read_is_fully_reserved_and_kept
     assert kinds(world.cycle(says(VCPU=8))) == [(DeleteProvider, "gpu")]
 
 
-def test_what_was_kept_for_its_children_and_came_back_is_released() -> None:
+@pytest.mark.parametrize("kept_for", ["allocated", "unseen_parents"])
+def test_what_was_kept_and_came_back_is_released(kept_for: str) -> None:
     driver = says(children={"gpu": 2}, VCPU=8)
     world = published(driver)
-    world.unseen_parents = frozenset([GPU])
+    setattr(world, kept_for, frozenset([GPU]))
     for _ in range(2):
         world.cycle(says(VCPU=8))
         world.now += 60
