@@ -1,14 +1,18 @@
 """How Sphinx builds this documentation."""
 
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "Wharfinger"
 author = "the authors of Wharfinger"
 project_copyright = "the authors of Wharfinger"
 release = version = installed_version("wharfinger")
 
-extensions = ["sphinx.ext.autodoc"]
-exclude_patterns = ["_build"]
+extensions = ["sphinx.ext.autodoc", "object_tables"]
+exclude_patterns = ["_build", "_ext"]
 html_theme = "alabaster"
 html_theme_options = {"description": "Hardware, published to OpenStack Placement"}
 

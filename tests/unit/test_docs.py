@@ -1,0 +1,103 @@
+"""The tables of docs/objects.rst: they leave nothing out, and nothing unexplained."""
+
+import pytest
+
+from docs._ext import object_rows
+from docs._ext.object_rows import FieldRow, Unsaid
+from wharfinger import objects
+from wharfinger.objects import SERVICE_VERSIONS, ComputeNode, WharfingerObject, kinds
+
+#: What the package offers of them; the tables go by what is registered.
+OFFERED = [
+    kind
+    for kind in map(vars(objects).get, objects.__all__)
+    if isinstance(kind, type)
+    and issubclass(kind, WharfingerObject)
+    and kind is not WharfingerObject
+]
+
+
+def test_each_step_of_each_object_has_a_row() -> None:
+    table = object_rows.version_rows()
+    rows = {(name, version): (brought, added) for name, version, brought, added in table}
+
+    assert rows.keys() == {
+        (kind.obj_name(), step.version) for kind in OFFERED for step in kind.HISTORY
+    }
+    assert len(table) == len(rows)
+    assert all(brought for brought, _added in rows.values())
+    assert rows["ComputeNode", "1.1"][1] == "pci_stats"
+
+
+def test_each_version_of_a_service_has_a_row() -> None:
+    assert object_rows.service_rows() == [
+        (str(version), brought) for version, brought in sorted(SERVICE_VERSIONS.items())
+    ]
+
+
+@pytest.mark.parametrize("kind", OFFERED, ids=lambda kind: kind.obj_name())
+def test_each_field_is_explained(kind: type[WharfingerObject]) -> None:
+    rows = object_rows.field_rows(kind)
+
+    assert {row.name for row in rows} == set(kind.fields)
+    assert all(row.type and row.meaning.endswith(".") for row in rows)
+
+
+def test_a_row_says_what_the_class_says() -> None:
+    rows = {row.name: row for row in object_rows.field_rows(ComputeNode)}
+
+    assert rows["last_seen"].nullable == "yes"
+    assert rows["cpu_allocation_ratio"].default == "1.0"
+    assert rows["driver_instance"].type == "text, up to 64 characters"
+    assert rows["capabilities"].type == "true or false, by name"
+    assert rows["pci_stats"].type == "PciDeviceList"
+
+
+def test_clauses_are_about_their_fields_and_what_follows_about_all() -> None:
+    class Tray(WharfingerObject):
+        """A tray.
+
+        - ``cups``: how many stand on it; ``saucers``, ``spoons``: those beside
+          them. None is broken.
+
+        It is carried.
+        """
+
+        fields = {"cups": kinds.count(), "saucers": kinds.count(default=4), "spoons": kinds.texts()}
+
+    assert object_rows.summary(Tray) == "A tray.\n\nIt is carried."
+    beside = "those beside them. None is broken."
+    assert object_rows.field_rows(Tray) == [
+        FieldRow("cups", "whole number", "no", "", "how many stand on it. None is broken."),
+        FieldRow("saucers", "whole number", "no", "4", beside),
+        FieldRow("spoons", "list of texts", "no", "", beside),
+    ]
+
+
+class Bare(WharfingerObject):
+    fields = {"cups": kinds.count()}
+
+
+class Other(WharfingerObject):
+    """One whose field has another name.
+
+    - ``cup``: how many there are.
+    """
+
+    fields = {"cups": kinds.count()}
+
+
+class Twice(WharfingerObject):
+    """One that says it twice.
+
+    - ``cups``: how many there are.
+    - ``cups``: of what colour.
+    """
+
+    fields = {"cups": kinds.count()}
+
+
+@pytest.mark.parametrize("kind", [Bare, Other, Twice])
+def test_a_field_without_one_meaning_is_an_error(kind: type[WharfingerObject]) -> None:
+    with pytest.raises(Unsaid, match="cup"):
+        object_rows.field_rows(kind)
