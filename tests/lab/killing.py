@@ -1,7 +1,7 @@
 """Syncs in processes of their own that are killed, by SIGKILL, at a boundary of their steps.
 
 Boundaries are before and after each request that writes to Placement, and before and after
-each save of the memory. A process that is not killed says which ones it passed; others
+each write to our own database. A process that is not killed says which ones it passed; others
 are then killed there. They are forked off a server that has imported everything
 already, since the test process has threads, and talk HTTP to the Placement in it.
 """
@@ -13,7 +13,7 @@ import re
 import signal
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -32,6 +32,7 @@ from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync,
 from tests.lab.worlds import World
 from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError
+from wharfinger.objects import ComputeNodeList
 from wharfinger.providers.record import decode
 
 MARKS: Final = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"})
@@ -120,11 +121,11 @@ class Killing(fixtures.Fixture):
             allocate(self._placement, CONSUMER, "1.39", **self._act.held)
         self._moments = Moments(self._state)
         self._beginning = self._moments.take()
-        self.old = everything()
+        self.old, self._old_nodes = everything(), self._nodes()
         ended = self.play()
         assert ended.code == 0, "its traceback is on standard error"
         self.boundaries = ended.boundaries
-        self.new = everything()
+        self.new, self._new_nodes = everything(), self._nodes()
 
     def play(self, kill_at: int | None = None) -> Ended:
         """From the beginning, sync in a process; kill it at a boundary, counted from 0."""
@@ -153,9 +154,9 @@ class Killing(fixtures.Fixture):
 
         ``back``: what the driver says by then is what it said before.
         """
-        world, expected = self._act.after, self.new
+        world, expected, nodes = self._act.after, self.new, self._new_nodes
         if back:
-            world, expected = self._act.before[-1], self.old
+            world, expected, nodes = self._act.before[-1], self.old, self._old_nodes
         faults = soundness.faults(self.old, self.new, everything(), MARKS)
         try:
             for _ in range(self._act.syncs):
@@ -163,6 +164,8 @@ class Killing(fixtures.Fixture):
                     faults += map(str, publishing.cycle.sync().problems)
             if everything() != expected:
                 faults.append(f"Placement has {everything()}")
+            if self._nodes() != nodes:
+                faults.append(f"the nodes are {self._nodes()}")
             with self._publishing(world) as publishing:
                 plan = publishing.cycle.plan()
         except WharfingerError as error:
@@ -173,6 +176,12 @@ class Killing(fixtures.Fixture):
             *(f"then still: {one.name}: {one.reason}" for one in plan.pending),
             *map(str, plan.problems),
         ]
+
+    def _nodes(self) -> dict[str, tuple[int, str]]:
+        """The CPUs and the uuid of each node that has a row, by name."""
+        with self._publishing({}) as publishing:
+            rows = ComputeNodeList.get_by_filters(publishing.context)
+            return {row.hypervisor_hostname: (row.vcpus, row.uuid) for row in rows}
 
     @contextmanager
     def _publishing(self, world: World) -> Iterator[Publishing]:
@@ -284,20 +293,44 @@ class _PlacementOverHTTP(PlacementFixture):
         self.requests = self.adapter.requests
 
 
+class _WatchedDatabase(fixtures.Fixture):
+    """Writes to our database have boundaries."""
+
+    def __init__(self, boundaries: _Boundaries) -> None:
+        super().__init__()
+        self._boundaries = boundaries
+
+    def _setUp(self) -> None:
+        replace = Database.replace
+
+        def replaced(
+            database: Database, table: str, scope: Any, key: str, records: Mapping[str, Any]
+        ) -> None:
+            with self._boundaries.saving(records):
+                replace(database, table, scope, key, records)
+
+        self._watch("replace", replaced)
+        for name in ("insert", "update", "delete"):
+            self._watch(name, self._around(name, getattr(Database, name)))
+
+    def _around(self, name: str, write: Callable[..., Any]) -> Callable[..., Any]:
+        def written(database: Database, table: str, *args: Any) -> Any:
+            with self._boundaries.around(f"{name} {table}", "to be saved", "saved"):
+                return write(database, table, *args)
+
+        return written
+
+    def _watch(self, name: str, watched: Callable[..., Any]) -> None:
+        path = f"{Database.__module__}.{Database.__qualname__}.{name}"
+        self.useFixture(fixtures.MonkeyPatch(path, watched))
+
+
 def _play(act: str, url: str, state: Path, kill_at: int | None, report: Connection) -> None:
     """What the process does: all syncs of an act."""
     boundaries = _Boundaries(kill_at, report)
-    save = Database.replace
-
-    def watched(
-        self: Database, table: str, scope: Any, key: str, records: Mapping[str, Any]
-    ) -> None:
-        with boundaries.saving(records):
-            save(self, table, scope, key, records)
-
     with (
         WithoutSync(),
-        fixtures.MonkeyPatch(f"{save.__module__}.{save.__qualname__}", watched),
+        _WatchedDatabase(boundaries),
         _PlacementOverHTTP(url, boundaries) as placement,
         Publishing(placement, state) as publishing,
     ):
