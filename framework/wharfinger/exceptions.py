@@ -68,8 +68,16 @@ def shown(value: object) -> str:
 
 
 class _Formatter(Formatter):
+    """Shows what is converted with ``!r``, and puts commas between what is with ``!j``."""
+
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        return shown(value) if conversion == "r" else super().convert_field(value, conversion)
+        match conversion:
+            case "r":
+                return shown(value)
+            case "j":
+                return ", ".join(map(str, value))
+            case _:
+                return super().convert_field(value, conversion)
 
 
 _FORMATTER: Final = _Formatter()
@@ -304,7 +312,7 @@ class ConcurrentSave(ObjectError):
     ``keys`` are those of the objects. Read them again and decide again.
     """
 
-    template = "{kind} {keys}: somebody else has saved it since it was read: nothing was written"
+    template = "{kind} {keys!j}: somebody else has saved it since it was read: nothing was written"
     kind: str
     keys: tuple[str, ...]
 

@@ -10,7 +10,8 @@ from uuid import uuid4
 from oslo_log import log as logging
 from oslo_versionedobjects import exception as ovo_exception
 
-from wharfinger.db.database import Change, StaleError, TakenError
+from wharfinger.db.database import TakenError
+from wharfinger.db.rows import Change, StaleError
 from wharfinger.exceptions import (
     ConcurrentSave,
     InvalidObject,
@@ -158,14 +159,14 @@ class KeptObject(RowObject):
         """Add it to the database; raises ObjectExists, FieldUnset."""
         with _told(type(self), [self]):
             self._context.db.insert(self.TABLE, [self._new_row()])
-        self.obj_reset_changes(recursive=True)
+        self._created()
 
     @base.remotable
     def save(self) -> None:
         """Write what has changed.
 
         Raises ConcurrentSave where somebody else has saved it since it was read, ObjectNotFound,
-        ObjectExists.
+        ObjectExists, InvalidObject where it is to have another key.
         """
         if self.obj_what_changed():
             with _told(type(self), [self]):
@@ -182,11 +183,22 @@ class KeptObject(RowObject):
         self.obj_set_defaults()
         if "uuid" in self.fields and not self.obj_attr_is_set("uuid"):
             self.uuid = str(uuid4())
+        return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
+
+    def _created(self) -> None:
         self.revision = 1
-        return self._row(self.fields)
+        self.obj_reset_changes(recursive=True)
 
     def _change(self) -> Change:
-        return Change(self.key, self.revision, self._row(self.obj_what_changed()))
+        changes = self.obj_what_changed()
+        if self.KEY in changes:
+            # It may be another's, and what is written would be written into that.
+            raise InvalidObject(
+                subject=self.subject,
+                problem=f"a new {self.KEY} cannot be saved.",
+                remedy="Create another one, and destroy this one.",
+            )
+        return Change(self.key, self.revision, self._row(changes))
 
     def _saved(self) -> None:
         self.revision += 1
@@ -250,12 +262,15 @@ class KeptList(RowList[_Kept]):
             one._context = self._context
         with _told(self.KIND, self.objects):
             self._context.db.insert(self.KIND.TABLE, [one._new_row() for one in self.objects])
-        self.obj_reset_changes(recursive=True)
+        for one in self.objects:
+            one._created()
+        self.obj_reset_changes()
 
     @base.remotable
     def save(self) -> None:
         """Write what has changed of each; raises ConcurrentSave, ObjectNotFound, ObjectExists."""
-        changed = [one for one in self.objects if one.obj_what_changed()]
+        # An object may be there twice.
+        changed = list({id(one): one for one in self.objects if one.obj_what_changed()}.values())
         if changed:
             with _told(self.KIND, changed):
                 self._context.db.update(

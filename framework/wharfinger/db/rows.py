@@ -1,0 +1,193 @@
+"""The rows of one table in a transaction, by statements that each kind of database takes."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+#: A statement takes a bounded number of parameters.
+_BATCH: Final = 500
+
+Values = Mapping[str, Any]
+
+
+class StaleError(Exception):
+    """Rows that are not as they were read: others have written or deleted them since."""
+
+    def __init__(self, changed: Collection[str], gone: Collection[str]) -> None:
+        super().__init__(f"changed: {sorted(changed)}, gone: {sorted(gone)}")
+        self.changed: Final = frozenset(changed)
+        self.gone: Final = frozenset(gone)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to write into the row of a key, if it still has that revision."""
+
+    key: str
+    revision: int
+    values: Values
+
+
+class Rows:
+    """Those that count: where rows are kept when they are deleted, the others.
+
+    ``lacking`` are columns that the database has not: they are left out of every statement.
+    """
+
+    def __init__(self, session: Session, table: sa.Table, lacking: Collection[str]) -> None:
+        self._session: Final = session
+        self._table: Final = table
+        self._present: Final = [name for name in table.columns.keys() if name not in lacking]  # noqa: SIM118
+
+    def select(self, where: Values) -> list[dict[str, Any]]:
+        """The rows, oldest first, whose columns have these values, or one of several."""
+        columns = [self._table.c[name] for name in self._present]
+        found = [
+            dict(row)
+            for some in _bounded(where)
+            for row in self._session.execute(
+                sa.select(*columns).where(*self._conditions(some))
+            ).mappings()
+        ]
+        return sorted(found, key=itemgetter("id"))
+
+    def insert(self, rows: Iterable[Values]) -> None:
+        """Add rows."""
+        for some in _alike(rows, self._present):
+            self._session.execute(sa.insert(self._table), some)
+
+    def update(self, key: str, changes: Sequence[Change]) -> None:
+        """Write into rows that nobody has written since; raises StaleError.
+
+        Their revisions rise by one.
+        """
+        self._hold(key, {one.key: one.revision for one in changes})
+        self._write(
+            {key}, [{**one.values, "revision": one.revision + 1, key: one.key} for one in changes]
+        )
+
+    def delete(self, key: str, revisions: Mapping[str, int]) -> None:
+        """Delete rows that nobody has written since; raises StaleError.
+
+        Where rows are kept, they only count as deleted.
+        """
+        self._hold(key, revisions)
+        for some in _batches(revisions):
+            where = self._conditions({key: some})
+            if "deleted" in self._table.c:
+                now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+                values = {"deleted": self._table.c.id, "deleted_at": now}
+                self._session.execute(sa.update(self._table).where(*where).values(values))
+            else:
+                self._session.execute(sa.delete(self._table).where(*where))
+
+    def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
+        """Write the rows of a scope by key; None deletes."""
+        target = self._table
+        there: set[str] = set()
+        for some in _batches(rows):
+            where = self._conditions({**scope, key: some})
+            there.update(self._session.scalars(sa.select(target.c[key]).where(*where)))
+        for some in _batches(one for one in there if rows[one] is None):
+            where = self._conditions({**scope, key: some})
+            self._session.execute(sa.delete(target).where(*where))
+        written = {one: {**row, **scope, key: one} for one, row in rows.items() if row is not None}
+        self._write({*scope, key}, [row for one, row in written.items() if one in there])
+        self.insert(row for one, row in written.items() if one not in there)
+
+    def touch(self, values: Values, count: Collection[str], where: Values) -> int:
+        """Write columns, and add one to those that ``count``; how many rows there were."""
+        known = {name: value for name, value in values.items() if name in self._present}
+        counted = {name: self._table.c[name] + 1 for name in count}
+        met = 0
+        for some in _bounded(where):
+            result: Any = self._session.execute(
+                sa.update(self._table).where(*self._conditions(some)).values(known | counted)
+            )
+            met += result.rowcount
+        return met
+
+    def _write(self, keys: Collection[str], rows: Iterable[Values]) -> None:
+        """Write rows that are found by the values of these columns, which stay as they are."""
+        where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
+        for some in _alike(rows, self._present):
+            written = some[0].keys() - set(keys)
+            self._session.connection().execute(
+                sa.update(self._table)
+                .where(*where, *self._conditions({}))
+                .values({name: sa.bindparam(name) for name in written}),
+                [
+                    {
+                        f"where_{name}" if name in keys else name: value
+                        for name, value in row.items()
+                    }
+                    for row in some
+                ],
+            )
+
+    def _hold(self, key: str, revisions: Mapping[str, int]) -> None:
+        """Keep rows from being written by others until the transaction ends.
+
+        Raises StaleError where one has not the revision that it is believed to have.
+        """
+        now: dict[str, int] = {}
+        for some in _batches(sorted(revisions)):  # in one order, or two could wait for each other
+            rows = self._session.execute(
+                sa.select(self._table.c[key], self._table.c.revision)
+                .where(*self._conditions({key: some}))
+                .order_by(self._table.c.id)
+                .with_for_update()
+            )
+            now.update((row[0], row[1]) for row in rows)
+        gone = revisions.keys() - now.keys()
+        changed = {one for one, revision in now.items() if revision != revisions[one]}
+        if gone or changed:
+            raise StaleError(changed, gone)
+
+    def _conditions(self, values: Values) -> list[sa.ColumnElement[bool]]:
+        columns = self._table.c
+        conditions = [
+            columns[name].in_(list(value)) if _is_several(value) else columns[name] == value
+            for name, value in values.items()
+        ]
+        if "deleted" in columns:
+            conditions.append(columns.deleted == 0)
+        return conditions
+
+
+def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[Values]]:
+    """Rows by the columns they have, less those that are not there.
+
+    One statement takes rows of the same columns: it would leave out what the first has not.
+    """
+    alike: dict[frozenset[str], list[Values]] = {}
+    for row in rows:
+        taken = {name: value for name, value in row.items() if name in present}
+        alike.setdefault(frozenset(taken), []).append(taken)
+    return alike.values()
+
+
+def _is_several(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str | bytes)
+
+
+def _bounded(where: Values) -> Iterator[Values]:
+    """The same conditions, with no more values in one than a statement takes."""
+    several = [name for name, value in where.items() if _is_several(value)]
+    longest = max(several, key=lambda name: len(where[name]), default=None)
+    if longest is None:
+        yield where
+    else:
+        for some in _batches(dict.fromkeys(where[longest])):
+            yield {**where, longest: some}
+
+
+def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
+    every = list(keys)
+    for start in range(0, len(every), _BATCH):
+        yield every[start : start + _BATCH]
