@@ -157,7 +157,8 @@ class Database:
         schema = migration.schema(self._engine)
         if managed and schema.is_known and not schema.is_head:
             migration.upgrade(self._engine, self._host, directory=self._directory)
-        elif not schema.is_head:
+            schema = migration.schema(self._engine)
+        if not schema.is_head:
             self._look_for_missing(schema)
 
     @contextmanager

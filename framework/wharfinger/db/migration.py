@@ -43,14 +43,12 @@ class Schema:
 
 def schema(engine: Engine) -> Schema:
     """The version of a database."""
-    head, known = _revisions()
     with engine.connect() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-    return Schema(current, head, current is None or current in known)
+        return _schema(connection)
 
 
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
-    """Create the tables, or bring them to a version.
+    """Create the tables, or bring them to a version; one that is newer is left as it is.
 
     ``directory`` is where the lock file of a SQLite database goes. ``host`` is whose records
     those of the first version are, which named no host.
@@ -63,8 +61,11 @@ def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head
         engine.connect() as connection,
         nullcontext() if is_file else _exclusive(connection),
     ):
-        scripts.attributes["connection"] = connection
-        command.upgrade(scripts, revision)
+        is_known = _schema(connection).is_known
+        connection.rollback()
+        if is_known:
+            scripts.attributes["connection"] = connection
+            command.upgrade(scripts, revision)
 
 
 def missing(engine: Engine) -> Mapping[str, frozenset[str]]:
@@ -78,6 +79,12 @@ def missing(engine: Engine) -> Mapping[str, frozenset[str]]:
         for table in METADATA.sorted_tables
     }
     return {table: columns for table, columns in lacking.items() if columns}
+
+
+def _schema(connection: Connection) -> Schema:
+    head, known = _revisions()
+    current = MigrationContext.configure(connection).get_current_revision()
+    return Schema(current, head, current is None or current in known)
 
 
 @cache

@@ -33,6 +33,13 @@ class Change:
     values: Values
 
 
+@dataclass(frozen=True, slots=True)
+class NotIn:
+    """Any value but these."""
+
+    values: Collection[str]
+
+
 class Rows:
     """Those that count: where rows are kept when they are deleted, the others.
 
@@ -53,6 +60,8 @@ class Rows:
             for row in self._session.execute(
                 sa.select(*columns).where(*self._conditions(some))
             ).mappings()
+            # MySQL does not see spaces at an end.
+            if all(_is_meant(row[name], wanted) for name, wanted in some.items())
         ]
         return sorted(found, key=itemgetter("id"))
 
@@ -66,9 +75,14 @@ class Rows:
 
         Their revisions rise by one.
         """
-        self._hold(key, {one.key: one.revision for one in changes})
+        by_key: dict[str, Change] = {}
+        for change in changes:
+            if by_key.setdefault(change.key, change) != change:
+                raise StaleError([change.key], ())  # one of the two was written before the other
+        self._hold(key, {one.key: one.revision for one in by_key.values()})
         self._write(
-            {key}, [{**one.values, "revision": one.revision + 1, key: one.key} for one in changes]
+            {key},
+            [{**one.values, "revision": one.revision + 1, key: one.key} for one in by_key.values()],
         )
 
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
@@ -150,13 +164,9 @@ class Rows:
             raise StaleError(changed, gone)
 
     def _conditions(self, values: Values) -> list[sa.ColumnElement[bool]]:
-        columns = self._table.c
-        conditions = [
-            columns[name].in_(list(value)) if _is_several(value) else columns[name] == value
-            for name, value in values.items()
-        ]
-        if "deleted" in columns:
-            conditions.append(columns.deleted == 0)
+        conditions = [_condition(self._table.c[name], value) for name, value in values.items()]
+        if "deleted" in self._table.c:
+            conditions.append(self._table.c.deleted == 0)
         return conditions
 
 
@@ -170,6 +180,18 @@ def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[
         taken = {name: value for name, value in row.items() if name in present}
         alike.setdefault(frozenset(taken), []).append(taken)
     return alike.values()
+
+
+def _condition(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
+    if isinstance(value, NotIn):
+        return column.not_in(list(value.values))
+    return column.in_(list(value)) if _is_several(value) else column == value
+
+
+def _is_meant(found: Any, wanted: Any) -> bool:
+    if isinstance(found, str) and isinstance(wanted, str | Collection):
+        return found == wanted if isinstance(wanted, str) else found in wanted
+    return True
 
 
 def _is_several(value: object) -> bool:

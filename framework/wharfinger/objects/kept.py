@@ -38,6 +38,7 @@ class RowObject(WharfingerObject):
     KEY: ClassVar[str] = "uuid"
 
     _unread: Mapping[str, str] = {}
+    _documents: Mapping[str, Any] = {}
 
     @property
     def key(self) -> str:
@@ -50,6 +51,28 @@ class RowObject(WharfingerObject):
         """Which object, for people."""
         known = self.obj_attr_is_set(self.KEY)
         return f"{self.obj_name()} {self.key}" if known else self.obj_name()
+
+    def obj_what_changed(self) -> set[str]:
+        """The fields that have changed; what was changed within a list or dict too."""
+        edited = {
+            name
+            for name, before in self._documents.items()
+            if self.obj_attr_is_set(name) and _text(getattr(self, name)) != before
+        }
+        return super().obj_what_changed() | edited
+
+    def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
+        """Take fields, all or some, as they are now for what nobody has changed."""
+        super().obj_reset_changes(fields, recursive)
+        self._documents = {**self._documents, **self._texts(fields or self.fields)}
+
+    def _texts(self, names: Iterable[str]) -> dict[str, str]:
+        """What the lists and dicts among the fields are now."""
+        return {
+            name: _text(getattr(self, name))
+            for name in names
+            if isinstance(self.fields[name], Document) and self.obj_attr_is_set(name)
+        }
 
     def obj_to_primitive(
         self, target_version: str | None = None, version_manifest: dict[str, str] | None = None
@@ -64,6 +87,7 @@ class RowObject(WharfingerObject):
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
         self = super()._obj_from_primitive(context, objver, primitive)
         self._unread = dict(cls._obj_primitive_field(primitive, "unread", {}))
+        self._documents = self._texts(cls.fields.keys() - self._changed_fields)
         return self
 
     @classmethod
@@ -287,6 +311,11 @@ class KeptList(RowList[_Kept]):
             self._context.db.delete(
                 self.KIND.TABLE, self.KIND.KEY, {one.key: one.revision for one in self.objects}
             )
+
+
+def _text(document: Any) -> str:
+    """A list or dict of plain values as a value of its own."""
+    return json.dumps(document, sort_keys=True)
 
 
 def _stored(value: Any) -> Any:

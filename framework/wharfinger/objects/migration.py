@@ -5,6 +5,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
+from wharfinger.db.rows import NotIn
 from wharfinger.objects import kinds
 from wharfinger.objects.base import base, fields, register
 from wharfinger.objects.context import Context
@@ -40,6 +41,7 @@ MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 )
 #: Those in which a move still counts at both ends.
 IN_PROGRESS: Final = tuple(status for status, after in MIGRATION_STATUSES.items() if after)
+_OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
 
 
 class _Status(fields.StateMachine):
@@ -147,7 +149,8 @@ class MigrationList(KeptList[Migration]):
     @base.remotable
     def get_in_progress_by_host(cls, context: Context, host: str) -> Self:
         """Those in progress that come from a service host, or go to it."""
-        under_way = cls._select(context, status=IN_PROGRESS)
+        # A status that is not known here, of a later version perhaps, is not known to be over.
+        under_way = cls._select(context, status=NotIn(_OVER))
         return cls._of(
             context, [one for one in under_way if host in (one.source_compute, one.dest_compute)]
         )

@@ -78,6 +78,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
         """Write an instance's records, and forget those of other providers: all or nothing.
 
         For one process at a time: the last one to write is right. Durable on return.
+        What a record does not say stays.
         """
         rows = {one.key: one._row(one.obj_what_changed()) for one in records}
         context.db.replace(

@@ -1,50 +1,256 @@
-"""A field that changes has to change its object's version too."""
+"""A field that changes has to change its object's version too, and earlier versions stay."""
 
+import ast
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from oslo_versionedobjects.base import VersionedObjectRegistry
+import pytest
+from oslo_utils.versionutils import convert_version_to_tuple
 from oslo_versionedobjects.fixture import ObjectVersionChecker
 
-import wharfinger.objects  # noqa: F401 - registers them
-from wharfinger.objects import ComputeNode, PciDevice, PciDeviceList, Service, WharfingerObject
+import wharfinger
+from tests.lab import samples
+from tests.unit.objects.kinds import OURS, of
+from wharfinger.objects import ComputeNode, ComputeNodeList, WharfingerObject, kinds
+from wharfinger.objects.base import Step, base
+from wharfinger.objects.kept import RowList
 
 #: The version and the fingerprint of the fields and remotable methods of each object. Where
-#: a fingerprint differs, raise the object's VERSION, say in its comment what came with it,
-#: and see to it that it can be sent to those that only know the version before.
+#: a fingerprint differs, raise the object's version by a Step in its HISTORY that says what came
+#: with it, and see to it that it can be sent to those that only know the version before.
 FINGERPRINTS = {
-    "ComputeNode": "1.0-9cd880b9eb44b02caca70984f50c5734",
-    "Migration": "1.0-44a0da08b78e6e6e03036d1bc7b68918",
-    "PciDevice": "1.0-0b6113298259d3609c797ded9ffa0943",
-    "PciDeviceList": "1.0-1b54e51ad0fc1f3a8878f5010e7e16dc",
-    "Service": "1.0-c6bd0fcdd180812a804f19f3d62b064a",
+    "ComputeNode": "1.1-890fcb09cdcf78978cf6693e8296d345",
+    "ComputeNodeList": "1.1-26114fae2291f7af947bd27943168019",
+    "Flavor": "1.0-178c3c68b81dc7f45630571013394e73",
+    "FlavorList": "1.0-9bd749c2e129ae9af0e67f626f280098",
+    "Instance": "1.0-ecdab4a4feb4ddd21f04ea9b35a34f59",
+    "InstanceList": "1.0-648ebd340f54e0407e1be7feefe87893",
+    "Migration": "1.0-3aabb5c412a215acc2dd82582407b6bc",
+    "MigrationList": "1.0-26e84eedf7f70b196dca665a06bbac18",
+    "PciDevice": "1.0-95379882b2a336e0d76f06f196aed478",
+    "PciDeviceList": "1.0-e81a268626fe21e9e0d7c4d8d1c59e0a",
+    "ProviderRecord": "1.0-ae7f18479a9c1ec9286f919591a75738",
+    "ProviderRecordList": "1.0-348adcc4fb75627a0dee01c4ca1995b9",
+    "Reservation": "1.0-b0d5dbe62b4cb275b85a576ecac1dd29",
+    "ReservationList": "1.0-74bac9f574d2a5f207b6445b9b4feddd",
+    "Service": "1.0-d2e6837bfca9f77351535de0aee0196f",
+    "ServiceList": "1.0-4954fc2cbfb18689b358dd81df29a0cb",
 }
+
+ROOT = Path(wharfinger.__file__).parents[2]
+#: What uses the fields of nodes.
+USERS = [ROOT / "framework" / "wharfinger" / "tracker", ROOT / "drivers"]
+#: Of what keeps it, not of whom it is for.
+KEEPERS = {"revision"}
+#: Methods that are there to write a field.
+WRITERS = {"last_seen": "note_seen"}
+
+
+def earlier(kind: type[WharfingerObject]) -> list[str]:
+    return [step.version for step in kind.HISTORY[:-1]]
+
+
+def in_detail(kind: type[Any]) -> tuple[Any, ...]:
+    """What the library leaves out: lengths, words, what is in lists, and what leads where."""
+    return tuple(_described(field) for _, field in sorted(kind.fields.items()))
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {repr(key): _described(value[key]) for key in sorted(value, key=repr)}
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, list | tuple):
+        return [_described(each) for each in value]
+    if value is None or isinstance(value, str | int | float | type):
+        return repr(value)
+    transitions = getattr(value, "ALLOWED_TRANSITIONS", {})
+    return [type(value).__name__, _described(vars(value)), _described(transitions)]
 
 
 def test_no_object_has_changed_without_a_new_version() -> None:
-    ours = {
-        name: classes
-        for name, classes in VersionedObjectRegistry.obj_classes().items()
-        if issubclass(classes[0], WharfingerObject)
+    assert ObjectVersionChecker(OURS).get_hashes(in_detail) == FINGERPRINTS
+
+
+def test_the_library_can_make_every_earlier_version() -> None:
+    checker = ObjectVersionChecker(OURS)
+    checker.test_compatibility_routines()
+    checker.test_compatibility_routines(use_manifest=True)
+    checker.test_relationships_in_order()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_history_says_what_each_version_brought(name: str) -> None:
+    kind = of(name)
+    versions = [convert_version_to_tuple(step.version) for step in kind.HISTORY]
+    assert versions == sorted(set(versions))
+    assert versions[0] == (1, 0)
+    assert kind.HISTORY[-1].version == kind.VERSION
+    brought = [field for step in kind.HISTORY for field in step.fields]
+    assert len(brought) == len(set(brought))
+    assert set(brought) <= kind.fields.keys()
+    assert not kind.HISTORY[0].fields
+    assert all(step.brought for step in kind.HISTORY)
+    # In a class of its own: not in what others may share.
+    assert len(kind.HISTORY) == 1 or "HISTORY" in vars(kind)
+
+
+FULL: dict[str, Callable[[], Any]] = {
+    "ComputeNode": lambda: samples.node(None, pci_stats=samples.gpus()),
+    "ComputeNodeList": lambda: ComputeNodeList(
+        objects=[samples.node(None, number, pci_stats=samples.gpus()) for number in range(2)]
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [(name, version) for name in OURS for version in earlier(of(name))],
+)
+def test_an_earlier_version_has_the_fields_that_were_there(name: str, version: str) -> None:
+    kind = of(name)
+    one = FULL[name]()
+    for field in kind.fields.keys() - one.obj_what_changed():
+        default = kind.fields[field].default
+        setattr(one, field, 1 if field == "revision" else default)
+    target = convert_version_to_tuple(version)
+    later = {
+        field
+        for step in kind.HISTORY
+        if convert_version_to_tuple(step.version) > target
+        for field in step.fields
     }
-    assert ObjectVersionChecker(ours).get_hashes() == FINGERPRINTS
-
-
-def test_the_versions_of_the_objects_in_objects_fit_together() -> None:
-    node = ComputeNode(
-        host="service",
-        hypervisor_hostname="node",
-        pci_stats=PciDeviceList(objects=[PciDevice(vendor_id="10de", product_id="1eb8", count=1)]),
+    primitive = one.obj_to_primitive(target_version=version)
+    assert primitive["wharfinger_object.version"] == version
+    assert primitive["wharfinger_object.data"].keys() == kind.fields.keys() - later
+    assert not set(primitive.get("wharfinger_object.changes", ())) & later
+    # Whoever is newer takes it as it is.
+    back = kind.obj_from_primitive(primitive)
+    assert {field for field in kind.fields if back.obj_attr_is_set(field)} == (
+        kind.fields.keys() - later
     )
-    primitive = node.obj_to_primitive(target_version="1.0")
-    back = ComputeNode.obj_from_primitive(primitive)
-    assert back.pci_stats is not None
-    assert back.pci_stats.objects[0].vendor_id == "10de"
-    assert "uuid" not in back
 
 
-def test_a_service_says_the_version_of_its_code() -> None:
-    assert Service(host="h", binary="b").obj_to_primitive()["wharfinger_object.name"] == "Service"
+@base.VersionedObjectRegistry.objectify
+class Crane(WharfingerObject):
+    """Of three versions, and registered nowhere."""
+
+    HISTORY = (
+        Step("1.0", "first version"),
+        Step("1.9", "how far it reaches", ("reach",)),
+        Step("1.10", "two more", ("load", "owners")),
+    )
+    fields = {
+        "name": kinds.name(),
+        "reach": kinds.count(),
+        "load": kinds.count(nullable=True),
+        "owners": kinds.texts(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "has"),
+    [
+        ("1.0", {"name"}),
+        ("1.8", {"name"}),
+        ("1.9", {"name", "reach"}),
+        ("1.10", {"name", "reach", "load", "owners"}),
+    ],
+)
+def test_what_came_later_is_left_out(version: str, has: set[str]) -> None:
+    one = Crane(name="crane", reach=3, load=None, owners=[])
+    primitive = one.obj_to_primitive(target_version=version)
+    assert primitive["wharfinger_object.data"].keys() == has
+    assert set(primitive["wharfinger_object.changes"]) == has
+    # One that came in an earlier version leaves in it, whatever was set since.
+    one.VERSION = version
+    primitive = one.obj_to_primitive()
+    assert primitive["wharfinger_object.version"] == version
+    assert primitive["wharfinger_object.data"].keys() == has
+    assert set(primitive["wharfinger_object.changes"]) == has
+
+
+def test_each_version_that_is_not_the_newest_was_looked_at() -> None:
+    assert FULL.keys() == {name for name in OURS if earlier(of(name))}
+
+
+def test_a_list_of_an_earlier_version_has_objects_of_theirs() -> None:
+    primitive = FULL["ComputeNodeList"]().obj_to_primitive(target_version="1.0")
+    listed = primitive["wharfinger_object.data"]["objects"]
+    assert [one["wharfinger_object.version"] for one in listed] == ["1.0", "1.0"]
+    assert not any("pci_stats" in one["wharfinger_object.data"] for one in listed)
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if hasattr(of(name), "child_versions")])
+def test_each_version_of_a_list_says_which_objects_it_has(name: str) -> None:
+    kind: Any = of(name)
+    child = of(kind.fields["objects"].objname)
+    assert list(kind.child_versions) == [step.version for step in kind.HISTORY]
+    assert list(kind.child_versions.values()) == [step.version for step in child.HISTORY]
+    if issubclass(kind, RowList):
+        assert kind.KIND is child
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_each_object_in_an_object_has_a_version_for_each_of_its(name: str) -> None:
+    kind = of(name)
+    for field, pairs in kind.obj_relationships.items():
+        child = of(kind.fields[field].objname)  # type: ignore[attr-defined]
+        own = [step.version for step in kind.HISTORY]
+        assert {version for version, _ in pairs} <= set(own)
+        assert pairs[-1][1] == child.VERSION
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_docstring_of_an_object_says_what_each_field_is(name: str) -> None:
+    kind = of(name)
+    said = set(re.findall(r"``(\w+)``", kind.__doc__ or ""))
+    assert kind.fields.keys() <= said
+    hinted = {field for each in kind.__mro__ for field in vars(each).get("__annotations__", ())}
+    assert kind.fields.keys() <= hinted
+
+
+def named(paths: list[Path]) -> set[str]:
+    """Every name that code reads or writes of something, or gives it as a keyword."""
+    names = set()
+    for file in (file for path in paths for file in path.rglob("*.py")):
+        for one in ast.walk(ast.parse(file.read_text(), str(file))):
+            if isinstance(one, ast.Attribute):
+                names.add(one.attr)
+            elif isinstance(one, ast.keyword) and one.arg:
+                names.add(one.arg)
+    return names
+
+
+def test_a_node_has_no_field_that_nobody_uses() -> None:
+    assert all(path.is_dir() for path in USERS)
+    used = named(USERS)
+    unused = {
+        field
+        for field in ComputeNode.fields.keys() - KEEPERS
+        if not used & {field, WRITERS.get(field)}
+    }
+    assert unused == set()
+
+
+def test_a_node_has_no_extra_resources() -> None:
+    assert "extra_resources" not in ComputeNode.fields
+    assert not hasattr(ComputeNode, "extra_resources")
+
+
+def test_the_object_suite_calls_every_remotable_method() -> None:
+    remotable = {
+        method
+        for name in OURS
+        for method in dir(of(name))
+        if getattr(getattr(of(name), method), "remotable", False)
+    }
+    assert {"create", "save", "get_by_uuid"} < remotable
+    assert remotable - named([ROOT / "tests" / "functional" / "objects"]) == set()
 
 
 def test_objects_leave_threads_as_they_are() -> None:

@@ -1,0 +1,67 @@
+"""Everywhere that objects can be kept: the same tests, whichever it is."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.mariadb import MariaDB
+from tests.lab.objects import Kept, KeptByServer, KeptElsewhere, KeptInFile
+from tests.lab.postgresql import PostgreSQL
+from wharfinger.objects import Context
+
+
+@pytest.fixture(scope="session")
+def in_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptInFile]:
+    with KeptInFile(tmp_path_factory.mktemp("objects")) as kept:
+        yield kept
+
+
+@pytest.fixture(scope="session")
+def by_postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with (
+        PostgreSQL() as server,
+        KeptByServer(server.create_database(), tmp_path_factory.mktemp("postgresql")) as kept,
+    ):
+        yield kept
+
+
+@pytest.fixture(scope="session")
+def by_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with (
+        MariaDB() as server,
+        KeptByServer(server.create_database(), tmp_path_factory.mktemp("mariadb")) as kept,
+    ):
+        yield kept
+
+
+@pytest.fixture(scope="session")
+def by_another_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptElsewhere]:
+    with KeptElsewhere(tmp_path_factory.mktemp("elsewhere")) as kept:
+        yield kept
+
+
+@pytest.fixture(params=["in_file", "by_postgresql", "by_mariadb", "by_another_process"])
+def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """Where objects are kept, empty."""
+    where: Kept = request.getfixturevalue(request.param)
+    with where.in_use():
+        yield where
+
+
+@pytest.fixture
+def context(kept: Kept) -> Context:
+    return kept.context
+
+
+@pytest.fixture
+def file(in_file: KeptInFile) -> Iterator[KeptInFile]:
+    """A file, empty, for what is the same wherever objects are kept."""
+    with in_file.in_use():
+        yield in_file
+
+
+@pytest.fixture
+def elsewhere(by_another_process: KeptElsewhere) -> Iterator[KeptElsewhere]:
+    """Another process, for what can be seen on the way there alone."""
+    with by_another_process.in_use():
+        yield by_another_process

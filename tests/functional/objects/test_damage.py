@@ -1,0 +1,210 @@
+"""What is stored and cannot be read: told where it is needed, and nowhere else."""
+
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.lab.objects import Kept, KeptInFile
+from tests.lab.samples import flavor, gpus, instance, migration, node, service, uuid
+from wharfinger.exceptions import FieldUnset
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    Context,
+    Instance,
+    InstanceList,
+    Migration,
+    MigrationList,
+    PciDeviceList,
+    Service,
+    ServiceList,
+)
+
+
+def primitive(**parts: Any) -> dict[str, Any]:
+    """Of PCI devices, with other parts."""
+    return gpus().obj_to_primitive() | {f"wharfinger_object.{name}": parts[name] for name in parts}
+
+
+def with_device(**data: Any) -> dict[str, Any]:
+    [device, _] = gpus().obj_to_primitive()["wharfinger_object.data"]["objects"]
+    device["wharfinger_object.data"] |= data
+    return primitive(data={"objects": [device]})
+
+
+DAMAGED = {
+    "nothing": "",
+    "garbage": "{oops",
+    "half of it": json.dumps(primitive())[:100],
+    "a list": "[]",
+    "a figure": "3",
+    "a text": '"gpus"',
+    "another document": '{"gpus": 2}',
+    "too deep": "[" * 100_000,
+    "another object": json.dumps(flavor(None).obj_to_primitive()),
+    "an unknown object": json.dumps(primitive(name="PciRack")),
+    "another project's": json.dumps(primitive(namespace="nova")),
+    "a later version": json.dumps(primitive(version="1.9")),
+    "another world's version": json.dumps(primitive(version="2.0")),
+    "no version": json.dumps(primitive(version="new")),
+    "an unknown field": json.dumps(primitive(data={"objects": [], "colour": "red"})),
+    "an unknown field inside": json.dumps(with_device(colour="red")),
+    "a wrong type inside": json.dumps(with_device(count="many")),
+    "a figure out of range inside": json.dumps(with_device(count=-1)),
+    "no objects inside": json.dumps(primitive(data={"objects": [1, 2]})),
+}
+
+
+#: Whatever the database, it is the same text.
+FEW = pytest.mark.parametrize("kept", ["in_file", "by_another_process"], indirect=True)
+
+
+@pytest.fixture(params=DAMAGED)
+def damage(request: pytest.FixtureRequest, kept: Kept) -> str:
+    """What is stored as the PCI devices of the second of three nodes."""
+    every = [node(None, number, vcpus=number, pci_stats=gpus()) for number in range(3)]
+    ComputeNodeList(kept.context, objects=every).create()
+    stored = DAMAGED[request.param]
+    kept.write("compute_nodes", {"pci_stats": stored}, uuid=uuid("node 1"))
+    return stored
+
+
+def stored_stats(kept: Kept) -> Any:
+    return kept.row("compute_nodes", uuid=uuid("node 1"))["pci_stats"]
+
+
+@FEW
+def test_a_node_with_damaged_pci_stats_is_read_and_says_why_they_are_not(
+    context: Context, damage: str
+) -> None:
+    found = ComputeNode.get_by_uuid(context, uuid("node 1"))
+    assert (found.vcpus, found.hypervisor_hostname) == (1, "node-1")
+    with pytest.raises(FieldUnset) as caught:
+        found.pci_stats  # noqa: B018
+    assert caught.value.field == "pci_stats"
+    assert found.uuid in caught.value.subject
+    assert "compute_nodes.pci_stats cannot be read" in caught.value.problem
+
+
+@FEW
+def test_other_nodes_are_read_beside_one_with_damaged_pci_stats(
+    context: Context, damage: str
+) -> None:
+    found = ComputeNodeList.get_by_filters(context)
+    assert [one.vcpus for one in found] == [0, 1, 2]
+    assert [one.obj_attr_is_set("pci_stats") for one in found] == [True, False, True]
+    found[0].vcpus_used = found[1].vcpus_used = 1
+    found.save()
+
+
+@FEW
+def test_damaged_pci_stats_stay_as_they_are_until_others_are_written(
+    kept: Kept, damage: str
+) -> None:
+    found = ComputeNode.get_by_uuid(kept.context, uuid("node 1"))
+    found.vcpus = 8
+    found.save()
+    assert stored_stats(kept) == damage
+    found = ComputeNode.get_by_uuid(kept.context, uuid("node 1"))
+    assert found.vcpus == 8
+    found.pci_stats = gpus(9)
+    found.save()
+    repaired = ComputeNode.get_by_uuid(kept.context, uuid("node 1")).pci_stats
+    assert repaired is not None
+    assert repaired[0].count == 9
+
+
+@pytest.mark.parametrize("damage", ["half of it"], indirect=True)
+def test_a_node_with_damaged_pci_stats_is_saved_and_destroyed(kept: Kept, damage: str) -> None:
+    found = ComputeNode.get_by_uuid(kept.context, uuid("node 1"))
+    found.vcpus = 8
+    found.save()
+    assert stored_stats(kept) == damage
+    found.destroy()
+    assert len(ComputeNodeList.get_by_filters(kept.context)) == 2
+
+
+def test_no_pci_stats_at_all_are_no_damage(kept: Kept) -> None:
+    node(kept.context, 1, pci_stats=gpus()).create()
+    for nothing in (None, "null"):
+        kept.write("compute_nodes", {"pci_stats": nothing})
+        assert ComputeNode.get_by_uuid(kept.context, uuid("node 1")).pci_stats is None
+    kept.write("compute_nodes", {"pci_stats": json.dumps(PciDeviceList().obj_to_primitive())})
+    none = ComputeNode.get_by_uuid(kept.context, uuid("node 1")).pci_stats
+    assert none is not None
+    assert len(none) == 0
+
+
+@FEW
+@pytest.mark.parametrize(
+    "stored", ["", "{oops", "3", "null", '"OWNER_NOVA"', '{"OWNER_NOVA": 1}', "[1]", "[[]]"]
+)
+def test_damaged_owners_are_nobodys(kept: Kept, stored: str) -> None:
+    every = [service(None, number, owners=["OWNER_NOVA"]) for number in range(2)]
+    ServiceList(kept.context, objects=every).create()
+    kept.write("services", {"owners": stored}, uuid=uuid("service 1"))
+    found = ServiceList.get_by_filters(kept.context)
+    assert found[0].owners == ["OWNER_NOVA"]
+    assert found[1].host == "host-1"
+    with pytest.raises(FieldUnset):
+        found[1].owners  # noqa: B018
+    # Whom it publishes for is not known: no owner's minimum can be.
+    with pytest.raises(FieldUnset):
+        Service.get_minimum_version_by_owner(kept.context)
+
+
+@FEW
+@pytest.mark.parametrize("stored", ["", "[]", '"X"', '{"X": "yes"}', '{"X": null}'])
+def test_damaged_capabilities_are_none(kept: Kept, stored: str) -> None:
+    node(kept.context, 1, capabilities={"X": True}).create()
+    kept.write("compute_nodes", {"capabilities": stored})
+    found = ComputeNode.get_by_uuid(kept.context, uuid("node 1"))
+    with pytest.raises(FieldUnset):
+        found.capabilities  # noqa: B018
+
+
+def test_an_instance_is_read_without_its_flavor(kept: Kept) -> None:
+    every = [instance(None, number, host=f"host-{number}") for number in range(2)]
+    InstanceList(kept.context, objects=every).create()
+    kept.write("instances", {"flavor": "{oops"}, uuid=uuid("instance 1"))
+    found = Instance.get_by_uuid(kept.context, uuid("instance 1"))
+    assert found.host == "host-1"
+    with pytest.raises(FieldUnset):
+        found.flavor  # noqa: B018
+    assert len(InstanceList.get_by_filters(kept.context)) == 2
+
+
+def test_a_migration_is_read_without_its_status(kept: Kept) -> None:
+    every = [migration(None, number) for number in range(2)]
+    MigrationList(kept.context, objects=every).create()
+    kept.write("migrations", {"status": "flying"}, uuid=uuid("migration 1"))
+    found = Migration.get_by_uuid(kept.context, uuid("migration 1"))
+    assert found.source_compute == "host-1"
+    with pytest.raises(FieldUnset):
+        found.status  # noqa: B018
+    found.status = "error"
+    found.save()
+    assert Migration.get_by_uuid(kept.context, uuid("migration 1")).status == "error"
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["uuid", "host", "vcpus", "cpu_allocation_ratio", "last_seen", "capabilities", "pci_stats"],
+)
+@pytest.mark.parametrize("value", ["'\x01'", "-7", "x'ff00'", "1e300", "''", "'soon'"])
+def test_whatever_is_in_a_column_of_a_file_other_nodes_are_read(
+    file: KeptInFile, column: str, value: str
+) -> None:
+    # SQLite takes anything anywhere.
+    every = [node(None, number, pci_stats=gpus()) for number in range(3)]
+    ComputeNodeList(file.context, objects=every).create()
+    with file.engine.begin() as connection:
+        connection.execute(
+            text(f"UPDATE compute_nodes SET {column} = {value} WHERE uuid = :uuid"),
+            {"uuid": uuid("node 1")},
+        )
+    found = ComputeNodeList.get_by_filters(file.context)
+    assert [one.hypervisor_hostname for one in found] == ["node-0", "node-1", "node-2"]
+    assert [found[0].uuid, found[2].uuid] == [uuid("node 0"), uuid("node 2")]

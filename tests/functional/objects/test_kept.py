@@ -1,0 +1,243 @@
+"""What holds for each kind of object that has a row, wherever it is kept."""
+
+from typing import Any
+
+import pytest
+from oslo_versionedobjects.fields import UnspecifiedDefault
+
+from tests.lab.objects import Kept
+from tests.lab.samples import SORTS, Sort
+from wharfinger.exceptions import (
+    ConcurrentSave,
+    FieldUnset,
+    ObjectError,
+    ObjectExists,
+    ObjectNotFound,
+)
+from wharfinger.objects import Context
+
+#: What ``create`` says itself where nobody did.
+SAID_BY_CREATE = {"uuid", "revision", "created_at", "since"}
+WITH_UUID = [name for name, sort in SORTS.items() if "uuid" in sort.kind.fields]
+WITH_MORE_THAN_A_KEY = [name for name, sort in SORTS.items() if sort.unique]
+
+
+@pytest.fixture(params=SORTS)
+def sort(request: pytest.FixtureRequest) -> Sort:
+    return SORTS[request.param]
+
+
+@pytest.fixture
+def created(context: Context, sort: Sort) -> Any:
+    one = sort.make(context)
+    one.create()
+    return one
+
+
+def data(one: Any) -> Any:
+    return one.obj_to_primitive()["wharfinger_object.data"]
+
+
+def test_what_is_created_is_read_as_it_was_made(context: Context, sort: Sort) -> None:
+    one = sort.make(context, **sort.change, **sort.elsewhere)
+    one.create()
+    found = sort.get(context, one.key)
+    assert data(found) == data(one)
+    assert one.revision == 1
+    assert not one.obj_what_changed()
+    assert not found.obj_what_changed()
+
+
+def test_what_nobody_said_has_its_default(context: Context, sort: Sort, created: Any) -> None:
+    said = sort.make(None).obj_what_changed() | SAID_BY_CREATE
+    found = sort.get(context, created.key)
+    for name in sort.kind.fields.keys() - said:
+        assert getattr(found, name) == sort.kind.fields[name].default, name
+
+
+@pytest.mark.parametrize("sort", WITH_UUID, indirect=True)
+def test_what_is_created_gets_a_uuid_of_its_own(context: Context, sort: Sort) -> None:
+    one, other = sort.make(context, 1), sort.make(context, 2)
+    del one.uuid
+    del other.uuid
+    one.create()
+    other.create()
+    assert one.uuid != other.uuid
+    assert sort.get(context, one.uuid).uuid == one.uuid
+
+
+def test_nothing_is_created_without_what_it_needs(kept: Kept, sort: Sort) -> None:
+    needed = [
+        name
+        for name, field in sort.kind.fields.items()
+        if field.default is UnspecifiedDefault and name not in SAID_BY_CREATE
+    ]
+    assert needed
+    for name in needed:
+        one = sort.make(kept.context)
+        delattr(one, name)
+        with pytest.raises(FieldUnset) as caught:
+            one.create()
+        assert caught.value.field == name
+        assert name in str(caught.value)
+    assert not kept.rows(sort.table)
+
+
+def test_what_is_there_is_not_created_again(kept: Kept, sort: Sort, created: Any) -> None:
+    with pytest.raises(ObjectExists) as caught:
+        sort.make(kept.context).create()
+    assert caught.value.facts["kind"] == sort.kind.obj_name()
+    assert created.key in caught.value.key
+    assert caught.value.facts["unique"] == sort.kind.UNIQUE
+    assert len(kept.rows(sort.table)) == 1
+
+
+@pytest.mark.parametrize("sort", WITH_MORE_THAN_A_KEY, indirect=True)
+def test_what_only_one_may_have_is_not_given_to_two(kept: Kept, sort: Sort, created: Any) -> None:
+    taken = {name: getattr(created, name) for name in sort.unique}
+    with pytest.raises(ObjectExists):
+        sort.make(kept.context, 2, **taken).create()
+    other = sort.make(kept.context, 3)
+    other.create()
+    for name, value in taken.items():
+        setattr(other, name, value)
+    with pytest.raises(ObjectExists):
+        other.save()
+    assert [row["revision"] for row in kept.rows(sort.table)] == [1, 1]
+
+
+def test_a_save_leaves_what_others_wrote_elsewhere(kept: Kept, sort: Sort, created: Any) -> None:
+    kept.write(sort.table, sort.elsewhere)
+    [(name, value)] = sort.change.items()
+    setattr(created, name, value)
+    created.save()
+    row = kept.row(sort.table)
+    assert row[name] == value
+    assert {name: row[name] for name in sort.elsewhere} == sort.elsewhere
+    assert row["revision"] == created.revision == 2
+    assert not created.obj_what_changed()
+
+
+def test_nothing_is_written_where_nothing_has_changed(kept: Kept, sort: Sort, created: Any) -> None:
+    kept.write(sort.table, {**sort.elsewhere, "revision": 7})
+    before = kept.rows(sort.table)
+    created.save()
+    assert kept.rows(sort.table) == before
+
+
+def test_of_two_that_save_what_both_have_read_one_has_to_read_again(
+    kept: Kept, sort: Sort, created: Any
+) -> None:
+    one, other = (sort.get(kept.context, created.key) for _ in range(2))
+    [(name, value)] = sort.change.items()
+    [(theirs, _)] = sort.elsewhere.items()
+    setattr(one, name, value)
+    one.save()
+    setattr(other, theirs, sort.elsewhere[theirs])
+    before = kept.rows(sort.table)
+    with pytest.raises(ConcurrentSave) as caught:
+        other.save()
+    assert caught.value.facts["kind"] == sort.kind.obj_name()
+    assert list(caught.value.keys) == [created.key]
+    assert kept.rows(sort.table) == before
+    again = sort.get(kept.context, created.key)
+    setattr(again, theirs, sort.elsewhere[theirs])
+    again.save()
+    row = kept.row(sort.table)
+    assert (row[name], row["revision"]) == (value, 3)
+
+
+def test_one_that_could_not_be_saved_still_knows_what_it_would_have_written(
+    kept: Kept, sort: Sort, created: Any
+) -> None:
+    [(name, value)] = sort.change.items()
+    setattr(created, name, value)
+    kept.write(sort.table, {"revision": 5})
+    with pytest.raises(ConcurrentSave):
+        created.save()
+    assert name in created.obj_what_changed()
+    assert created.revision == 1
+
+
+def test_what_is_destroyed_is_gone(context: Context, sort: Sort, created: Any) -> None:
+    same = sort.get(context, created.key)
+    created.destroy()
+    assert sort.get(context, created.key) is None
+    assert not sort.list_of.get_by_filters(context)
+    [(name, value)] = sort.change.items()
+    setattr(same, name, value)
+    for late in (same.save, same.destroy, created.destroy):
+        with pytest.raises(ObjectNotFound) as caught:
+            late()
+        assert caught.value.facts == {"kind": sort.kind.obj_name(), "key": created.key}
+
+
+def test_what_others_have_saved_is_not_destroyed(
+    context: Context, sort: Sort, created: Any
+) -> None:
+    same = sort.get(context, created.key)
+    [(name, value)] = sort.change.items()
+    setattr(same, name, value)
+    same.save()
+    with pytest.raises(ConcurrentSave):
+        created.destroy()
+    assert sort.get(context, created.key).revision == 2
+    same.destroy()
+    assert sort.get(context, created.key) is None
+
+
+def test_what_was_destroyed_can_be_created_again_and_again(kept: Kept, sort: Sort) -> None:
+    for _ in range(3):
+        one = sort.make(kept.context)
+        one.create()
+        one.destroy()
+    sort.make(kept.context).create()
+    assert len(sort.list_of.get_by_filters(kept.context)) == 1
+    rows = kept.rows(sort.table)
+    assert len(rows) == (4 if sort.is_kept else 1)
+    if sort.is_kept:
+        assert [bool(row["deleted"]) for row in rows] == [True, True, True, False]
+        assert [row["deleted_at"] is None for row in rows] == [False, False, False, True]
+
+
+def test_what_could_not_be_created_is_not_there(kept: Kept, sort: Sort, created: Any) -> None:
+    same = sort.make(kept.context)
+    with pytest.raises(ObjectExists):
+        same.create()
+    assert not same.obj_attr_is_set("revision")
+    with pytest.raises(ObjectError):
+        same.destroy()
+    assert kept.row(sort.table)["revision"] == 1
+    assert sort.get(kept.context, created.key) is not None
+
+
+def test_what_was_never_created_is_neither_saved_nor_destroyed(kept: Kept, sort: Sort) -> None:
+    for do in ("save", "destroy"):
+        with pytest.raises(ObjectError):
+            getattr(sort.make(kept.context), do)()
+    assert not kept.rows(sort.table)
+
+
+def test_an_object_does_not_become_another_one(kept: Kept, sort: Sort, created: Any) -> None:
+    other = sort.make(kept.context, 2)
+    other.create()
+    before = kept.rows(sort.table)
+    setattr(created, sort.key, other.key)
+    [(name, value)] = sort.change.items()
+    setattr(created, name, value)
+    with pytest.raises(ObjectError):
+        created.save()
+    assert kept.rows(sort.table) == before
+    with pytest.raises(ObjectError):
+        sort.list_of(kept.context, objects=[created]).save()
+    assert kept.rows(sort.table) == before
+
+
+def test_an_object_that_is_in_a_list_twice_is_saved_once(
+    kept: Kept, sort: Sort, created: Any
+) -> None:
+    [(name, value)] = sort.change.items()
+    setattr(created, name, value)
+    sort.list_of(kept.context, objects=[created, created]).save()
+    row = kept.row(sort.table)
+    assert (row[name], row["revision"], created.revision) == (value, 2, 2)

@@ -1,0 +1,255 @@
+"""Two processes, of the same version or not: what goes between them, and when one is gone."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.objects import KeptElsewhere, Served, decoded, remotely
+from tests.lab.samples import gpus, node, service, uuid
+from wharfinger.exceptions import InvalidObject, RemoteError
+from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Service, WharfingerObject
+from wharfinger.objects.remote import Serializer
+
+#: Imported there alone.
+NEWER = "tests.lab.newer"
+
+
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptElsewhere]:
+    """A process of a later release, which keeps the objects."""
+    with KeptElsewhere(tmp_path_factory.mktemp("upgraded"), NEWER) as kept:
+        yield kept
+
+
+@pytest.fixture
+def ahead(upgraded: KeptElsewhere) -> Iterator[KeptElsewhere]:
+    with upgraded.in_use():
+        yield upgraded
+
+
+def ask(kept: KeptElsewhere, **question: Any) -> Any:
+    """What somebody of another version would ask, in primitives."""
+    return decoded(kept.server.send(json.dumps(question).encode()))
+
+
+def test_a_process_without_a_database_uses_another_s(elsewhere: KeptElsewhere) -> None:
+    assert elsewhere.context.database is None
+    node(elsewhere.context, pci_stats=gpus()).create()
+    assert elsewhere.row("compute_nodes")["uuid"] == uuid("node 0")
+
+
+def test_all_that_goes_over_is_primitives(elsewhere: KeptElsewhere) -> None:
+    answers = []
+
+    def send(question: bytes) -> bytes:
+        answers.append(elsewhere.server.send(question))
+        return answers[-1]
+
+    asked = len(elsewhere.server.questions)
+    with remotely(send):
+        one = node(elsewhere.context, pci_stats=gpus(), last_seen="2031-05-01T10:00:00Z")
+        one.create()
+        one.vcpus = 3
+        one.save()
+        found = ComputeNodeList.get_by_filters(elsewhere.context, uuid=[one.uuid])
+        found.destroy()
+    questions = [decoded(question) for question in elsewhere.server.questions[asked:]]
+    assert [question["method"] for question in questions] == [
+        "create",
+        "save",
+        "get_by_filters",
+        "destroy",
+    ]
+    assert questions[0]["object"]["wharfinger_object.version"] == ComputeNode.VERSION
+    listed = decoded(answers[2])["result"]["wharfinger_object.data"]["objects"]
+    assert [each["wharfinger_object.data"]["uuid"] for each in listed] == [one.uuid]
+
+
+def test_a_process_that_is_gone_is_told(tmp_path: Path) -> None:
+    with KeptElsewhere(tmp_path) as kept, kept.in_use():
+        one = service(kept.context)
+        one.create()
+        one.disabled = True
+        kept.server.end()
+        for do in (one.save, one.report, one.destroy):
+            with pytest.raises(RemoteError):
+                do()
+        with pytest.raises(RemoteError):
+            Service.get_by_uuid(kept.context, one.uuid)
+        assert one.obj_what_changed() == {"disabled"}
+        with Served(tmp_path) as again, remotely(again.send):
+            one.save()
+            assert Service.get_by_uuid(kept.context, one.uuid).disabled
+
+
+def test_a_process_ends_with_the_one_that_uses_it(tmp_path: Path) -> None:
+    with Served(tmp_path) as server:
+        assert server.process.stdin is not None
+        server.process.stdin.close()
+        server.process.stdin = None
+        assert server.process.wait(60) == 0
+
+
+def test_a_fault_there_is_told_here_and_there_it_goes_on(elsewhere: KeptElsewhere) -> None:
+    faulty: Any = Service.get_by_uuid
+    with pytest.raises(RemoteError, match="TypeError"):
+        faulty(elsewhere.context)
+    for nonsense in (b"", b"{", b"[]", b"7", b"\xff\xfe", b'{"action": "object"}', b"[" * 100_000):
+        [error] = decoded(elsewhere.server.send(nonsense)).values()
+        assert error["kind"] == "RemoteError"
+    service(elsewhere.context).create()
+    assert Service.get_by_uuid(elsewhere.context, uuid("service 0")).host == "host-0"
+
+
+# An upgraded process keeps the objects.
+
+
+def test_what_is_newer_there_is_here_what_is_known_here(ahead: KeptElsewhere) -> None:
+    assert ComputeNode.VERSION == "1.1"
+    one = node(ahead.context, pci_stats=gpus())
+    one.create()
+    found = ComputeNode.get_by_uuid(ahead.context, one.uuid)
+    assert type(found) is ComputeNode
+    assert found.VERSION == "1.1"
+    assert found.pci_stats is not None
+    assert "rack" not in found.fields
+
+
+def test_what_is_newer_there_is_known_here_in_lists(ahead: KeptElsewhere) -> None:
+    every = ComputeNodeList(ahead.context, objects=[node(None, number) for number in range(3)])
+    every.create()
+    found = ComputeNodeList.get_by_filters(ahead.context)
+    assert [one.VERSION for one in found] == ["1.1"] * 3
+    for one in found:
+        one.vcpus = 5
+    found.save()
+    assert {row["vcpus"] for row in ahead.rows("compute_nodes")} == {5}
+    found.destroy()
+    assert not ComputeNodeList.get_by_filters(ahead.context)
+
+
+def newest(kept: KeptElsewhere, name: str = "ComputeNode", **question: Any) -> Any:
+    """The primitive of something as its newest version has it."""
+    versions = {"ComputeNode": "1.2", "ComputeNodeList": "1.2", "PciDeviceList": "1.0"}
+    versions |= {"PciDevice": "1.0"}
+    answer = ask(kept, action="class", name=name, versions=versions, args=[], **question)
+    return answer["result"]
+
+
+def test_an_object_that_is_too_new_is_asked_for_again(ahead: KeptElsewhere) -> None:
+    node(ahead.context, vcpus=7, pci_stats=gpus()).create()
+    primitive = newest(ahead, method="get_by_uuid", kwargs={"uuid": uuid("node 0")})
+    assert primitive["wharfinger_object.version"] == "1.2"
+    assert primitive["wharfinger_object.data"]["rack"] == "R7"
+    found = Serializer().deserialize_entity(ahead.context, primitive)
+    assert type(found) is ComputeNode
+    assert (found.VERSION, found.vcpus) == ("1.1", 7)
+    assert found.pci_stats is not None
+    assert found.pci_stats[0].count == 2
+
+
+def test_objects_in_lists_that_are_too_new_are_asked_for_again(ahead: KeptElsewhere) -> None:
+    for number in range(2):
+        node(ahead.context, number).create()
+    primitive = newest(ahead, "ComputeNodeList", method="get_by_filters", kwargs={})
+    serializer = Serializer()
+    found = serializer.deserialize_entity(ahead.context, primitive)
+    assert type(found) is ComputeNodeList
+    assert [(one.VERSION, one.hypervisor_hostname) for one in found] == [
+        ("1.1", "node-0"),
+        ("1.1", "node-1"),
+    ]
+    plain = primitive["wharfinger_object.data"]["objects"]
+    found = serializer.deserialize_entity(ahead.context, {"nodes": plain})
+    assert [one.VERSION for one in found["nodes"]] == ["1.1", "1.1"]
+
+
+def test_what_is_too_new_for_both_is_refused(elsewhere: KeptElsewhere) -> None:
+    primitive = node(None).obj_to_primitive() | {"wharfinger_object.version": "1.9"}
+    with pytest.raises(InvalidObject, match=r"ComputeNode 1\.9"):
+        Serializer().deserialize_entity(elsewhere.context, primitive)
+
+
+def test_nobody_can_be_asked_for_what_is_too_new(ahead: KeptElsewhere) -> None:
+    node(ahead.context).create()
+    primitive = newest(ahead, method="get_by_uuid", kwargs={"uuid": uuid("node 0")})
+    WharfingerObject.indirection_api = None
+    with pytest.raises(InvalidObject, match=r"ComputeNode 1\.2.*1\.1"):
+        Serializer().deserialize_entity(Context(), primitive)
+
+
+# Somebody is older.
+
+OLD = {"ComputeNode": "1.0", "ComputeNodeList": "1.0"}
+
+
+def old_node(elsewhere: KeptElsewhere) -> Any:
+    answer = ask(
+        elsewhere,
+        action="class",
+        name="ComputeNode",
+        method="get_by_uuid",
+        versions=OLD,
+        args=[],
+        kwargs={"uuid": uuid("node 0")},
+    )
+    return answer["result"]
+
+
+def test_an_old_process_gets_what_it_knows(elsewhere: KeptElsewhere) -> None:
+    node(elsewhere.context, pci_stats=gpus()).create()
+    primitive = old_node(elsewhere)
+    assert primitive["wharfinger_object.version"] == "1.0"
+    assert primitive["wharfinger_object.data"].keys() == ComputeNode.fields.keys() - {"pci_stats"}
+
+
+def test_an_old_process_gets_lists_of_what_it_knows(elsewhere: KeptElsewhere) -> None:
+    every = [node(None, number, pci_stats=gpus()) for number in range(2)]
+    ComputeNodeList(elsewhere.context, objects=every).create()
+    answer = ask(
+        elsewhere,
+        action="class",
+        name="ComputeNodeList",
+        method="get_by_filters",
+        versions=OLD,
+        args=[],
+        kwargs={},
+    )
+    assert answer["result"]["wharfinger_object.version"] == "1.0"
+    listed = answer["result"]["wharfinger_object.data"]["objects"]
+    assert [one["wharfinger_object.version"] for one in listed] == ["1.0", "1.0"]
+    assert not any("pci_stats" in one["wharfinger_object.data"] for one in listed)
+
+
+def test_what_an_old_process_saves_leaves_what_it_does_not_know(elsewhere: KeptElsewhere) -> None:
+    node(elsewhere.context, pci_stats=gpus()).create()
+    before = elsewhere.row("compute_nodes")
+    primitive = old_node(elsewhere)
+    primitive["wharfinger_object.data"]["vcpus"] = 9
+    primitive["wharfinger_object.changes"] = ["vcpus"]
+    answer = ask(elsewhere, action="object", object=primitive, method="save", args=[], kwargs={})
+    assert answer["updates"] == {"revision": 2, "obj_what_changed": []}
+    after = elsewhere.row("compute_nodes")
+    assert (after["vcpus"], after["pci_stats"]) == (9, before["pci_stats"])
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_what_an_old_process_creates_comes_back_as_it_knows_it(
+    elsewhere: KeptElsewhere, is_list: bool
+) -> None:
+    primitive = node(None).obj_to_primitive(target_version="1.0")
+    if is_list:
+        nodes = ComputeNodeList(objects=[node(None)])
+        primitive = nodes.obj_to_primitive(target_version="1.0")
+    answer = ask(elsewhere, action="object", object=primitive, method="create", args=[], kwargs={})
+    updates = answer["updates"]
+    if is_list:
+        [created] = updates["objects"]
+        assert created["wharfinger_object.version"] == "1.0"
+        updates = created["wharfinger_object.data"]
+    assert updates["revision"] == 1
+    assert "pci_stats" not in updates
+    assert elsewhere.row("compute_nodes")["pci_stats"] is None

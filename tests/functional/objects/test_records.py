@@ -1,0 +1,156 @@
+"""What driver instances remember of providers: written together, each in its scope."""
+
+from contextlib import suppress
+
+import pytest
+
+from tests.lab.objects import Kept
+from tests.lab.samples import record, uuid
+from wharfinger.exceptions import WharfingerError
+from wharfinger.objects import Context, ProviderRecord, ProviderRecordList
+
+HOST, INSTANCE = "host-1", "gpus"
+
+
+def replace(
+    context: Context,
+    *records: ProviderRecord,
+    forgotten: tuple[str, ...] = (),
+    host: str = HOST,
+    instance: str = INSTANCE,
+) -> None:
+    ProviderRecordList.replace(
+        context, host, instance, ProviderRecordList(objects=list(records)), list(forgotten)
+    )
+
+
+def remembered(
+    context: Context, host: str = HOST, instance: str = INSTANCE
+) -> dict[str, ProviderRecord]:
+    found = ProviderRecordList.get_by_filters(context, host=host, driver_instance=instance)
+    return {one.provider_uuid: one for one in found}
+
+
+def test_records_are_kept_as_they_were(context: Context) -> None:
+    one = record(
+        1,
+        mode="overlay",
+        applied=None,
+        intended="{}",
+        live='{"name": "\\u0000 🦑"}',
+        own_reserved={"VGPU": 3},
+        reservations=["cleaning", "absent"],
+        absent_since=1234567890.125,
+    )
+    replace(context, one, record(2))
+    found = remembered(context)
+    assert found.keys() == {uuid("provider 1"), uuid("provider 2")}
+    first = found[uuid("provider 1")]
+    for name in one.obj_what_changed():
+        assert getattr(first, name) == getattr(one, name), name
+    assert (first.host, first.driver_instance) == (HOST, INSTANCE)
+
+
+def test_a_record_is_written_over(kept: Kept) -> None:
+    replace(kept.context, record(1, absent_since=5.5), record(2))
+    replace(kept.context, record(1, own_reserved={"VGPU": 1}), record(3))
+    found = remembered(kept.context)
+    assert found.keys() == {uuid(f"provider {number}") for number in (1, 2, 3)}
+    assert found[uuid("provider 1")].own_reserved == {"VGPU": 1}
+    assert found[uuid("provider 1")].absent_since is None
+    assert len(kept.rows("provider_records")) == 3
+
+
+def test_what_a_record_does_not_say_stays(context: Context) -> None:
+    replace(context, record(1, absent_since=5.5, reservations=["cleaning"]))
+    replace(context, ProviderRecord(provider_uuid=uuid("provider 1"), absent_since=None))
+    found = remembered(context)[uuid("provider 1")]
+    assert (found.absent_since, found.reservations) == (None, ["cleaning"])
+
+
+def test_what_is_forgotten_is_gone(context: Context) -> None:
+    replace(context, *(record(number) for number in range(4)))
+    replace(
+        context,
+        record(0, mode="overlay"),
+        forgotten=(uuid("provider 1"), uuid("provider 2"), uuid("never there")),
+    )
+    found = remembered(context)
+    assert found.keys() == {uuid("provider 0"), uuid("provider 3")}
+    assert found[uuid("provider 0")].mode == "overlay"
+
+
+def test_hosts_and_instances_are_apart(context: Context) -> None:
+    replace(context, record(1, mode="own"))
+    replace(context, record(1, mode="overlay"), host="host-2")
+    replace(context, record(1, absent_since=1.0), instance="fpgas")
+    replace(context, forgotten=(uuid("provider 1"),))
+    assert remembered(context) == {}
+    assert remembered(context, host="host-2")[uuid("provider 1")].mode == "overlay"
+    assert remembered(context, instance="fpgas")[uuid("provider 1")].absent_since == 1.0
+
+
+def test_a_record_of_another_scope_does_not_get_into_that(context: Context) -> None:
+    replace(context, record(1), host="host-2")
+    with suppress(WharfingerError):  # to refuse it is as good
+        replace(context, record(1, mode="overlay", host="host-2"), record(2, host="host-2"))
+    assert remembered(context, host="host-2").keys() == {uuid("provider 1")}
+    assert remembered(context, host="host-2")[uuid("provider 1")].mode == "own"
+
+
+def test_a_record_that_was_read_can_be_written_again(context: Context) -> None:
+    replace(context, record(1))
+    found = remembered(context)[uuid("provider 1")]
+    found.absent_since = 7.0
+    replace(context, found)
+    assert remembered(context)[uuid("provider 1")].absent_since == 7.0
+
+
+def test_twelve_hundred_records_are_written_and_forgotten_together(context: Context) -> None:
+    replace(context, *(record(number, absent_since=float(number)) for number in range(1200)))
+    found = remembered(context)
+    assert len(found) == 1200
+    assert found[uuid("provider 1199")].absent_since == 1199.0
+    replace(
+        context,
+        *(record(number, mode="overlay") for number in range(600, 1300)),
+        forgotten=tuple(uuid(f"provider {number}") for number in range(600)),
+    )
+    found = remembered(context)
+    assert found.keys() == {uuid(f"provider {number}") for number in range(600, 1300)}
+    assert {one.mode for one in found.values()} == {"overlay"}
+
+
+def test_all_are_written_or_none(context: Context) -> None:
+    replace(context, record(1), record(2))
+    with pytest.raises(WharfingerError, match="mode"):
+        replace(
+            context,
+            record(1, mode="overlay"),
+            ProviderRecord(provider_uuid=uuid("provider 3"), own_reserved={}, reservations=[]),
+            forgotten=(uuid("provider 2"),),
+        )
+    found = remembered(context)
+    assert found.keys() == {uuid("provider 1"), uuid("provider 2")}
+    assert found[uuid("provider 1")].mode == "own"
+
+
+def test_what_one_of_several_records_does_not_say_the_others_do(context: Context) -> None:
+    bare = ProviderRecord(
+        provider_uuid=uuid("provider 1"), mode="own", own_reserved={}, reservations=[]
+    )
+    replace(context, bare, record(2, live="{}", absent_since=3.0))
+    second = remembered(context)[uuid("provider 2")]
+    assert (second.live, second.absent_since, second.applied) == ("{}", 3.0, '{"name": "gpu"}')
+    first = remembered(context)[uuid("provider 1")]
+    assert (first.live, first.absent_since) == (None, None)
+
+
+def test_of_two_records_of_a_provider_the_last_is_right(context: Context) -> None:
+    replace(context, record(1, absent_since=1.0), record(1, absent_since=2.0))
+    assert remembered(context)[uuid("provider 1")].absent_since == 2.0
+
+
+def test_nothing_to_write_writes_nothing(kept: Kept) -> None:
+    replace(kept.context)
+    assert kept.rows("provider_records") == []

@@ -1,0 +1,229 @@
+"""What a field takes, its database takes: at the ends of lengths, figures, times and scripts."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.lab.objects import Kept
+from tests.lab.samples import flavor, gpus, instance, migration, node, reservation, service
+from wharfinger.exceptions import ObjectExists
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    Context,
+    Flavor,
+    Instance,
+    Migration,
+    ReservationList,
+    Service,
+)
+
+MOST = 2**31 - 1
+BEYOND = "nördlich ⚓ 🦑 \u200d\U0010ffff"
+
+
+def test_names_that_differ_in_case_differ(context: Context) -> None:
+    node(context, 1, hypervisor_hostname="node").create()
+    node(context, 2, hypervisor_hostname="Node").create()
+    node(context, 3, hypervisor_hostname="nöde").create()
+    found = ComputeNodeList.get_by_filters(context, hypervisor_hostname="Node")
+    assert [one.hypervisor_hostname for one in found] == ["Node"]
+    assert len(ComputeNodeList.get_by_filters(context)) == 3
+    service(context, 1, host="HOST").create()
+    service(context, 2, host="host").create()
+    assert Service.get_by_host_and_binary(context, "host", "wharfinger-agent").host == "host"
+    flavor(context, 1, name="Small").create()
+    flavor(context, 2, name="small").create()
+    assert Flavor.get_by_name(context, "Small").flavorid == "id-1"
+
+
+@pytest.mark.parametrize("other", ["node ", " node", "n\u0303ode", "node\t"], ids=ascii)
+def test_names_that_look_alike_differ(context: Context, other: str) -> None:
+    node(context, 1, hypervisor_hostname="node").create()
+    node(context, 2, hypervisor_hostname=other).create()
+    found = ComputeNodeList.get_by_filters(context, hypervisor_hostname=other)
+    assert [one.hypervisor_hostname for one in found] == [other]
+
+
+def test_any_script_is_kept(context: Context) -> None:
+    one = node(
+        context,
+        host=BEYOND,
+        hypervisor_hostname=BEYOND,
+        capabilities={BEYOND: True},
+    )
+    one.create()
+    found = ComputeNode.get_by_uuid(context, one.uuid)
+    assert (found.host, found.hypervisor_hostname) == (BEYOND, BEYOND)
+    assert found.capabilities == {BEYOND: True}
+    [same] = ComputeNodeList.get_by_filters(context, host=[BEYOND, "x"])
+    assert same.uuid == one.uuid
+
+
+@pytest.mark.parametrize("character", ["a", "ö", "🦑"])
+def test_the_longest_names_are_kept(context: Context, character: str) -> None:
+    longest = character * 255
+    one = node(
+        context,
+        host=longest,
+        hypervisor_hostname=longest,
+        driver_instance=character * 64,
+        owner=longest,
+    )
+    one.create()
+    found = ComputeNode.get_by_uuid(context, one.uuid)
+    assert found.host == found.hypervisor_hostname == found.owner == longest
+    assert found.driver_instance == character * 64
+    service(context, 1, host=longest, binary=longest).create()
+    assert Service.get_by_host_and_binary(context, longest, longest).topic == "wharfinger"
+    with pytest.raises(ObjectExists):
+        service(context, 2, host=longest, binary=longest).create()
+    service(context, 3, host=longest, binary=longest[:-1] + "b").create()
+
+
+@pytest.mark.parametrize("character", ["a", "🦑"])
+def test_long_texts_are_kept(context: Context, character: str) -> None:
+    one = flavor(
+        context,
+        description=character * 65535,
+        extra_specs={f"resources:{number}": character * 100 for number in range(700)},
+    )
+    one.create()
+    found = Flavor.get_by_flavor_id(context, one.flavorid)
+    assert found.description == one.description
+    assert found.extra_specs == one.extra_specs
+
+
+def test_many_capabilities_and_owners_are_kept(context: Context) -> None:
+    many = {f"COMPUTE_{'X' * 200}_{number}": True for number in range(500)}
+    one = node(context, capabilities=many)
+    one.create()
+    assert ComputeNode.get_by_uuid(context, one.uuid).capabilities == many
+    other = service(context, owners=list(many))
+    other.create()
+    assert Service.get_by_uuid(context, other.uuid).owners == list(many)
+
+
+def test_the_largest_and_the_smallest_figures_are_kept(context: Context) -> None:
+    one = node(context, vcpus=MOST, vcpus_used=0, memory_mb=MOST, cpu_allocation_ratio=0)
+    one.ram_allocation_ratio, one.disk_allocation_ratio = 1e300, 0.1 + 0.2
+    one.create()
+    found = ComputeNode.get_by_uuid(context, one.uuid)
+    assert (found.vcpus, found.vcpus_used, found.memory_mb) == (MOST, 0, MOST)
+    assert (found.cpu_allocation_ratio, found.ram_allocation_ratio) == (0, 1e300)
+    assert found.disk_allocation_ratio == 0.1 + 0.2
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(1000, 1, 1, tzinfo=UTC),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+    ],
+    ids=str,
+)
+def test_times_are_kept(context: Context, moment: datetime) -> None:
+    reservation(context, since=moment, expected_end=moment).create()
+    [found] = ReservationList.get_by_filters(context)
+    assert (found.since, found.expected_end) == (moment, moment)
+
+
+def test_a_time_of_another_zone_is_the_same_time(context: Context) -> None:
+    moment = datetime.fromisoformat("2031-05-01T12:30:00.999999+05:30")
+    reservation(context, since=moment).create()
+    [found] = ReservationList.get_by_filters(context)
+    assert found.since == datetime(2031, 5, 1, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["", " ", "null", "'; DROP TABLE flavors; --", "a\nb", "%s", "\\"])
+def test_texts_are_nothing_but_texts(kept: Kept, text: str) -> None:
+    one = flavor(kept.context, description=text, extra_specs={text: text})
+    one.create()
+    found = Flavor.get_by_flavor_id(kept.context, one.flavorid)
+    assert (found.description, found.extra_specs) == (text, {text: text})
+    named = flavor(kept.context, 2, name=text or "named")
+    named.create()
+    assert Flavor.get_by_name(kept.context, named.name).flavorid == "id-2"
+
+
+def test_pci_devices_are_kept_with_their_node(context: Context) -> None:
+    one = node(context, pci_stats=gpus())
+    one.create()
+    found = ComputeNode.get_by_uuid(context, one.uuid)
+    assert found.pci_stats is not None
+    assert [(each.vendor_id, each.numa_node, each.count) for each in found.pci_stats] == [
+        ("10de", 0, 2),
+        ("8086", None, 1),
+    ]
+    found.pci_stats = gpus(7)
+    found.save()
+    again = ComputeNode.get_by_uuid(context, one.uuid)
+    assert again.pci_stats is not None
+    assert again.pci_stats[0].count == 7
+    again.pci_stats = None
+    again.save()
+    assert ComputeNode.get_by_uuid(context, one.uuid).pci_stats is None
+
+
+def test_a_change_inside_pci_stats_is_a_change_of_the_node(context: Context) -> None:
+    one = node(context, pci_stats=gpus())
+    one.create()
+    assert not one.obj_what_changed()
+    assert one.pci_stats is not None
+    one.pci_stats[1].count = 5
+    one.save()
+    found = ComputeNode.get_by_uuid(context, one.uuid)
+    assert found.pci_stats is not None
+    assert found.pci_stats[1].count == 5
+
+
+def test_many_pci_devices_are_kept(context: Context) -> None:
+    stats = gpus()
+    stats.objects = stats.objects * 400
+    one = node(context, pci_stats=stats)
+    one.create()
+    found = ComputeNode.get_by_uuid(context, one.uuid)
+    assert found.pci_stats is not None
+    assert len(found.pci_stats) == 800
+
+
+def test_an_instance_keeps_its_flavor_as_it_was(context: Context) -> None:
+    kind = flavor(context, extra_specs={"resources:VGPU": "1"})
+    kind.create()
+    one = instance(context, flavor=kind, host="host-1", node="node-1")
+    one.create()
+    kind.extra_specs = {}
+    kind.save()
+    found = Instance.get_by_uuid(context, one.uuid)
+    assert found.flavor.extra_specs == {"resources:VGPU": "1"}
+    assert (found.host, found.node) == ("host-1", "node-1")
+    found.flavor = kind
+    found.host = None
+    found.save()
+    again = Instance.get_by_uuid(context, one.uuid)
+    assert (again.flavor.extra_specs, again.host) == ({}, None)
+
+
+def test_a_migration_keeps_both_flavors(context: Context) -> None:
+    one = migration(context, dest_compute="host-2", dest_node="node-2")
+    one.create()
+    found = Migration.get_by_uuid(context, one.uuid)
+    assert (found.old_flavor.name, found.new_flavor.name) == ("flavor-1", "flavor-2")
+    assert (found.source_compute, found.dest_node) == ("host-1", "node-2")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [node, service, flavor, instance, migration, reservation],
+    ids=lambda make: make.__name__,
+)
+def test_what_is_read_can_be_saved_as_it_is(context: Context, make: Any) -> None:
+    one = make(context)
+    one.create()
+    one.obj_reset_changes()
+    one._changed_fields.update(one.fields.keys() - {one.KEY})
+    one.save()
+    assert one.revision == 2
