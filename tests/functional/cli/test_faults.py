@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab import inprocess, soundness
 from tests.lab.cycles import contents
-from tests.lab.faults import FAULTS, Fault, Interceptor
+from tests.lab.faults import FAULTS, Ending, Fault, Interceptor
 from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture
 from tests.lab.program import Done, Program
@@ -44,6 +44,10 @@ class Act:
     before: View
     after: View
     requests: list[str]
+
+
+#: In the configuration: enough for an answer, and short for those that do not come.
+TIMEOUT = "timeout = 1\n"
 
 
 class Stage:
@@ -79,6 +83,11 @@ class Stage:
         self.moments.go_back(act.start)
         self.program.config.write_text(act.config)
         (self.program.directory / "host.xml").write_text(act.host)
+
+    def has_time(self) -> None:
+        """Have the program wait for whatever Placement answers, however slow the machine is."""
+        config = self.program.config
+        config.write_text(config.read_text().replace(TIMEOUT, ""))
 
     def view(self, moment: Moment) -> View:
         """What Placement holds now, which is that moment."""
@@ -218,7 +227,7 @@ def stage(
     ):
         program = Program(tmp_path_factory.mktemp("program"), interceptor.url)
         with program.config.open("a") as config:
-            config.write("timeout = 1\n")
+            config.write(TIMEOUT)
         yield Stage(program, interceptor, placement)
 
 
@@ -234,6 +243,8 @@ def test_a_fault_at_any_request_is_told_and_mended(
             continue
         tried += 1
         stage.go_back(stage.act(act))
+        if fault.ending is not Ending.LATE:
+            stage.has_time()
         stage.interceptor.expect(index, fault)
         done = stage.program_does("sync")
         struck = stage.interceptor.struck
