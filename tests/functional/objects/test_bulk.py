@@ -97,6 +97,19 @@ def test_none_is_saved_where_somebody_else_saved_one(kept: Kept, sort: Sort, thr
     assert all(one.obj_what_changed() for one in three)
 
 
+def test_none_is_saved_where_two_copies_of_one_differ(kept: Kept, sort: Sort, three: Any) -> None:
+    first, *others = sort.list_of.get_by_filters(kept.context)
+    [second, *_] = sort.list_of.get_by_filters(kept.context)
+    change(sort, first)
+    for one in others:
+        change(sort, one)
+    second.revision += 0  # a change too, and not the same one
+    with pytest.raises(ConcurrentSave) as caught:
+        sort.list_of(kept.context, objects=[*others, first, second]).save()
+    assert list(caught.value.keys) == [first.key]
+    assert revisions(kept, sort) == [1, 1, 1]
+
+
 def test_none_is_saved_where_one_is_gone(kept: Kept, sort: Sort, three: Any) -> None:
     sort.get(kept.context, three[2].key).destroy()
     for one in three:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.lab.objects import Kept
 from tests.lab.samples import migration, uuid
 from wharfinger.objects import Context, Migration, MigrationList
 from wharfinger.objects.migration import IN_PROGRESS, MIGRATION_STATUSES
@@ -30,6 +31,13 @@ def test_what_leads_nowhere_is_over(context: Context) -> None:
     assert [one.status for one in found] == list(IN_PROGRESS)
     assert all(one.is_in_progress for one in found)
     assert not found.obj_what_changed()
+
+
+def test_one_whose_status_is_not_known_here_is_not_taken_to_be_over(kept: Kept) -> None:
+    one = migration(kept.context)
+    one.create()
+    kept.write("migrations", {"status": "parked"}, uuid=one.uuid)
+    assert in_progress(kept.context, "host-1") == [one.uuid]
 
 
 def test_a_migration_goes_through_its_statuses_and_ends(context: Context) -> None:
