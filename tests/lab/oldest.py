@@ -10,14 +10,12 @@ from wharfinger.objects.base import base
 
 #: Starts processes that have nothing of this one but their code.
 PROCESSES = multiprocessing.get_context("forkserver")
-# What all of them take long to import.
-PROCESSES.set_forkserver_preload(
-    [
-        *("wharfinger.objects", "wharfinger.objects.remote", "alembic.autogenerate"),
-        *("oslo_db.sqlalchemy.engines", "psycopg", "pymysql", "fixtures"),
-        *("tests.functional.db.elsewhere",),
-    ]
+#: What takes long to import, and what most of them do.
+PRELOADED = (
+    *("__main__", "wharfinger.objects", "wharfinger.objects.remote"),
+    *("alembic.autogenerate", "oslo_db.sqlalchemy.engines", "psycopg", "pymysql"),
 )
+PROCESSES.set_forkserver_preload(list(PRELOADED))
 
 
 def become_oldest() -> None:

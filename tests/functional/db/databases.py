@@ -1,0 +1,92 @@
+"""Databases that start empty: what is done to them beside the code that uses them."""
+
+from pathlib import Path
+from typing import Any
+
+import fixtures
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from wharfinger.db import migration
+from wharfinger.db.database import Database
+from wharfinger.db.tables import METADATA
+from wharfinger.objects import Context
+from wharfinger.objects.context import local
+
+HOST = "test-host"
+#: A version that nobody here knows.
+FUTURE = "9999"
+
+
+class Place(fixtures.Fixture):
+    """An empty database, and the state directory of a process that uses it."""
+
+    engine: sa.Engine
+
+    def __init__(self, url: str, directory: Path) -> None:
+        super().__init__()
+        self.url = url
+        self.directory = directory
+
+    def _setUp(self) -> None:
+        self.engine = sa.create_engine(self.url, poolclass=sa.NullPool)
+        self.addCleanup(self.engine.dispose)
+
+    @property
+    def kind(self) -> str:
+        """What SQLAlchemy calls it."""
+        return self.engine.dialect.name
+
+    def open(self) -> Context:
+        """Use it as one that is configured."""
+        context = connect(self.url, self.directory)
+        self.addCleanup(context.close)
+        return context
+
+    def open_as_our_own(self) -> Context:
+        """Use it as the file of the state directory."""
+        context = local(self.directory, HOST)
+        self.addCleanup(context.close)
+        return context
+
+    def upgrade(self, revision: str = "head") -> None:
+        """Bring it to a version, as another process would."""
+        migration.upgrade(self.engine, HOST, directory=self.directory, revision=revision)
+
+    def execute(self, *statements: str, **values: Any) -> None:
+        """Change it from behind."""
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.execute(sa.text(statement), values)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """What is in a table."""
+        with self.engine.connect() as connection:
+            found = connection.execute(sa.text(f"SELECT * FROM {table}")).mappings()
+            return [dict(row) for row in found]
+
+    def columns(self) -> dict[str, dict[str, str]]:
+        """The types of all columns, by table and name."""
+        return {
+            table: {column["name"]: str(column["type"]) for column in columns}
+            for (_, table), columns in sa.inspect(self.engine).get_multi_columns().items()
+        }
+
+    def differences(self) -> list[Any]:
+        """In what its schema is not the one that the code has in mind."""
+        with self.engine.connect() as connection:
+            schema = MigrationContext.configure(
+                connection, opts={"compare_type": True, "compare_server_default": True}
+            )
+            return list(compare_metadata(schema, METADATA))
+
+
+def connect(url: str, directory: Path) -> Context:
+    """Open a database that is configured."""
+    return Context(Database(url, directory=directory, host=HOST, managed=False))
+
+
+def upgrade(url: str, directory: Path) -> None:
+    """What ``wharfinger db upgrade`` does."""
+    Database(url, directory=directory, host=HOST, managed=True).close()

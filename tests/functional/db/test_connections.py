@@ -1,0 +1,163 @@
+"""Connections and servers that go away, and come back."""
+
+import gc
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.functional.db.databases import Place, connect
+from tests.lab import samples
+from tests.lab.daemons import TIMEOUT, Daemon
+from tests.lab.mariadb import MariaDB
+from tests.lab.postgresql import PostgreSQL
+from wharfinger.exceptions import StateError
+from wharfinger.objects import ComputeNode, ComputeNodeList
+
+UUID = samples.node(None).uuid
+PASSWORD = "open-sesame"
+
+
+@pytest.fixture(params=["on_postgresql", "on_mariadb"])
+def served(request: pytest.FixtureRequest) -> Place:
+    place: Place = request.getfixturevalue(request.param)
+    place.upgrade()
+    return place
+
+
+def close_connections(place: Place) -> int:
+    """Have the server close all others; how many there were."""
+    if place.kind == "postgresql":
+        return len(
+            place.rows(
+                "(SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid != pg_backend_pid()) AS ended"
+            )
+        )
+    others = place.rows(
+        "information_schema.processlist WHERE db = DATABASE() AND id != CONNECTION_ID()"
+    )
+    place.execute(*(f"KILL {one['ID']}" for one in others))
+    return len(others)
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_again(served: Place) -> None:
+    context = served.open()
+    node = samples.node(context)
+    node.create()
+
+    assert close_connections(served)
+    node.vcpus_used = 1
+    node.save()
+    assert close_connections(served)
+    assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 1
+
+
+def test_a_connection_that_is_closed_during_a_save_is_told_and_nothing_is_written(
+    served: Place,
+) -> None:
+    context = served.open()
+    node = samples.node(context)
+    node.create()
+    node.vcpus_used = 1
+
+    def close(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "FOR UPDATE" in statement:
+            close_connections(served)
+
+    sa.event.listen(sa.Engine, "after_cursor_execute", close)
+    try:
+        with pytest.raises(StateError, match="can be reached"):
+            node.save()
+    finally:
+        sa.event.remove(sa.Engine, "after_cursor_execute", close)
+    assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 0
+
+    node.save()
+    assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 1
+
+
+class Stoppable(Daemon):
+    """One that may end before its fixture does."""
+
+    def stop(self, ending: signal.Signals) -> None:
+        """Stop it, with all that it has kept."""
+        words = Path(f"/proc/{self.process.pid}/cmdline").read_text().split("\0")
+        self._command = [word for word in words if word]
+        self.process.send_signal(ending)
+        self.process.wait(TIMEOUT)
+
+    def start_again(self) -> None:
+        self.start(*self._command)
+
+    def _check(self, name: str) -> None:
+        pass
+
+
+class StoppablePostgreSQL(Stoppable, PostgreSQL):
+    ending = signal.SIGINT
+
+
+class StoppableMariaDB(Stoppable, MariaDB):
+    ending = signal.SIGTERM
+
+
+@pytest.fixture(params=[StoppablePostgreSQL, StoppableMariaDB])
+def stoppable(request: pytest.FixtureRequest) -> Iterator[StoppablePostgreSQL | StoppableMariaDB]:
+    with request.param() as server:
+        yield server
+
+
+def with_password(server: Daemon, url: str) -> str:
+    """The same database for somebody who has a password."""
+    if isinstance(server, MariaDB):
+        with sa.create_engine(url, poolclass=sa.NullPool).begin() as connection:
+            connection.execute(sa.text(f"CREATE USER us@localhost IDENTIFIED BY '{PASSWORD}'"))
+            connection.execute(sa.text("GRANT ALL ON *.* TO us@localhost"))
+        url = sa.make_url(url).set(username="us").render_as_string(hide_password=False)
+    return sa.make_url(url).set(password=PASSWORD).render_as_string(hide_password=False)
+
+
+def assert_told(use: Callable[[], object], url: str) -> None:
+    with pytest.raises(StateError) as caught:
+        use()
+    assert caught.value.path == str(sa.make_url(url).set(query={}))
+    assert ":***@" in caught.value.path
+    assert PASSWORD not in str(caught.value)
+    assert "Check [database] connection" in caught.value.remedy
+
+
+# PyMySQL leaves a socket to the garbage collector where it cannot connect.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_a_server_that_is_stopped_is_told_and_used_again(
+    stoppable: StoppablePostgreSQL | StoppableMariaDB, tmp_path: Path
+) -> None:
+    url = with_password(stoppable, stoppable.create_database())
+    with Place(url, tmp_path) as place:
+        place.upgrade()
+        context = place.open()
+        node = samples.node(context)
+        node.create()
+        node.vcpus_used = 1
+        stoppable.stop(stoppable.ending)
+
+        uses: list[Callable[[], object]] = [
+            node.save,
+            node.destroy,
+            samples.node(context, 1).create,
+            lambda: ComputeNode.get_by_uuid(context, UUID),
+            lambda: ComputeNodeList.get_by_filters(context),
+            context.db.schema,
+            context.db.missing,
+            lambda: connect(url, tmp_path),
+        ]
+        for use in uses:
+            assert_told(use, url)
+        gc.collect()
+
+        stoppable.start_again()
+        node.save()
+        assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 1
+        assert len(ComputeNodeList.get_by_filters(context)) == 1

@@ -1,0 +1,145 @@
+"""The schema: from nothing, and from each version, to the one that the code has in mind."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.functional.db import elsewhere
+from tests.functional.db.databases import Place, upgrade
+from tests.lab.mariadb import MariaDB
+from tests.lab.oldest import PROCESSES
+from tests.lab.postgresql import PostgreSQL
+from wharfinger.db.migrations import versions
+
+REVISIONS = sorted(
+    file.name[:4] for file in Path(versions.__path__[0]).iterdir() if file.name[0].isdigit()
+)
+#: Alembic's own table.
+ALEMBIC = "alembic_version"
+
+
+def columns(place: Place) -> dict[tuple[str, str], bool]:
+    """By table and name, whether one may be left out of a new row."""
+    return {
+        (table, column["name"]): column["nullable"] or column["default"] is not None
+        for (_, table), some in sa.inspect(place.engine).get_multi_columns().items()
+        for column in some
+    }
+
+
+def test_an_empty_database_becomes_what_the_code_has_in_mind(place: Place) -> None:
+    upgrade(place.url, place.directory)
+    assert place.differences() == []
+    assert place.open().db.schema().is_head
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_each_version_becomes_what_the_code_has_in_mind(place: Place, revision: str) -> None:
+    place.upgrade(revision)
+    upgrade(place.url, place.directory)
+    assert place.differences() == []
+
+
+def test_what_differs_is_found(place: Place) -> None:
+    place.upgrade()
+    place.execute(
+        "ALTER TABLE compute_nodes DROP COLUMN pci_stats",
+        "ALTER TABLE flavors ADD COLUMN more INTEGER",
+        "CREATE TABLE others (id INTEGER)",
+    )
+    assert {difference[0] for difference in place.differences()} == {
+        "add_column",
+        "remove_column",
+        "remove_table",
+    }
+
+
+def test_a_second_upgrade_writes_nothing(place: Place) -> None:
+    place.upgrade()
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        upgrade(place.url, place.directory)
+        place.upgrade()
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+
+    assert statements
+    assert not [one for one in statements if elsewhere.is_change(one)]
+
+
+def test_names_that_differ_in_case_or_accents_differ_on_mariadb(on_mariadb: Place) -> None:
+    on_mariadb.upgrade()
+    found = on_mariadb.rows(
+        "information_schema.columns WHERE table_schema = DATABASE() AND collation_name IS NOT NULL"
+    )
+    collations = {
+        (one["TABLE_NAME"], one["COLUMN_NAME"]): one["COLLATION_NAME"]
+        for one in found
+        if one["TABLE_NAME"] != ALEMBIC
+    }
+    assert collations[("services", "host")] == "utf8mb4_bin"
+    assert set(collations.values()) == {"utf8mb4_bin"}
+
+
+def test_two_processes_upgrade_one_empty_database_at_once(place: Place) -> None:
+    barrier = PROCESSES.Barrier(2)
+    processes = [
+        PROCESSES.Process(
+            target=elsewhere.upgrade_together, args=(barrier, place.url, place.directory)
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert place.differences() == []
+    assert place.rows(ALEMBIC) == [{"version_num": REVISIONS[-1]}]
+
+
+def test_threads_upgrade_one_empty_database_at_once(place: Place) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(upgrade, [place.url] * 4, [place.directory] * 4))
+
+    assert place.differences() == []
+    assert place.rows(ALEMBIC) == [{"version_num": REVISIONS[-1]}]
+
+
+def test_threads_upgrade_a_database_each_at_once(
+    postgresql: PostgreSQL, mariadb: MariaDB, tmp_path: Path
+) -> None:
+    urls = [
+        *(server.create_database() for server in (postgresql, mariadb) for _ in range(2)),
+        *(f"sqlite:///{tmp_path / name}" for name in ("one", "other")),
+    ]
+    with ThreadPoolExecutor(len(urls)) as pool:
+        list(pool.map(upgrade, urls, [tmp_path] * len(urls)))
+
+    for url in urls:
+        with Place(url, tmp_path) as place:
+            assert place.differences() == []
+
+
+def test_what_comes_later_is_added_and_older_code_can_leave_it_out(file: Place) -> None:
+    first, second, *later = REVISIONS
+    assert (first, second) == ("0001", "0002")
+    file.upgrade(second)
+    for revision in later:
+        before = columns(file)
+        file.upgrade(revision)
+        after = columns(file)
+
+        assert before.keys() <= after.keys(), f"{revision} takes away"
+        tables = {table for table, _ in before}
+        for table, name in after.keys() - before.keys():
+            if table in tables:
+                assert after[table, name], f"{revision} has older code fail for {table}.{name}"

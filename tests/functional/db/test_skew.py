@@ -1,0 +1,302 @@
+"""Code and a schema of different versions: what works, what is told, and what is left alone."""
+
+import logging
+import threading
+
+import pytest
+import sqlalchemy as sa
+
+from tests.functional.db import spine
+from tests.functional.db.databases import FUTURE, HOST, Place, upgrade
+from tests.lab import samples
+from wharfinger.exceptions import FieldUnset, StateError
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    FlavorList,
+    ProviderRecordList,
+    ReservationList,
+    ServiceList,
+)
+from wharfinger.tracker.memory import InstanceMemory
+
+#: Where the servers say that somebody waits until a table is not used.
+WAITING = {
+    "postgresql": "pg_locks WHERE NOT granted",
+    "mysql": "information_schema.processlist WHERE state = 'Waiting for table metadata lock'",
+}
+UUID = samples.node(None).uuid
+TABLES = ("compute_nodes", "services", "flavors", "reservations", "provider_records")
+
+
+def counted(node: ComputeNode) -> int:
+    assert node.pci_stats is not None
+    return node.pci_stats[0].count
+
+
+def become_future(place: Place) -> None:
+    """Have the schema of a version to come: it only adds."""
+    place.upgrade()
+    for table in TABLES:
+        place.execute(
+            f"ALTER TABLE {table} ADD COLUMN later_text TEXT",
+            f"ALTER TABLE {table} ADD COLUMN later_number INTEGER NOT NULL DEFAULT 7",
+        )
+    place.execute(
+        "CREATE TABLE later_things (id INTEGER PRIMARY KEY)",
+        f"UPDATE alembic_version SET version_num = '{FUTURE}'",
+    )
+
+
+# A schema that is older.
+
+
+def test_what_an_older_schema_has_no_column_for_is_unset(place: Place) -> None:
+    place.upgrade("0002")
+    context = place.open()
+
+    samples.node(context, vcpus=4, pci_stats=samples.gpus()).create()
+
+    node = ComputeNode.get_by_uuid(context, UUID)
+    assert node.vcpus == 4
+    assert not node.obj_attr_is_set("pci_stats")
+    with pytest.raises(FieldUnset, match=r"no column compute_nodes\.pci_stats yet"):
+        _ = node.pci_stats
+    node.vcpus_used = 2
+    node.save()
+    assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 2
+    assert context.db.missing() == {"compute_nodes": {"pci_stats"}}
+
+
+def test_what_can_be_kept_is_kept_when_the_rest_is_changed_too(place: Place) -> None:
+    place.upgrade("0002")
+    context = place.open()
+    samples.node(context).create()
+    node = ComputeNode.get_by_uuid(context, UUID)
+
+    node.vcpus_used = 2
+    node.pci_stats = samples.gpus()
+    node.save()
+    node.pci_stats = samples.gpus(3)
+    node.save()
+
+    assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 2
+
+
+def test_what_is_missing_is_told_once(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.upgrade("0002")
+    with caplog.at_level(logging.WARNING):
+        context = place.open()
+        for number in range(3):
+            samples.node(context, number, pci_stats=samples.gpus()).create()
+            ComputeNodeList.get_by_filters(context)
+
+    [told] = caplog.messages
+    assert "pci_stats" in told
+    assert "compute_nodes" in told
+    assert "wharfinger db upgrade" in told
+
+
+def test_what_becomes_possible_meanwhile_is_used_at_once(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.upgrade("0002")
+    context = place.open()
+    node = samples.node(context, pci_stats=samples.gpus())
+    node.create()
+
+    upgrade(place.url, place.directory)
+
+    node.pci_stats = samples.gpus(5)
+    node.save()
+    assert counted(ComputeNode.get_by_uuid(context, UUID)) == 5
+    assert not context.db.missing()
+
+
+@pytest.mark.parametrize("server", ["on_postgresql", "on_mariadb"])
+def test_an_upgrade_waits_for_a_save_and_the_save_not_for_the_upgrade(
+    request: pytest.FixtureRequest, server: str
+) -> None:
+    place: Place = request.getfixturevalue(server)
+    place.upgrade("0002")
+    if place.kind == "mysql":
+        # Seconds that they wait for each other, if they do.
+        place.execute("SET GLOBAL lock_wait_timeout = 20")
+    context = place.open()
+    node = samples.node(context)
+    node.create()
+    other = threading.Thread(target=upgrade, args=(place.url, place.directory))
+
+    def hold(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "FOR UPDATE" in statement:
+            other.start()
+            while not place.rows(WAITING[place.kind]):
+                other.join(0.01)
+
+    sa.event.listen(sa.Engine, "after_cursor_execute", hold)
+    try:
+        node.vcpus_used = 2
+        node.save()
+    finally:
+        sa.event.remove(sa.Engine, "after_cursor_execute", hold)
+    other.join()
+
+    assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 2
+    assert place.differences() == []
+
+
+def test_a_configured_database_of_the_first_version_is_told_to_be_upgraded(place: Place) -> None:
+    place.upgrade("0001")
+    spine.keep(place, "gpus", spine.documents())
+
+    context = place.open()
+
+    with pytest.raises(StateError, match="wharfinger db upgrade"):
+        InstanceMemory(context, HOST, "gpus")
+    with pytest.raises(StateError, match="wharfinger db upgrade"):
+        ServiceList.get_by_filters(context)
+    with pytest.raises(StateError, match="wharfinger db upgrade"):
+        samples.node(context).create()
+    upgrade(place.url, place.directory)
+    assert InstanceMemory(context, HOST, "gpus").records == spine.RECORDS
+
+
+def test_a_configured_database_that_is_empty_is_told_to_be_upgraded(place: Place) -> None:
+    with pytest.raises(StateError, match="wharfinger db upgrade"):
+        place.open()
+    assert sa.inspect(place.engine).get_table_names() == []
+
+
+# A schema that is newer.
+
+
+def test_a_newer_schema_that_only_adds_is_used(place: Place) -> None:
+    become_future(place)
+    context = place.open()
+
+    samples.node(context, pci_stats=samples.gpus()).create()
+    samples.service(context).create()
+    samples.flavor(context).create()
+    samples.reservation(context).create()
+    ProviderRecordList.replace(
+        context, HOST, "gpus", ProviderRecordList(objects=[samples.record()]), []
+    )
+
+    assert counted(ComputeNode.get_by_uuid(context, UUID)) == 2
+    for kind in (ServiceList, FlavorList, ReservationList, ProviderRecordList):
+        assert len(kind.get_by_filters(context)) == 1
+    assert not context.db.missing()
+    for table in TABLES:
+        [row] = place.rows(table)
+        assert (row["later_text"], row["later_number"]) == (None, 7)
+
+
+def test_what_a_newer_schema_keeps_survives_each_save(place: Place) -> None:
+    become_future(place)
+    context = place.open()
+    samples.node(context).create()
+    samples.service(context).create()
+    samples.flavor(context).create()
+    samples.reservation(context).create()
+    record = samples.record()
+    ProviderRecordList.replace(context, HOST, "gpus", ProviderRecordList(objects=[record]), [])
+    for table in TABLES:
+        place.execute(f"UPDATE {table} SET later_text = 'kept', later_number = 8")
+
+    [node] = ComputeNodeList.get_by_filters(context)
+    node.vcpus_used = 1
+    node.save()
+    [service] = ServiceList.get_by_filters(context)
+    service.disabled = True
+    service.save()
+    service.report()
+    flavors = FlavorList.get_by_filters(context)
+    flavors[0].swap = 1
+    flavors.save()
+    [reservation] = ReservationList.get_by_filters(context)
+    reservation.reason = "programming"
+    reservation.save()
+    record.mode = "overlay"
+    ProviderRecordList.replace(context, HOST, "gpus", ProviderRecordList(objects=[record]), [])
+
+    for table in TABLES:
+        [row] = place.rows(table)
+        assert (row["later_text"], row["later_number"]) == ("kept", 8), table
+    assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 1
+    assert ProviderRecordList.get_by_filters(context)[0].mode == "overlay"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE compute_nodes DROP COLUMN pci_stats",
+        "ALTER TABLE services RENAME COLUMN topic TO subject",
+        "ALTER TABLE flavors RENAME TO kinds",
+    ],
+)
+def test_a_newer_schema_without_what_is_needed_is_told_and_left(place: Place, change: str) -> None:
+    place.upgrade()
+    place.execute(change, f"UPDATE alembic_version SET version_num = '{FUTURE}'")
+    before = place.columns()
+
+    with pytest.raises(StateError, match="written by a newer version") as caught:
+        place.open()
+    with pytest.raises(StateError, match="written by a newer version"):
+        upgrade(place.url, place.directory)
+
+    assert caught.value.remedy == "Run that version."
+    assert place.columns() == before
+    assert place.rows("alembic_version") == [{"version_num": FUTURE}]
+
+
+def test_a_file_of_our_own_that_is_newer_is_used_and_left(file: Place) -> None:
+    become_future(file)
+    before = file.columns()
+
+    context = file.open_as_our_own()
+    samples.node(context).create()
+
+    assert len(ComputeNodeList.get_by_filters(context)) == 1
+    assert file.columns() == before
+    assert file.rows("alembic_version") == [{"version_num": FUTURE}]
+
+
+@pytest.mark.parametrize("server", ["on_postgresql", "on_mariadb"])
+def test_what_a_newer_version_upgrades_first_is_left_to_it(
+    request: pytest.FixtureRequest, server: str
+) -> None:
+    place: Place = request.getfixturevalue(server)
+    place.upgrade("0002")
+
+    late: list[str] = []
+
+    def be_late(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "_lock(" in statement.lower() and not late:
+            late.append(statement)
+            place.execute(
+                "ALTER TABLE compute_nodes ADD COLUMN pci_stats TEXT",
+                f"UPDATE alembic_version SET version_num = '{FUTURE}'",
+            )
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", be_late)
+    try:
+        upgrade(place.url, place.directory)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", be_late)
+
+    assert late
+    assert place.rows("alembic_version") == [{"version_num": FUTURE}]
+    assert not place.open().db.missing()
+
+
+def test_what_a_schema_loses_while_it_is_used_is_told_and_nothing_is_written(place: Place) -> None:
+    place.upgrade()
+    context = place.open()
+    samples.service(context).create()
+    place.execute("ALTER TABLE services RENAME COLUMN topic TO subject")
+
+    with pytest.raises(StateError, match="topic"):
+        ServiceList.get_by_filters(context)
+    with pytest.raises(StateError, match="topic"):
+        samples.service(context, 1).create()
+    assert len(place.rows("services")) == 1

@@ -1,0 +1,138 @@
+"""What the first version remembered of providers, after the move to the tables of today."""
+
+import json
+import logging
+import socket
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.functional.db import spine
+from tests.functional.db.databases import HOST, Place, upgrade
+from tests.lab.inprocess import run
+from tests.lab.placement import Requests
+from tests.lab.program import Program
+from wharfinger.db.database import FILE_NAME
+from wharfinger.providers.record import Record
+from wharfinger.tracker.memory import InstanceMemory
+
+#: As the first version wrote it, to the letter.
+WRITTEN = (
+    b'{"applied":{"uuid":"89171ea7-e4fb-5ca6-a96e-f485b8bf2ef9","name":"gpu-host-1_pci_0000_84_00'
+    b'_0","root_uuid":"be0f8ff3-60f9-5d30-b039-82553ac6c6ab","parent_uuid":"be0f8ff3-60f9-5d30-b0'
+    b'39-82553ac6c6ab","generation":null,"inventories":{"VGPU":{"total":8,"reserved":0,"min_unit"'
+    b':1,"max_unit":8,"step_size":1,"allocation_ratio":1.0}},"traits":["OWNER_NOVA"],"aggregates"'
+    b':[]},"intended":null,"live":null,"own_reserved":{"VGPU":1},"reservations":["cleaning"],"mod'
+    b'e":"own","absent_since":null}'
+)
+
+
+def test_everything_is_there_afterwards(place: Place) -> None:
+    place.upgrade("0001")
+    spine.keep(place, "gpus", spine.documents())
+    spine.keep(place, "metal", spine.documents({spine.OTHERS: Record()}))
+
+    upgrade(place.url, place.directory)
+
+    context = place.open()
+    assert InstanceMemory(context, HOST, "gpus").records == spine.RECORDS
+    assert InstanceMemory(context, HOST, "metal").records == {spine.OTHERS: Record()}
+    assert InstanceMemory(context, "another-host", "gpus").records == {}
+    assert place.differences() == []
+
+
+def test_a_document_reads_as_it_was_written(file: Place) -> None:
+    file.upgrade("0001")
+    spine.keep(file, "gpus", {spine.GPU: WRITTEN})
+
+    memory = InstanceMemory(file.open_as_our_own(), HOST, "gpus")
+
+    assert json.loads(msgspec.json.encode(memory.get(spine.GPU))) == json.loads(WRITTEN)
+
+
+def documents_of(place: Place) -> dict[str, bytes]:
+    """What today's program has kept, as the first version would have."""
+    memory = InstanceMemory(place.open_as_our_own(), socket.gethostname(), "gpus")
+    return spine.documents(memory.records)
+
+
+def test_the_program_goes_on_where_the_first_version_ended(
+    tmp_path: Path, placement_url: tuple[str, Requests]
+) -> None:
+    url, requests = placement_url
+    program = Program(tmp_path, url)
+    assert "9 changes written" in run(program, "sync").out
+    with Place(f"sqlite:///{tmp_path / FILE_NAME}", tmp_path) as place:
+        documents = documents_of(place)
+    (tmp_path / FILE_NAME).unlink()
+    with Place(f"sqlite:///{tmp_path / FILE_NAME}", tmp_path) as place:
+        place.upgrade("0001")
+        spine.keep(place, "gpus", documents)
+        requests.clear()
+
+        done = run(program, "sync")
+
+        assert (done.code, done.out, done.err) == (0, "gpus: no change\n", "")
+        assert len(requests) == 1
+        assert documents_of(place) == documents
+
+
+DOCUMENT = spine.documents()[spine.GPU]
+DAMAGED = {
+    "nothing": b"",
+    "text": b"what is this?",
+    "no text": b"\xa5\xff\x00",
+    "a part": DOCUMENT[:-20],
+    "too deep": b"[" * 100_000,
+    "another document": b"[]",
+    "no root": DOCUMENT.replace(b'"root_uuid"', b'"boot_uuid"'),
+    "no total": DOCUMENT.replace(b'"total"', b'"motal"'),
+    "total of nothing": DOCUMENT.replace(b'"total":8', b'"total":0'),
+    "less than nothing reserved": DOCUMENT.replace(b'"reserved":8', b'"reserved":-1'),
+    "no amount": DOCUMENT.replace(b'"own_reserved":{"VGPU":2', b'"own_reserved":{"VGPU":"2"'),
+    "no mode": DOCUMENT.replace(b'"own"', b'"ours"'),
+    "no reservations": DOCUMENT.replace(b'"reservations":[', b'"reservations":null,"more":['),
+    "before the epoch": DOCUMENT.replace(b'"absent_since":', b'"absent_since":-'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_document_is_told_and_left_and_no_other_waits_for_it(
+    file: Place, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = DAMAGED[damage]
+    assert damaged != DOCUMENT
+    file.upgrade("0001")
+    spine.keep(file, "gpus", spine.documents() | {spine.GPU: damaged})
+
+    with caplog.at_level(logging.WARNING):
+        context = file.open_as_our_own()
+
+    [told] = caplog.messages
+    assert f"driver instance gpus remembered of provider {spine.GPU} cannot be read" in told
+    assert "left in the table provider_documents" in told
+    assert damaged_ones(file) == {spine.GPU: damaged}
+    assert InstanceMemory(context, HOST, "gpus").records == without_those_of(spine.GPU)
+
+
+def test_what_is_damaged_is_left_on_each_kind_of_database(place: Place) -> None:
+    damaged = {spine.GPU: b"{", "no uuid": spine.documents()[spine.ROOT]}
+    place.upgrade("0001")
+    spine.keep(place, "gpus", spine.documents() | damaged)
+
+    upgrade(place.url, place.directory)
+    upgrade(place.url, place.directory)
+
+    assert damaged_ones(place) == damaged
+    assert InstanceMemory(place.open(), HOST, "gpus").records == without_those_of(spine.GPU)
+    [(difference, table)] = place.differences()
+    assert (difference, table.name) == ("remove_table", "provider_documents")
+
+
+def damaged_ones(place: Place) -> dict[str, bytes]:
+    return {row["uuid"]: row["document"] for row in place.rows("provider_documents")}
+
+
+def without_those_of(damaged: str) -> dict[str, Record]:
+    return {uuid: record for uuid, record in spine.RECORDS.items() if uuid != damaged}
