@@ -78,7 +78,6 @@ class NodeRows:
             for uuid, node in ours.items()
         }
         written = self._load() if self._written is None else self._written
-        self._written = None  # read it again if what follows fails
         changed = [uuid for uuid, figures in wanted.items() if written.get(uuid) != figures]
         if changed:
             self._write({uuid: wanted[uuid] for uuid in changed})
@@ -159,13 +158,9 @@ class NodeRows:
 
 def _with_roots(nodes: Iterable[Node], records: Mapping[str, Record]) -> dict[str, Node]:
     """The nodes whose roots this instance publishes, by their uuids in Placement."""
-    roots = {
-        uuid: record.applied.name
-        for uuid, record in records.items()
-        if record.applied and record.applied.parent_uuid is None
-    }
-    by_name = {name: uuid for uuid, name in roots.items()}
-    found = ((node.uuid if node.uuid in roots else by_name.get(node.name), node) for node in nodes)
+    names = {uuid: one.applied.name for uuid, one in records.items() if one.applied}
+    uuids = {name: uuid for uuid, name in names.items()}
+    found = ((node.uuid if node.uuid in names else uuids.get(node.name), node) for node in nodes)
     return {uuid: node for uuid, node in found if uuid is not None}
 
 

@@ -166,6 +166,18 @@ def test_only_what_changed_is_saved(publishing: Publishing) -> None:
     }
 
 
+def test_what_has_not_changed_of_a_node_is_not_written(publishing: Publishing) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    publishing.cycle.sync()
+    publishing.driver.nodes["cn"] = flat(VCPU=16)
+    with statements(publishing.context) as seen:
+        publishing.cycle.sync()
+
+    [saved] = [one for one in seen if one.startswith("UPDATE compute_nodes") and "vcpus" in one]
+    written = saved.partition(" SET ")[2].partition(" WHERE ")[0]
+    assert {column.partition("=")[0] for column in written.split(", ")} == {"vcpus", "revision"}
+
+
 def test_what_somebody_else_saved_meanwhile_is_put_right(publishing: Publishing) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)
     publishing.cycle.sync()
