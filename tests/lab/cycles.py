@@ -1,12 +1,15 @@
 """Cycles of a scripted driver against the real Placement."""
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import fixtures
 
 from tests.lab.drivers import ScriptedDriver
 from tests.lab.placement import PlacementFixture
+from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import Context
 from wharfinger.objects.context import local
 from wharfinger.placement import survey
@@ -41,6 +44,7 @@ class Publishing(fixtures.Fixture):
 
     def _setUp(self) -> None:
         self.driver = ScriptedDriver(self.publisher.instance)
+        make_state(self.state_path)
         self._open: list[Context] = []
         self.addCleanup(self._close)
         self.restarted()
@@ -63,6 +67,21 @@ class Publishing(fixtures.Fixture):
     def _close(self) -> None:
         for context in self._open:
             context.close()
+
+
+def make_state(state_path: Path) -> None:
+    """Have a state directory with an empty database: copied, which is quicker than its making."""
+    database = state_path / FILE_NAME
+    if not database.exists():
+        state_path.mkdir(parents=True, exist_ok=True, mode=0o750)
+        database.write_bytes(_empty_database())
+
+
+@cache
+def _empty_database() -> bytes:
+    with TemporaryDirectory() as directory:
+        local(Path(directory), HOST).close()
+        return (Path(directory) / FILE_NAME).read_bytes()
 
 
 def stored(state_path: Path, instance: str = "scripted") -> dict[str, Record]:
