@@ -41,11 +41,10 @@ class MigrationList(ObjectLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.objects import MigrationList as Migrations
-        from wharfinger.objects.migration import IN_PROGRESS
 
         wanted = {
             "instance_uuid": parsed_args.instance,
-            "status": parsed_args.status or (IN_PROGRESS if parsed_args.in_progress else None),
+            "status": parsed_args.status,
             "migration_type": parsed_args.type,
         }
         migrations = Migrations.get_by_filters(
@@ -69,7 +68,7 @@ class MigrationList(ObjectLister):
                 *values(one, "created_at", "updated_at"),
             )
             for one in migrations
-            if not parsed_args.in_progress or values(one, "status")[0] in IN_PROGRESS
+            if one.is_in_progress or not parsed_args.in_progress
             if parsed_args.host in (None, *values(one, "source_compute", "dest_compute"))
             if parsed_args.node in (None, *values(one, "source_node", "dest_node"))
         ]

@@ -10,18 +10,10 @@ from cliff.show import ShowOne
 from rich.console import Console
 
 from wharfinger.cli.command import WharfingerCommand
-from wharfinger.exceptions import InvalidName, printable
+from wharfinger.cli.objects import owner
+from wharfinger.exceptions import printable
 
 _UNLIMITED: Final = 1_000_000
-
-
-def _owner(text: str) -> str:
-    from wharfinger.providers.ownership import check_owner
-
-    try:
-        return check_owner(text)
-    except InvalidName as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class ProviderList(WharfingerCommand, Lister):
@@ -30,7 +22,7 @@ class ProviderList(WharfingerCommand, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--owner", metavar="TRAIT", type=_owner, help="only those with this owner trait"
+            "--owner", metavar="TRAIT", type=owner, help="only those with this owner trait"
         )
         return parser
 

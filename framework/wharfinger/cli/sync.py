@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from wharfinger.cli.command import WharfingerCommand
 from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
+from wharfinger.cli.objects import ObjectCommand
 from wharfinger.exceptions import ConfigurationError, WharfingerError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-class Sync(WharfingerCommand):
+class Sync(ObjectCommand):
     """Bring Placement up to date with what the drivers report.
 
     Prints what was written as a diff; nothing is written where nothing has changed.
@@ -83,6 +83,7 @@ class Sync(WharfingerCommand):
         outcomes = {}
         self._owners: set[str] = set()
         unprinted: OSError | SystemExit | None = None
+        unreported: WharfingerError | None = None
         try:
             for name in instances:
                 outcomes[name] = self._run(name, parsed_args)
@@ -94,13 +95,15 @@ class Sync(WharfingerCommand):
                         unprinted = error
             if not parsed_args.dry_run:
                 self._report(default, outcomes)
-        finally:
-            self.objects.close()
+        except WharfingerError as error:
+            unreported = error  # the service; what was written stands, and is told below
         if unprinted is not None:
             raise unprinted
         if parsed_args.format == "json":
             json.dump([_data(*item) for item in outcomes.items()], sys.stdout, indent=2)
             sys.stdout.write("\n")
+        if unreported is not None:
+            raise unreported
         if any(outcome.problems for outcome in outcomes.values()):
             return FAILED
         if parsed_args.dry_run and any(outcome.steps for outcome in outcomes.values()):
@@ -110,6 +113,8 @@ class Sync(WharfingerCommand):
     def _report(self, default: "DefaultSection", outcomes: Mapping[str, "Outcome"]) -> None:
         from wharfinger.tracker import services
 
+        if "objects" not in vars(self):
+            return  # no instance could open the database, and each has said so
         complete = outcomes.keys() == set(default.enabled_drivers) and not any(
             outcome.problems for outcome in outcomes.values()
         )

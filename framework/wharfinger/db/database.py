@@ -76,6 +76,10 @@ class Database:
             if not look_only:
                 try:
                     self._open(managed=managed)
+                except (AttributeError, TypeError, ValueError) as error:
+                    # What a driver makes of an option of the URL that it does not know.
+                    self.close()
+                    raise self._error(f"{error}.", "Correct [database] connection.") from error
                 except BaseException:
                     self.close()
                     raise
@@ -97,14 +101,6 @@ class Database:
         """The columns that it has not, by table."""
         with self._errors():
             return migration.missing(self._engine)
-
-    def upgrade(self) -> None:
-        """Bring it to the newest version; an error for one that is newer."""
-        with self._errors():
-            if not migration.schema(self._engine).is_known:
-                raise self._newer()
-            migration.upgrade(self._engine, self._host, directory=self._directory)
-            self._missing = {}
 
     def select(self, table: str, **where: Any) -> list[dict[str, Any]]:
         """The rows, oldest first, whose columns have these values, or one of several."""

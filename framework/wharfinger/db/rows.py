@@ -159,7 +159,7 @@ class Rows:
             )
             now.update((row[0], row[1]) for row in rows)
         gone = revisions.keys() - now.keys()
-        changed = {one for one, revision in now.items() if revision != revisions[one]}
+        changed = {one for one, revision in now.items() if revision != revisions.get(one)}
         if gone or changed:
             raise StaleError(changed, gone)
 

@@ -66,6 +66,12 @@ class RowObject(WharfingerObject):
         super().obj_reset_changes(fields, recursive)
         self._documents = {**self._documents, **self._texts(fields or self.fields)}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        clone = super().__deepcopy__(memo)
+        clone.VERSION = self.VERSION
+        clone._unread, clone._documents = self._unread, self._documents
+        return clone
+
     def _texts(self, names: Iterable[str]) -> dict[str, str]:
         """What the lists and dicts among the fields are now."""
         return {
@@ -201,32 +207,49 @@ class KeptObject(RowObject):
     def destroy(self) -> None:
         """Delete it; raises ConcurrentSave as ``save`` does, ObjectNotFound."""
         with _told(type(self), [self]):
-            self._context.db.delete(self.TABLE, self.KEY, {self.key: self.revision})
+            self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
+
+    def identify(self) -> None:
+        """Give it a uuid, if it is to have one and has none yet."""
+        if "uuid" in self.fields and not self.obj_attr_is_set("uuid"):
+            self.uuid = str(uuid4())
 
     def _new_row(self) -> dict[str, Any]:
         self.obj_set_defaults()
-        if "uuid" in self.fields and not self.obj_attr_is_set("uuid"):
-            self.uuid = str(uuid4())
+        self.identify()
         return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
 
     def _created(self) -> None:
         self.revision = 1
-        self.obj_reset_changes(recursive=True)
+        self._settle()
 
     def _change(self) -> Change:
-        changes = self.obj_what_changed()
-        if self.KEY in changes:
-            # It may be another's, and what is written would be written into that.
+        return Change(self._kept_key(), self.revision, self._row(self.obj_what_changed()))
+
+    def _kept_key(self) -> str:
+        """The key of its row; raises InvalidObject for a new one, which may be another's."""
+        if self.KEY in self.obj_what_changed():
             raise InvalidObject(
                 subject=self.subject,
-                problem=f"a new {self.KEY} cannot be saved.",
+                problem=f"no row has its new {self.KEY}.",
                 remedy="Create another one, and destroy this one.",
             )
-        return Change(self.key, self.revision, self._row(changes))
+        return self.key
 
     def _saved(self) -> None:
         self.revision += 1
-        self.obj_reset_changes(recursive=True)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Nothing has changed any more; objects within stay as they are with whoever has them."""
+        for name, field in self.fields.items():
+            if isinstance(field, fields.ObjectField) and name in self:
+                part = getattr(self, name)
+                if part is not None:
+                    part = part.obj_clone()
+                    part.obj_reset_changes(recursive=True)
+                    setattr(self, name, part)
+        self.obj_reset_changes()
 
 
 _Row = TypeVar("_Row", bound=RowObject)
@@ -309,7 +332,9 @@ class KeptList(RowList[_Kept]):
         """Delete all; raises ConcurrentSave, ObjectNotFound."""
         with _told(self.KIND, self.objects):
             self._context.db.delete(
-                self.KIND.TABLE, self.KIND.KEY, {one.key: one.revision for one in self.objects}
+                self.KIND.TABLE,
+                self.KIND.KEY,
+                {one._kept_key(): one.revision for one in self.objects},
             )
 
 

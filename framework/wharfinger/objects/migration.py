@@ -41,6 +41,7 @@ MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 )
 #: Those in which a move still counts at both ends.
 IN_PROGRESS: Final = tuple(status for status, after in MIGRATION_STATUSES.items() if after)
+_ENDS: Final = ("source_compute", "dest_compute")
 _OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
 
 
@@ -120,8 +121,8 @@ class Migration(KeptObject):
 
     @property
     def is_in_progress(self) -> bool:
-        """Whether it still counts at both ends."""
-        return self.status in IN_PROGRESS
+        """Whether it still counts at both ends: what is not known to be over does."""
+        return "status" not in self or self.status in IN_PROGRESS
 
     def _new_row(self) -> dict[str, Any]:
         if not self.obj_attr_is_set("created_at"):
@@ -152,5 +153,10 @@ class MigrationList(KeptList[Migration]):
         # A status that is not known here, of a later version perhaps, is not known to be over.
         under_way = cls._select(context, status=NotIn(_OVER))
         return cls._of(
-            context, [one for one in under_way if host in (one.source_compute, one.dest_compute)]
+            context,
+            [
+                one
+                for one in under_way
+                if any(end in one and getattr(one, end) == host for end in _ENDS)
+            ],
         )

@@ -81,9 +81,10 @@ class ProviderRecordList(RowList[ProviderRecord]):
         What a record does not say stays.
         """
         rows = {one.key: one._row(one.obj_what_changed()) for one in records}
+        scope = {"host": host, "driver_instance": driver_instance}
         context.db.replace(
             ProviderRecord.TABLE,
-            {"host": host, "driver_instance": driver_instance},
+            {name: ProviderRecord._wanted(name, value) for name, value in scope.items()},
             ProviderRecord.KEY,
-            {**dict.fromkeys(forgotten), **rows},
+            {**dict.fromkeys(ProviderRecord._wanted(ProviderRecord.KEY, forgotten)), **rows},
         )

@@ -70,16 +70,23 @@ class RemoteObjects(base.VersionedObjectIndirectionAPI):
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
         """Call a method of an object: what it changed in the object, and its result."""
+        if objmethod == "create":
+            # Not there: who asks again, since no answer came, would make another one.
+            for one in getattr(objinst, "objects", [objinst]):
+                one.identify()
         answer = self._ask(
             context, "object", object=objinst, method=objmethod, args=list(args), kwargs=kwargs
         )
-        updates = answer["updates"]
-        if "objects" in updates:
-            # Whoever has one of a list's objects sees what became of it.
-            for one, changed in zip(objinst.objects, updates["objects"], strict=True):
-                _become(one, changed)
-            updates["objects"] = list(objinst.objects)
-        return updates, answer["result"]
+        try:
+            updates = dict(answer["updates"])
+            if "objects" in updates:
+                # Whoever has one of a list's objects sees what became of it.
+                for one, changed in zip(objinst.objects, updates["objects"], strict=True):
+                    _become(one, changed)
+                updates["objects"] = list(objinst.objects)
+            return updates, answer["result"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RemoteError(reason=f"{objmethod}: the answer is none: {error!r}.") from error
 
     def object_class_action(self, *_args: Any, **_kwargs: Any) -> Any:
         """Not used: versions are always sent with it."""
@@ -104,7 +111,7 @@ class RemoteObjects(base.VersionedObjectIndirectionAPI):
             args=list(args),
             kwargs=kwargs,
         )
-        return answer["result"]
+        return answer.get("result")
 
     def object_backport(self, *_args: Any, **_kwargs: Any) -> Any:
         """Not used: versions are always sent with it."""
@@ -224,6 +231,7 @@ def _become(one: Any, other: Any) -> None:
         if other.obj_attr_is_set(name):
             setattr(one, name, getattr(other, name))
     one._context = other._context
+    one.obj_reset_changes()
     one._changed_fields = set(other._changed_fields)
 
 

@@ -96,8 +96,8 @@ class Service(KeptObject):
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
         """The oldest version by binary; 0 where there are none."""
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
-        for row in context.db.select(cls.TABLE, binary=list(versions)):
-            versions[row["binary"]].append(row["version"])
+        for service in ServiceList.get_by_filters(context, binary=list(versions)):
+            versions[service.binary].append(service.version)
         return {binary: min(found, default=0) for binary, found in versions.items()}
 
     @classmethod

@@ -16,6 +16,7 @@ from wharfinger.exceptions import (
     NotFound,
     ObjectError,
     PlacementError,
+    StateError,
     UnknownTrait,
     WharfingerError,
 )
@@ -127,10 +128,10 @@ class DriverCycle:
             problems=(*last.plan.problems, *last.failures, *self._keep(listing)),
         )
 
-    def _keep(self, listing: NodeListing) -> Iterator[ObjectError]:
+    def _keep(self, listing: NodeListing) -> Iterator[WharfingerError]:
         try:
-            self._nodes.keep(listing.nodes, self.memory.records)
-        except ObjectError as error:
+            self._nodes.keep(listing.nodes, self.memory.records, self.memory.damaged)
+        except (ObjectError, StateError) as error:
             yield error
 
     def _pass(

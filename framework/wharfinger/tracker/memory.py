@@ -29,7 +29,8 @@ class InstanceMemory:
             try:
                 self._records[one.provider_uuid] = _record(one)
             except (FieldUnset, ValueError) as error:
-                self.damaged[one.provider_uuid] = _damaged(one, error)
+                uuid = one.provider_uuid if "provider_uuid" in one else ""
+                self.damaged[uuid] = _damaged(uuid, instance, error)
 
     @property
     def records(self) -> Mapping[str, Record]:
@@ -92,10 +93,10 @@ def _record(stored: ProviderRecord) -> Record:
     )
 
 
-def _damaged(stored: ProviderRecord, error: Exception) -> StateError:
+def _damaged(uuid: str, instance: str, error: Exception) -> StateError:
     return StateError(
-        path=f"the records of driver instance {stored.driver_instance}",
-        problem=f"what is remembered of provider {stored.provider_uuid} cannot be read: {error}. "
+        path=f"the records of driver instance {instance}",
+        problem=f"what is remembered of provider {uuid or '?'} cannot be read: {error}. "
         "Its tree is left as it is.",
         remedy="Restore the database from a backup, or delete that row of provider_records: "
         "nothing in Placement is deleted by that.",

@@ -1,6 +1,6 @@
 """The ComputeNodes of a driver instance, kept as its last complete listing has them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import os_resource_classes as orc
@@ -65,12 +65,18 @@ class NodeRows:
         )
         self._written: dict[str, _Figures | None] | None = None
 
-    def keep(self, nodes: Iterable[Node], records: Mapping[str, Record]) -> None:
+    def keep(
+        self,
+        nodes: Iterable[Node],
+        records: Mapping[str, Record],
+        damaged: Collection[str] = (),
+    ) -> None:
         """Bring the rows in line with a complete listing and with what was published of it.
 
-        ``records`` are by provider uuid. The row of a node that is gone goes when nothing is
-        remembered of its root.
+        ``records`` are by provider uuid; ``damaged`` are those that cannot be read. The row of a
+        node that is gone goes when nothing is remembered of its root.
         """
+        remembered = records.keys() | damaged
         taken = usage.by_node(self._context, self._host)
         ours = _with_roots(nodes, records)
         wanted = {
@@ -81,15 +87,15 @@ class NodeRows:
         changed = [uuid for uuid, figures in wanted.items() if written.get(uuid) != figures]
         if changed:
             self._write({uuid: wanted[uuid] for uuid in changed})
-        gone = [uuid for uuid in written if uuid not in wanted and uuid not in records]
+        gone = written.keys() - wanted.keys() - remembered
         if gone:
-            self._of_ours(uuid=gone).destroy()
+            self._of_ours(uuid=sorted(gone)).destroy()
         ComputeNodeList.note_seen(self._context, self._host, self._publisher.instance, list(wanted))
-        kept = {uuid: figures for uuid, figures in written.items() if uuid in records}
+        kept = {uuid: figures for uuid, figures in written.items() if uuid in remembered}
         self._written = {**kept, **wanted}
 
     def _load(self) -> dict[str, _Figures | None]:
-        return {row.uuid: _said_by(row) for row in self._of_ours()}
+        return {row.uuid: _said_by(row) for row in self._of_ours() if "uuid" in row}
 
     def _of_ours(self, **filters: object) -> ComputeNodeList:
         return ComputeNodeList.get_by_filters(
@@ -174,7 +180,13 @@ def _pci_devices(node: ComputeNode) -> tuple[_PciDevice, ...] | None:
     if node.pci_stats is None:
         return None
     return tuple(
-        (kind.vendor_id, kind.product_id, kind.numa_node, kind.count) for kind in node.pci_stats
+        (
+            kind.vendor_id,
+            kind.product_id,
+            kind.numa_node if "numa_node" in kind else None,
+            kind.count,
+        )
+        for kind in node.pci_stats
     )
 
 

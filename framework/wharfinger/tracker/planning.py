@@ -64,6 +64,11 @@ class Planner:
             self._allocations_of,
             unreadable={**reading.unreadable, **_damaged_trees(memory, live)},
         )
+        # What moves is planned where it goes: not without its record.
+        answers.failed |= {
+            answers.desired[uuid].provider.root_uuid
+            for uuid in memory.damaged.keys() & answers.desired.keys()
+        }
         elsewhere = self._elsewhere(answers, live, roots)
         due = self._due(answers, live, records, now)
         allocated = self._allocated([*due, *self._changing(answers, live, records)], answers, live)

@@ -6,14 +6,14 @@ from typing import Final
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from wharfinger.exceptions import ConcurrentSave, ObjectExists, ObjectNotFound
-from wharfinger.objects import OWNER_TAG_VERSION, Context, Service
+from wharfinger.objects import OWNER_TAG_VERSION, SERVICE_VERSION, Context, Service
 
 BINARY: Final = "wharfinger"
 _FIRST_VERSION: Final = 1
 
 
 @retry(
-    retry=retry_if_exception_type((ConcurrentSave, ObjectExists)),
+    retry=retry_if_exception_type((ConcurrentSave, ObjectExists, ObjectNotFound)),
     stop=stop_after_attempt(5),
     reraise=True,
 )
@@ -32,9 +32,11 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
     known = set() if complete else set(service.owners)
     published = sorted(known.union(owners))
     if complete:
-        version = max(service.version, OWNER_TAG_VERSION)
+        version = OWNER_TAG_VERSION
     else:
-        version = service.version if set(published) == known else _FIRST_VERSION
+        version = min(service.version, SERVICE_VERSION)
+        if set(published) != known:
+            version = _FIRST_VERSION
     if (service.owners, service.version) != (published, version):
         service.owners = published
         service.version = version

@@ -15,6 +15,7 @@ from wharfinger.objects import (
     Migration,
     MigrationList,
 )
+from wharfinger.objects.kinds import MAX_COUNT
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -29,9 +30,9 @@ class Usage:
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
-            self.vcpus + other.vcpus,
-            self.memory_mb + other.memory_mb,
-            self.local_gb + other.local_gb,
+            min(self.vcpus + other.vcpus, MAX_COUNT),
+            min(self.memory_mb + other.memory_mb, MAX_COUNT),
+            min(self.local_gb + other.local_gb, MAX_COUNT),
         )
 
 
@@ -47,17 +48,21 @@ def by_node(context: Context, host: str) -> dict[str, Usage]:
     taken: defaultdict[str, Usage] = defaultdict(Usage)
     moving = set()
     for migration in MigrationList.get_in_progress_by_host(context, host):
-        moving.add(migration.instance_uuid)
-        for where, node, flavor in (
-            (migration.source_compute, migration.source_node, "old_flavor"),
-            (migration.dest_compute, migration.dest_node, "new_flavor"),
-        ):
-            if where == host and node is not None:
+        moving.add(_known(migration, "instance_uuid"))
+        for end, flavor in (("source", "old_flavor"), ("dest", "new_flavor")):
+            node = _known(migration, f"{end}_node")
+            if _known(migration, f"{end}_compute") == host and node is not None:
                 taken[node] += _of(migration, flavor)
     for instance in InstanceList.get_by_filters(context, host=host):
-        if instance.node is not None and instance.uuid not in moving:
-            taken[instance.node] += _of(instance, "flavor")
+        node = _known(instance, "node")
+        if node is not None and _known(instance, "uuid") not in moving:
+            taken[node] += _of(instance, "flavor")
     return dict(taken)
+
+
+def _known(owner: Instance | Migration, field: str) -> str | None:
+    value: str | None = getattr(owner, field) if field in owner else None
+    return value
 
 
 def _of(owner: Instance | Migration, field: str) -> Usage:
