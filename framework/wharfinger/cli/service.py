@@ -75,7 +75,7 @@ class ServiceShow(ObjectShow):
 
 
 class ServiceDisable(ObjectCommand):
-    """Have nothing more placed on what a service publishes."""
+    """Say that nothing more is to be placed on what a service publishes."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))

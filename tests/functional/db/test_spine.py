@@ -51,10 +51,10 @@ def test_a_document_reads_as_it_was_written(file: Place) -> None:
     assert json.loads(msgspec.json.encode(memory.get(spine.GPU))) == json.loads(WRITTEN)
 
 
-def documents_of(place: Place) -> dict[str, bytes]:
-    """What today's program has kept, as the first version would have."""
+def kept(place: Place) -> dict[str, Record]:
+    """What today's program has kept."""
     memory = InstanceMemory(place.open_as_our_own(), socket.gethostname(), "gpus")
-    return spine.documents(memory.records)
+    return dict(memory.records)
 
 
 def test_the_program_goes_on_where_the_first_version_ended(
@@ -64,18 +64,18 @@ def test_the_program_goes_on_where_the_first_version_ended(
     program = Program(tmp_path, url)
     assert "9 changes written" in run(program, "sync").out
     with Place(f"sqlite:///{tmp_path / FILE_NAME}", tmp_path) as place:
-        documents = documents_of(place)
+        records = kept(place)
     (tmp_path / FILE_NAME).unlink()
     with Place(f"sqlite:///{tmp_path / FILE_NAME}", tmp_path) as place:
         place.upgrade("0001")
-        spine.keep(place, "gpus", documents)
+        spine.keep(place, "gpus", spine.documents(records))
         requests.clear()
 
         done = run(program, "sync")
 
         assert (done.code, done.out, done.err) == (0, "gpus: no change\n", "")
         assert len(requests) == 1
-        assert documents_of(place) == documents
+        assert kept(place) == records
 
 
 DOCUMENT = spine.documents()[spine.GPU]
