@@ -223,7 +223,7 @@ class Database:
                 "Restore it from a backup, or move that one file away: nothing in Placement is "
                 "deleted by that."
             )
-        return "Check that state_path can be written and has space left."
+        return "Check that its directory can be written and has space left."
 
     def _engine_name(self) -> str:
         return self._url.get_backend_name()
