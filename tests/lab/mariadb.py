@@ -62,5 +62,5 @@ class MariaDB(Daemon):
             username=_USER,
             host="localhost",
             database=database,
-            query={"charset": "utf8mb4", "unix_socket": str(self._socket)},
+            query={"unix_socket": str(self._socket)},
         )

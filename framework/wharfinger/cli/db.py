@@ -69,11 +69,7 @@ class DbCheck(WharfingerCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         rows = [(printable(self._found.name), _result(self._found))]
-        rows += [
-            # Without that column it is no table of ours.
-            (table, "is missing" if "id" in columns else f"lacks {', '.join(sorted(columns))}")
-            for table, columns in sorted(self._found.missing.items())
-        ]
+        rows += self._found.lacks.items()
         return ("Checked", "Result"), rows
 
 

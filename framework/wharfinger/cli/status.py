@@ -217,16 +217,12 @@ class Checks(UpgradeCommands):
 def _judged(found: "Condition") -> Result:
     """What a database that has tables is good for."""
     schema = found.schema
-    lacking = "; ".join(
-        f"{', '.join(sorted(columns))} in {table}"
-        for table, columns in sorted(found.missing.items())
-    )
+    lacking = "; ".join(f"table {table} {lacks}" for table, lacks in found.lacks.items())
     there = f"{found.name} is at {schema.current}"
     if not schema.is_known and lacking:
         return Result(
             Code.FAILURE,
-            f"{there}, of a newer version, which does without what this one needs: {lacking}. Run "
-            "that version here.",
+            f"{there}, of a newer version: {lacking}. Run that version here.",
         )
     if not schema.is_known:
         return Result(
@@ -237,13 +233,13 @@ def _judged(found: "Condition") -> Result:
     if not schema.is_head:
         return Result(
             Code.FAILURE,
-            f"{there}, and {schema.head} is the newest. It lacks: {lacking or 'no column'}. Run "
+            f"{there}, and {schema.head} is the newest: {lacking or 'nothing is lacking'}. Run "
             "`wharfinger db upgrade`.",
         )
     if lacking:
         return Result(
             Code.FAILURE,
-            f"{there}, and lacks what belongs to that: {lacking}. Restore it from a backup.",
+            f"{there}, the newest, but {lacking}. Restore it from a backup.",
         )
     return Result(Code.SUCCESS, f"{there}, the newest.")
 

@@ -33,8 +33,13 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     *(option for option in database_opts if option.dest in _POOL),
 )
 
-#: What we know to work, and what to install for it.
-_KINDS: Final = {"sqlite": "", "postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+#: How a URL of each kind that is known to work begins, and what that takes.
+_KINDS: Final = {
+    "sqlite": "write sqlite:////path",
+    "postgresql": "write postgresql+psycopg://..., and install wharfinger[postgresql]",
+    "mysql": "write mysql+pymysql://..., and install wharfinger[mysql]",
+    "mariadb": "write mariadb+pymysql://..., and install wharfinger[mysql]",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,9 @@ class DatabaseSection:
         return cls(connection, values)
 
 
+_ABSOLUTE: Final = "Name an absolute path: sqlite:////path."
+
+
 def _check(connection: str) -> None:
     """See that a URL is one that can be used here."""
     # Slow to import, and not needed for the file in state_path.
@@ -75,9 +83,9 @@ def _check(connection: str) -> None:
     except NoSuchModuleError as error:
         raise _wrong(f"there is no driver {url.drivername}.") from error
     except ImportError as error:
-        raise _wrong(
-            f"{error}.", f"Install wharfinger[{_KINDS[kind]}], or name another driver."
-        ) from error
+        raise _wrong(f"{error}.", f"Install that; or {_KINDS[kind]}.") from error
+    if kind == "sqlite" and not (url.database or "").startswith("/"):
+        raise _wrong("it is no file, or depends on where the program is started.", _ABSOLUTE)
 
 
 def _wrong(

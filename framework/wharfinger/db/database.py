@@ -26,6 +26,8 @@ FILE_NAME: Final = "wharfinger.sqlite"
 #: How often a transaction is tried that the server ended for another's sake.
 _ATTEMPTS: Final = 5
 
+_SEE_CHECK: Final = "See what `wharfinger db check` says."
+
 _T = TypeVar("_T")
 
 
@@ -71,6 +73,8 @@ class Database:
                 directory.mkdir(parents=True, exist_ok=True, mode=0o750)
             if look_only and not self._is_there():
                 url = "sqlite://"  # SQLite would make the file: an empty one in memory, then
+            elif self._engine_name() in ("mysql", "mariadb"):
+                url = _with_all_characters(self._url)
             self._manager.configure(connection=url, max_retries=0, **(options or {}))
             self._engine: Final[sa.Engine] = self._manager.writer.get_engine()
             if not look_only:
@@ -208,16 +212,22 @@ class Database:
         except db_exception.DBDuplicateEntry as error:
             raise TakenError(str(reason(error))) from error
         except db_exception.DBNonExistentTable as error:
-            raise self._error(_first_line(error), "Run `wharfinger db upgrade`.") from error
+            raise self._error(_first_line(error), _SEE_CHECK) from error
         except (db_exception.DBError, SQLAlchemyError, CommandError, OSError) as error:
             raise self._error(_first_line(error), self._remedy(error)) from error
 
     def _remedy(self, error: Exception) -> str:
+        if isinstance(error, CommandError):
+            return "Restore it from a backup."
         if self._engine_name() != "sqlite":
-            return "Check [database] connection, and that the server can be reached."
+            return (
+                "Check [database] connection, that the server can be reached, and that its user "
+                "may do this; and see what `wharfinger db check` says."
+            )
         cause = reason(error)
-        if isinstance(cause, sqlite3.OperationalError) and str(cause).startswith("no such "):
-            return "See what `wharfinger db check` says."
+        said = str(cause)
+        if said.startswith("no such ") or "has no column" in said:
+            return _SEE_CHECK
         if type(cause) is sqlite3.DatabaseError:
             return (
                 "Restore it from a backup, or move that one file away: nothing in Placement is "
@@ -235,12 +245,18 @@ class Database:
 
     def _newer(self) -> StateError:
         return self._error(
-            "it was written by a newer version, which does without what this one needs.",
+            "it was written by a newer version, or by another program: it lacks what is needed.",
             "Run that version.",
         )
 
     def _error(self, problem: str, remedy: str) -> StateError:
         return StateError(path=self.name, problem=problem, remedy=remedy)
+
+
+def _with_all_characters(url: sa.URL) -> str:
+    """The URL of a MySQL, which of itself takes no characters beyond three bytes."""
+    query = {"charset": "utf8mb4", **url.query}
+    return url.set(query=query).render_as_string(hide_password=False)
 
 
 def _first_line(error: Exception) -> str:

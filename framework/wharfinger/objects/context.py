@@ -49,6 +49,17 @@ class Condition:
     schema: Schema
     missing: Mapping[str, frozenset[str]]
 
+    @property
+    def lacks(self) -> dict[str, str]:
+        """What is missing of each table, in words."""
+        return {
+            # Without that column it is no table of ours, or an old one.
+            table: "is not there in this form"
+            if "id" in columns
+            else f"lacks {', '.join(sorted(columns))}"
+            for table, columns in sorted(self.missing.items())
+        }
+
 
 def connect(conf: Options) -> Context:
     """Open the database that the configuration names.

@@ -128,7 +128,7 @@ def test_a_file_that_is_not_there_is_said_to_lack_all_and_is_not_made(
     assert (
         told.pop(str(file)) == f"has no tables yet: run `wharfinger db upgrade` for version {HEAD}"
     )
-    assert told == dict.fromkeys(METADATA.tables, "is missing")
+    assert told == dict.fromkeys(METADATA.tables, "is not there in this form")
     assert version(program) == (str(file), None, HEAD)
     assert not file.parent.exists()
 
@@ -233,7 +233,7 @@ def test_tables_of_the_first_version_are_told_and_moved(program: Program, file: 
 
     assert code == 2
     assert set(told) == {str(file), *METADATA.tables}
-    assert told["services"] == "is missing"
+    assert told["services"] == "is not there in this form"
     assert upgraded(program) == f"{file}: upgraded from version 0001 to {HEAD}\n"
     assert is_all_there(file)
 
@@ -292,7 +292,7 @@ def test_one_that_lacks_what_its_version_has_is_not_mended_by_an_upgrade(
 
     assert code == 1
     assert "restore it from a backup" in told.pop(str(file))
-    assert told == {"flavors": "lacks description", "instances": "is missing"}
+    assert told == {"flavors": "lacks description", "instances": "is not there in this form"}
     refused = db(program, "upgrade")
     assert (refused.code, refused.out) == (1, "")
     assert "restore it from a backup" in refused.err

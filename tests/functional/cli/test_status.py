@@ -161,7 +161,7 @@ def test_a_database_that_is_behind_fails_and_stays_as_it_is(
     told = check_apart(program)
 
     assert (told.code, told.results[DATABASE]) == (2, FAILURE)
-    assert "pci_stats in compute_nodes" in told.details[DATABASE]
+    assert "table compute_nodes lacks pci_stats" in told.details[DATABASE]
     assert "wharfinger db upgrade" in told.details[DATABASE]
     assert migration.schema(engine).current == "0002"
     # To read them, the database would have to be opened, and with that upgraded.
@@ -193,7 +193,7 @@ def test_a_newer_database_that_lacks_what_is_needed_fails(
     told = check(program)
 
     assert (told.code, told.results[DATABASE]) == (2, FAILURE)
-    assert "old_flavor in migrations" in told.details[DATABASE]
+    assert "table migrations lacks old_flavor" in told.details[DATABASE]
     assert "Run that version" in told.details[DATABASE]
 
 
@@ -203,7 +203,7 @@ def test_a_database_that_has_lost_a_column_fails(program: Program, newest: sa.En
     told = check(program)
 
     assert (told.code, told.results[DATABASE]) == (2, FAILURE)
-    assert "description in flavors. Restore it from a backup" in told.details[DATABASE]
+    assert "table flavors lacks description. Restore it from a backup" in told.details[DATABASE]
 
 
 def test_a_database_that_cannot_be_reached_fails_without_its_password(program: Program) -> None:
