@@ -1,9 +1,11 @@
 """The program, with a Placement over HTTP and with the embedded one."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Program
 
@@ -16,3 +18,10 @@ def program(tmp_path: Path, placement_url: tuple[str, Requests]) -> Program:
 @pytest.fixture
 def requests(placement_url: tuple[str, Requests]) -> Requests:
     return placement_url[1]
+
+
+@pytest.fixture
+def kept(program: Program) -> Iterator[KeptInFile]:
+    """The objects in the program's state directory."""
+    with KeptInFile(program.directory) as kept:
+        yield kept

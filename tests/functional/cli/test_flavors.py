@@ -1,6 +1,5 @@
 """``wharfinger flavor``: as ``openstack flavor`` has it, for those without nova."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -15,12 +14,6 @@ from wharfinger.objects import Flavor, FlavorList
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
-
-
-@pytest.fixture
-def kept(program: Program) -> Iterator[KeptInFile]:
-    with KeptInFile(program.directory) as kept:
-        yield kept
 
 
 def flavor(program: Program, *arguments: str) -> Done:

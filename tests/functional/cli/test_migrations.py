@@ -1,6 +1,5 @@
 """``wharfinger migration``: what moves, and from where to where."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,6 @@ from wharfinger.objects import Flavor, Migration
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
-
-
-@pytest.fixture
-def kept(program: Program) -> Iterator[KeptInFile]:
-    with KeptInFile(program.directory) as kept:
-        yield kept
 
 
 def has_migration(kept: KeptInFile, number: int = 0, **values: Any) -> Migration:

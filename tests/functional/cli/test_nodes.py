@@ -1,6 +1,5 @@
 """``wharfinger node``: what drivers have found."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,6 @@ from wharfinger.objects import ComputeNode, Context
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
-
-
-@pytest.fixture
-def kept(program: Program) -> Iterator[KeptInFile]:
-    with KeptInFile(program.directory) as kept:
-        yield kept
 
 
 def has_node(kept: KeptInFile, number: int = 0, **values: Any) -> ComputeNode:

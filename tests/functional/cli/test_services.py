@@ -1,6 +1,5 @@
 """``wharfinger service``: who publishes, and whether they do."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,12 +15,6 @@ from wharfinger.objects import Service, ServiceList
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
-
-
-@pytest.fixture
-def kept(program: Program) -> Iterator[KeptInFile]:
-    with KeptInFile(program.directory) as kept:
-        yield kept
 
 
 @pytest.fixture
