@@ -185,7 +185,10 @@ def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[
 def _condition(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
     if isinstance(value, NotIn):
         return column.not_in(list(value.values))
-    return column.in_(list(value)) if _is_several(value) else column == value
+    if not _is_several(value):
+        return column == value
+    known = column.in_([one for one in value if one is not None])
+    return sa.or_(known, column.is_(None)) if None in value else known
 
 
 def _is_meant(found: Any, wanted: Any) -> bool:
@@ -195,7 +198,7 @@ def _is_meant(found: Any, wanted: Any) -> bool:
 
 
 def _is_several(value: object) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str | bytes)
+    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 
 def _bounded(where: Values) -> Iterator[Values]:

@@ -114,7 +114,7 @@ class RowObject(WharfingerObject):
         """A value, or several, as the column of a field has them; raises ValueError."""
         if value is None:
             return None
-        if isinstance(value, Collection) and not isinstance(value, str | bytes):
+        if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
             return [cls._wanted(name, one) for one in value]
         return _stored(cls.fields[name].coerce(None, name, value))
 

@@ -100,6 +100,11 @@ def test_nothing_is_a_value_too(context: Context, nodes: ComputeNodeList) -> Non
     assert vcpus(context, last_seen=None) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
 
 
+def test_nothing_may_be_one_of_several_values(context: Context, nodes: ComputeNodeList) -> None:
+    assert vcpus(context, last_seen=[SEEN, None]) == list(range(10))
+    assert vcpus(context, last_seen=[None]) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+
+
 def test_true_and_false_are_values(context: Context) -> None:
     service(context, 1, disabled=True).create()
     service(context, 2, forced_down=True).create()
@@ -123,6 +128,7 @@ def test_what_is_no_field_of_one_value_is_no_filter(context: Context, name: str)
     [
         {"vcpus": "many"},
         {"host": 7},
+        {"host": {"host-1": True}},
         {"host": "a\0b"},
         {"last_seen": "soon"},
         {"uuid": ["x", "\0"]},
