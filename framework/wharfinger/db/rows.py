@@ -185,10 +185,9 @@ def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[
 def _condition(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
     if isinstance(value, NotIn):
         return column.not_in(list(value.values))
-    if not _is_several(value):
-        return column == value
-    known = column.in_([one for one in value if one is not None])
-    return sa.or_(known, column.is_(None)) if None in value else known
+    values = list(value) if _is_several(value) else [value]
+    known = column.in_([one for one in values if one is not None])
+    return sa.or_(known, column.is_(None)) if None in values else known
 
 
 def _is_meant(found: Any, wanted: Any) -> bool:
