@@ -84,6 +84,7 @@ class RemoteObjects(base.VersionedObjectIndirectionAPI):
                 for one, changed in zip(objinst.objects, updates["objects"], strict=True):
                     _become(one, changed)
                 updates["objects"] = list(objinst.objects)
+            _check(objinst, updates)
             return updates, answer["result"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RemoteError(reason=f"{objmethod}: the answer is none: {error!r}.") from error
@@ -225,8 +226,23 @@ def _remotable(owner: Any, method: str) -> Callable[..., Any]:
     return cast("Callable[..., Any]", found)
 
 
+def _check(one: Any, updates: Mapping[str, Any]) -> None:
+    """See that fields take their new values, before any is taken over.
+
+    Raises AttributeError, TypeError, ValueError.
+    """
+    set(updates.get("obj_what_changed", []))
+    for name in updates.keys() & one.fields.keys():
+        field, value = one.fields[name], updates[name]
+        if name != "objects" and not isinstance(value, WharfingerObject):
+            value = field.from_primitive(one, name, value)
+        field.coerce(one, name, value)
+
+
 def _become(one: Any, other: Any) -> None:
-    """Make an object what another one of its kind is."""
+    """Make an object what another one of its kind is; raises TypeError for another kind."""
+    if type(other) is not type(one):
+        raise TypeError(f"{other!r} is no {one.obj_name()}")
     for name in other.fields:
         if other.obj_attr_is_set(name):
             setattr(one, name, getattr(other, name))

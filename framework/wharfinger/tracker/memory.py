@@ -25,11 +25,11 @@ class InstanceMemory:
         stored = ProviderRecordList.get_by_filters(context, host=host, driver_instance=instance)
         self._records: Final[dict[str, Record]] = {}
         self.damaged: Final[dict[str, StateError]] = {}
-        for one in stored:
+        for number, one in enumerate(stored):
             try:
                 self._records[one.provider_uuid] = _record(one)
             except (FieldUnset, ValueError) as error:
-                uuid = one.provider_uuid if "provider_uuid" in one else ""
+                uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
                 self.damaged[uuid] = _damaged(uuid, instance, error)
 
     @property
@@ -96,8 +96,8 @@ def _record(stored: ProviderRecord) -> Record:
 def _damaged(uuid: str, instance: str, error: Exception) -> StateError:
     return StateError(
         path=f"the records of driver instance {instance}",
-        problem=f"what is remembered of provider {uuid or '?'} cannot be read: {error}. "
-        "Its tree is left as it is.",
+        problem=f"what is remembered of provider {uuid} cannot be read: {error}. "
+        "Its tree, where it is known, is left as it is.",
         remedy="Restore the database from a backup, or delete that row of provider_records: "
         "nothing in Placement is deleted by that.",
     )

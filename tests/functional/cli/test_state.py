@@ -195,7 +195,12 @@ def test_a_record_that_cannot_be_understood_is_told_and_its_tree_left(
     execute(database, "UPDATE provider_records SET live = x'a5'")
     requests.clear()
 
-    failed_with(synced.run("sync"), "provider_records", "backup", "Its tree is left as it is")
+    failed_with(
+        synced.run("sync"),
+        "provider_records",
+        "backup",
+        "Its tree, where it is known, is left as it is",
+    )
     assert not requests.writes
     execute(database, "DELETE FROM provider_records")
     assert synced.run("sync").code == 0

@@ -1,5 +1,7 @@
 """``wharfinger sync`` and what it publishes, as an operator sees it."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.lab.placement import Requests
@@ -102,6 +104,41 @@ def test_a_lock_file_that_cannot_be_opened_is_told(program: Program) -> None:
 
     assert failed.code == 1
     assert f"state in {program.directory / 'gpus.lock'}" in failed.err
+
+
+def test_what_was_written_is_printed_although_its_service_cannot_be_read(
+    program: Program,
+) -> None:
+    program.run("sync")
+    database = sqlite3.connect(program.directory / "wharfinger.sqlite")
+    with closing(database), database:
+        assert database.execute("UPDATE services SET owners = 'what'").rowcount
+    program.has_host("host-grown.xml")
+
+    synced = program.run("sync", "-f", "json")
+
+    assert synced.code == 1
+    [instance] = synced.json()
+    assert instance["steps"]
+    assert instance["problems"] == []
+    assert "what is stored in services.owners cannot be read" in synced.err
+    assert "Traceback" not in synced.err
+
+
+def test_a_database_that_cannot_be_opened_is_told_once(program: Program) -> None:
+    file = program.directory / "wharfinger.sqlite"
+    file.mkdir()
+
+    in_text, as_json = program.run("sync"), program.run("sync", "-f", "json")
+
+    assert in_text.code == as_json.code == 1
+    assert in_text.out == ""
+    assert in_text.err.count(str(file)) == 1
+    [instance] = as_json.json()
+    [problem] = instance["problems"]
+    assert problem["kind"] == "StateError"
+    assert str(file) in problem["message"]
+    assert as_json.err == ""
 
 
 def test_placement_that_does_not_answer_is_told_and_exits_with_1(tmp_path: Path) -> None:

@@ -129,6 +129,15 @@ def assert_told(use: Callable[[], object], url: str) -> None:
     assert "Check [database] connection" in caught.value.remedy
 
 
+def test_an_option_that_the_driver_does_not_take_is_told(served: Place) -> None:
+    url = sa.make_url(served.url).update_query_dict({"foo": "bar"}).set(password=PASSWORD)
+    with pytest.raises(StateError) as caught:
+        connect(url.render_as_string(hide_password=False), served.directory)
+    assert "foo" in caught.value.problem
+    assert "[database] connection" in caught.value.remedy
+    assert PASSWORD not in str(caught.value)
+
+
 # PyMySQL leaves a socket to the garbage collector where it cannot connect.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_a_server_that_is_stopped_is_told_and_used_again(

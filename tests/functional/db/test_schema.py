@@ -12,6 +12,7 @@ from tests.lab.mariadb import MariaDB
 from tests.lab.oldest import PROCESSES
 from tests.lab.postgresql import PostgreSQL
 from wharfinger.db.migrations import versions
+from wharfinger.exceptions import StateError
 
 REVISIONS = sorted(
     file.name[:4] for file in Path(versions.__path__[0]).iterdir() if file.name[0].isdigit()
@@ -104,6 +105,21 @@ def test_two_processes_upgrade_one_empty_database_at_once(place: Place) -> None:
     assert [process.exitcode for process in processes] == [0, 0]
     assert place.differences() == []
     assert place.rows(ALEMBIC) == [{"version_num": REVISIONS[-1]}]
+
+
+def test_nothing_is_upgraded_without_the_lock_for_it(on_mariadb: Place) -> None:
+    def refuse(
+        _connection: object, _cursor: object, statement: str, parameters: object, *_: object
+    ) -> tuple[str, object]:
+        return "SELECT NULL" if "GET_LOCK" in statement else statement, parameters
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", refuse, retval=True)
+    try:
+        with pytest.raises(StateError):
+            upgrade(on_mariadb.url, on_mariadb.directory)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", refuse)
+    assert not on_mariadb.columns()
 
 
 def test_threads_upgrade_one_empty_database_at_once(place: Place) -> None:

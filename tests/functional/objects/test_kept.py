@@ -5,16 +5,18 @@ from typing import Any
 import pytest
 from oslo_versionedobjects.fields import UnspecifiedDefault
 
-from tests.lab.objects import Kept
-from tests.lab.samples import SORTS, Sort
+from tests.lab.objects import Kept, KeptElsewhere, remotely
+from tests.lab.samples import SORTS, Sort, migration, node, service
 from wharfinger.exceptions import (
     ConcurrentSave,
     FieldUnset,
+    InvalidObject,
     ObjectError,
     ObjectExists,
     ObjectNotFound,
+    RemoteError,
 )
-from wharfinger.objects import Context
+from wharfinger.objects import ComputeNode, Context, MigrationList, ServiceList
 
 #: What ``create`` says itself where nobody did.
 SAID_BY_CREATE = {"uuid", "revision", "created_at", "since"}
@@ -241,3 +243,71 @@ def test_an_object_that_is_in_a_list_twice_is_saved_once(
     sort.list_of(kept.context, objects=[created, created]).save()
     row = kept.row(sort.table)
     assert (row[name], row["revision"], created.revision) == (value, 2, 2)
+
+
+def test_an_object_with_the_key_of_another_one_destroys_neither(
+    kept: Kept, sort: Sort, created: Any
+) -> None:
+    other, third = sort.make(kept.context, 2), sort.make(kept.context, 3)
+    other.create()
+    third.create()
+    before = kept.rows(sort.table)
+    setattr(created, sort.key, other.key)
+    several = sort.list_of(kept.context, objects=[third, created])
+    for destroy in (created.destroy, several.destroy):
+        with pytest.raises(InvalidObject):
+            destroy()
+        assert kept.rows(sort.table) == before
+
+
+def test_what_was_edited_in_place_is_saved_once_with_its_list(context: Context) -> None:
+    service(context, owners=["OWNER_NOVA"]).create()
+    found = ServiceList.get_by_filters(context)
+    found[0].owners.append("OWNER_CYBORG")
+    for _ in range(2):
+        found.save()
+        assert not found[0].obj_what_changed()
+        assert found[0].revision == 2
+    assert ServiceList.get_by_filters(context)[0].owners == ["OWNER_NOVA", "OWNER_CYBORG"]
+
+
+def test_a_clone_knows_what_was_edited_in_place(context: Context) -> None:
+    one = service(context, owners=["OWNER_NOVA"])
+    one.create()
+    one.owners.append("OWNER_CYBORG")
+    clone = one.obj_clone()
+    assert clone.obj_what_changed() == {"owners"}
+    clone.owners.remove("OWNER_CYBORG")
+    assert not clone.obj_what_changed()
+    assert one.obj_what_changed() == {"owners"}
+
+
+def test_a_clone_knows_why_a_field_is_unset(kept: Kept) -> None:
+    service(kept.context).create()
+    kept.write("services", {"topic": ""})
+    clone = ServiceList.get_by_filters(kept.context)[0].obj_clone()
+    with pytest.raises(FieldUnset, match="topic cannot be read"):
+        _ = clone.topic
+
+
+def test_a_clone_has_the_version_in_which_its_object_came() -> None:
+    came = ComputeNode.obj_from_primitive(node(None).obj_to_primitive("1.0"))
+    assert came.obj_clone().VERSION == "1.0"
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_created_again_since_no_answer_came_is_there_once(
+    elsewhere: KeptElsewhere, together: bool
+) -> None:
+    def lost(question: bytes) -> bytes:
+        elsewhere.server.send(question)
+        raise ConnectionResetError
+
+    one = migration(elsewhere.context)
+    del one.uuid
+    creating = MigrationList(elsewhere.context, objects=[one]) if together else one
+    with remotely(lost), pytest.raises(RemoteError):
+        creating.create()
+    with pytest.raises(ObjectExists):
+        creating.create()
+    assert elsewhere.row("migrations")["uuid"] == one.uuid

@@ -207,6 +207,23 @@ def test_an_instance_keeps_its_flavor_as_it_was(context: Context) -> None:
     assert (again.flavor.extra_specs, again.host) == ({}, None)
 
 
+def test_a_change_of_a_flavor_is_the_callers_own_wherever_else_that_is_put(
+    context: Context,
+) -> None:
+    kind = flavor(context)
+    kind.create()
+    kind.vcpus = 8
+    one = instance(context, flavor=kind)
+    for write in (one.create, one.save):
+        one.flavor = kind
+        write()
+        assert kind.obj_what_changed() == {"vcpus"}
+        assert not one.obj_what_changed()
+    kind.save()
+    assert Flavor.get_by_flavor_id(context, kind.flavorid).vcpus == 8
+    assert Instance.get_by_uuid(context, one.uuid).flavor.vcpus == 8
+
+
 def test_a_migration_keeps_both_flavors(context: Context) -> None:
     one = migration(context, dest_compute="host-2", dest_node="node-2")
     one.create()

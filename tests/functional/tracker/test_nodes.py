@@ -11,7 +11,7 @@ from sqlalchemy import event
 from tests.lab.cycles import HOST, Publishing, allocate
 from tests.lab.drivers import also, flat, with_children
 from tests.lab.placement import PlacementFixture
-from wharfinger.exceptions import BackendError
+from wharfinger.exceptions import BackendError, StateError
 from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
@@ -23,6 +23,7 @@ from wharfinger.objects import (
     PciDeviceList,
     WharfingerObject,
 )
+from wharfinger.objects.kinds import MAX_COUNT
 from wharfinger.providers import ProviderTree
 
 
@@ -49,6 +50,12 @@ def statements(context: Context) -> Iterator[list[str]]:
         yield seen
     finally:
         event.remove(engine, "before_cursor_execute", note)
+
+
+def execute(publishing: Publishing, statement: str, *values: str) -> None:
+    database = sqlite3.connect(publishing.state_path / "wharfinger.sqlite")
+    with closing(database), database:
+        assert database.execute(statement, values).rowcount
 
 
 def flavor(**amounts: int) -> Flavor:
@@ -130,6 +137,22 @@ def test_what_the_driver_says_of_a_node_comes_before_what_it_publishes(
     row = rows(publishing)["cn"]
     assert row.pci_stats is not None
     assert row.pci_stats[0].count == 3
+
+
+def test_a_driver_need_not_say_the_numa_node_of_a_pci_device(
+    publishing: Publishing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(name: str) -> ComputeNode:
+        device = PciDevice(vendor_id="10de", product_id="1eb8", count=2)
+        return ComputeNode(hypervisor_hostname=name, pci_stats=PciDeviceList(objects=[device]))
+
+    monkeypatch.setattr(publishing.driver, "get_available_resource", describe)
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+
+    assert not publishing.cycle.sync().problems
+    row = rows(publishing)["cn"]
+    assert row.pci_stats is not None
+    assert said(row.pci_stats[0], "vendor_id", "numa_node", "count") == ("10de", None, 2)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -276,6 +299,34 @@ def test_the_row_of_another_host_is_left_to_it(publishing: Publishing) -> None:
     assert said(rows(publishing)["cn"], "host", "vcpus", "revision") == ("another", 8, before)
 
 
+def test_a_row_that_does_not_say_of_which_node_it_is_leaves_the_others(
+    publishing: Publishing,
+) -> None:
+    publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
+    publishing.cycle.sync()
+    execute(publishing, "UPDATE compute_nodes SET uuid = 'what' WHERE hypervisor_hostname = 'cn-0'")
+    publishing.driver.nodes["cn-1"] = flat(VCPU=16)
+
+    assert not publishing.restarted().sync().problems
+    assert rows(publishing)["cn-1"].vcpus == 16
+
+
+def test_rows_that_cannot_be_kept_are_told_beside_what_else_is_wrong(
+    publishing: Publishing,
+) -> None:
+    publishing.driver.nodes |= {"bad": flat(VCPU=-1), "good": flat(VCPU=8)}
+    [bad] = publishing.cycle.sync().problems
+    execute(publishing, "DROP TABLE compute_nodes")
+    publishing.driver.nodes["good"] = flat(VCPU=16)
+
+    outcome = publishing.cycle.sync()
+
+    assert outcome.steps
+    assert [str(problem) for problem in outcome.problems[:-1]] == [str(bad)]
+    assert isinstance(outcome.problems[-1], StateError)
+    assert "compute_nodes" in str(outcome.problems[-1])
+
+
 def test_a_plan_writes_no_row(publishing: Publishing) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)
     publishing.cycle.plan()
@@ -309,9 +360,7 @@ def test_an_instance_that_cannot_be_read_leaves_the_rows_right_for_the_others(
     publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
     spoilt = instance(publishing, "cn-0", vcpus=2)
     instance(publishing, "cn-1", vcpus=4)
-    database = sqlite3.connect(publishing.state_path / "wharfinger.sqlite")
-    with closing(database), database:
-        database.execute("UPDATE instances SET flavor = 'what' WHERE uuid = ?", [spoilt.uuid])
+    execute(publishing, "UPDATE instances SET flavor = 'what' WHERE uuid = ?", spoilt.uuid)
 
     assert not publishing.cycle.sync().problems
     assert {name: row.vcpus_used for name, row in rows(publishing).items()} == {
@@ -319,6 +368,46 @@ def test_an_instance_that_cannot_be_read_leaves_the_rows_right_for_the_others(
         "cn-1": 4,
     }
     assert f"Instance {spoilt.uuid} counts for nothing" in caplog.text
+
+
+def test_what_is_taken_beyond_what_a_row_can_say_is_the_most_that_it_can(
+    publishing: Publishing,
+) -> None:
+    publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
+    for _ in range(2):
+        instance(publishing, "cn-0", vcpus=1, memory_mb=MAX_COUNT, root_gb=MAX_COUNT)
+    instance(publishing, "cn-1", vcpus=4)
+
+    assert not publishing.cycle.sync().problems
+    used = ("vcpus_used", "memory_mb_used", "local_gb_used")
+    assert said(rows(publishing)["cn-0"], *used) == (2, MAX_COUNT, MAX_COUNT)
+    assert said(rows(publishing)["cn-1"], *used) == (4, 0, 0)
+
+
+@pytest.mark.parametrize("column", ["instance_uuid", "source_compute", "source_node"])
+def test_a_migration_that_cannot_be_read_leaves_the_rows_right_for_the_others(
+    publishing: Publishing, column: str
+) -> None:
+    publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
+    Migration(
+        publishing.context,
+        instance_uuid="11111111-1111-1111-1111-111111111111",
+        migration_type="resize",
+        source_compute=HOST,
+        source_node="cn-0",
+        dest_compute="far",
+        dest_node="far",
+        old_flavor=flavor(vcpus=2),
+        new_flavor=flavor(vcpus=5),
+    ).create()
+    execute(publishing, f"UPDATE migrations SET {column} = ''")
+    instance(publishing, "cn-1", vcpus=4)
+
+    assert not publishing.cycle.sync().problems
+    assert {name: row.vcpus_used for name, row in rows(publishing).items()} == {
+        "cn-0": 2 if column == "instance_uuid" else 0,
+        "cn-1": 4,
+    }
 
 
 @pytest.mark.parametrize("arrived", [False, True])

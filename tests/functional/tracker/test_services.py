@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.objects import OWNER_TAG_VERSION, Context, Service, ServiceList
+from wharfinger.objects import (
+    OWNER_TAG_VERSION,
+    SERVICE_VERSION,
+    Context,
+    Service,
+    ServiceList,
+)
 from wharfinger.objects.context import local
 from wharfinger.tracker.services import BINARY, report
 
@@ -50,6 +56,19 @@ def test_a_new_owner_of_whose_not_all_is_published_takes_the_version_back(
     assert told(context) == (["OWNER_CYBORG", "OWNER_NOVA"], 1)
     report(context, "h", {"OWNER_CYBORG"}, complete=True)
     assert told(context) == (["OWNER_CYBORG"], OWNER_TAG_VERSION)
+
+
+@pytest.mark.parametrize(
+    ("complete", "version"), [(True, OWNER_TAG_VERSION), (False, SERVICE_VERSION)]
+)
+def test_what_a_newer_program_came_to_is_taken_back_to_what_this_one_can(
+    context: Context, complete: bool, version: int
+) -> None:
+    owners = ["OWNER_NOVA"]
+    newer = SERVICE_VERSION + 1
+    Service(context, host="h", binary=BINARY, owners=owners, version=newer).create()
+    report(context, "h", owners, complete=complete)
+    assert told(context) == (owners, version)
 
 
 def test_what_an_operator_saves_at_the_same_time_is_kept(

@@ -10,7 +10,7 @@ from tests.lab import samples
 from tests.unit.objects.kinds import FIELDS, is_needed, of
 from wharfinger import exceptions
 from wharfinger.exceptions import InvalidObject, ObjectError, RemoteError, StateError
-from wharfinger.objects import ComputeNode, Context, Service, WharfingerObject
+from wharfinger.objects import ComputeNode, Context, Service, ServiceList, WharfingerObject
 from wharfinger.objects.remote import ObjectServer, RemoteObjects, Serializer
 
 NOWHERE = Context()
@@ -313,6 +313,43 @@ def ask(answer: bytes | Exception) -> Any:
 def test_an_answer_that_is_none_is_an_error(answer: Any) -> None:
     with pytest.raises(RemoteError):
         ask(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": None},
+        {"updates": None, "result": None},
+        {"updates": 5, "result": None},
+        {"updates": {"objects": []}, "result": None},
+        {"updates": {"objects": 5}, "result": None},
+        {"updates": {"objects": [5]}, "result": None},
+    ],
+    ids=str,
+)
+def test_an_answer_that_says_nothing_of_an_object_is_an_error(
+    answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = RemoteObjects(lambda _: json.dumps(answer).encode())
+    monkeypatch.setattr(WharfingerObject, "indirection_api", remote)
+    several = ServiceList(NOWHERE, objects=[samples.service(NOWHERE)])
+    with pytest.raises(RemoteError):
+        several.create()
+
+
+@pytest.mark.parametrize(
+    "updates",
+    [{"version": "many"}, {"uuid": None}, {"owners": 5}, {"obj_what_changed": 5}],
+    ids=str,
+)
+def test_what_an_answer_says_of_an_object_has_to_be_of_its_type(
+    updates: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"updates": updates, "result": None}
+    remote = RemoteObjects(lambda _: json.dumps(answer).encode())
+    monkeypatch.setattr(WharfingerObject, "indirection_api", remote)
+    with pytest.raises(RemoteError):
+        samples.service(NOWHERE).create()
 
 
 @pytest.mark.parametrize("name", WRONG)
