@@ -1,8 +1,10 @@
 """What the commands share."""
 
+import json
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cliff.columns import FormattableColumn
 from cliff.command import Command
 
 from wharfinger.cli.main import WharfingerApp
@@ -11,6 +13,14 @@ if TYPE_CHECKING:
     from wharfinger.conf import Options
     from wharfinger.objects import Context
     from wharfinger.placement.client import PlacementClient
+
+
+class Json(FormattableColumn[Any]):
+    """JSON in a table, data in the other formats."""
+
+    def human_readable(self) -> str:
+        """As text."""
+        return json.dumps(self._value, indent=2)
 
 
 class WharfingerCommand(Command):

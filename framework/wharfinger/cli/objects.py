@@ -1,18 +1,16 @@
 """What the commands on objects share: how fields are shown, and what arguments have to be."""
 
 import argparse
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from cliff.columns import FormattableColumn
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from wharfinger.cli.command import WharfingerCommand
+from wharfinger.cli.command import Json, WharfingerCommand
 from wharfinger.exceptions import FieldUnset, InvalidName, WharfingerError, printable, shown
 
 if TYPE_CHECKING:
@@ -21,14 +19,6 @@ if TYPE_CHECKING:
 #: What stands for a field of which nothing is known.
 UNSET: Final = "?"
 _NUMBER: Final = re.compile(r"[0-9]{1,10}\Z")
-
-
-class Json(FormattableColumn[Any]):
-    """JSON in a table, data in the other formats."""
-
-    def human_readable(self) -> str:
-        """As text."""
-        return json.dumps(self._value, indent=2)
 
 
 class ObjectCommand(WharfingerCommand):

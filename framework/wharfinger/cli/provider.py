@@ -9,7 +9,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 from rich.console import Console
 
-from wharfinger.cli.command import WharfingerCommand
+from wharfinger.cli.command import Json, WharfingerCommand
 from wharfinger.cli.objects import owner
 from wharfinger.exceptions import printable
 
@@ -55,16 +55,8 @@ class ProviderShow(WharfingerCommand, ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from cliff.columns import FormattableColumn
-
         from wharfinger.console import tree
         from wharfinger.placement import survey
-
-        class Json(FormattableColumn[Any]):
-            """JSON in a table, data in the other formats."""
-
-            def human_readable(self) -> str:
-                return json.dumps(self._value, indent=2)
 
         provider = survey.find(self.placement, parsed_args.provider)
         [found] = survey.details(
