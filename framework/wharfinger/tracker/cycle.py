@@ -129,6 +129,7 @@ class DriverCycle:
         )
 
     def _keep(self, listing: NodeListing) -> Iterator[WharfingerError]:
+        listing.use_known_uuids(self.memory.records)  # of what was adopted just now, too
         try:
             self._nodes.keep(listing.nodes, self.memory.records, self.memory.damaged)
         except (ObjectError, StateError) as error:

@@ -9,7 +9,7 @@ from oslo_log import log as logging
 from wharfinger.driver.capabilities import Capabilities
 from wharfinger.exceptions import FieldUnset
 from wharfinger.objects import ComputeNode, ComputeNodeList, Context, PciDevice, PciDeviceList
-from wharfinger.providers import Inventory
+from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
 from wharfinger.tracker import usage
@@ -78,10 +78,10 @@ class NodeRows:
         """
         remembered = records.keys() | damaged
         taken = usage.by_node(self._context, self._host)
-        ours = _with_roots(nodes, records)
         wanted = {
-            uuid: self._figures(node, records[uuid], taken.get(node.name, NOTHING))
-            for uuid, node in ours.items()
+            node.uuid: self._figures(node, record.applied, taken.get(node.name, NOTHING))
+            for node in nodes
+            if (record := records.get(node.uuid)) and record.applied
         }
         written = self._load() if self._written is None else self._written
         changed = [uuid for uuid, figures in wanted.items() if written.get(uuid) != figures]
@@ -105,9 +105,8 @@ class NodeRows:
             **filters,
         )
 
-    def _figures(self, node: Node, record: Record, used: Usage) -> _Figures:
-        assert record.applied is not None
-        published = record.applied.inventories
+    def _figures(self, node: Node, root: Provider, used: Usage) -> _Figures:
+        published = root.inventories
         cpus, cpu_ratio = _offered(published, orc.VCPU)
         ram, ram_ratio = _offered(published, orc.MEMORY_MB)
         disk, disk_ratio = _offered(published, orc.DISK_GB)
@@ -160,14 +159,6 @@ class NodeRows:
             ComputeNodeList(self._context, objects=saved).save()
         if new:
             ComputeNodeList(self._context, objects=new).create()
-
-
-def _with_roots(nodes: Iterable[Node], records: Mapping[str, Record]) -> dict[str, Node]:
-    """The nodes whose roots this instance publishes, by their uuids in Placement."""
-    names = {uuid: one.applied.name for uuid, one in records.items() if one.applied}
-    uuids = {name: uuid for uuid, name in names.items()}
-    found = ((node.uuid if node.uuid in names else uuids.get(node.name), node) for node in nodes)
-    return {uuid: node for uuid, node in found if uuid is not None}
 
 
 def _offered(published: Mapping[str, Inventory], name: str) -> tuple[int, float]:

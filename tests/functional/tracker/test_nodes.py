@@ -155,6 +155,17 @@ def test_a_driver_need_not_say_the_numa_node_of_a_pci_device(
     assert said(row.pci_stats[0], "vendor_id", "numa_node", "count") == ("10de", None, 2)
 
 
+def test_a_root_that_was_there_under_another_uuid_has_its_row_at_once(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    root = "11111111-2222-3333-4444-555555555555"
+    placement.client.create_provider(root, "cn", None)
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    for _ in range(2):
+        assert not publishing.cycle.sync().problems
+        assert {name: row.uuid for name, row in rows(publishing).items()} == {"cn": root}
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_nothing_is_saved_of_a_fleet_that_is_as_it_was(
     publishing: Publishing, restarted: bool
