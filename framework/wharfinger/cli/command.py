@@ -11,7 +11,6 @@ from wharfinger.cli.main import WharfingerApp
 
 if TYPE_CHECKING:
     from wharfinger.conf import Options
-    from wharfinger.objects import Context
     from wharfinger.placement.client import PlacementClient
 
 
@@ -32,13 +31,6 @@ class WharfingerCommand(Command):
     def conf(self) -> "Options":
         """The configuration; raises ConfigurationError, ConfigurationFileError."""
         return self.app.conf
-
-    @cached_property
-    def objects(self) -> "Context":
-        """Where objects are kept; raises ConfigurationError, StateError."""
-        from wharfinger.objects import connect
-
-        return connect(self.conf)
 
     @cached_property
     def placement(self) -> "PlacementClient":

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from wharfinger.cli.objects import ObjectLister, ObjectShow, row, text, uuid, values
+from wharfinger.cli.objects import ObjectLister, ObjectShow, given, row, text, uuid, values
 
 
 class MigrationList(ObjectLister):
@@ -42,14 +42,12 @@ class MigrationList(ObjectLister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.objects import MigrationList as Migrations
 
-        wanted = {
-            "instance_uuid": parsed_args.instance,
-            "status": parsed_args.status,
-            "migration_type": parsed_args.type,
-        }
-        migrations = Migrations.get_by_filters(
-            self.objects, **{name: value for name, value in wanted.items() if value}
+        wanted = given(
+            instance_uuid=parsed_args.instance,
+            status=parsed_args.status,
+            migration_type=parsed_args.type,
         )
+        migrations = Migrations.get_by_filters(self.objects, **wanted)
         return (
             "UUID",
             "Instance",

@@ -8,6 +8,7 @@ from wharfinger.cli.objects import (
     ObjectShow,
     ambiguous,
     as_uuid,
+    given,
     owner,
     row,
     text,
@@ -41,14 +42,10 @@ class NodeList(ObjectLister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.objects import ComputeNodeList
 
-        wanted = {
-            "host": parsed_args.host,
-            "driver_instance": parsed_args.driver,
-            "owner": parsed_args.owner,
-        }
-        nodes = ComputeNodeList.get_by_filters(
-            self.objects, **{name: value for name, value in wanted.items() if value}
+        wanted = given(
+            host=parsed_args.host, driver_instance=parsed_args.driver, owner=parsed_args.owner
         )
+        nodes = ComputeNodeList.get_by_filters(self.objects, **wanted)
         return (
             "UUID",
             "Name",

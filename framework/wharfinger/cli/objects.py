@@ -4,7 +4,7 @@ import argparse
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cliff.lister import Lister
@@ -14,7 +14,7 @@ from wharfinger.cli.command import Json, WharfingerCommand
 from wharfinger.exceptions import FieldUnset, InvalidName, WharfingerError, printable, shown
 
 if TYPE_CHECKING:
-    from wharfinger.objects import WharfingerObject
+    from wharfinger.objects import Context, WharfingerObject
 
 #: What stands for a field of which nothing is known.
 UNSET: Final = "?"
@@ -24,11 +24,23 @@ _NUMBER: Final = re.compile(r"[0-9]{1,10}\Z")
 class ObjectCommand(WharfingerCommand):
     """A command on objects, which lets go of the database when it is done."""
 
+    @cached_property
+    def objects(self) -> "Context":
+        """Where objects are kept; raises ConfigurationError, StateError."""
+        from wharfinger.objects import connect
+
+        return connect(self.conf)
+
+    @property
+    def has_opened(self) -> bool:
+        """Whether the database has been opened."""
+        return "objects" in vars(self)
+
     def run(self, parsed_args: argparse.Namespace) -> int:
         try:
             return super().run(parsed_args)
         finally:
-            if "objects" in vars(self):
+            if self.has_opened:
                 self.objects.close()
 
 
@@ -70,6 +82,11 @@ def known(value: Callable[[], Any]) -> Any:
         return value()
     except FieldUnset:
         return UNSET
+
+
+def given(**filters: Any) -> dict[str, Any]:
+    """The filters of a list that were given as arguments."""
+    return {name: value for name, value in filters.items() if value}
 
 
 def values(one: "WharfingerObject", *names: str) -> list[Any]:

@@ -11,6 +11,7 @@ from wharfinger.cli.objects import (
     ObjectShow,
     ambiguous,
     as_uuid,
+    given,
     known,
     row,
     text,
@@ -38,10 +39,8 @@ class ServiceList(ObjectLister):
         from wharfinger.objects import ServiceList as Services
 
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
-        wanted = {"host": parsed_args.host, "binary": parsed_args.binary}
-        services = Services.get_by_filters(
-            self.objects, **{name: value for name, value in wanted.items() if value}
-        )
+        wanted = given(host=parsed_args.host, binary=parsed_args.binary)
+        services = Services.get_by_filters(self.objects, **wanted)
         return (
             "ID",
             "Host",

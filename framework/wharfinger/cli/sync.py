@@ -113,7 +113,7 @@ class Sync(ObjectCommand):
     def _report(self, default: "DefaultSection", outcomes: Mapping[str, "Outcome"]) -> None:
         from wharfinger.tracker import services
 
-        if "objects" not in vars(self):
+        if not self.has_opened:
             return  # no instance could open the database, and each has said so
         complete = outcomes.keys() == set(default.enabled_drivers) and not any(
             outcome.problems for outcome in outcomes.values()
