@@ -47,8 +47,8 @@ class Database:
     cannot be used.
 
     ``url`` is SQLAlchemy's, ``options`` are oslo.db's. ``directory`` is where lock files go. One
-    that is ``managed``, as our own file is, is created and upgraded when it is opened. Others are
-    upgraded by ``upgrade`` alone; ``host`` is the one whose records the first version's are. One
+    that is ``managed``, as our own file is, is created and upgraded when it is opened; others only
+    by `wharfinger db upgrade`. ``host`` is the one whose records the first version's are. One
     that is opened to ``look_only`` at its schema is left as it is, there or not.
     """
 
@@ -91,7 +91,7 @@ class Database:
     @property
     def name(self) -> str:
         """Which database, for people: a file, or a URL without its password and its options."""
-        if self._url.get_backend_name() == "sqlite" and self._url.database:
+        if self._engine_name() == "sqlite" and self._url.database:
             return self._url.database
         # An option may be a password too.
         return self._url.set(query={}).render_as_string(hide_password=True)

@@ -185,7 +185,7 @@ def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[
 def _condition(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
     if isinstance(value, NotIn):
         return column.not_in(list(value.values))
-    values = list(value) if _is_several(value) else [value]
+    values = list(value) if is_several(value) else [value]
     known = column.in_([one for one in values if one is not None])
     return sa.or_(known, column.is_(None)) if None in values else known
 
@@ -196,13 +196,14 @@ def _is_meant(found: Any, wanted: Any) -> bool:
     return True
 
 
-def _is_several(value: object) -> bool:
+def is_several(value: object) -> bool:
+    """Whether a value of a condition stands for several, of which one is enough."""
     return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 
 def _bounded(where: Values) -> Iterator[Values]:
     """The same conditions, with no more values in one than a statement takes."""
-    several = [name for name, value in where.items() if _is_several(value)]
+    several = [name for name, value in where.items() if is_several(value)]
     longest = max(several, key=lambda name: len(where[name]), default=None)
     if longest is None:
         yield where

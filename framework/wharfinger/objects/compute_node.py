@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import ClassVar, Self
 
+from wharfinger.db.tables import INSTANCE
 from wharfinger.objects import kinds
 from wharfinger.objects.base import Step, base, fields, register
 from wharfinger.objects.context import Context
@@ -57,7 +58,7 @@ class ComputeNode(KeptObject):
         "uuid": kinds.uuid(),
         "host": kinds.name(),
         "hypervisor_hostname": kinds.name(),
-        "driver_instance": kinds.text(64),
+        "driver_instance": kinds.text(INSTANCE),
         "owner": kinds.name(),
         "vcpus": kinds.count(default=0),
         "vcpus_used": kinds.count(default=0),
@@ -107,7 +108,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
         """Say that an instance has these nodes in a complete listing, now; no save of theirs."""
         context.db.touch(
             ComputeNode.TABLE,
-            {"last_seen": kinds.now().replace(tzinfo=None)},
+            {"last_seen": ComputeNode._wanted("last_seen", kinds.now())},
             host=host,
             driver_instance=driver_instance,
             uuid=list(uuids),

@@ -11,7 +11,7 @@ from oslo_log import log as logging
 from oslo_versionedobjects import exception as ovo_exception
 
 from wharfinger.db.database import TakenError
-from wharfinger.db.rows import Change, StaleError
+from wharfinger.db.rows import Change, StaleError, is_several
 from wharfinger.exceptions import (
     ConcurrentSave,
     InvalidObject,
@@ -114,7 +114,7 @@ class RowObject(WharfingerObject):
         """A value, or several, as the column of a field has them; raises ValueError."""
         if value is None:
             return None
-        if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
+        if is_several(value):
             return [cls._wanted(name, one) for one in value]
         return _stored(cls.fields[name].coerce(None, name, value))
 

@@ -11,10 +11,9 @@ from typing import Any, Final
 from oslo_utils import timeutils
 from oslo_versionedobjects import fields
 
+from wharfinger.db.tables import NAME
 from wharfinger.exceptions import shown
 
-#: Names fit into a database's column.
-NAME: Final = 255
 #: MySQL's first, and the first of four digits.
 _FIRST_YEAR: Final = 1000
 #: What databases take for an integer, and Placement for an amount.

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import ClassVar
 
+from wharfinger.db.tables import INSTANCE
 from wharfinger.objects import kinds
 from wharfinger.objects.base import base, fields, register
 from wharfinger.objects.context import Context
@@ -41,7 +42,7 @@ class ProviderRecord(RowObject):
     absent_since: float | None
     fields = {
         "host": kinds.name(),
-        "driver_instance": kinds.text(64),
+        "driver_instance": kinds.text(INSTANCE),
         "provider_uuid": kinds.uuid(),
         "mode": kinds.one_of("own", "overlay"),
         "applied": kinds.text(nullable=True),

@@ -114,7 +114,7 @@ class Service(KeptObject):
     def report(self) -> None:
         """Say that it is up; whatever others have saved of it meanwhile. Raises ObjectNotFound."""
         moment = kinds.now()
-        values = {"last_seen_up": moment.replace(tzinfo=None)}
+        values = {"last_seen_up": self._wanted("last_seen_up", moment)}
         if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
             raise ObjectNotFound(kind=self.obj_name(), key=self.uuid)
         self.report_count += 1
