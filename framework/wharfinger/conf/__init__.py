@@ -11,20 +11,24 @@ from typing import Final
 
 from oslo_config import cfg
 
-from wharfinger.conf import database, default, instance, placement
+from wharfinger.conf import accelerator, database, default, instance, placement, scheduling
+from wharfinger.conf.accelerator import AcceleratorSection
 from wharfinger.conf.database import DatabaseSection
 from wharfinger.conf.default import DefaultSection
 from wharfinger.conf.instance import InstanceSection
 from wharfinger.conf.options import DEFAULT, Options, Value
 from wharfinger.conf.placement import PlacementSection
+from wharfinger.conf.scheduling import SchedulingSection
 from wharfinger.exceptions import ConfigurationFileError, WharfingerError
 
 __all__ = [
+    "AcceleratorSection",
     "DatabaseSection",
     "DefaultSection",
     "InstanceSection",
     "Options",
     "PlacementSection",
+    "SchedulingSection",
     "Value",
     "list_opts",
     "load",
@@ -33,6 +37,12 @@ __all__ = [
 ]
 
 _PROJECT: Final = "wharfinger"
+#: Sections that are ours alone, and those that lead to services.
+OWN: Final = (DEFAULT, database.GROUP, scheduling.GROUP)
+SERVICES: Final[dict[str, type[PlacementSection | AcceleratorSection]]] = {
+    placement.GROUP: PlacementSection,
+    accelerator.GROUP: AcceleratorSection,
+}
 #: The line that oslo.config could not parse, at the end of its message.
 _LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 
@@ -62,7 +72,9 @@ def parse(
     conf = Options()
     conf.register_opts(default.OPTIONS)
     conf.register_opts(database.OPTIONS, database.GROUP)
+    conf.register_opts(scheduling.OPTIONS, scheduling.GROUP)
     placement.register(conf)
+    accelerator.register(conf)
     files = config_files
     if files is None:
         files = list(dict.fromkeys(cfg.find_config_files(_PROJECT, _PROJECT)))
@@ -113,28 +125,35 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
         instances = DefaultSection.read(conf).enabled_drivers
     except WharfingerError as error:
         yield error
-    try:
-        DatabaseSection.read(conf)
-    except WharfingerError as error:
-        yield error
-    for section in (DEFAULT, database.GROUP):
+    for kind in (DatabaseSection, SchedulingSection):
+        try:
+            kind.read(conf)
+        except WharfingerError as error:
+            yield error
+    for section in OWN:
         yield from conf.unknown(section)
-    try:
-        sections = placement_sections(conf)
-    except WharfingerError as error:
-        yield error
-        named = (one.value for one in conf.settings() if one.key == "auth_section")
-        sections = [placement.GROUP, *named]
-    else:
-        for section in sections:
-            yield from conf.unknown(section)
+    read = list(OWN)
+    for group in SERVICES:
+        try:
+            sections = service_sections(conf, group)
+        except WharfingerError as error:
+            yield error
+            read += [group, *(one.value for one in conf.settings() if one.key == "auth_section")]
+        else:
+            read += sections
+            for section in sections:
+                yield from conf.unknown(section)
     if instances is not None:
-        yield from _unknown_sections(conf, sections, instances)
+        yield from _unknown_sections(conf, read, instances)
 
 
-def placement_sections(conf: Options) -> list[str]:
-    """[placement], and the section that its auth_section names; raises ConfigurationError."""
-    return list(dict.fromkeys((placement.GROUP, PlacementSection.read(conf).credentials)))
+def service_sections(conf: Options, group: str) -> list[str]:
+    """The section that leads to a service, and that which says how to authenticate there.
+
+    Raises ConfigurationError.
+    """
+    credentials = SERVICES[group].read(conf).credentials
+    return list(dict.fromkeys((group, credentials or group)))
 
 
 def _unknown_sections(
@@ -145,14 +164,12 @@ def _unknown_sections(
     Those of an instance that is not enabled may stay, if they say that they are one's.
     """
     disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
-    read = {one.lower() for one in (database.GROUP, *sections)}
+    read = {one.lower() for one in sections}
     for section in conf.list_all_sections():
         instance = section.lower().partition(":")[0]
         if section == DEFAULT or section.lower() in read or instance in {*instances, *disabled}:
             continue
-        known = {
-            name.lower(): name for name in (DEFAULT, database.GROUP, placement.GROUP, *instances)
-        }
+        known = {name.lower(): name for name in (*OWN, *SERVICES, *instances)}
         close = get_close_matches(section.lower(), known, n=1)
         hint = (
             f"Did you mean [{known[close[0]]}]?"
@@ -178,5 +195,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (DEFAULT, default.OPTIONS),
         (database.GROUP, database.OPTIONS),
         (placement.GROUP, placement.sample_options()),
+        (scheduling.GROUP, scheduling.OPTIONS),
+        (accelerator.GROUP, accelerator.sample_options()),
         ("<instance>", instance.OPTIONS),
     ]

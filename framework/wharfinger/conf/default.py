@@ -51,7 +51,7 @@ OPTIONS: Final = (
 #: It is kept in a column of that width.
 _LONGEST_HOST: Final = 255
 #: Sections that are not driver instances'.
-_RESERVED: Final = frozenset({"database", "default", "placement"})
+_RESERVED: Final = frozenset({"accelerator", "database", "default", "placement", "scheduling"})
 #: Instance names become traits (CUSTOM_WHARFINGER_<NAME>) and configuration sections.
 _INSTANCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 

@@ -5,14 +5,12 @@ endpoint_override, region_name, cafile, timeout and so on.
 """
 
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Self
 
-from keystoneauth1 import loading
-from keystoneauth1.exceptions import NoMatchingPlugin
 from oslo_config import cfg
 
+from wharfinger.conf import keystone
 from wharfinger.conf.reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 
@@ -40,13 +38,6 @@ OPTIONS: Final = (
     ),
 )
 
-_AUTH_OPTIONS: Final[tuple[cfg.Opt, ...]] = tuple(loading.get_auth_common_conf_options())
-_KEYSTONE_OPTIONS: Final[tuple[cfg.Opt, ...]] = (
-    *_AUTH_OPTIONS,
-    *loading.get_session_conf_options(),
-    *loading.get_adapter_conf_options(include_deprecated=False),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class PlacementSection:
@@ -64,11 +55,8 @@ class PlacementSection:
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
-        values = read_options(conf, GROUP, [*OPTIONS, *_KEYSTONE_OPTIONS])
-        credentials = values["auth_section"] or GROUP
-        auth_type = read_options(conf, credentials, _AUTH_OPTIONS)["auth_type"]
-        if auth_type:
-            read_options(conf, credentials, _plugin_options(credentials, auth_type))
+        values = read_options(conf, GROUP, [*OPTIONS, *keystone.OPTIONS])
+        credentials, auth_type = keystone.read_credentials(conf, GROUP)
         for key in ("auth_type", "auth_section", "endpoint_override"):
             if values["embedded"] and (value := values[key]):
                 raise ConfigurationError(
@@ -92,30 +80,10 @@ class PlacementSection:
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the section's options, keystoneauth's too."""
-    conf.register_opts([*OPTIONS, *_KEYSTONE_OPTIONS], GROUP)
-    conf.set_default("service_type", "placement", GROUP)
-    # keystoneauth would wait for ever.
-    conf.set_default("timeout", 60, GROUP)
+    conf.register_opts(list(OPTIONS), GROUP)
+    keystone.register(conf, GROUP, "placement")
 
 
 def sample_options() -> list[cfg.Opt]:
     """All options of the section, for the configuration sample."""
-    return [*OPTIONS, *_KEYSTONE_OPTIONS, *loading.get_auth_plugin_conf_options("password")]
-
-
-def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
-    """What a way to authenticate takes; raises ConfigurationError."""
-    known = entry_points(group=loading.PLUGIN_NAMESPACE).names
-    try:
-        if kind not in known:
-            raise NoMatchingPlugin(kind)
-        options: list[cfg.Opt] = loading.get_auth_plugin_conf_options(kind)
-    except NoMatchingPlugin as error:
-        raise ConfigurationError(
-            section=section,
-            key="auth_type",
-            value=kind,
-            problem="keystoneauth has no such way to authenticate, or cannot load it.",
-            remedy=f"There are {', '.join(sorted(known))}.",
-        ) from error
-    return options
+    return [*OPTIONS, *keystone.sample_options()]

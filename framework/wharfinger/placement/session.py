@@ -30,17 +30,25 @@ def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
         from wharfinger.placement.embedded import EmbeddedPlacement  # noqa: PLC0415
 
         return EmbeddedPlacement(section.embedded_database).adapter
+    return load_adapter(conf, GROUP)
+
+
+def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
+    """The adapter for the service that keystoneauth's options in a section lead to.
+
+    Nothing is sent yet. Raises ConfigurationError.
+    """
     try:
-        auth = loading.load_auth_from_conf_options(conf, GROUP)
-        session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
+        auth = loading.load_auth_from_conf_options(conf, section)
+        session = loading.load_session_from_conf_options(conf, section, auth=auth)
         adapter: Adapter = loading.load_adapter_from_conf_options(
-            conf, GROUP, session=session, auth=auth
+            conf, section, session=session, auth=auth
         )
     except (keystone_exceptions.ClientException, cfg.Error) as error:
         raise ConfigurationError(
-            section=GROUP,
+            section=section,
             key="auth_type",
-            value=conf[GROUP].auth_type,
+            value=conf[section].auth_type,
             problem=f"{error}.",
             remedy="See keystoneauth's documentation for the options that this type takes.",
         ) from error

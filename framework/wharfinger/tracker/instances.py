@@ -10,9 +10,7 @@ from oslo_log import log as logging
 
 from wharfinger import conf as configuration
 from wharfinger.conf import DefaultSection, InstanceSection, Options
-from wharfinger.conf.database import GROUP as DATABASE
 from wharfinger.conf.options import DEFAULT
-from wharfinger.conf.placement import GROUP
 from wharfinger.conf.reading import reading
 from wharfinger.driver import ComputeDriver, loader
 from wharfinger.exceptions import (
@@ -56,11 +54,12 @@ class Check:
 
 def check(conf: Options) -> Check:
     """Look through the whole configuration, with the drivers that it enables."""
-    sections = [DEFAULT, DATABASE]
-    try:
-        sections += configuration.placement_sections(conf)
-    except WharfingerError:
-        sections.append(GROUP)  # told below
+    sections = list(configuration.OWN)
+    for group in configuration.SERVICES:
+        try:
+            sections += configuration.service_sections(conf, group)
+        except WharfingerError:
+            sections.append(group)  # told below
     problems = list(configuration.problems(conf))
     try:
         instances = DefaultSection.read(conf).enabled_drivers

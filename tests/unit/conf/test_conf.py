@@ -391,7 +391,7 @@ def test_a_section_of_credentials_is_checked_wherever_it_is_named(
         monkeypatch.setenv("OS_PLACEMENT__AUTH_SECTION", "keystone")
     good = read(tmp_path, SERVICE.format(line=line, slip=""))
     assert not list(conf.problems(good))
-    assert conf.placement_sections(good) == ["placement", "keystone"]
+    assert conf.service_sections(good, "placement") == ["placement", "keystone"]
     assert source(good, "keystone", "auth_url") == str(tmp_path / "test.conf")
     bad = read(tmp_path, SERVICE.format(line=line, slip="pasword = x"))
     (slip,) = conf.problems(bad)
@@ -474,6 +474,13 @@ def test_only_options_of_ours_are_shown(tmp_path: Path) -> None:
 
 def test_all_options_are_listed_for_the_sample_with_help() -> None:
     listed = dict(conf.list_opts())
-    assert listed.keys() == {"DEFAULT", "database", "placement", "<instance>"}
+    assert listed.keys() == {
+        "DEFAULT",
+        "accelerator",
+        "database",
+        "placement",
+        "scheduling",
+        "<instance>",
+    }
     assert {option.name for option in listed["DEFAULT"]} >= {"enabled_drivers", "host"}
     assert all(option.help for options in listed.values() for option in options)

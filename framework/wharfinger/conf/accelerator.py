@@ -1,0 +1,65 @@
+"""[accelerator]: where device profiles are kept.
+
+Besides the options here it takes keystoneauth's, as [placement] does: they lead to Cyborg.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from oslo_config import cfg
+
+from wharfinger.conf import keystone
+from wharfinger.conf.reading import read_options, read_path
+from wharfinger.exceptions import ConfigurationError
+
+GROUP: Final = "accelerator"
+
+OPTIONS: Final = (
+    cfg.StrOpt(
+        "device_profiles",
+        help="A JSON file of device profiles, to be read instead of asking Cyborg: what GET "
+        "/v2/device_profiles answers, or of that just device_profiles with the name and groups of "
+        "each. Without it, the other options of this section lead to Cyborg.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorSection:
+    """[accelerator], validated, less keystoneauth's own options.
+
+    ``device_profiles`` is a file, None for Cyborg. ``credentials`` is the section that says how to
+    authenticate there, None where none does.
+    """
+
+    device_profiles: Path | None
+    credentials: str | None
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts) -> Self:
+        """Read the section; raises ConfigurationError."""
+        values = read_options(conf, GROUP, OPTIONS)
+        credentials, auth_type = keystone.read_credentials(conf, GROUP)
+        file = values["device_profiles"]
+        if file is not None and auth_type:
+            raise ConfigurationError(
+                section=GROUP,
+                key="device_profiles",
+                value=file,
+                problem="auth_type leads to Cyborg, and this to a file.",
+                remedy="Remove one of the two.",
+            )
+        path = None if file is None else read_path(GROUP, "device_profiles", file)
+        return cls(path, credentials if auth_type else None)
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the section's options, keystoneauth's too."""
+    conf.register_opts(list(OPTIONS), GROUP)
+    keystone.register(conf, GROUP, "accelerator")
+
+
+def sample_options() -> list[cfg.Opt]:
+    """All options of the section, for the configuration sample."""
+    return [*OPTIONS, *keystone.sample_options()]

@@ -1,0 +1,62 @@
+"""keystoneauth's options, in any section that leads to a service."""
+
+from importlib.metadata import entry_points
+from typing import Final
+
+from keystoneauth1 import loading
+from keystoneauth1.exceptions import NoMatchingPlugin
+from oslo_config import cfg
+
+from wharfinger.conf.reading import read_options
+from wharfinger.exceptions import ConfigurationError
+
+_AUTH_OPTIONS: Final[tuple[cfg.Opt, ...]] = tuple(loading.get_auth_common_conf_options())
+OPTIONS: Final[tuple[cfg.Opt, ...]] = (
+    *_AUTH_OPTIONS,
+    *loading.get_session_conf_options(),
+    *loading.get_adapter_conf_options(include_deprecated=False),
+)
+#: Seconds; keystoneauth would wait for ever.
+_TIMEOUT: Final = 60
+
+
+def register(conf: cfg.ConfigOpts, section: str, service_type: str) -> None:
+    """Register the options of a section for a service of that type."""
+    conf.register_opts(list(OPTIONS), section)
+    conf.set_default("service_type", service_type, section)
+    conf.set_default("timeout", _TIMEOUT, section)
+
+
+def sample_options() -> list[cfg.Opt]:
+    """All options, those of a user with a password too, for the configuration sample."""
+    return [*OPTIONS, *loading.get_auth_plugin_conf_options("password")]
+
+
+def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | None]:
+    """Which section says how to authenticate, and how: this, or what its auth_section names.
+
+    None where nothing says how. Raises ConfigurationError.
+    """
+    credentials = read_options(conf, section, OPTIONS)["auth_section"] or section
+    auth_type = read_options(conf, credentials, _AUTH_OPTIONS)["auth_type"]
+    if auth_type:
+        read_options(conf, credentials, _plugin_options(credentials, auth_type))
+    return credentials, auth_type or None
+
+
+def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
+    """What a way to authenticate takes; raises ConfigurationError."""
+    known = entry_points(group=loading.PLUGIN_NAMESPACE).names
+    try:
+        if kind not in known:
+            raise NoMatchingPlugin(kind)
+        options: list[cfg.Opt] = loading.get_auth_plugin_conf_options(kind)
+    except NoMatchingPlugin as error:
+        raise ConfigurationError(
+            section=section,
+            key="auth_type",
+            value=kind,
+            problem="keystoneauth has no such way to authenticate, or cannot load it.",
+            remedy=f"There are {', '.join(sorted(known))}.",
+        ) from error
+    return options
