@@ -18,6 +18,8 @@ and what to do about it::
     ├── NameTaken                   by a provider in another tree
     ├── MassRemoval                 too many providers are gone at once
     ├── OwnershipConflict           another owner's, or nobody's: left alone
+    ├── InvalidRequest              for resources, that nothing could answer
+    ├── DeviceProfileError          one that cannot be had, or is none
     ├── StateError                  the state directory or its database
     ├── ObjectError                 of a versioned object
     │   ├── InvalidObject           what was received or stored is none
@@ -253,6 +255,24 @@ class OwnershipConflict(WharfingerError):
     other: str
     instance: str
     remedy: str
+
+
+class InvalidRequest(WharfingerError):
+    """A request for resources that cannot be meant, with the place: a flavor, a device profile."""
+
+    template = "{subject}: {key} = {value!r}: {problem}"
+    subject: str
+    key: str
+    value: object
+    problem: str
+
+
+class DeviceProfileError(WharfingerError):
+    """A device profile that cannot be had from where it is kept, or is not what one should be."""
+
+    template = "device profile {name}: {problem}"
+    name: str
+    problem: str
 
 
 class StateError(WharfingerError):

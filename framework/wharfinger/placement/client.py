@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 import requests
@@ -87,8 +87,8 @@ class PlacementClient:
             amounts = ",".join(f"{kind}:{amount}" for kind, amount in sorted(resources.items()))
             filters.append(("resources", amounts))
         for feature in query.features(filters):
-            self.require(feature, f"listing providers by {urlencode(filters)}")
-        path = f"/resource_providers?{urlencode(filters)}" if filters else "/resource_providers"
+            self.require(feature, f"listing providers by {query.encoded(filters)}")
+        path = f"/resource_providers?{query.encoded(filters)}" if filters else "/resource_providers"
         return self._get(path, model.ProviderList).resource_providers
 
     def create_provider(
@@ -185,10 +185,11 @@ class PlacementClient:
         server knows no names.
         """
         for feature in query.candidate_features(wanted):
-            self.require(feature, f"allocation candidates for {urlencode(wanted)}")
+            self.require(feature, f"allocation candidates for {query.encoded(wanted)}")
         if self.microversion < Feature.NAMED_GROUPS.value:
             wanted = query.numbered(wanted)
-        return self._get(f"/allocation_candidates?{urlencode(wanted)}", model.AllocationCandidates)
+        path = f"/allocation_candidates?{query.encoded(wanted)}"
+        return self._get(path, model.AllocationCandidates)
 
     def reshape(
         self,
@@ -216,12 +217,12 @@ class PlacementClient:
 
     def list_traits(self, names: Iterable[str]) -> frozenset[str]:
         """Those of the named traits that the server knows."""
-        named = urlencode({"name": f"in:{','.join(sorted(names))}"})
+        named = query.encoded([("name", f"in:{','.join(sorted(names))}")])
         return self._get(f"/traits?{named}", model.TraitNames).traits
 
     def find_traits(self, prefix: str) -> frozenset[str]:
         """The traits that the server knows whose names begin so."""
-        named = urlencode({"name": f"startswith:{prefix}"})
+        named = query.encoded([("name", f"startswith:{prefix}")])
         return self._get(f"/traits?{named}", model.TraitNames).traits
 
     def create_trait(self, name: str) -> None:

@@ -40,6 +40,8 @@ class Feature(Enum):
     FORBIDDEN_AGGREGATES = Microversion(1, 32)
     #: Falls back to numbered groups.
     NAMED_GROUPS = Microversion(1, 33)
+    #: Without it, nobody can tell which group of a request takes what of a candidate.
+    MAPPINGS = Microversion(1, 34)
     ROOT_REQUIRED = Microversion(1, 35)
     SAME_SUBTREE = Microversion(1, 36)
     REPARENT = Microversion(1, 37)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Final
+from urllib.parse import urlencode
 
 from wharfinger.placement.microversions import Feature
 
@@ -17,6 +18,11 @@ Query = Sequence[tuple[str, str]]
 #: A key of a granular group, and the group's suffix.
 _GRANULAR: Final = re.compile(r"(resources|required|member_of|in_tree)(.+)\Z")
 _ANY_OF: Final = "in:"
+
+
+def encoded(query: Query) -> str:
+    """The query in a URL, as legible as it can be: errors and logs show it."""
+    return urlencode(query, safe=":,!")
 
 
 def features(query: Query) -> Iterator[Feature]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from oslo_utils import uuidutils
 
 from wharfinger.exceptions import NotFound
+from wharfinger.placement import owner_traits
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.providers import ownership
 from wharfinger.providers.inventory import Inventory
 
 
@@ -50,14 +50,8 @@ def owners_by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
 
     One list for each owner trait that there is, however many providers.
     """
-    traits = sorted(
-        trait
-        for prefix in ("OWNER_", "CUSTOM_OWNER_")
-        for trait in client.find_traits(prefix)
-        if ownership.owners([trait])
-    )
     owners: dict[str, tuple[str, ...]] = {}
-    for trait in traits:
+    for trait in sorted(owner_traits.find(client)):
         for provider in client.list_providers(required=(trait,)):
             owners[provider.uuid] = (*owners.get(provider.uuid, ()), trait)
     return owners

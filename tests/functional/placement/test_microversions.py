@@ -515,6 +515,19 @@ def test_allocations_are_read_and_deleted_on_every_server(
     assert client.get_usages(hosts["n"]) == {"VGPU": 0}
 
 
+@pytest.mark.parametrize("newest", [before(Feature.MAPPINGS), since(Feature.MAPPINGS)])
+def test_which_group_takes_what_is_said_from_1_34(
+    hosts: dict[str, str], at: At, newest: str
+) -> None:
+    query = [("resources", "VCPU:1"), ("resources_A", "FPGA:1")]
+
+    (found,) = at(newest).get_allocation_candidates(query).allocation_requests
+
+    assert found.allocations.keys() == {hosts["cn"], hosts["y"]}
+    told = {"": [hosts["cn"]], "_A": [hosts["y"]]}
+    assert found.mappings == (told if newest == since(Feature.MAPPINGS) else {})
+
+
 def test_every_feature_is_tested_here() -> None:
     """A feature that is added needs its place above: both sides of its microversion."""
     tested = {feature for feature, *_ in (*LISTS, *CANDIDATES)}
@@ -523,6 +536,7 @@ def test_every_feature_is_tested_here() -> None:
         Feature.REPARENT,
         Feature.CANDIDATES_IN_TREE,
         Feature.NAMED_GROUPS,
+        Feature.MAPPINGS,
         Feature.CONSUMER_GENERATION,
         Feature.CONSUMER_TYPES,
     }

@@ -1,0 +1,41 @@
+"""The owner traits that Placement knows: every owner that anything can have."""
+
+import threading
+from typing import Final
+
+from cachetools import TTLCache
+
+from wharfinger.placement.client import PlacementClient
+from wharfinger.providers import ownership
+
+_PREFIXES: Final = ("OWNER_", "CUSTOM_OWNER_")
+
+
+def find(client: PlacementClient) -> frozenset[str]:
+    """All of them; a request for each of the two kinds."""
+    return ownership.owners(trait for prefix in _PREFIXES for trait in client.find_traits(prefix))
+
+
+class OwnerTraits:
+    """All of them, asked for anew when ``cache_time``, in seconds, has passed.
+
+    Safe for several threads.
+    """
+
+    def __init__(self, client: PlacementClient, cache_time: float) -> None:
+        self._client: Final = client
+        self._lock: Final = threading.Lock()
+        self._cache: Final[TTLCache[None, frozenset[str]]] = TTLCache(1, cache_time)
+
+    def get(self) -> frozenset[str]:
+        """All of them; raises PlacementError."""
+        with self._lock:
+            known = self._cache.get(None)
+            if known is None:
+                known = self._cache[None] = find(self._client)
+            return known
+
+    def forget(self) -> None:
+        """Ask anew next time: one has been met that is not among them."""
+        with self._lock:
+            self._cache.clear()
