@@ -1,0 +1,43 @@
+"""A request as a query for allocation candidates. Pure."""
+
+from collections.abc import Iterator
+
+from wharfinger.placement.query import Query
+from wharfinger.scheduling.request import RequestGroup, ResourceRequest
+
+
+def encode(request: ResourceRequest) -> Query:
+    """The query, as Placement 1.39 takes it.
+
+    Without a choice between traits there is one ``required`` in each group: then older servers
+    understand it as well.
+    """
+    return list(_pairs(request))
+
+
+def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
+    for group in request.groups:
+        yield from _group(group)
+    if request.group_policy is not None:
+        yield "group_policy", request.group_policy
+    for suffixes in request.same_subtree:
+        yield "same_subtree", ",".join(sorted(suffixes))
+    for value in request.root.values():
+        yield "root_required", value
+    if request.limit is not None:
+        yield "limit", str(request.limit)
+
+
+def _group(group: RequestGroup) -> Iterator[tuple[str, str]]:
+    suffix = group.suffix
+    if group.resources:
+        amounts = (f"{kind}:{amount}" for kind, amount in sorted(group.resources.items()))
+        yield f"resources{suffix}", ",".join(amounts)
+    for value in group.traits.values():
+        yield f"required{suffix}", value
+    for aggregates in group.member_of:
+        yield f"member_of{suffix}", f"in:{','.join(sorted(aggregates))}"
+    if group.forbidden_aggregates:
+        yield f"member_of{suffix}", f"!in:{','.join(sorted(group.forbidden_aggregates))}"
+    if group.in_tree is not None:
+        yield f"in_tree{suffix}", group.in_tree

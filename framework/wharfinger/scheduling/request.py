@@ -1,0 +1,200 @@
+"""Requests for resources, as values: what is asked for, group by group. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal, Self, get_args
+
+from wharfinger.exceptions import InvalidName, InvalidRequest
+from wharfinger.placement.trait_conditions import NO_CONDITIONS, SUBJECT, TraitConditions
+from wharfinger.providers import names, ownership
+
+GroupPolicy = Literal["none", "isolate"]
+GROUP_POLICIES: Final[tuple[str, ...]] = get_args(GroupPolicy)
+#: The suffix of the group whose resources several providers of a tree may give together.
+UNNUMBERED: Final = ""
+#: Placement's schema, from microversion 1.33.
+_SUFFIX: Final = re.compile(r"[a-zA-Z0-9_-]{0,64}\Z")
+_RESOURCE_CLASS: Final = re.compile(r"[A-Z0-9_]+\Z")
+#: Of Placement's columns: amounts and limits.
+MAX_AMOUNT: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestGroup:
+    """Resources, and what holds for the providers that give them.
+
+    Those of a group with a ``suffix`` come from one provider; those of the one without from any
+    of a tree, and from what shares with it. ``resources`` are amounts by resource class; a group
+    may have none if it stands in a ``same_subtree``. ``member_of``: of each set of aggregates, the
+    provider is in one or more; of ``forbidden_aggregates`` in none. ``in_tree`` is the uuid of any
+    provider of a tree.
+
+    ``owner`` is the owner trait of those whose resources are asked for. A group that requires an
+    owner trait has that owner; None: what nobody has tagged is asked for, as by a network port.
+    Raises InvalidRequest.
+    """
+
+    suffix: str = UNNUMBERED
+    resources: Mapping[str, int] = field(default_factory=dict, hash=False)
+    traits: TraitConditions = NO_CONDITIONS
+    member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    in_tree: str | None = None
+    owner: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _SUFFIX.match(self.suffix):
+            problem = "a group's suffix is of letters, digits, _ and -, at most 64 of them."
+            raise invalid("suffix", self.suffix, problem)
+        for resource_class, amount in self.resources.items():
+            check_resource(resource_class, amount)
+        object.__setattr__(self, "resources", MappingProxyType(dict(self.resources)))
+        self._check_uuids()
+        object.__setattr__(self, "owner", self._the_owner())
+
+    def _check_uuids(self) -> None:
+        try:
+            member_of = tuple(names.check_aggregates(one) for one in self.member_of)
+            forbidden = names.check_aggregates(self.forbidden_aggregates)
+            in_tree = self.in_tree and names.check_uuid(self.in_tree)
+        except InvalidName as error:
+            key = f"{error.kind} of {_name(self.suffix)}"
+            raise invalid(key, error.name, error.problem) from error
+        for key, value in (
+            ("member_of", member_of),
+            ("forbidden_aggregates", forbidden),
+            ("in_tree", in_tree),
+        ):
+            object.__setattr__(self, key, value)
+        if frozenset() in member_of:
+            raise invalid("member_of", "", "it names no aggregate.")
+
+    def _the_owner(self) -> str | None:
+        named = ownership.owners(self.traits.wanted)
+        owners = named | {self.owner} if self.owner else named
+        if len(owners) > 1:
+            raise invalid(
+                f"required of {_name(self.suffix)}",
+                ",".join(sorted(owners)),
+                "a provider has one owner, and so has a group of a request. Ask for each owner's "
+                "resources in a group of its own.",
+            )
+        try:
+            return ownership.check_owner(*owners) if self.owner else next(iter(named), None)
+        except InvalidName as error:
+            raise invalid(f"owner of {_name(self.suffix)}", error.name, error.problem) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRequest:
+    """What is asked for together.
+
+    ``group_policy`` says whether groups with suffixes may take from one provider ("none") or not
+    ("isolate"). The providers of the groups in each ``same_subtree``, by suffix, stand below one
+    of them. ``root`` holds for the root of the tree. No more than ``limit`` candidates are
+    wanted. Raises InvalidRequest for what Placement would refuse, or could not be meant.
+    """
+
+    groups: tuple[RequestGroup, ...]
+    group_policy: GroupPolicy | None = None
+    same_subtree: tuple[frozenset[str], ...] = ()
+    root: TraitConditions = NO_CONDITIONS
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise problem
+
+    def _problems(self) -> Iterator[InvalidRequest]:
+        suffixes = [group.suffix for group in self.groups]
+        for suffix in sorted({one for one in suffixes if suffixes.count(one) > 1}):
+            yield invalid("suffix", suffix, "two groups have it.")
+        if not any(group.resources for group in self.groups):
+            yield invalid("resources", "", "nothing is asked for.")
+        together = frozenset().union(*self.same_subtree)
+        for group in self.groups:
+            if not group.resources and group.suffix not in together - {UNNUMBERED}:
+                yield invalid(
+                    "resources",
+                    "",
+                    f"{_name(group.suffix)} asks for nothing, and stands in no same_subtree.",
+                )
+        for suffix in sorted(together - {*suffixes} | together & {UNNUMBERED}):
+            yield invalid("same_subtree", suffix, "there is no group of that suffix.")
+        if self.group_policy not in (None, *GROUP_POLICIES):
+            yield invalid(
+                "group_policy", self.group_policy, f"it is {' or '.join(GROUP_POLICIES)}."
+            )
+        if self.group_policy is None and sum(suffix != UNNUMBERED for suffix in suffixes) > 1:
+            yield invalid(
+                "group_policy",
+                "",
+                f"there are groups {', '.join(filter(None, suffixes))}: say whether one provider "
+                "may give the resources of several of them (none) or not (isolate).",
+            )
+        if self.root.any_of:
+            yield invalid(
+                "root_required",
+                ",".join(self.root.values()),
+                "a root's traits are required or forbidden; there is no choice between them.",
+            )
+        if self.limit is not None and not 0 < self.limit <= MAX_AMOUNT:
+            yield invalid("limit", self.limit, f"it is a whole number from 1 to {MAX_AMOUNT}.")
+
+    def also(self, other: Self) -> Self:
+        """Both requests as one; what this one says of the whole comes first.
+
+        A request whose groups with suffixes come from several places, such as a flavor and a
+        port, needs no group policy: one provider may give to all, as in nova.
+        """
+        groups = (*self.groups, *other.groups)
+        policy = self.group_policy or other.group_policy
+        if policy is None and sum(group.suffix != UNNUMBERED for group in groups) > 1:
+            policy = "none"
+        return type(self)(
+            groups=groups,
+            group_policy=policy,
+            same_subtree=(*self.same_subtree, *other.same_subtree),
+            root=self.root & other.root,
+            limit=self.limit if other.limit is None else other.limit,
+        )
+
+
+def check_resource(resource_class: str, amount: int) -> None:
+    """Raise InvalidRequest for what cannot be an amount of a resource class.
+
+    Which classes there are, Placement says.
+    """
+    if not _RESOURCE_CLASS.match(resource_class) or len(resource_class) > names.MAX_NAME:
+        raise invalid(
+            "resources",
+            resource_class,
+            "that cannot be a resource class: those are of A-Z, 0-9 and _, such as VGPU or "
+            "CUSTOM_GOLD.",
+        )
+    if isinstance(amount, bool) or not isinstance(amount, int) or not 0 < amount <= MAX_AMOUNT:
+        key = f"resources:{resource_class}"
+        raise invalid(key, amount, f"an amount is a whole number from 1 to {MAX_AMOUNT}.")
+
+
+def invalid(key: str, value: object, problem: str) -> InvalidRequest:
+    """The error of something in a request; ``about`` says of which."""
+    return InvalidRequest(subject=SUBJECT, key=key, value=value, problem=problem)
+
+
+@contextmanager
+def about(subject: str) -> Iterator[None]:
+    """Have an InvalidRequest name what the request is made of, unless it does."""
+    try:
+        yield
+    except InvalidRequest as error:
+        if error.subject != SUBJECT:
+            raise
+        raise InvalidRequest(**{**error.facts, "subject": subject}) from error
+
+
+def _name(suffix: str) -> str:
+    return f"group {suffix}" if suffix else "the group without a suffix"
