@@ -2,8 +2,11 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from cliff.columns import FormattableColumn
 
 from wharfinger.cli.objects import (
     ObjectCommand,
@@ -23,8 +26,20 @@ if TYPE_CHECKING:
     from wharfinger.objects import Context, Service
 
 
+class Gates(FormattableColumn[dict[str, bool]]):
+    """By owner, whether the gate is on: words in a table, data in the other formats."""
+
+    def human_readable(self) -> str:
+        """As text."""
+        return "\n".join(f"{owner}: {'on' if on else 'off'}" for owner, on in self._value.items())
+
+
 class ServiceList(ObjectLister):
-    """List the services that publish, whether each may, and whether it is up."""
+    """List the services that publish, whether each may, and whether it is up.
+
+    An owner's gate is on when all services that publish for it have come to version 2: only what
+    has that owner's trait is then offered to those who ask for the owner's resources.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -37,26 +52,31 @@ class ServiceList(ObjectLister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.conf import DefaultSection
         from wharfinger.objects import ServiceList as Services
+        from wharfinger.scheduling.gates import gates
 
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
         wanted = given(host=parsed_args.host, binary=parsed_args.binary)
-        services = Services.get_by_filters(self.objects, **wanted)
+        everywhere = Services.get_by_filters(self.objects)
+        services = Services.get_by_filters(self.objects, **wanted) if wanted else everywhere
+        states = {owner: gate.is_on for owner, gate in gates(everywhere).items()}
         return (
             "ID",
             "Host",
             "Binary",
             "Version",
-            "Owners",
+            "Gates",
             "Status",
             "State",
             "Last Seen Up",
             "Disabled Reason",
-        ), [self._row(service, down_time) for service in services]
+        ), [self._row(service, states, down_time) for service in services]
 
-    def _row(self, service: "Service", down_time: timedelta) -> tuple[Any, ...]:
+    def _row(
+        self, service: "Service", states: Mapping[str, bool], down_time: timedelta
+    ) -> tuple[Any, ...]:
         return row(
             *values(service, "uuid", "host", "binary", "version"),
-            known(lambda: " ".join(service.owners)),
+            known(lambda: Gates({owner: states[owner] for owner in service.owners})),
             known(lambda: "disabled" if service.disabled else "enabled"),
             known(lambda: "up" if service.is_up(down_time) else "down"),
             *values(service, "last_seen_up", "disabled_reason"),

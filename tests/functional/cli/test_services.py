@@ -70,7 +70,7 @@ def test_services_are_listed_with_what_an_operator_asks_for(
             "Host": "host-1",
             "Binary": "wharfinger-agent",
             "Version": 2,
-            "Owners": "CUSTOM_OWNER_ACME OWNER_NOVA",
+            "Gates": {"CUSTOM_OWNER_ACME": True, "OWNER_NOVA": True},
             "Status": "enabled",
             "State": "up",
             "Last Seen Up": reporting.last_seen_up.isoformat(),
@@ -81,13 +81,27 @@ def test_services_are_listed_with_what_an_operator_asks_for(
             "Host": "host-2",
             "Binary": "wharfinger-agent",
             "Version": 1,
-            "Owners": "",
+            "Gates": {},
             "Status": "disabled",
             "State": "down",
             "Last Seen Up": None,
             "Disabled Reason": "a fan is loud",
         },
     ]
+
+
+def test_a_gate_is_off_while_one_service_is_behind_and_of_no_other_owner(
+    program: Program, kept: KeptInFile
+) -> None:
+    has_service(kept, 1, version=2, owners=["CUSTOM_OWNER_ACME", "OWNER_NOVA"])
+    has_service(kept, 2, version=1, owners=["OWNER_NOVA"])
+
+    (listed,) = inprocess.run(program, "service", "list", "--host", "host-1", "-f", "json").json()
+    table = inprocess.run(program, "service", "list").out
+
+    assert listed["Gates"] == {"CUSTOM_OWNER_ACME": True, "OWNER_NOVA": False}
+    assert "CUSTOM_OWNER_ACME: on" in table
+    assert "OWNER_NOVA: off" in table
 
 
 def test_a_list_is_of_a_host_a_program_or_both(program: Program, kept: KeptInFile) -> None:
@@ -164,8 +178,8 @@ def test_a_service_of_which_part_is_damaged_is_listed_with_the_others(
     first, second = done.json()
     assert first["ID"] == damaged.uuid
     unknown = {name for name, value in first.items() if value == "?"}
-    assert unknown == {"Owners", "Version"}
-    assert (second["ID"], second["Owners"]) == (sound.uuid, "")
+    assert unknown == {"Gates", "Version"}
+    assert (second["ID"], second["Gates"]) == (sound.uuid, {})
 
 
 def test_a_service_with_a_damaged_time_is_listed_with_the_others(

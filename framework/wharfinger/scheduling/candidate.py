@@ -1,0 +1,68 @@
+"""Allocation candidates, as they are checked and handed on."""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from wharfinger.exceptions import UnexpectedAnswer
+from wharfinger.placement.model import AllocationCandidates, CandidateProvider
+from wharfinger.scheduling.request import ResourceRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to allocate what was asked for.
+
+    ``allocations`` are amounts by resource class, by provider uuid; ``mappings`` the uuids of the
+    providers that each group takes from, by its suffix (none before Placement 1.34); ``providers``
+    what is known of all providers of the trees, by uuid.
+    """
+
+    allocations: Mapping[str, Mapping[str, int]]
+    mappings: Mapping[str, tuple[str, ...]]
+    providers: Mapping[str, CandidateProvider]
+
+    def sources(self, suffix: str) -> Iterable[str]:
+        """The providers that a group takes from; those of all, where it is not said."""
+        return self.mappings[suffix] if self.mappings else self.allocations
+
+    def is_whole(self, suffixes: Set[str]) -> bool:
+        """Whether it says all that a candidate has to say, for groups of these suffixes."""
+        sources = set(self.allocations).union(*self.mappings.values())
+        roots = {self.providers[one].root_provider_uuid for one in sources & self.providers.keys()}
+        if not sources | roots <= self.providers.keys():
+            return False
+        if not self.mappings:
+            return True
+        mapped = set().union(*self.mappings.values())
+        return suffixes <= self.mappings.keys() and mapped >= self.allocations.keys()
+
+
+def from_answer(request: ResourceRequest, answer: AllocationCandidates) -> list[Candidate]:
+    """The candidates that Placement answers to a request, in its order.
+
+    Raises UnexpectedAnswer where one cannot be checked.
+    """
+    candidates = _candidates(answer)
+    suffixes = {group.suffix for group in request.groups}
+    for candidate in candidates:
+        if not candidate.is_whole(suffixes):
+            raise UnexpectedAnswer(
+                request="GET /allocation_candidates",
+                status=HTTPStatus.OK,
+                code="",
+                detail="a candidate takes from a provider without a summary, or for no group: "
+                f"{', '.join(candidate.allocations)}",
+            )
+    return candidates
+
+
+def _candidates(answer: AllocationCandidates) -> list[Candidate]:
+    return [
+        Candidate(
+            allocations={uuid: its.resources for uuid, its in one.allocations.items()},
+            mappings={suffix: tuple(uuids) for suffix, uuids in one.mappings.items()},
+            providers=answer.provider_summaries,
+        )
+        for one in answer.allocation_requests
+    ]

@@ -1,0 +1,12 @@
+"""Request filters: rules that every request for allocation candidates has to obey.
+
+Plugins of the entry point group ``wharfinger.request_filters``. Such as::
+
+    from wharfinger.scheduling.filters import Candidate, RequestFilter, Surroundings
+"""
+
+from wharfinger.scheduling.candidate import Candidate
+from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
+from wharfinger.scheduling.request import RequestGroup, ResourceRequest
+
+__all__ = ["Candidate", "RequestFilter", "RequestGroup", "ResourceRequest", "Surroundings"]

@@ -1,0 +1,42 @@
+"""The filter ``compute_status``: nothing is placed on what a disabled service publishes."""
+
+from dataclasses import replace
+from typing import Final
+
+import os_traits
+
+from wharfinger.placement.microversions import Feature
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.scheduling.candidate import Candidate
+from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
+from wharfinger.scheduling.request import ResourceRequest
+
+_DISABLED: Final = os_traits.COMPUTE_STATUS_DISABLED
+_NOT_DISABLED: Final = TraitConditions(forbidden=frozenset([_DISABLED]))
+
+
+class ComputeStatusFilter(RequestFilter):
+    """Takes nothing from trees whose roots have COMPUTE_STATUS_DISABLED.
+
+    ``wharfinger service disable`` sets it, and so does nova.
+    """
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._placement: Final = surroundings.placement
+
+    def apply(self, request: ResourceRequest) -> ResourceRequest:
+        """The request with the trait forbidden on the root.
+
+        A server that cannot be told (before 1.35) is not: the check remains.
+        """
+        if self._placement.microversion < Feature.ROOT_REQUIRED.value:
+            return request
+        return replace(request, root=request.root & _NOT_DISABLED)
+
+    def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
+        """Names the disabled root of what is to be taken from."""
+        for uuid in candidate.allocations:
+            root = candidate.providers[uuid].root_provider_uuid
+            if _DISABLED in candidate.providers[root].traits:
+                return f"the service that publishes {root} is disabled"
+        return None

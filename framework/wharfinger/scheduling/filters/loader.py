@@ -1,0 +1,78 @@
+"""Loading request filters: by name, from the entry points of installed packages."""
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, NoReturn
+
+from stevedore.named import NamedExtensionManager
+
+from wharfinger.conf.scheduling import GROUP
+from wharfinger.exceptions import ConfigurationError, WharfingerError
+from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
+
+NAMESPACE: Final = "wharfinger.request_filters"
+
+
+class _Manager(NamedExtensionManager[Any]):
+    def list_entry_points(self) -> list[EntryPoint]:
+        # stevedore's own list is cached, by times that are known to 128 seconds.
+        return list(entry_points(group=self.namespace))
+
+
+def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestFilter]:
+    """The filters of these names, by name, in this order; raises ConfigurationError."""
+    installed = [one.name for one in entry_points(group=NAMESPACE)]
+    for name in names:
+        if names.count(name) > 1:
+            raise _wrong(names, f"{name} is there twice.", "Name each filter once.")
+        if installed.count(name) != 1:
+            raise _wrong(
+                names,
+                f"{installed.count(name) or 'no'} installed packages have a filter {name!r}.",
+                f"There are: {', '.join(sorted(set(installed)))}.",
+            )
+
+    def refuse(_manager: object, entry_point: EntryPoint, error: BaseException) -> NoReturn:
+        raise _failed(names, entry_point.name, error) from error
+
+    try:
+        manager = _Manager(
+            NAMESPACE,
+            list(names),
+            name_order=True,
+            on_load_failure_callback=refuse,
+            warn_on_missing_entrypoint=False,
+        )
+    except (AssertionError, SystemExit) as error:  # stevedore lets these two pass
+        raise _failed(names, "one of them", error) from error
+    return {one.name: _make(names, one.name, one.plugin, surroundings) for one in manager}
+
+
+def _make(names: Sequence[str], name: str, kind: Any, surroundings: Surroundings) -> RequestFilter:
+    if not (isinstance(kind, type) and issubclass(kind, RequestFilter)):
+        problem = f"{name} is no subclass of RequestFilter."
+        raise _wrong(names, problem, "Mend its package, or leave it out.")
+    try:
+        return kind(surroundings)
+    except WharfingerError:
+        raise
+    except Exception as error:  # a plugin's: told with its name
+        raise _failed(names, name, error) from error
+
+
+def _failed(names: Sequence[str], name: str, error: BaseException) -> ConfigurationError:
+    return _wrong(
+        names,
+        f"{name} cannot be loaded: {type(error).__name__}: {error}.",
+        "Mend its package, or leave it out.",
+    )
+
+
+def _wrong(names: Sequence[str], problem: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(
+        section=GROUP,
+        key="request_filters",
+        value=", ".join(names),
+        problem=problem,
+        remedy=remedy,
+    )
