@@ -1,7 +1,7 @@
 """The cycle: driver snapshot -> desired trees -> plan -> apply -> remember."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,9 +23,11 @@ from wharfinger.exceptions import (
 from wharfinger.objects import Context
 from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
+from wharfinger.providers import Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import PendingRemoval, Plan, Step
 from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.tracker import services
 from wharfinger.tracker.desired import NodeListing
 from wharfinger.tracker.memory import InstanceMemory
 from wharfinger.tracker.nodes import NodeRows
@@ -78,6 +80,7 @@ class DriverCycle:
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
+        self._context: Final = context
         self.memory: Final = InstanceMemory(context, driver.host, publisher.instance)
         self._planner: Final = Planner(driver, publisher, client, policy)
         self._applier: Final = PlanApplier(client, self.memory)
@@ -93,7 +96,7 @@ class DriverCycle:
 
         Raises BackendError, PlacementError.
         """
-        plan, _live = self._planner.plan(NodeListing(self._driver), self.memory, time.time())
+        plan, _live = self._plan(NodeListing(self._driver), time.time())
         return plan
 
     def sync(
@@ -135,6 +138,10 @@ class DriverCycle:
         except (ObjectError, StateError) as error:
             yield error
 
+    def _plan(self, listing: NodeListing, now: float) -> tuple[Plan, Mapping[str, Provider]]:
+        disabled = services.is_disabled(self._context, self._driver.host)
+        return self._planner.plan(listing, self.memory, now, disabled=disabled)
+
     def _pass(
         self,
         listing: NodeListing,
@@ -143,7 +150,7 @@ class DriverCycle:
         on_step: Callable[[Step], None],
     ) -> _Pass:
         try:
-            plan, live = self._planner.plan(listing, self.memory, now)
+            plan, live = self._plan(listing, now)
         except _OTHERS_WORK as gone:
             return _Pass(Plan(), (gone,))
         on_plan(plan)

@@ -33,6 +33,9 @@ from wharfinger.tracker.reshaping import edited
 
 LOG: Final = logging.getLogger(__name__)
 
+#: What the roots of a disabled service have, as nova's do.
+_STATUS: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
+_NO_STATUS: Final[frozenset[str]] = frozenset()
 #: From the providers of a tree to the allocations from them, as a driver edits them.
 AllocationsOf = Callable[[Iterable[str]], Allocations]
 
@@ -160,13 +163,15 @@ def ask(
     records: Mapping[str, Record],
     allocations_of: AllocationsOf,
     *,
+    disabled: bool | None = False,
     unreadable: Mapping[str, WharfingerError] = MappingProxyType({}),
 ) -> Answers:
     """Have the driver edit the tree of each node, as Placement has it.
 
     ``live`` and ``records`` are by provider uuid. A node that fails is reported and leaves
     the others alone; ``unreadable`` are, by root uuid, trees of which Placement's answers
-    cannot be understood, and which have failed with that.
+    cannot be understood, and which have failed with that. Where the service is ``disabled``, its
+    roots say so; None where that is not known: they say what they said before.
     """
     answers = Answers(failed=set(unreadable), problems=[*listing.problems, *unreadable.values()])
     trees: dict[str, list[Provider]] = {}
@@ -193,7 +198,8 @@ def ask(
             continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         try:
-            tree = _tree(node, root, [*trees.get(root_uuid, []), *others])
+            status = _NO_STATUS if disabled is None else _STATUS
+            tree = _tree(node, root, [*trees.get(root_uuid, []), *others], status)
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
@@ -205,6 +211,8 @@ def ask(
                     partial(allocations_of, [one.uuid for one in trees.get(root_uuid, ())]),
                 ),
             )
+            if disabled:
+                _add_root_traits(tree, node.name, _STATUS)
             answers.add(_check(driver, tree, node.name, taken), reshape)
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's: the next node would fare no better, or all is read again
@@ -262,12 +270,16 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
     return Node(name, uuid, resource)
 
 
-def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
-    """The node's tree as Placement has it, the root under the node's name."""
+def _tree(
+    node: Node, root: Provider | None, providers: list[Provider], status: frozenset[str]
+) -> ProviderTree:
+    """The node's tree as Placement has it, the root under the node's name, without its status."""
     if root is None:
         providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
-        replace(provider, name=node.name) if provider is root else provider
+        replace(provider, name=node.name, traits=provider.traits - status)
+        if provider is root
+        else provider
         for provider in providers
     )
 
@@ -314,9 +326,16 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
             operation=f"capabilities_as_traits (of {node})",
             reason=f"it has to return a dict from trait to bool, not {shown(traits)}",
         )
-    if traits and tree.exists(node) and tree.is_stated(node):
-        tree.add_traits(node, *(trait for trait, has in traits.items() if has))
+    if _add_root_traits(tree, node, (trait for trait, has in traits.items() if has)):
         tree.remove_traits(node, *(trait for trait, has in traits.items() if not has))
+
+
+def _add_root_traits(tree: ProviderTree, node: str, traits: Iterable[str]) -> bool:
+    """Add traits to the root of a node; False where the driver says nothing of it."""
+    is_stated = tree.exists(node) and tree.is_stated(node)
+    if is_stated:
+        tree.add_traits(node, *traits)
+    return is_stated
 
 
 def _check(

@@ -46,10 +46,18 @@ class Planner:
         self._reader: Final = PlacementReader(client, publisher.instance)
         self._policy: Final = policy
 
-    def plan(self, listing: NodeListing, memory: InstanceMemory, now: float) -> tuple[Plan, _Live]:
+    def plan(
+        self,
+        listing: NodeListing,
+        memory: InstanceMemory,
+        now: float,
+        *,
+        disabled: bool | None = False,
+    ) -> tuple[Plan, _Live]:
         """The plan, and what Placement has, of which it was made.
 
-        ``now`` in seconds since the epoch. Raises PlacementError.
+        ``now`` in seconds since the epoch; ``disabled`` as ``ask`` takes it. Raises
+        PlacementError.
         """
         records = memory.records
         listing.use_known_uuids(records)
@@ -62,6 +70,7 @@ class Planner:
             live,
             records,
             self._allocations_of,
+            disabled=disabled,
             unreadable={**reading.unreadable, **_damaged_trees(memory, live)},
         )
         # What moves is planned where it goes: not without its record.

@@ -12,6 +12,18 @@ BINARY: Final = "wharfinger"
 _FIRST_VERSION: Final = 1
 
 
+def is_disabled(context: Context, host: str) -> bool | None:
+    """Whether an operator has disabled the service of a host; None where that is not known.
+
+    Raises ObjectError, StateError.
+    """
+    try:
+        service = Service.get_by_host_and_binary(context, host, BINARY)
+    except ObjectNotFound:
+        return False
+    return service.disabled if "disabled" in service else None
+
+
 @retry(
     retry=retry_if_exception_type((ConcurrentSave, ObjectExists, ObjectNotFound)),
     stop=stop_after_attempt(5),

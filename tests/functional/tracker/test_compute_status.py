@@ -1,0 +1,158 @@
+"""A disabled service says so on its roots, and an enabled one takes it back."""
+
+import sqlite3
+from typing import Any
+
+import pytest
+
+from tests.lab.cycles import HOST, Publishing, contents
+from tests.lab.drivers import Edit, flat, with_children
+from tests.lab.placement import PlacementFixture
+from wharfinger.db.database import FILE_NAME
+from wharfinger.objects import Service
+from wharfinger.providers import ProviderTree
+from wharfinger.providers.plan import SetTraits
+from wharfinger.tracker import services
+
+DISABLED = "COMPUTE_STATUS_DISABLED"
+
+
+@pytest.fixture
+def service(publishing: Publishing) -> Service:
+    """The service of the host that publishes a root with a child, and a flat one."""
+    publishing.driver.nodes = {
+        "cn": with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}}),
+        "metal": flat(CUSTOM_METAL=1),
+    }
+    assert not publishing.cycle.sync().problems
+    services.report(publishing.context, HOST, ["OWNER_NOVA"], complete=True)
+    return _service(publishing)
+
+
+def _service(publishing: Publishing) -> Service:
+    return Service.get_by_host_and_binary(publishing.context, HOST, services.BINARY)
+
+
+def _set(service: Service, disabled: bool) -> None:
+    service.disabled = disabled
+    service.save()
+
+
+def _disabled(placement: PlacementFixture) -> set[str]:
+    return {name for name, one in contents(placement).items() if DISABLED in one["traits"]}
+
+
+def test_its_roots_say_so_within_one_cycle(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    _set(service, disabled=True)
+
+    outcome = publishing.cycle.sync()
+
+    assert _disabled(placement) == {"cn", "metal"}
+    assert {type(step) for step in outcome.steps} == {SetTraits}
+    assert not publishing.cycle.sync().steps
+
+
+def test_enabled_they_say_it_no_more_and_are_as_before(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    before = contents(placement)
+    _set(service, disabled=True)
+    publishing.cycle.sync()
+    _set(_service(publishing), disabled=False)
+
+    publishing.cycle.sync()
+
+    assert contents(placement) == before
+    assert not publishing.cycle.sync().steps
+
+
+def test_a_process_that_starts_later_takes_it_back_too(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    _set(service, disabled=True)
+    publishing.cycle.sync()
+    _set(_service(publishing), disabled=False)
+
+    publishing.restarted().sync()
+
+    assert _disabled(placement) == set()
+
+
+def test_a_dry_run_shows_it(publishing: Publishing, service: Service) -> None:
+    _set(service, disabled=True)
+
+    assert len(publishing.cycle.plan().steps) == 2
+
+
+def test_what_another_put_there_stays(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    root = placement.client.list_providers(name="cn")[0]
+    traits = placement.client.get_traits(root.uuid)
+    placement.client.set_traits(
+        root.uuid, traits.resource_provider_generation, {*traits.traits, DISABLED}
+    )
+    _set(service, disabled=True)
+    publishing.cycle.sync()
+    _set(_service(publishing), disabled=False)
+
+    publishing.cycle.sync()
+
+    assert _disabled(placement) == {"cn"}
+
+
+def test_what_the_driver_says_stays(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    publishing.driver.nodes["metal"] = _says_disabled(flat(CUSTOM_METAL=1))
+    publishing.cycle.sync()
+    assert _disabled(placement) == {"metal"}
+
+    publishing.driver.nodes["metal"] = flat(CUSTOM_METAL=1)
+    publishing.cycle.sync()
+
+    assert _disabled(placement) == set()
+
+
+def _says_disabled(edit: Edit) -> Edit:
+    def both(tree: ProviderTree, node: str, allocations: Any) -> None:
+        edit(tree, node, allocations)
+        tree.add_traits(node, DISABLED)
+
+    return both
+
+
+def test_another_hosts_root_is_left_alone(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    """A driver that only has children below it says nothing of it."""
+    publishing.driver.nodes = {"cn": with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}})}
+    other = placement.client.create_provider(
+        "7d2f1b64-0f1c-4a34-9f5e-3d0c3a3f2c11", "others-root", None
+    )
+
+    def below(tree: ProviderTree, node: str, allocations: Any) -> None:
+        if not tree.exists("ours"):
+            tree.new_child("ours", node)
+        tree.update_inventory("ours", {"FPGA": {"total": 1}})
+
+    publishing.driver.nodes[other.name] = below
+    _set(service, disabled=True)
+
+    publishing.cycle.sync()
+
+    assert _disabled(placement) == {"cn"}
+
+
+def test_where_it_cannot_be_read_they_say_what_they_said(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    _set(service, disabled=True)
+    publishing.cycle.sync()
+    with sqlite3.connect(publishing.state_path / FILE_NAME) as connection:
+        connection.execute("UPDATE services SET disabled = 'perhaps'")
+
+    assert not publishing.cycle.sync().steps
+    assert _disabled(placement) == {"cn", "metal"}
