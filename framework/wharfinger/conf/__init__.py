@@ -140,9 +140,10 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
             yield error
             read += [group, *(one.value for one in conf.settings() if one.key == "auth_section")]
         else:
-            read += sections
             for section in sections:
-                yield from conf.unknown(section)
+                if section not in read:  # two services may share their credentials
+                    read.append(section)
+                    yield from conf.unknown(section)
     if instances is not None:
         yield from _unknown_sections(conf, read, instances)
 

@@ -1,7 +1,9 @@
 """keystoneauth's options, in any section that leads to a service."""
 
+from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from keystoneauth1 import loading
 from keystoneauth1.exceptions import NoMatchingPlugin
@@ -16,6 +18,9 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     *loading.get_session_conf_options(),
     *loading.get_adapter_conf_options(include_deprecated=False),
 )
+#: What keystoneauth puts into an endpoint, and where it has none of that.
+_FILLED_IN: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
+_WITHOUT_PROJECT: Final = frozenset({"admin_token", "http_basic", "noauth", "none"})
 #: Seconds; keystoneauth would wait for ever.
 _TIMEOUT: Final = 60
 
@@ -37,11 +42,42 @@ def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | Non
 
     None where nothing says how. Raises ConfigurationError.
     """
-    credentials = read_options(conf, section, OPTIONS)["auth_section"] or section
+    values = read_options(conf, section, OPTIONS)
+    credentials = values["auth_section"] or section
     auth_type = read_options(conf, credentials, _AUTH_OPTIONS)["auth_type"]
     if auth_type:
         read_options(conf, credentials, _plugin_options(credentials, auth_type))
+    for problem in _problems(section, values, auth_type):
+        raise problem
     return credentials, auth_type or None
+
+
+def _problems(
+    section: str, values: Mapping[str, Any], auth_type: str | None
+) -> Iterator[ConfigurationError]:
+    """What keystoneauth would find out at the first request, and tell by an error of Python's."""
+
+    def wrong(key: str, problem: str, remedy: str) -> ConfigurationError:
+        return ConfigurationError(
+            section=section, key=key, value=values[key], problem=problem, remedy=remedy
+        )
+
+    for key in ("cafile", "certfile", "keyfile"):
+        if values[key] and not Path(values[key]).exists():
+            yield wrong(key, "there is no such file.", "Correct it, or remove it.")
+    if values["timeout"] is not None and values["timeout"] <= 0:
+        yield wrong("timeout", "no answer comes in that time.", "Give seconds, above 0.")
+    override = values["endpoint_override"] or ""
+    try:
+        is_filled = override % ({} if auth_type in _WITHOUT_PROJECT else _FILLED_IN)
+    except (KeyError, TypeError, ValueError):
+        is_filled = ""
+    if override and not is_filled:
+        yield wrong(
+            "endpoint_override",
+            "what stands after a % cannot be filled in.",
+            "Write %% for the character.",
+        )
 
 
 def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:

@@ -300,7 +300,7 @@ class PlacementClient:
             if error.http_status in (401, 403):
                 raise errors.refused(request, error.http_status, f"Keystone: {error}") from error
             raise errors.unavailable(request, f"Keystone: {error}", error.http_status) from error
-        except keystone_exceptions.ClientException as error:
+        except (keystone_exceptions.ClientException, ValueError) as error:  # of a URL that is none
             raise errors.unavailable(request, f"no answer: {error}") from error
         if response.status_code >= 400:
             raise errors.from_response(request, response)

@@ -5,6 +5,7 @@ it, each a plugin; it is encoded and sent; and what comes back is checked by the
 Nothing here publishes, or allocates.
 """
 
+from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling.request import RequestGroup, ResourceRequest
 
-__all__ = ["RequestGroup", "ResourceRequest"]
+__all__ = ["RequestGroup", "ResourceRequest", "TraitConditions"]

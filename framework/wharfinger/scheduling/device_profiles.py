@@ -16,7 +16,7 @@ from wharfinger.scheduling.extra_specs import GroupDraft
 from wharfinger.scheduling.request import RequestGroup, ResourceRequest, about, invalid
 
 #: Groups as Cyborg has them.
-ProfileGroups = Sequence[Mapping[str, str | int]]
+ProfileGroups = Sequence[Mapping[str, object]]
 
 _FOR_CYBORG: Final = "accel:"
 #: As nova names them: who binds accelerators finds its groups by that.
@@ -33,7 +33,7 @@ def from_profile(name: str, groups: ProfileGroups) -> ResourceRequest:
         return ResourceRequest(groups=asked, group_policy="none" if len(asked) > 1 else None)
 
 
-def _group(suffix: str, group: Mapping[str, str | int]) -> RequestGroup | None:
+def _group(suffix: str, group: Mapping[str, object]) -> RequestGroup | None:
     draft = GroupDraft()
     for key, value in group.items():
         parts = extra_specs.split(key)

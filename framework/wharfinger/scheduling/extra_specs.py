@@ -33,7 +33,10 @@ GROUP_POLICY: Final = "group_policy"
 DEVICE_PROFILE: Final = "accel:device_profile"
 _KEY: Final = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{0,64}):(.*)\Z", re.DOTALL)
 #: What is surely meant for us, and is none of ours.
-_NEARLY: Final = re.compile(r"(resource|trait)[^:]*:|group[-_ ]?policy\Z|accel:device[-_ ]profile")
+_NEARLY: Final = re.compile(
+    r"resource:|(resources|trait)[a-z0-9_-]*:|group[-_ ]?policy\Z|accel:device[-_ ]?profile\Z",
+    re.IGNORECASE,
+)
 _AMOUNT: Final = re.compile(r"[0-9]{1,10}\Z")
 _MIB_IN_GIB: Final = 1024
 
@@ -82,7 +85,7 @@ class GroupDraft:
                 key,
                 "required" if self.required else "forbidden",
                 f"it says something of a provider from which nothing is asked for: there is no "
-                f"resources{suffix}: above 0.",
+                f"{key.partition(':')[0].replace('trait', 'resources', 1)}: above 0.",
             )
         named = ownership.owners(self.required)
         return (

@@ -59,4 +59,6 @@ def _group(group: _Group, choice: frozenset[str]) -> RequestGroup:
                 f"its network is over {', '.join(sorted(choice))}, and not over that.",
             )
         traits = TraitConditions(required=required - named, any_of=frozenset([choice]))
-    return RequestGroup(suffix=group.id, resources=group.resources, traits=traits)
+    # Neutron takes a rule for a minimum of 0, and nova asks for nothing by it.
+    resources = {name: amount for name, amount in group.resources.items() if amount}
+    return RequestGroup(suffix=group.id, resources=resources, traits=traits)

@@ -2,9 +2,10 @@
 
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+import requests
 from keystoneauth1 import exceptions as keystone_exceptions
 from keystoneauth1.adapter import Adapter
 
@@ -16,6 +17,9 @@ from wharfinger.placement.session import load_adapter
 from wharfinger.scheduling.device_profiles import ProfileGroups, from_profile
 from wharfinger.scheduling.request import ResourceRequest
 
+#: Characters of an explanation that are shown.
+_LONGEST: Final = 1000
+
 
 class ProfileSource(Protocol):
     """What has device profiles."""
@@ -25,8 +29,17 @@ class ProfileSource(Protocol):
 
 
 class _Profile(msgspec.Struct, frozen=True):
+    # Of one that is not asked for, the groups are not looked at.
     name: str
-    groups: list[dict[str, str | int]]
+    groups: msgspec.Raw
+
+
+class _Error(msgspec.Struct, frozen=True):
+    error_message: str
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    faultstring: str
 
 
 class _Profiles(msgspec.Struct, frozen=True):
@@ -43,12 +56,10 @@ class CyborgProfiles:
         """One request."""
         try:
             answer = self._adapter.get("/device_profiles", params={"name": name}, raise_exc=False)
-        except keystone_exceptions.ClientException as error:
+        except (keystone_exceptions.ClientException, ValueError) as error:  # of a URL that is none
             raise _unread(name, f"Cyborg does not answer: {error}") from error
         if answer.status_code != HTTPStatus.OK:
-            raise _unread(
-                name, f"Cyborg answers {answer.status_code} {answer.reason}: {answer.text[:300]}"
-            )
+            raise _unread(name, f"Cyborg answers {answer.status_code}: {_told(answer)}")
         return _find(name, answer.content, "Cyborg")
 
 
@@ -96,14 +107,26 @@ def _find(name: str, content: bytes, where: str) -> ProfileGroups:
         listed = msgspec.json.decode(content, type=_Profiles).device_profiles
     except UNDECODABLE as error:
         raise _unread(name, f"{where} has no list of device profiles: {error}") from error
-    found = [profile for profile in listed if profile.name == name]
+    found = [profile.groups for profile in listed if profile.name == name]
     if len(found) != 1:
         count = len(found) or "none"
         known = ", ".join(sorted(profile.name for profile in listed)[:10])
         hint = f"; there are: {known}" if known else ""
         raise _unread(name, f"{where} has {count} of that name{hint}")
-    return found[0].groups
+    try:
+        return msgspec.json.decode(found[0], type=list[dict[str, Any]])
+    except UNDECODABLE as error:
+        raise _unread(name, f"{where} has groups that are none: {error}") from error
+
+
+def _told(answer: requests.Response) -> str:
+    """What Cyborg says is wrong: it puts a document into a document."""
+    try:
+        inner = msgspec.json.decode(answer.content, type=_Error).error_message
+        return msgspec.json.decode(inner, type=_Fault).faultstring[:_LONGEST]
+    except UNDECODABLE:
+        return answer.reason or "no explanation was given"
 
 
 def _unread(name: str, problem: str) -> DeviceProfileError:
-    return DeviceProfileError(name=name, problem=f"{problem}.")
+    return DeviceProfileError(name=name, problem=f"{problem.rstrip('.')}.")

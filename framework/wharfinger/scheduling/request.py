@@ -59,7 +59,7 @@ class RequestGroup:
         try:
             member_of = tuple(names.check_aggregates(one) for one in self.member_of)
             forbidden = names.check_aggregates(self.forbidden_aggregates)
-            in_tree = self.in_tree and names.check_uuid(self.in_tree)
+            in_tree = None if self.in_tree is None else names.check_uuid(self.in_tree)
         except InvalidName as error:
             key = f"{error.kind} of {_name(self.suffix)}"
             raise invalid(key, error.name, error.problem) from error
@@ -122,6 +122,8 @@ class ResourceRequest:
                     "",
                     f"{_name(group.suffix)} asks for nothing, and stands in no same_subtree.",
                 )
+        if frozenset() in self.same_subtree:
+            yield invalid("same_subtree", "", "it names no group.")
         for suffix in sorted(together - {*suffixes} | together & {UNNUMBERED}):
             yield invalid("same_subtree", suffix, "there is no group of that suffix.")
         if self.group_policy not in (None, *GROUP_POLICIES):
@@ -159,7 +161,7 @@ class ResourceRequest:
             group_policy=policy,
             same_subtree=(*self.same_subtree, *other.same_subtree),
             root=self.root & other.root,
-            limit=self.limit if other.limit is None else other.limit,
+            limit=other.limit if self.limit is None else self.limit,
         )
 
 
