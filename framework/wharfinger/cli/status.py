@@ -166,7 +166,7 @@ class Checks(UpgradeCommands):
         return Result(
             Code.WARNING,
             f"The oldest for each owner: {versions}. Below {OWNER_TAG_VERSION}: {named}. As long "
-            "as there are any, requests for that owner's resources are not confined to it. Upgrade "
+            "as there are any, what nobody has tagged is offered for that owner's, too. Upgrade "
             "them, and have them publish everything once; delete those that are gone for good.",
         )
 

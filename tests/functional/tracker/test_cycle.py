@@ -487,7 +487,7 @@ def test_the_first_sync_of_a_host_does_not_read_what_other_hosts_publish(
         f"GET /resource_providers?in_tree={names.root_uuid('host-2')}",
         "GET /resource_providers?name=host-2",
         "GET /resource_providers?name=gpu-2",
-        "GET /traits?name=in%3AOWNER_NOVA",
+        "GET /traits?name=in:OWNER_NOVA",
     ]
 
 
