@@ -42,10 +42,13 @@ class TraitConditions:
         object.__setattr__(self, "forbidden", frozenset(self.forbidden))
         for choice in sorted([*self.any_of, *({trait} for trait in self.required)], key=sorted):
             if choice <= self.forbidden:
-                raise _invalid(
-                    ",".join(self.values()),
-                    f"{' and '.join(sorted(choice))} cannot be required and forbidden.",
+                both = " and ".join(sorted(choice))
+                problem = (
+                    f"{both} cannot be required and forbidden."
+                    if len(choice) == 1
+                    else f"one of {both} is to be there, and all of them are forbidden."
                 )
+                raise _invalid(",".join(self.values()), problem)
 
     @classmethod
     def parse(cls, values: Iterable[str], key: str = "required") -> Self:
@@ -117,7 +120,13 @@ def check_name(trait: str) -> str:
     Which traits there are, Placement says: its os-traits may be newer than ours.
     """
     if trait == "":
-        raise _invalid(trait, "a trait is missing: name one between two commas.")
+        raise _invalid(trait, "a trait is missing: name one.")
+    if _ANY_OF in trait:
+        raise _invalid(
+            trait,
+            f"{_ANY_OF} begins a condition, and is about all of it: put {trait!r} in one of its "
+            "own.",
+        )
     if not _TRAIT.match(trait) or len(trait) > MAX_NAME:
         raise _invalid(
             trait,

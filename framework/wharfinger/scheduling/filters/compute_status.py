@@ -9,7 +9,7 @@ from wharfinger.placement.microversions import Feature
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling.candidate import Candidate
 from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
-from wharfinger.scheduling.request import ResourceRequest
+from wharfinger.scheduling.request import ResourceRequest, invalid
 
 _DISABLED: Final = os_traits.COMPUTE_STATUS_DISABLED
 _NOT_DISABLED: Final = TraitConditions(forbidden=frozenset([_DISABLED]))
@@ -27,8 +27,15 @@ class ComputeStatusFilter(RequestFilter):
     def apply(self, request: ResourceRequest) -> ResourceRequest:
         """The request with the trait forbidden on the root.
 
-        A server that cannot be told (before 1.35) is not: the check remains.
+        A server that cannot be told (before 1.35) is not: the check remains. Raises InvalidRequest
+        for a request that requires it.
         """
+        if _DISABLED in request.root.required:
+            raise invalid(
+                "root_required",
+                _DISABLED,
+                "the request filter compute_status forbids it: nothing is placed there.",
+            )
         if self._placement.microversion < Feature.ROOT_REQUIRED.value:
             return request
         return replace(request, root=request.root & _NOT_DISABLED)

@@ -32,20 +32,23 @@ def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestF
                 f"There are: {', '.join(sorted(set(installed)))}.",
             )
 
-    def refuse(_manager: object, entry_point: EntryPoint, error: BaseException) -> NoReturn:
-        raise _failed(names, entry_point.name, error) from error
+    return {name: _make(names, name, _import(names, name), surroundings) for name in names}
+
+
+def _import(names: Sequence[str], name: str) -> Any:
+    def refuse(_manager: object, _entry_point: EntryPoint, error: BaseException) -> NoReturn:
+        raise _failed(names, name, error) from error
 
     try:
-        manager = _Manager(
+        [extension] = _Manager(
             NAMESPACE,
-            list(names),
-            name_order=True,
+            [name],
             on_load_failure_callback=refuse,
             warn_on_missing_entrypoint=False,
         )
     except (AssertionError, SystemExit) as error:  # stevedore lets these two pass
-        raise _failed(names, "one of them", error) from error
-    return {one.name: _make(names, one.name, one.plugin, surroundings) for one in manager}
+        raise _failed(names, name, error) from error
+    return extension.plugin
 
 
 def _make(names: Sequence[str], name: str, kind: Any, surroundings: Surroundings) -> RequestFilter:

@@ -1,0 +1,108 @@
+"""What docs/required.rst shows is what one sees."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.scheduling.hosts import DXVA, VULKAN, publish
+from tests.lab import inprocess
+from tests.lab.placement import adapter_to, lower, over_http
+from tests.lab.program import Done, Program
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "required.rst").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^   \* - ``(--[^`]+)``\n     - (.+)\n     - (.+)\n     - (.+)$", PAGE, re.M)
+REFUSALS = re.findall(r"^``(--[^`]+)``\n   ::\n\n((?:      .+\n)+)", PAGE, re.M)
+#: Those that Placement's answer is needed for.
+LATER = re.findall(
+    r"^``(--[^`]+)``\n   ::", PAGE.partition("What Placement alone can know")[2], re.M
+)
+UNSENT = re.findall(r"is not sent::\n\n((?:    .+\n)+)", PAGE)
+
+
+@pytest.fixture(scope="module")
+def url(placement_service: EmbeddedPlacement) -> Iterator[str]:
+    """The page's example in a Placement that is served over HTTP."""
+    with over_http(placement_service) as (url, _requests):
+        client = PlacementClient(adapter_to(url))
+        publish(client, "node", {"VCPU": 8}, "HW_CPU_X86_AVX")
+        publish(client, "vulkan", {"VGPU": 4}, VULKAN, below="node")
+        publish(client, "dxva", {"VGPU": 4}, DXVA, below="node")
+        publish(client, "both", {"VGPU": 4}, VULKAN, DXVA, below="node")
+        publish(client, "neither", {"VGPU": 4}, below="node")
+        yield url
+
+
+@pytest.fixture
+def program(url: str, tmp_path: Path) -> Program:
+    return Program(tmp_path, url)
+
+
+def test_nothing_on_the_page_is_passed_over() -> None:
+    assert len(EXAMPLES) == PAGE.count("   * - ``")
+    assert len(REFUSALS) == len(re.findall(r"^``--", PAGE, re.M))
+    assert len(EXAMPLES) > 5
+    assert len(REFUSALS) > len(LATER) > 1
+    assert len(UNSENT) == 1
+
+
+@pytest.mark.parametrize(("options", "listed", "together", "apart"), EXAMPLES)
+def test_an_example_is_so(
+    program: Program, options: str, listed: str, together: str, apart: str
+) -> None:
+    providers = _run(program, f"provider list {options} -f json").json()
+    in_one_group = _candidates(program, f"--resource VCPU=1 --resource VGPU=1 {options}")
+    in_its_own = _candidates(program, f"--resource VCPU=1 --group _GPU --resource VGPU=1 {options}")
+
+    assert {row["Name"] for row in providers} == _names(listed)
+    assert in_one_group == _names(together)
+    assert in_its_own == _names(apart)
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSALS)
+def test_a_refusal_is_worded_so(program: Program, options: str, message: str) -> None:
+    refused = _run(program, f"candidate list --resource VGPU=1 {options}")
+
+    assert _unwrapped(message) in _unwrapped(refused.err)
+    assert refused.code == (1 if options in LATER else 64)
+
+
+def test_what_an_older_server_is_not_sent_is_told_so(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch, "1.38")
+    options = f"--no-filters --resource VGPU=1 --required in:{VULKAN},{DXVA}"
+
+    refused = _run(program, f"candidate list {options}")
+
+    [message] = UNSENT
+    assert refused.code == 1
+    assert _unwrapped(message) in _unwrapped(refused.err)
+
+
+def test_a_list_of_providers_may_be_of_several_owners(program: Program) -> None:
+    listed = _run(program, "provider list --required in:OWNER_NOVA,OWNER_CYBORG -f json")
+
+    assert (listed.code, listed.json()) == (0, [])
+
+
+def _run(program: Program, command: str) -> Done:
+    return inprocess.run(program, *shlex.split(command))
+
+
+def _candidates(program: Program, options: str) -> set[str]:
+    """Which GPUs are offered."""
+    rows = _run(program, f"candidate list {options} -f json").json()
+    return {row["Provider"] for row in rows} - {"node"}
+
+
+def _names(cell: str) -> set[str]:
+    return set() if cell == "none" else set(cell.split(", "))
+
+
+def _unwrapped(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,61 @@
+"""The ``openstack`` program with its osc-placement plugin, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.lab.program import Done
+
+
+@dataclass(frozen=True)
+class OpenStack:
+    """The program for a Placement that is served over HTTP; ``directory`` is its home.
+
+    ``microversion`` is what it is told to ask with; None: what it takes by itself.
+    """
+
+    url: str
+    directory: Path
+    microversion: str | None = "1.39"
+
+    def run(self, *commands: str) -> Done:
+        """Give it commands, one after the other, as at its prompt."""
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("openstack"))],
+            input="".join(f"{command}\n" for command in commands),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.directory,
+            env=dict(self._environment()),
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def answers(self, commands: Iterable[str]) -> list[Any]:
+        """What each command answers as JSON; fails where one has nothing but an error."""
+        done = self.run(*(f"{command} -f json" for command in commands))
+        assert not done.err, done.err
+        return list(_documents(done.out))
+
+    def _environment(self) -> Iterator[tuple[str, str]]:
+        yield from ((key, value) for key, value in os.environ.items() if key[:3] != "OS_")
+        yield "HOME", str(self.directory)
+        yield "OS_AUTH_TYPE", "admin_token"
+        yield "OS_ENDPOINT", self.url
+        yield "OS_TOKEN", "admin"
+        if self.microversion is not None:
+            yield "OS_PLACEMENT_API_VERSION", self.microversion
+
+
+def _documents(text: str) -> Iterator[Any]:
+    """JSON documents that stand one after the other."""
+    decoder = json.JSONDecoder()
+    while text := text.lstrip():
+        document, end = decoder.raw_decode(text)
+        yield document
+        text = text[end:]
