@@ -144,7 +144,8 @@ def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
         return answer
 
     server = make_server("127.0.0.1", 0, application, _ThreadingServer, _QuietHandler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # It looks that often, in seconds, whether it is to stop.
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", requests

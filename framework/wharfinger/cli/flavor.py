@@ -111,12 +111,12 @@ class FlavorCreate(ObjectShow):
         """Which of what only one flavor may have another has."""
         from wharfinger.objects import Flavor
 
-        for kind, value, find in (
+        for kind, value, get in (
             ("id", flavor.flavorid, Flavor.get_by_flavor_id),
             ("name", flavor.name, Flavor.get_by_name),
         ):
             try:
-                find(self.objects, value)
+                get(self.objects, value)
             except ObjectNotFound:
                 continue
             return WharfingerError(
@@ -149,7 +149,7 @@ class FlavorShow(ObjectShow):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        return self.shown(_find(self.objects, parsed_args.flavor))
+        return self.shown(find(self.objects, parsed_args.flavor))
 
 
 class FlavorDelete(ObjectCommand):
@@ -170,7 +170,7 @@ class FlavorDelete(ObjectCommand):
         context = self.objects
         for wanted in dict.fromkeys(parsed_args.flavors):
             try:
-                flavor = _find(context, wanted)
+                flavor = find(context, wanted)
                 flavor.destroy()
             except WharfingerError as error:
                 failures += 1
@@ -193,7 +193,7 @@ class _Properties(argparse.Action):
         setattr(namespace, self.dest, {**properties, key: value})
 
 
-def _find(context: "Context", wanted: str) -> "Flavor":
+def find(context: "Context", wanted: str) -> "Flavor":
     """The flavor of an id, or else of a name; raises ObjectNotFound."""
     from wharfinger.objects import Flavor
 

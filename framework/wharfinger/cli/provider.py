@@ -3,15 +3,26 @@
 import argparse
 import json
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
 from rich.console import Console
 
 from wharfinger.cli.command import Json, WharfingerCommand
+from wharfinger.cli.conditions import (
+    SYNTAX,
+    forbidden,
+    naming_unknown,
+    required,
+    together,
+    usage,
+)
 from wharfinger.cli.objects import owner
 from wharfinger.exceptions import printable
+
+if TYPE_CHECKING:
+    from wharfinger.placement.model import ProviderSummary
 
 _UNLIMITED: Final = 1_000_000
 
@@ -20,18 +31,35 @@ class ProviderList(WharfingerCommand, Lister):
     """List the resource providers in Placement with their owners."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+        self._parser = parser = super().get_parser(prog_name)
         parser.add_argument(
             "--owner", metavar="TRAIT", type=owner, help="only those with this owner trait"
+        )
+        parser.add_argument(
+            "--required",
+            dest="traits",
+            metavar="TRAITS",
+            type=required,
+            action="append",
+            default=[],
+            help=f"only those with these traits: {SYNTAX}",
+        )
+        parser.add_argument(
+            "--forbidden",
+            dest="traits",
+            metavar="TRAIT",
+            type=forbidden,
+            action="append",
+            help="only those without this trait (may be given several times)",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.placement import survey
 
+        providers = sorted(self._found(parsed_args), key=lambda provider: provider.name)
         owners = survey.owners_by_provider(self.placement)
-        providers = sorted(self.placement.list_providers(), key=lambda provider: provider.name)
-        names = {provider.uuid: provider.name for provider in providers}
+        names = self._names(providers)
         rows = (
             (
                 printable(provider.name),
@@ -41,9 +69,23 @@ class ProviderList(WharfingerCommand, Lister):
                 provider.generation,
             )
             for provider in providers
-            if not parsed_args.owner or parsed_args.owner in owners.get(provider.uuid, ())
         )
         return ("Name", "UUID", "Parent", "Owner", "Generation"), rows
+
+    def _found(self, parsed_args: argparse.Namespace) -> "list[ProviderSummary]":
+        owners = [required(parsed_args.owner)] if parsed_args.owner else []
+        with usage(self._parser):
+            wanted = together([*owners, *parsed_args.traits])
+        named = (("required", wanted.wanted), ("forbidden", wanted.forbidden))
+        with naming_unknown(self.placement, named):
+            return self.placement.list_providers(required=wanted.values())
+
+    def _names(self, providers: "list[ProviderSummary]") -> dict[str, str]:
+        """Names by uuid, of the providers and their parents."""
+        parents = {provider.parent_provider_uuid for provider in providers} - {None}
+        if not parents <= {provider.uuid for provider in providers}:
+            providers = self.placement.list_providers()
+        return {provider.uuid: provider.name for provider in providers}
 
 
 class ProviderShow(WharfingerCommand, ShowOne):

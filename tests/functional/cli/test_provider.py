@@ -1,10 +1,15 @@
 """``wharfinger provider``: what is in Placement, for people and for programs."""
 
 import uuid
+from pathlib import Path
 
 import pytest
 
-from tests.lab.program import Program
+from tests.functional.scheduling.hosts import publish_owners
+from tests.lab import inprocess
+from tests.lab import placement as lab
+from tests.lab.placement import Requests
+from tests.lab.program import Done, Program
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
@@ -23,6 +28,17 @@ gpu-host-1  OWNER_NOVA
 def published(program: Program) -> Program:
     assert program.run("sync").code == 0
     return program
+
+
+@pytest.fixture
+def hosts(program: Program, placement_service: EmbeddedPlacement) -> Program:
+    """The program, where there is a host with devices of several owners."""
+    publish_owners(PlacementClient(placement_service.adapter))
+    return program
+
+
+def listed(program: Program, *arguments: str) -> Done:
+    return inprocess.run(program, "provider", "list", *arguments)
 
 
 def test_the_tree_is_drawn(published: Program) -> None:
@@ -96,3 +112,140 @@ def test_a_provider_that_is_not_there_is_named(published: Program) -> None:
     assert failed.code == 1
     assert "no provider with the name or uuid 'nobody'" in failed.err
     assert "Traceback" not in failed.err
+
+
+# Those that have, or have not, traits.
+
+OWNERS = [
+    "GET /traits?name=startswith:OWNER_",
+    "GET /traits?name=startswith:CUSTOM_OWNER_",
+    "GET /resource_providers?required=CUSTOM_OWNER_ACME",
+    "GET /resource_providers?required=OWNER_CYBORG",
+    "GET /resource_providers?required=OWNER_NOVA",
+]
+CONDITIONS = {
+    "": "a cn n s u y",
+    "--required OWNER_NOVA": "cn n",
+    "--required OWNER_NOVA,CUSTOM_FAST": "n",
+    "--required OWNER_NOVA --required CUSTOM_FAST": "n",
+    "--required OWNER_NOVA,!CUSTOM_FAST": "cn",
+    "--required !OWNER_NOVA --required !OWNER_CYBORG": "a s u",
+    "--required in:OWNER_CYBORG,CUSTOM_FAST": "n y",
+    "--required in:OWNER_CYBORG,CUSTOM_FAST --required in:OWNER_NOVA,CUSTOM_OWNER_ACME": "n",
+    "--required in:OWNER_CYBORG,CUSTOM_FAST --forbidden OWNER_NOVA": "y",
+    "--forbidden OWNER_NOVA --forbidden OWNER_CYBORG": "a s u",
+    "--required OWNER_NOVA,OWNER_CYBORG": "",
+    "--owner OWNER_NOVA": "cn n",
+    "--owner OWNER_NOVA --required CUSTOM_FAST": "n",
+    "--owner OWNER_NOVA --forbidden CUSTOM_FAST": "cn",
+    "--owner OWNER_NOVA --required OWNER_CYBORG": "",
+}
+
+
+def test_providers_are_listed_by_their_traits(hosts: Program) -> None:
+    def names(conditions: str) -> str:
+        done = listed(hosts, *conditions.split(), "-f", "json")
+        assert (done.code, done.err) == (0, "")
+        return " ".join(provider["Name"] for provider in done.json())
+
+    assert {conditions: names(conditions) for conditions in CONDITIONS} == CONDITIONS
+
+
+def test_all_providers_are_asked_for_once(hosts: Program, requests: Requests) -> None:
+    listed(hosts)
+
+    assert requests.seen == ["GET /resource_providers", *OWNERS]
+
+
+def test_placement_picks_what_has_the_traits(hosts: Program, requests: Requests) -> None:
+    listed(
+        hosts,
+        *("--owner", "OWNER_NOVA", "--forbidden", "CUSTOM_FAST"),
+        *("--required", "in:OWNER_NOVA,OWNER_CYBORG"),
+    )
+
+    asked = "required=OWNER_NOVA,!CUSTOM_FAST&required=in:OWNER_CYBORG,OWNER_NOVA"
+    assert requests.seen == [f"GET /resource_providers?{asked}", *OWNERS]
+
+
+def test_a_parent_is_named_that_is_not_in_the_list(hosts: Program, requests: Requests) -> None:
+    [gpu] = listed(hosts, "--owner", "OWNER_CYBORG", "-f", "json").json()
+
+    assert (gpu["Name"], gpu["Parent"], gpu["Owner"]) == ("y", "cn", "OWNER_CYBORG")
+    assert requests.seen == [
+        "GET /resource_providers?required=OWNER_CYBORG",
+        *OWNERS,
+        "GET /resource_providers",
+    ]
+
+
+def test_a_choice_between_traits_is_refused_where_there_is_none(
+    hosts: Program, requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.lower(monkeypatch, "1.38")
+
+    done = listed(hosts, "--required", "in:OWNER_NOVA,OWNER_CYBORG", "--required", "CUSTOM_FAST")
+
+    assert (done.code, done.out) == (1, "")
+    assert "in:OWNER_CYBORG,OWNER_NOVA" in done.err
+    assert "needs microversion 1.39, the server has 1.38" in done.err
+    assert not requests
+
+
+def test_all_else_is_asked_of_an_older_placement_too(
+    hosts: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.lower(monkeypatch, "1.38")
+
+    for arguments, name in (
+        (("--required", "OWNER_NOVA", "--required", "CUSTOM_FAST"), "n"),
+        (("--owner", "OWNER_NOVA", "--forbidden", "CUSTOM_FAST"), "cn"),
+        (("--required", "in:OWNER_CYBORG"), "y"),
+    ):
+        [provider] = listed(hosts, *arguments, "-f", "json").json()
+        assert provider["Name"] == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--required", "CUSTOM_FATS"), "required = 'CUSTOM_FATS': Placement knows no such trait."),
+        (("--required", "in:OWNER_NOVA,CUSTOM_FATS"), "Did you mean CUSTOM_FAST?"),
+        (("--forbidden", "CUSTOM_FATS"), "forbidden = 'CUSTOM_FATS': Placement knows no such"),
+        (("--owner", "CUSTOM_OWNER_ACNE"), "Did you mean CUSTOM_OWNER_ACME?"),
+    ],
+)
+def test_a_trait_that_placement_does_not_know_is_told(
+    hosts: Program, arguments: tuple[str, ...], told: str
+) -> None:
+    done = listed(hosts, *arguments)
+
+    assert (done.code, done.out) == (1, "")
+    assert told in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--required", ""), "argument --required: '': a trait is missing"),
+        (("--required", "in:"), "argument --required: 'in:': a trait is missing"),
+        (("--required", "in:A,!B"), "'in:A,!B': nothing after in: can be forbidden"),
+        (("--required", "a"), "argument --required: 'a': 'a' cannot be a trait"),
+        (("--required", "A,!A"), "argument --required: 'A,!A': A cannot be required and forbidden"),
+        (("--required", "A", "--required", "!A"), "argument --required: 'A !A': A cannot be"),
+        (
+            ("--required", "in:A,B", "--forbidden", "A", "--forbidden", "B"),
+            "one of A and B is to be there",
+        ),
+        (("--owner", "OWNER_NOVA", "--forbidden", "OWNER_NOVA"), "OWNER_NOVA cannot be required"),
+        (("--forbidden", "A,B"), "argument --forbidden: 'A,B': 'A,B' cannot be a trait"),
+        (("--owner", "me"), "argument --owner: owner trait name 'me': must be OWNER_NOVA"),
+    ],
+)
+def test_conditions_that_cannot_be_are_wrong_usage(
+    tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    done = listed(Program(tmp_path, "http://127.0.0.1:9"), *arguments)
+
+    assert (done.code, done.out) == (64, "")
+    assert told in done.err

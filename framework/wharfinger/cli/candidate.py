@@ -1,0 +1,199 @@
+"""``wharfinger candidate``: what could be allocated."""
+
+import argparse
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from cliff.columns import FormattableColumn
+
+from wharfinger.cli import request_options as options
+from wharfinger.cli.conditions import naming_unknown, unknown, usage
+from wharfinger.cli.flavor import find as find_flavor
+from wharfinger.cli.objects import UNSET, ObjectLister, row, text
+from wharfinger.exceptions import printable, shown
+
+if TYPE_CHECKING:
+    from wharfinger.scheduling import ResourceRequest
+    from wharfinger.scheduling.candidate import Candidate
+    from wharfinger.scheduling.candidates import Candidates
+    from wharfinger.scheduling.filters import RequestFilter
+
+#: The group without a suffix, where people read.
+_UNNUMBERED: Final = "(no suffix)"
+
+
+class CandidateList(ObjectLister):
+    """List what could be allocated for a request; nothing is.
+
+    The request is a flavor's, a device profile's, or written out in groups, or several of these
+    as one. It goes through the configured request filters: nobody gets what is another owner's.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        self._parser = parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--flavor",
+            metavar="FLAVOR",
+            type=text(),
+            help="what an instance of this flavor, by id or name, asks for",
+        )
+        parser.add_argument(
+            "--device-profile",
+            metavar="NAME",
+            type=text(),
+            help="what this device profile asks for; [accelerator] says where it is kept",
+        )
+        options.add_options(parser)
+        parser.add_argument(
+            "--no-filters",
+            action="store_true",
+            help="as Placement answers, whosever resources they are: without request filters",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.scheduling.candidates import CandidateSearch
+
+        request = self._request(parsed_args)
+        filters = {} if parsed_args.no_filters else self._filters()
+        traits, classes = list(_traits(request)), list(_classes(request))
+        with naming_unknown(self.placement, traits, classes):
+            found = CandidateSearch(self.placement, filters).find(request)
+        self._tell(parsed_args, found, ", ".join(filters))
+        return (
+            "Candidate",
+            "Provider",
+            "UUID",
+            "Owner",
+            "Allocation",
+            "Groups",
+            "Used/Capacity",
+        ), list(self._rows(found.candidates))
+
+    def _request(self, parsed_args: argparse.Namespace) -> "ResourceRequest":
+        from wharfinger.placement import survey
+
+        find = cache(lambda name: survey.find(self.placement, name).uuid)
+        with usage(self._parser):
+            groups = options.written(parsed_args.groups, find)
+        sources = list(self._sources(parsed_args))
+        if not groups and not sources:
+            self._parser.error("say what is asked for: --flavor, --device-profile or --resource")
+        with usage(self._parser):
+            return options.whole(parsed_args, sources, groups)
+
+    def _sources(self, parsed_args: argparse.Namespace) -> "Iterator[ResourceRequest]":
+        from wharfinger.scheduling.extra_specs import DEVICE_PROFILE, from_flavor
+        from wharfinger.scheduling.profile_sources import read_profile
+
+        profile = partial(read_profile, self.conf)
+        if parsed_args.flavor is not None:
+            flavor = find_flavor(self.objects, parsed_args.flavor)
+            if parsed_args.device_profile is not None and DEVICE_PROFILE in flavor.extra_specs:
+                self._parser.error(
+                    f"argument --device-profile: flavor {printable(flavor.name)} has one of its "
+                    f"own: {shown(flavor.extra_specs[DEVICE_PROFILE])}"
+                )
+            yield from_flavor(flavor, profile)
+        if parsed_args.device_profile is not None:
+            yield profile(parsed_args.device_profile)
+
+    def _filters(self) -> "Mapping[str, RequestFilter]":
+        from wharfinger.conf import SchedulingSection
+        from wharfinger.scheduling.filters import Surroundings, loader
+
+        names = SchedulingSection.read(self.conf).request_filters
+        return loader.load(names, Surroundings(self.conf, self.placement, self.objects))
+
+    def _tell(self, parsed_args: argparse.Namespace, found: "Candidates", filters: str) -> None:
+        """Say, on standard error, what rows do not."""
+        warn = self.app.LOG.warning
+        if found.dropped:
+            counts = ", ".join(f"{count} by {name}" for name, count in found.dropped.items())
+            warn("Request filters dropped candidates: %s. -v tells why, of the first.", counts)
+        if not found.candidates:
+            hint = f" --no-filters lists what there is without {filters}." if filters else ""
+            warn("There are no candidates.%s", hint)
+        elif parsed_args.limit is None and len(found.candidates) == options.LIMIT:
+            warn("These are %d candidates, and there may be more: see --limit.", options.LIMIT)
+        for problem in self._unknown_owners(parsed_args, found) if filters else ():
+            warn("%s", problem)
+
+    def _unknown_owners(
+        self, parsed_args: argparse.Namespace, found: "Candidates"
+    ) -> Iterator[Exception]:
+        """Of each owner that is named and gives nothing: that nobody has heard of it."""
+        from wharfinger.placement import owner_traits
+        from wharfinger.providers import ownership
+
+        said = [one for group in parsed_args.groups.values() for one in group]
+        named = {owner for option, owner in said if option == "owner" and owner}
+        giving = {
+            owner
+            for candidate in found.candidates
+            for uuid in candidate.allocations
+            for owner in ownership.owners(candidate.providers[uuid].traits)
+        }
+        if absent := named - giving:
+            known = owner_traits.find(self.placement)
+            yield from unknown("trait", [("owner", absent)], known)
+
+    def _rows(self, candidates: "Sequence[Candidate]") -> Iterator[tuple[Any, ...]]:
+        if not candidates:
+            return
+        names = {provider.uuid: provider.name for provider in self.placement.list_providers()}
+        for number, candidate in enumerate(candidates, 1):
+            involved = set(candidate.allocations).union(*candidate.mappings.values())
+            for uuid in sorted(involved, key=lambda one: (names.get(one, ""), one)):
+                yield row(number, names.get(uuid, UNSET), uuid, *_given(candidate, uuid))
+
+
+class _Cell(FormattableColumn[Any]):
+    """Text in a table, data in the other formats."""
+
+    def __init__(self, data: Any, text: str) -> None:
+        super().__init__(data)
+        self._text: Final = text
+
+    def human_readable(self) -> str:
+        """As text."""
+        return self._text
+
+
+def _given(candidate: "Candidate", uuid: str) -> Iterator[Any]:
+    """Whose a provider is, and what it gives to whom."""
+    from wharfinger.providers import ownership
+
+    provider = candidate.providers[uuid]
+    amounts = dict(sorted(candidate.allocations.get(uuid, {}).items()))
+    stock = {kind: its for kind, its in sorted(provider.resources.items()) if kind in amounts}
+    yield " ".join(sorted(ownership.owners(provider.traits)))
+    yield _Cell(amounts, "\n".join(f"{kind}={amount}" for kind, amount in amounts.items()))
+    if candidate.mappings:
+        suffixes = sorted(one for one, uuids in candidate.mappings.items() if uuid in uuids)
+        yield _Cell(suffixes, "\n".join(suffix or _UNNUMBERED for suffix in suffixes))
+    else:
+        yield UNSET
+    yield _Cell(
+        {kind: {"used": its.used, "capacity": its.capacity} for kind, its in stock.items()},
+        "\n".join(f"{kind}={its.used}/{its.capacity}" for kind, its in stock.items()),
+    )
+
+
+def _traits(request: "ResourceRequest") -> Iterator[tuple[str, Collection[str]]]:
+    """The traits of a request, after where they stand."""
+    for group in request.groups:
+        yield f"required{_of(group.suffix)}", group.traits.wanted
+        yield f"forbidden{_of(group.suffix)}", group.traits.forbidden
+    yield "root_required", request.root.wanted | request.root.forbidden
+
+
+def _classes(request: "ResourceRequest") -> Iterator[tuple[str, Collection[str]]]:
+    """The resource classes of a request, after where they stand."""
+    for group in request.groups:
+        yield f"resources{_of(group.suffix)}", group.resources
+
+
+def _of(suffix: str) -> str:
+    return f" of group {suffix}" if suffix else ""
