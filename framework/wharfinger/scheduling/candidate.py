@@ -1,5 +1,6 @@
 """Allocation candidates, as they are checked and handed on."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,6 +27,13 @@ class Candidate:
         """The providers that a group takes from; those of all, where it is not said."""
         return self.mappings[suffix] if self.mappings else self.allocations
 
+    def amounts(self) -> Counter[str]:
+        """What is taken in all, by resource class."""
+        total: Counter[str] = Counter()
+        for amounts in self.allocations.values():
+            total.update(amounts)
+        return total
+
     def is_whole(self, suffixes: Set[str]) -> bool:
         """Whether it says all that a candidate has to say, for groups of these suffixes."""
         sources = set(self.allocations).union(*self.mappings.values())
@@ -45,16 +53,28 @@ def from_answer(request: ResourceRequest, answer: AllocationCandidates) -> list[
     """
     candidates = _candidates(answer)
     suffixes = {group.suffix for group in request.groups}
+    asked: Counter[str] = Counter()
+    for group in request.groups:
+        asked.update(group.resources)
     for candidate in candidates:
         if not candidate.is_whole(suffixes):
-            raise UnexpectedAnswer(
-                request="GET /allocation_candidates",
-                status=HTTPStatus.OK,
-                code="",
-                detail="a candidate takes from a provider without a summary, or for no group: "
-                f"{', '.join(candidate.allocations)}",
+            raise _unexpected(
+                "a candidate takes from a provider without a summary, or for no group: "
+                f"{', '.join(candidate.allocations)}."
+            )
+        if (given := candidate.amounts()) != asked:
+            raise _unexpected(
+                f"a candidate has {dict(given)} where {dict(asked)} is asked for. Placement is "
+                "known to mix up amounts with group_policy=isolate where a group with a suffix and "
+                "the one without ask for one class: ask for it in groups with suffixes alone."
             )
     return candidates
+
+
+def _unexpected(detail: str) -> UnexpectedAnswer:
+    return UnexpectedAnswer(
+        request="GET /allocation_candidates", status=HTTPStatus.OK, code="", detail=detail
+    )
 
 
 def _candidates(answer: AllocationCandidates) -> list[Candidate]:

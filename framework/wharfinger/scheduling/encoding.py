@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 
 from wharfinger.placement.query import Query
-from wharfinger.scheduling.request import RequestGroup, ResourceRequest
+from wharfinger.scheduling.request import (
+    UNNUMBERED,
+    GroupPolicy,
+    RequestGroup,
+    ResourceRequest,
+)
 
 
 def encode(request: ResourceRequest) -> Query:
@@ -18,14 +23,25 @@ def encode(request: ResourceRequest) -> Query:
 def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
     for group in request.groups:
         yield from _group(group)
-    if request.group_policy is not None:
-        yield "group_policy", request.group_policy
+    if policy := _group_policy(request):
+        yield "group_policy", policy
     for suffixes in request.same_subtree:
         yield "same_subtree", ",".join(sorted(suffixes))
     for value in request.root.values():
         yield "root_required", value
     if request.limit is not None:
         yield "limit", str(request.limit)
+
+
+def _group_policy(request: ResourceRequest) -> GroupPolicy | None:
+    """The policy; always one where a group with a suffix stands beside another.
+
+    Without suffixed groups to keep apart, either means the same, and with none Placement (16, as
+    observed) does not mix up the amounts of a class that two groups take from one provider.
+    """
+    several = len(request.groups) > 1
+    suffixed = sum(group.suffix != UNNUMBERED for group in request.groups)
+    return "none" if several and suffixed < 2 else request.group_policy
 
 
 def _group(group: RequestGroup) -> Iterator[tuple[str, str]]:
