@@ -19,6 +19,7 @@ and what to do about it::
     ├── MassRemoval                 too many providers are gone at once
     ├── OwnershipConflict           another owner's, or nobody's: left alone
     ├── InvalidRequest              for resources, that nothing could answer
+    ├── RequestFilterError          a request filter failed, or is none
     ├── DeviceProfileError          one that cannot be had, or is none
     ├── StateError                  the state directory or its database
     ├── ObjectError                 of a versioned object
@@ -265,6 +266,14 @@ class InvalidRequest(WharfingerError):
     key: str
     value: object
     problem: str
+
+
+class RequestFilterError(WharfingerError):
+    """A request filter that failed, or gave what is no answer: a fault of its package."""
+
+    template = "request filter {name}: {reason}. Mend its package, or leave it out of [scheduling]."
+    name: str
+    reason: str
 
 
 class DeviceProfileError(WharfingerError):

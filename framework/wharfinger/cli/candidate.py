@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cliff.columns import FormattableColumn
 
 from wharfinger.cli import request_options as options
-from wharfinger.cli.conditions import naming_unknown, unknown, usage
+from wharfinger.cli.conditions import check_known, naming_unknown, unknown, usage
 from wharfinger.cli.flavor import find as find_flavor
 from wharfinger.cli.objects import UNSET, ObjectLister, row, text
 from wharfinger.exceptions import printable, shown
@@ -58,8 +58,11 @@ class CandidateList(ObjectLister):
         request = self._request(parsed_args)
         filters = {} if parsed_args.no_filters else self._filters()
         traits, classes = list(_traits(request)), list(_classes(request))
-        with naming_unknown(self.placement, traits, classes):
+        with naming_unknown(self.placement, traits, classes), usage(self._parser):
             found = CandidateSearch(self.placement, filters).find(request)
+        if not found.candidates:
+            # Placement refuses a name that it does not know only if it comes to look at it.
+            check_known(self.placement, traits, classes)
         self._tell(parsed_args, found, ", ".join(filters))
         return (
             "Candidate",
@@ -165,10 +168,11 @@ def _given(candidate: "Candidate", uuid: str) -> Iterator[Any]:
     """Whose a provider is, and what it gives to whom."""
     from wharfinger.providers import ownership
 
-    provider = candidate.providers[uuid]
+    provider = candidate.providers.get(uuid)  # none of one that only stands in a same_subtree
     amounts = dict(sorted(candidate.allocations.get(uuid, {}).items()))
-    stock = {kind: its for kind, its in sorted(provider.resources.items()) if kind in amounts}
-    yield " ".join(sorted(ownership.owners(provider.traits)))
+    resources = provider.resources if provider else {}
+    stock = {kind: its for kind, its in sorted(resources.items()) if kind in amounts}
+    yield " ".join(sorted(ownership.owners(provider.traits))) if provider else UNSET
     yield _Cell(amounts, "\n".join(f"{kind}={amount}" for kind, amount in amounts.items()))
     if candidate.mappings:
         suffixes = sorted(one for one, uuids in candidate.mappings.items() if uuid in uuids)

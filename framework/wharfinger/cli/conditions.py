@@ -74,14 +74,18 @@ def naming_unknown(client: "PlacementClient", traits: Named, classes: Named = ()
     try:
         yield
     except PlacementError as error:
-        if error.status != HTTPStatus.BAD_REQUEST:
-            raise
-        for problem in unknown("trait", traits, client.find_traits("")):
-            raise problem from error
-        known = client.list_resource_classes() if classes else ()
-        for problem in unknown("resource class", classes, known):
-            raise problem from error
+        if error.status == HTTPStatus.BAD_REQUEST:
+            check_known(client, traits, classes)
         raise
+
+
+def check_known(client: "PlacementClient", traits: Named, classes: Named = ()) -> None:
+    """Raise InvalidRequest for a name that Placement does not know."""
+    for problem in unknown("trait", traits, client.find_traits("")):
+        raise problem
+    known = client.list_resource_classes() if classes else ()
+    for problem in unknown("resource class", classes, known):
+        raise problem
 
 
 def unknown(kind: str, named: Named, known: Collection[str]) -> Iterator[InvalidRequest]:

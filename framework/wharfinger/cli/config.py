@@ -2,13 +2,36 @@
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
 
 from wharfinger.cli.command import WharfingerCommand
 from wharfinger.cli.main import DONE, FAILED
 from wharfinger.exceptions import WharfingerError, printable
+
+if TYPE_CHECKING:
+    from wharfinger.conf import Options
+    from wharfinger.tracker.instances import Check
+
+
+def check(conf: "Options") -> "Check":
+    """Look through the whole configuration, with the drivers and request filters that it names."""
+    from wharfinger.conf import SchedulingSection
+    from wharfinger.scheduling.filters import loader
+    from wharfinger.tracker import instances
+
+    found = instances.check(conf)
+    try:
+        names = SchedulingSection.read(conf).request_filters
+    except WharfingerError:
+        return found  # told there
+    try:
+        loader.find(names)
+    except WharfingerError as error:
+        return replace(found, problems=(*found.problems, error))
+    return found
 
 
 class ConfigShow(WharfingerCommand, Lister):
@@ -23,14 +46,12 @@ class ConfigShow(WharfingerCommand, Lister):
         return FAILED if self._problems else DONE
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.tracker import instances
-
         conf = self.app.parsed
-        check = instances.check(conf)
-        self._problems = len(check.problems)
+        found = check(conf)
+        self._problems = len(found.problems)
         rows = [
             (value.section, value.key, printable(value.text), printable(value.source))
-            for section in check.sections
+            for section in found.sections
             for value in conf.effective(section)
         ]
         return ("Section", "Option", "Value", "Source"), rows
@@ -55,11 +76,10 @@ class ConfigValidate(WharfingerCommand, Lister):
 
     def _check(self) -> Iterator[WharfingerError]:
         from wharfinger.placement import session
-        from wharfinger.tracker import instances
 
-        check = instances.check(self.app.parsed)
-        yield from check.problems
-        if not check.problems:
+        problems = check(self.app.parsed).problems
+        yield from problems
+        if not problems:
             try:
                 session.check(self.app.parsed)
             except WharfingerError as error:

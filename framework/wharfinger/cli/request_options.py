@@ -145,7 +145,7 @@ def whole(
 ) -> "ResourceRequest":
     """All that is asked for, by other sources and by options, as one; raises InvalidRequest."""
     from wharfinger.scheduling import ResourceRequest
-    from wharfinger.scheduling.request import invalid
+    from wharfinger.scheduling.request import invalid, policy_needed
 
     theirs = list(chain(*(one.groups for one in sources)))
     for suffix in {group.suffix for group in theirs} & {group.suffix for group in groups}:
@@ -155,11 +155,11 @@ def whole(
             else "the group without a suffix is the flavor's: begin one for what else is asked for."
         )
         raise invalid("suffix", suffix, problem)
-    several = sum(bool(group.suffix) for group in (*theirs, *groups)) > 1
+    everything = (*theirs, *groups)
     policies = [parsed.group_policy, *(one.group_policy for one in sources)]
     return ResourceRequest(
-        groups=(*theirs, *groups),
-        group_policy=next(filter(None, policies), "none" if several else None),
+        groups=everything,
+        group_policy=next(filter(None, policies), policy_needed(everything)),
         same_subtree=(*chain(*(one.same_subtree for one in sources)), *parsed.same_subtree),
         root=together([*(one.root for one in sources), *parsed.root_required], "root_required"),
         limit=parsed.limit or LIMIT,

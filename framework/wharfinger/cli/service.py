@@ -57,7 +57,11 @@ class ServiceList(ObjectLister):
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
         wanted = given(host=parsed_args.host, binary=parsed_args.binary)
         everywhere = Services.get_by_filters(self.objects)
-        services = Services.get_by_filters(self.objects, **wanted) if wanted else everywhere
+        services = [
+            one
+            for one in everywhere
+            if all(values(one, name) == [value] for name, value in wanted.items())
+        ]
         states = {owner: gate.is_on for owner, gate in gates(everywhere).items()}
         return (
             "ID",

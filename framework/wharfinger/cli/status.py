@@ -103,9 +103,9 @@ class Checks(UpgradeCommands):
 
     @_told
     def _check_drivers(self) -> Result:
-        from wharfinger.tracker import instances
+        from wharfinger.cli import config
 
-        problems = instances.check(self._conf).problems
+        problems = config.check(self._conf).problems
         if problems:
             return Result(Code.FAILURE, "\n".join(map(str, problems)))
         loaded = ", ".join(f"{one.section.name} ({one.section.driver})" for one in self._instances)

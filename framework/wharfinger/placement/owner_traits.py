@@ -35,7 +35,14 @@ class OwnerTraits:
                 known = self._cache[None] = find(self._client)
             return known
 
+    def learn(self, met: frozenset[str]) -> None:
+        """Some that have been met, and may have been created since."""
+        with self._lock:
+            known = self._cache.get(None)
+            if known is not None and not met <= known:
+                self._cache[None] = known | met
+
     def forget(self) -> None:
-        """Ask anew next time: one has been met that is not among them."""
+        """Ask anew next time."""
         with self._lock:
             self._cache.clear()

@@ -12,12 +12,12 @@ from typing import Final
 from urllib.parse import urlencode
 
 from wharfinger.placement.microversions import Feature
+from wharfinger.placement.trait_conditions import ANY_OF
 
 Query = Sequence[tuple[str, str]]
 
 #: A key of a granular group, and the group's suffix.
 _GRANULAR: Final = re.compile(r"(resources|required|member_of|in_tree)(.+)\Z")
-_ANY_OF: Final = "in:"
 
 
 def encoded(query: Query) -> str:
@@ -33,7 +33,7 @@ def features(query: Query) -> Iterator[Feature]:
             yield Feature.ROOT_REQUIRED
         elif key == "same_subtree":
             yield Feature.SAME_SUBTREE
-        elif key.startswith("required") and (times[key] > 1 or value.startswith(_ANY_OF)):
+        elif key.startswith("required") and (times[key] > 1 or value.startswith(ANY_OF)):
             yield Feature.ANY_TRAITS
         elif key.startswith("member_of") and value.startswith("!"):
             yield Feature.FORBIDDEN_AGGREGATES

@@ -9,7 +9,8 @@ from wharfinger.exceptions import InvalidRequest
 from wharfinger.providers.names import MAX_NAME
 
 _TRAIT: Final = re.compile(r"[A-Z0-9_]+\Z")
-_ANY_OF: Final = "in:"
+#: What a choice between traits begins with.
+ANY_OF: Final = "in:"
 _FORBIDDEN: Final = "!"
 #: What an error is about, until somebody knows better.
 SUBJECT: Final = "request"
@@ -34,7 +35,7 @@ class TraitConditions:
             check_name(trait)
         choices = frozenset(map(frozenset, self.any_of))
         if frozenset() in choices:
-            raise _invalid(_ANY_OF, "it names no trait, and one has to be there.")
+            raise _invalid(ANY_OF, "it names no trait, and one has to be there.")
         # A choice of one is none, and older servers take it.
         only = frozenset(trait for choice in choices if len(choice) == 1 for trait in choice)
         object.__setattr__(self, "required", frozenset(self.required) | only)
@@ -62,8 +63,8 @@ class TraitConditions:
         values = list(values)
         for value in values:
             try:
-                if value.startswith(_ANY_OF):
-                    any_of.add(frozenset(_choice(value)))
+                if value.strip().startswith(ANY_OF):
+                    any_of.add(frozenset(_choice(value.strip())))
                     continue
                 for item in value.split(","):
                     trait = check_name(item.strip().removeprefix(_FORBIDDEN))
@@ -107,7 +108,7 @@ class TraitConditions:
         if plain := ",".join([*sorted(self.required), *forbidden]):
             yield plain
         for choice in sorted(self.any_of, key=sorted):
-            yield f"{_ANY_OF}{','.join(sorted(choice))}"
+            yield f"{ANY_OF}{','.join(sorted(choice))}"
 
 
 #: Any provider will do.
@@ -121,10 +122,10 @@ def check_name(trait: str) -> str:
     """
     if trait == "":
         raise _invalid(trait, "a trait is missing: name one.")
-    if _ANY_OF in trait:
+    if ANY_OF in trait:
         raise _invalid(
             trait,
-            f"{_ANY_OF} begins a condition, and is about all of it: put {trait!r} in one of its "
+            f"{ANY_OF} begins a condition, and is about all of it: put {trait!r} in one of its "
             "own.",
         )
     if not _TRAIT.match(trait) or len(trait) > MAX_NAME:
@@ -137,7 +138,7 @@ def check_name(trait: str) -> str:
 
 
 def _choice(value: str) -> Iterator[str]:
-    for item in value.removeprefix(_ANY_OF).split(","):
+    for item in value.removeprefix(ANY_OF).split(","):
         trait = item.strip()
         if trait.startswith(_FORBIDDEN):
             raise _invalid(

@@ -1,13 +1,13 @@
 """Allocation candidates, as they are checked and handed on."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from wharfinger.exceptions import UnexpectedAnswer
 from wharfinger.placement.model import AllocationCandidates, CandidateProvider
-from wharfinger.scheduling.request import ResourceRequest
+from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,40 +34,52 @@ class Candidate:
             total.update(amounts)
         return total
 
-    def is_whole(self, suffixes: Set[str]) -> bool:
-        """Whether it says all that a candidate has to say, for groups of these suffixes."""
-        sources = set(self.allocations).union(*self.mappings.values())
+    def is_isolated(self) -> bool:
+        """Whether no provider is there for two groups with suffixes."""
+        alone = [
+            uuid
+            for suffix, uuids in self.mappings.items()
+            if suffix != UNNUMBERED
+            for uuid in uuids
+        ]
+        return len(set(alone)) == len(alone)
+
+    def is_whole(self, groups: Sequence[RequestGroup], *, has_mappings: bool) -> bool:
+        """Whether it says all that a candidate has to say for these groups.
+
+        What nothing is taken from, for a group without resources, may be without a summary.
+        """
+        takers = {group.suffix for group in groups if group.resources}
+        mapped = {uuid for suffix in takers for uuid in self.mappings.get(suffix, ())}
+        sources = mapped | self.allocations.keys()
         roots = {self.providers[one].root_provider_uuid for one in sources & self.providers.keys()}
         if not sources | roots <= self.providers.keys():
             return False
-        if not self.mappings:
-            return True
-        mapped = set().union(*self.mappings.values())
-        return suffixes <= self.mappings.keys() and mapped >= self.allocations.keys()
+        if not has_mappings:
+            return not self.mappings
+        return self.mappings.keys() == {one.suffix for one in groups} and mapped == sources
 
 
-def from_answer(request: ResourceRequest, answer: AllocationCandidates) -> list[Candidate]:
+def from_answer(
+    request: ResourceRequest, answer: AllocationCandidates, *, has_mappings: bool
+) -> list[Candidate]:
     """The candidates that Placement answers to a request, in its order.
 
-    Raises UnexpectedAnswer where one cannot be checked.
+    ``has_mappings``: the server says which group takes what (from 1.34). Raises UnexpectedAnswer
+    where a candidate cannot be checked, or is none for the request.
     """
     candidates = _candidates(answer)
-    suffixes = {group.suffix for group in request.groups}
     asked: Counter[str] = Counter()
     for group in request.groups:
         asked.update(group.resources)
     for candidate in candidates:
-        if not candidate.is_whole(suffixes):
+        if not candidate.is_whole(request.groups, has_mappings=has_mappings):
             raise _unexpected(
                 "a candidate takes from a provider without a summary, or for no group: "
                 f"{', '.join(candidate.allocations)}."
             )
         if (given := candidate.amounts()) != asked:
-            raise _unexpected(
-                f"a candidate has {dict(given)} where {dict(asked)} is asked for. Placement is "
-                "known to mix up amounts with group_policy=isolate where a group with a suffix and "
-                "the one without ask for one class: ask for it in groups with suffixes alone."
-            )
+            raise _unexpected(f"a candidate has {dict(given)} where {dict(asked)} is asked for.")
     return candidates
 
 

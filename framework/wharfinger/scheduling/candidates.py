@@ -2,27 +2,34 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Final
 
 from oslo_log import log as logging
 
+from wharfinger.exceptions import PlacementError, RequestFilterError, WharfingerError, shown
 from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.microversions import Feature
 from wharfinger.scheduling.candidate import Candidate, from_answer
 from wharfinger.scheduling.encoding import encode
 from wharfinger.scheduling.filters.base import RequestFilter
-from wharfinger.scheduling.request import MAX_AMOUNT, ResourceRequest
+from wharfinger.scheduling.request import MAX_AMOUNT, UNNUMBERED, ResourceRequest
 
 LOG: Final = logging.getLogger(__name__)
 #: How many times more are asked for when some were dropped and others may have been cut off.
 _MORE: Final = 10
+#: What candidates are dropped by that are not isolated, if Placement cannot be left to do it.
+_GROUP_POLICY: Final = "group_policy"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """What was found, in Placement's order.
 
-    ``dropped`` says how many candidates a filter objected to, by the filter's name.
+    ``dropped`` says how many candidates a filter objected to, by the filter's name; and how many
+    "group_policy" has dropped, where Placement could not be left to it.
     """
 
     candidates: tuple[Candidate, ...]
@@ -40,27 +47,58 @@ class CandidateSearch:
         """The candidates that all filters let through, as many as there are up to the limit.
 
         One request, unless a limited answer had candidates that were dropped: then up to two
-        more. Raises InvalidRequest, PlacementError, and what filters raise.
+        more. Raises InvalidRequest, PlacementError, RequestFilterError, and what filters raise.
         """
+        has_mappings = self._client.microversion >= Feature.MAPPINGS.value
+        isolates = has_mappings and _is_mixed_up(request)
+        asked = replace(request, group_policy="none") if isolates else request
         for limit in _limits(request.limit):
-            narrowed = replace(request, limit=limit)
-            for one in self._filters.values():
-                narrowed = one.apply(narrowed)
-            answer = from_answer(narrowed, self._client.get_allocation_candidates(encode(narrowed)))
-            good, dropped = self._checked(narrowed, answer)
+            narrowed, answer = self._ask(replace(asked, limit=limit), has_mappings=has_mappings)
+            good, dropped = self._checked(narrowed, answer, isolates=isolates)
             is_all = limit is None or len(answer) < limit
             if is_all or not dropped or len(good) >= (request.limit or 0):
                 break
         return Candidates(tuple(good[: request.limit]), dropped)
 
+    def _ask(
+        self, request: ResourceRequest, *, has_mappings: bool
+    ) -> tuple[ResourceRequest, list[Candidate]]:
+        """The request as it was sent, and its answer."""
+        try:
+            narrowed = self._narrowed(request)
+            answer = self._client.get_allocation_candidates(encode(narrowed))
+        except PlacementError as error:
+            if error.status != HTTPStatus.BAD_REQUEST or not self._filters:
+                raise
+            # A trait that a filter remembers may have been deleted.
+            for name, one in self._filters.items():
+                with _confined(name):
+                    one.forget()
+            narrowed = self._narrowed(request)
+            answer = self._client.get_allocation_candidates(encode(narrowed))
+        return narrowed, from_answer(narrowed, answer, has_mappings=has_mappings)
+
+    def _narrowed(self, request: ResourceRequest) -> ResourceRequest:
+        for name, one in self._filters.items():
+            with _confined(name):
+                request = one.apply(request)
+            if not isinstance(request, ResourceRequest):
+                raise RequestFilterError(name=name, reason=f"apply gave {shown(request)}")
+        return request
+
     def _checked(
-        self, request: ResourceRequest, answer: list[Candidate]
+        self, request: ResourceRequest, answer: list[Candidate], *, isolates: bool
     ) -> tuple[list[Candidate], Mapping[str, int]]:
         good = []
         dropped: Counter[str] = Counter()
         for candidate in answer:
+            if isolates and not candidate.is_isolated():
+                dropped[_GROUP_POLICY] += 1
+                continue
             for name, one in self._filters.items():
-                if reason := one.objection(request, candidate):
+                with _confined(name):
+                    reason = one.objection(request, candidate)
+                if reason:
                     if not dropped[name]:
                         LOG.info("filter %s drops candidates; the first: %s", name, reason)
                     dropped[name] += 1
@@ -71,6 +109,33 @@ class CandidateSearch:
             counts = ", ".join(f"{count} by {name}" for name, count in dropped.items())
             LOG.info("of %d allocation candidates, dropped: %s", len(answer), counts)
         return good, dropped
+
+
+def _is_mixed_up(request: ResourceRequest) -> bool:
+    """Whether Placement would get the amounts wrong.
+
+    Placement 16, as observed: with groups that are kept apart, and a class that is also asked for
+    in the group without a suffix. Without a policy it gets them right.
+    """
+    if request.group_policy != "isolate":
+        return False
+    unnumbered = [group for group in request.groups if group.suffix == UNNUMBERED]
+    suffixed = [group for group in request.groups if group.suffix != UNNUMBERED]
+    return len(suffixed) > 1 and any(
+        one.resources.keys() & other.resources.keys() for one in unnumbered for other in suffixed
+    )
+
+
+@contextmanager
+def _confined(name: str) -> Iterator[None]:
+    """Have a filter that fails be named."""
+    try:
+        yield
+    except WharfingerError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise RequestFilterError(name=name, reason=reason) from error
 
 
 def _limits(limit: int | None) -> Iterator[int | None]:

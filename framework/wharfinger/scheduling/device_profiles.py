@@ -13,7 +13,13 @@ from wharfinger.exceptions import DeviceProfileError
 from wharfinger.providers import ownership
 from wharfinger.scheduling import extra_specs
 from wharfinger.scheduling.extra_specs import GroupDraft
-from wharfinger.scheduling.request import RequestGroup, ResourceRequest, about, invalid
+from wharfinger.scheduling.request import (
+    RequestGroup,
+    ResourceRequest,
+    about,
+    invalid,
+    policy_needed,
+)
 
 #: Groups as Cyborg has them.
 ProfileGroups = Sequence[Mapping[str, object]]
@@ -25,12 +31,15 @@ _SUFFIX: Final = "device_profile_"
 
 def from_profile(name: str, groups: ProfileGroups) -> ResourceRequest:
     """What a device profile asks for; raises InvalidRequest, DeviceProfileError."""
+    wanted = []
+    for number, group in enumerate(groups):
+        with about(f"device profile {name}, group {number}"):
+            wanted.append(_group(f"{_SUFFIX}{number}", group))
     with about(f"device profile {name}"):
-        wanted = [_group(f"{_SUFFIX}{number}", group) for number, group in enumerate(groups)]
         asked = tuple(group for group in wanted if group is not None)
         if not asked:
             raise DeviceProfileError(name=name, problem="it asks for no resources.")
-        return ResourceRequest(groups=asked, group_policy="none" if len(asked) > 1 else None)
+        return ResourceRequest(groups=asked, group_policy=policy_needed(asked))
 
 
 def _group(suffix: str, group: Mapping[str, object]) -> RequestGroup | None:

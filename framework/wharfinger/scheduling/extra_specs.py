@@ -9,7 +9,7 @@ an error. Other keys are for others.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 import os_resource_classes as orc
@@ -34,8 +34,8 @@ DEVICE_PROFILE: Final = "accel:device_profile"
 _KEY: Final = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{0,64}):(.*)\Z", re.DOTALL)
 #: What is surely meant for us, and is none of ours.
 _NEARLY: Final = re.compile(
-    r"resource:|(resources|trait)[a-z0-9_-]*:|group[-_ ]?policy\Z|accel:device[-_ ]?profile\Z",
-    re.IGNORECASE,
+    r"(?i:resources?|traits?)[^:]*:[A-Z][A-Z0-9_]*\Z"
+    r"|(?i:(resources?|traits?):|group[-_ ]?polic|accel:device[-_ ]?profile)"
 )
 _AMOUNT: Final = re.compile(r"[0-9]{1,10}\Z")
 _MIB_IN_GIB: Final = 1024
@@ -43,17 +43,22 @@ _MIB_IN_GIB: Final = 1024
 
 @dataclass(slots=True)
 class GroupDraft:
-    """A group of a request as its keys are read; amounts of 0 are of what is not wanted."""
+    """A group of a request as its keys are read; amounts of 0 are of what is not wanted.
 
-    keys: list[str] = field(default_factory=list)
+    ``keys`` are by the name of the trait or resource class.
+    """
+
+    keys: dict[str, str] = field(default_factory=dict)
     resources: dict[str, int] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
 
     def read(self, key: str, kind: str, name: str, value: object) -> None:
         """Take ``resources`` or ``trait``, of that name; raises InvalidRequest."""
-        self.keys.append(key)
         try:
+            if name in self.keys:
+                raise invalid("", value, f"{name} is there twice.")
+            self.keys[name] = key
             if kind == "resources":
                 self.resources[name] = _amount(name, value)
             else:
@@ -80,7 +85,7 @@ class GroupDraft:
             required=frozenset(self.required), forbidden=frozenset(self.forbidden)
         )
         if traits and not wanted:
-            key = next(key for key in self.keys if key.startswith("trait"))
+            key = next(key for key in self.keys.values() if key.startswith("trait"))
             raise invalid(
                 key,
                 "required" if self.required else "forbidden",
@@ -88,6 +93,14 @@ class GroupDraft:
                 f"{key.partition(':')[0].replace('trait', 'resources', 1)}: above 0.",
             )
         named = ownership.owners(self.required)
+        if len(named) > 1:
+            one, other = sorted(named)[:2]
+            raise invalid(
+                self.keys[other],
+                "required",
+                f"{self.keys[one]} is required of the same providers, and a provider has one "
+                "owner. Ask for each owner's resources in a group of its own.",
+            )
         return (
             RequestGroup(
                 suffix=suffix, resources=wanted, traits=traits, owner=None if named else owner
@@ -126,7 +139,7 @@ def from_flavor(
             raise invalid(DEVICE_PROFILE, profile, "name a device profile.")
         accelerators = device_profile(profile)
         if not wanted:
-            return accelerators
+            return accelerators if policy is None else replace(accelerators, group_policy=policy)
         return ResourceRequest(groups=wanted, group_policy=policy).also(accelerators)
 
 

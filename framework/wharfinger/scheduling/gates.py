@@ -72,7 +72,7 @@ class Gates:
         self._context: Final = context
         self._lock: Final = threading.Lock()
         self._cache: Final[TTLCache[None, Mapping[str, Gate]]] = TTLCache(1, cache_time)
-        self._last: Mapping[str, Gate] = {}
+        self._last: Mapping[str, Gate] | None = None
 
     def is_on(self, owner: str) -> bool:
         """Whether an owner's gate is on; raises ObjectError, StateError."""
@@ -85,15 +85,19 @@ class Gates:
 
     def _read(self) -> Mapping[str, Gate]:
         current = gates(ServiceList.get_by_filters(self._context))
-        for owner in sorted(self._last.keys() | current.keys()):
-            before, now = (one.get(owner, Gate(owner, 0, ())) for one in (self._last, current))
+        last = current if self._last is None else self._last
+        for owner in sorted(last.keys() | current.keys()):
+            before, now = (one.get(owner, Gate(owner, 0, ())) for one in (last, current))
             if before.is_on != now.is_on:
-                _tell(now)
+                _tell(now, logging.WARNING)
+            elif self._last is None:
+                _tell(now, logging.INFO)
         self._last = current
         return current
 
 
-def _tell(gate: Gate) -> None:
+def _tell(gate: Gate, off: int) -> None:
+    """Log what a gate is; that it is off, at that level."""
     if gate.is_on:
         LOG.info(
             "the gate of %s is on: all %d services that publish for it tag everything; only what "
@@ -102,8 +106,9 @@ def _tell(gate: Gate) -> None:
             gate.services,
         )
         return
-    LOG.warning(
-        "the gate of %s is off again: %s; what has no owner trait is offered to those who ask "
+    LOG.log(
+        off,
+        "the gate of %s is off: %s; what has no owner trait is offered to those who ask "
         "for it, too.",
         gate.owner,
         f"{_few(gate.behind)} publishes for it and does not tag everything"

@@ -1,7 +1,7 @@
 """Requests for resources, as values: what is asked for, group by group. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -74,6 +74,13 @@ class RequestGroup:
 
     def _the_owner(self) -> str | None:
         named = ownership.owners(self.traits.wanted)
+        if self.owner in self.traits.forbidden:
+            raise invalid(
+                f"forbidden of {_name(self.suffix)}",
+                self.owner,
+                "the group asks for that owner's resources: require the owner's whose they are to "
+                "be, or do not forbid it.",
+            )
         owners = named | {self.owner} if self.owner else named
         if len(owners) > 1:
             raise invalid(
@@ -143,7 +150,7 @@ class ResourceRequest:
                 ",".join(self.root.values()),
                 "a root's traits are required or forbidden; there is no choice between them.",
             )
-        if self.limit is not None and not 0 < self.limit <= MAX_AMOUNT:
+        if self.limit is not None and not _is_count(self.limit):
             yield invalid("limit", self.limit, f"it is a whole number from 1 to {MAX_AMOUNT}.")
 
     def also(self, other: Self) -> Self:
@@ -153,12 +160,9 @@ class ResourceRequest:
         port, needs no group policy: one provider may give to all, as in nova.
         """
         groups = (*self.groups, *other.groups)
-        policy = self.group_policy or other.group_policy
-        if policy is None and sum(group.suffix != UNNUMBERED for group in groups) > 1:
-            policy = "none"
         return type(self)(
             groups=groups,
-            group_policy=policy,
+            group_policy=self.group_policy or other.group_policy or policy_needed(groups),
             same_subtree=(*self.same_subtree, *other.same_subtree),
             root=self.root & other.root,
             limit=other.limit if self.limit is None else self.limit,
@@ -177,9 +181,18 @@ def check_resource(resource_class: str, amount: int) -> None:
             "that cannot be a resource class: those are of A-Z, 0-9 and _, such as VGPU or "
             "CUSTOM_GOLD.",
         )
-    if isinstance(amount, bool) or not isinstance(amount, int) or not 0 < amount <= MAX_AMOUNT:
+    if not _is_count(amount):
         key = f"resources:{resource_class}"
         raise invalid(key, amount, f"an amount is a whole number from 1 to {MAX_AMOUNT}.")
+
+
+def policy_needed(groups: Iterable[RequestGroup]) -> GroupPolicy | None:
+    """The policy of groups of which nobody has said one, as in nova: they need not be apart."""
+    return "none" if sum(group.suffix != UNNUMBERED for group in groups) > 1 else None
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 < value <= MAX_AMOUNT
 
 
 def invalid(key: str, value: object, problem: str) -> InvalidRequest:

@@ -35,7 +35,6 @@ LOG: Final = logging.getLogger(__name__)
 
 #: What the roots of a disabled service have, as nova's do.
 _STATUS: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
-_NO_STATUS: Final[frozenset[str]] = frozenset()
 #: From the providers of a tree to the allocations from them, as a driver edits them.
 AllocationsOf = Callable[[Iterable[str]], Allocations]
 
@@ -68,6 +67,13 @@ class Answers:
         self.failed.add(root_uuid)
         if root_uuid in live:
             self.failed.add(live[root_uuid].root_uuid)
+
+    def disable(self, root_uuid: str) -> None:
+        """Have a root say that its service is disabled, unless it is somebody else's."""
+        wanted = self.desired.get(root_uuid)
+        if wanted and wanted.stated:
+            root = replace(wanted.provider, traits=wanted.provider.traits | _STATUS)
+            self.desired[root_uuid] = replace(wanted, provider=root)
 
     def add(
         self,
@@ -178,6 +184,8 @@ def ask(
     roots: dict[str, Provider] = {}
     for uuid, provider in live.items():
         seen = own_view(provider, records.get(uuid))
+        if _says_disabled(records.get(uuid)):
+            seen = replace(seen, traits=seen.traits - _STATUS)  # the driver's is what it says now
         trees.setdefault(seen.root_uuid, []).append(seen)
         if seen.parent_uuid is None:
             roots[seen.name] = roots[uuid] = seen
@@ -198,8 +206,7 @@ def ask(
             continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         try:
-            status = _NO_STATUS if disabled is None else _STATUS
-            tree = _tree(node, root, [*trees.get(root_uuid, []), *others], status)
+            tree = _tree(node, root, [*trees.get(root_uuid, []), *others])
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
@@ -211,8 +218,6 @@ def ask(
                     partial(allocations_of, [one.uuid for one in trees.get(root_uuid, ())]),
                 ),
             )
-            if disabled:
-                _add_root_traits(tree, node.name, _STATUS)
             answers.add(_check(driver, tree, node.name, taken), reshape)
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's: the next node would fare no better, or all is read again
@@ -222,10 +227,19 @@ def ask(
     for node in listing.failed:
         root = root_of(node)
         answers.fail(root.uuid if root else node.uuid, live)
+    for node in listing.nodes:
+        root = root_of(node)
+        uuid = root.uuid if root else node.uuid
+        if disabled or (disabled is None and _says_disabled(records.get(uuid))):
+            answers.disable(uuid)
     if answers.failed:
         # A sharing provider may be that of a node that failed.
         answers.failed |= sharing.keys() - answers.desired.keys()
     return answers
+
+
+def _says_disabled(record: Record | None) -> bool:
+    return record is not None and record.claimed_traits >= _STATUS
 
 
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
@@ -270,16 +284,12 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
     return Node(name, uuid, resource)
 
 
-def _tree(
-    node: Node, root: Provider | None, providers: list[Provider], status: frozenset[str]
-) -> ProviderTree:
-    """The node's tree as Placement has it, the root under the node's name, without its status."""
+def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
+    """The node's tree as Placement has it, the root under the node's name."""
     if root is None:
         providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
-        replace(provider, name=node.name, traits=provider.traits - status)
-        if provider is root
-        else provider
+        replace(provider, name=node.name) if provider is root else provider
         for provider in providers
     )
 
@@ -326,16 +336,9 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
             operation=f"capabilities_as_traits (of {node})",
             reason=f"it has to return a dict from trait to bool, not {shown(traits)}",
         )
-    if _add_root_traits(tree, node, (trait for trait, has in traits.items() if has)):
+    if traits and tree.exists(node) and tree.is_stated(node):
+        tree.add_traits(node, *(trait for trait, has in traits.items() if has))
         tree.remove_traits(node, *(trait for trait, has in traits.items() if not has))
-
-
-def _add_root_traits(tree: ProviderTree, node: str, traits: Iterable[str]) -> bool:
-    """Add traits to the root of a node; False where the driver says nothing of it."""
-    is_stated = tree.exists(node) and tree.is_stated(node)
-    if is_stated:
-        tree.add_traits(node, *traits)
-    return is_stated
 
 
 def _check(

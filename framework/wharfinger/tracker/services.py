@@ -49,7 +49,8 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
         version = min(service.version, SERVICE_VERSION)
         if set(published) != known:
             version = _FIRST_VERSION
-    if (service.owners, service.version) != (published, version):
+    said = [getattr(service, name) for name in ("owners", "version") if name in service]
+    if said != [published, version]:  # what cannot be read is mended
         service.owners = published
         service.version = version
         service.save()

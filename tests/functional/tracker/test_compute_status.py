@@ -1,6 +1,5 @@
 """A disabled service says so on its roots, and an enabled one takes it back."""
 
-import sqlite3
 from typing import Any
 
 import pytest
@@ -8,13 +7,13 @@ import pytest
 from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, flat, with_children
 from tests.lab.placement import PlacementFixture
-from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import SetTraits
 from wharfinger.tracker import services
 
 DISABLED = "COMPUTE_STATUS_DISABLED"
+AGGREGATE = "0b6a5a0c-3f0e-4f0a-8f5e-6a3b9c1d2e4f"
 
 
 @pytest.fixture
@@ -106,7 +105,7 @@ def test_what_another_put_there_stays(
 def test_what_the_driver_says_stays(
     publishing: Publishing, placement: PlacementFixture, service: Service
 ) -> None:
-    publishing.driver.nodes["metal"] = _says_disabled(flat(CUSTOM_METAL=1))
+    publishing.driver.nodes["metal"] = _with_traits(flat(CUSTOM_METAL=1), DISABLED)
     publishing.cycle.sync()
     assert _disabled(placement) == {"metal"}
 
@@ -116,10 +115,10 @@ def test_what_the_driver_says_stays(
     assert _disabled(placement) == set()
 
 
-def _says_disabled(edit: Edit) -> Edit:
+def _with_traits(edit: Edit, *traits: str) -> Edit:
     def both(tree: ProviderTree, node: str, allocations: Any) -> None:
         edit(tree, node, allocations)
-        tree.add_traits(node, DISABLED)
+        tree.update_traits(node, traits)
 
     return both
 
@@ -146,13 +145,54 @@ def test_another_hosts_root_is_left_alone(
     assert _disabled(placement) == {"cn"}
 
 
-def test_where_it_cannot_be_read_they_say_what_they_said(
-    publishing: Publishing, placement: PlacementFixture, service: Service
+def test_where_it_is_not_known_they_say_what_they_said(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    publishing.driver.nodes["metal"] = _with_traits(flat(CUSTOM_METAL=1), "HW_CPU_X86_AVX")
     _set(service, disabled=True)
     publishing.cycle.sync()
-    with sqlite3.connect(publishing.state_path / FILE_NAME) as connection:
-        connection.execute("UPDATE services SET disabled = 'perhaps'")
+    unknown = _service(publishing)
+    delattr(unknown, "_obj_disabled")
+    monkeypatch.setattr(Service, "get_by_host_and_binary", lambda *_key: unknown)
+    assert services.is_disabled(publishing.context, HOST) is None
 
     assert not publishing.cycle.sync().steps
     assert _disabled(placement) == {"cn", "metal"}
+
+
+@pytest.mark.parametrize("order", [("nfs", "cn"), ("cn", "nfs")])
+def test_a_root_that_shares_says_so_though_another_node_speaks_of_it(
+    publishing: Publishing, placement: PlacementFixture, order: tuple[str, str]
+) -> None:
+    """Both ways, from a node that begins to speak of it while it says so."""
+    speaks = False
+
+    def shares(tree: ProviderTree, node: str, allocations: Any) -> None:
+        tree.update_inventory(node, {"DISK_GB": {"total": 100}})
+        tree.update_traits(node, ["MISC_SHARES_VIA_AGGREGATE"])
+        tree.update_aggregates(node, [AGGREGATE])
+
+    def uses(tree: ProviderTree, node: str, allocations: Any) -> None:
+        tree.update_inventory(node, {"VCPU": {"total": 8}})
+        tree.update_aggregates(node, [AGGREGATE])
+        if speaks and tree.exists("nfs"):
+            tree.update_aggregates("nfs", [AGGREGATE])
+
+    edits = {"nfs": shares, "cn": uses}
+    publishing.driver.nodes = {name: edits[name] for name in order}
+    assert not publishing.cycle.sync().problems
+    services.report(publishing.context, HOST, ["OWNER_NOVA"], complete=True)
+
+    _set(_service(publishing), disabled=True)
+    publishing.cycle.sync()
+    assert _disabled(placement) == {"nfs", "cn"}
+    speaks = True
+    publishing.cycle.sync()
+    assert _disabled(placement) == {"nfs", "cn"}
+    _set(_service(publishing), disabled=False)
+    publishing.cycle.sync()
+    assert _disabled(placement) == set()
+    assert not publishing.cycle.sync().steps

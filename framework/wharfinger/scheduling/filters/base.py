@@ -36,6 +36,12 @@ class RequestFilter:
         """
         return request
 
+    def forget(self) -> None:
+        """Forget what is remembered of Placement: it has refused the request as it was narrowed.
+
+        The request is then narrowed and sent once more.
+        """
+
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
         """Why a candidate of the request cannot be used; None where it can.
 

@@ -21,6 +21,19 @@ class _Manager(NamedExtensionManager[Any]):
 
 def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestFilter]:
     """The filters of these names, by name, in this order; raises ConfigurationError."""
+    filters = {}
+    for name, kind in find(names).items():
+        try:
+            filters[name] = kind(surroundings)
+        except WharfingerError:
+            raise
+        except Exception as error:  # a plugin's: told with its name
+            raise _failed(names, name, error) from error
+    return filters
+
+
+def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
+    """The classes of the filters of these names; raises ConfigurationError."""
     installed = [one.name for one in entry_points(group=NAMESPACE)]
     for name in names:
         if names.count(name) > 1:
@@ -32,35 +45,24 @@ def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestF
                 f"There are: {', '.join(sorted(set(installed)))}.",
             )
 
-    return {name: _make(names, name, _import(names, name), surroundings) for name in names}
-
-
-def _import(names: Sequence[str], name: str) -> Any:
-    def refuse(_manager: object, _entry_point: EntryPoint, error: BaseException) -> NoReturn:
-        raise _failed(names, name, error) from error
+    def refuse(_manager: object, entry_point: EntryPoint, error: BaseException) -> NoReturn:
+        raise _failed(names, entry_point.name, error) from error
 
     try:
-        [extension] = _Manager(
+        manager = _Manager(
             NAMESPACE,
-            [name],
+            list(names),
+            name_order=True,
             on_load_failure_callback=refuse,
             warn_on_missing_entrypoint=False,
         )
     except (AssertionError, SystemExit) as error:  # stevedore lets these two pass
-        raise _failed(names, name, error) from error
-    return extension.plugin
-
-
-def _make(names: Sequence[str], name: str, kind: Any, surroundings: Surroundings) -> RequestFilter:
-    if not (isinstance(kind, type) and issubclass(kind, RequestFilter)):
-        problem = f"{name} is no subclass of RequestFilter."
-        raise _wrong(names, problem, "Mend its package, or leave it out.")
-    try:
-        return kind(surroundings)
-    except WharfingerError:
-        raise
-    except Exception as error:  # a plugin's: told with its name
-        raise _failed(names, name, error) from error
+        raise _failed(names, "one of them", error) from error
+    for one in manager:
+        if not (isinstance(one.plugin, type) and issubclass(one.plugin, RequestFilter)):
+            problem = f"{one.name} is no subclass of RequestFilter."
+            raise _wrong(names, problem, "Mend its package, or leave it out.")
+    return {one.name: one.plugin for one in manager}
 
 
 def _failed(names: Sequence[str], name: str, error: BaseException) -> ConfigurationError:

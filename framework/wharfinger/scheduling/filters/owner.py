@@ -26,6 +26,8 @@ from wharfinger.scheduling.gates import Gates
 from wharfinger.scheduling.request import RequestGroup, ResourceRequest
 
 _SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
+#: Traits in all groups together; with gunicorn a URL has less than 4,094 bytes.
+_MOST_FORBIDDEN: Final = 60
 
 
 class OwnerFilter(RequestFilter):
@@ -47,8 +49,11 @@ class OwnerFilter(RequestFilter):
         if len({group.owner for group in request.groups if group.resources}) > 1:
             self._placement.require(Feature.MAPPINGS, "a request for several owners' resources")
         known = self._owners.get()
+        # With more, the check alone has to do: servers take URLs of some thousand characters.
+        forbids = len(known) * len(request.groups) <= _MOST_FORBIDDEN
         return replace(
-            request, groups=tuple(self._confined(group, known) for group in request.groups)
+            request,
+            groups=tuple(self._confined(group, known, forbids=forbids) for group in request.groups),
         )
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
@@ -59,22 +64,35 @@ class OwnerFilter(RequestFilter):
             for uuid in candidate.sources(group.suffix):
                 traits = candidate.providers[uuid].traits
                 if not self._may_take(group, traits):
-                    return self._told(group, uuid, traits)
+                    found = ownership.owners(traits)
+                    self._owners.learn(found)
+                    taken = ", ".join(sorted(candidate.allocations.get(uuid, group.resources)))
+                    return (
+                        f"it takes {taken} for {group.owner or 'nobody'} from {uuid}, which "
+                        f"belongs to {' and '.join(sorted(found)) or 'nobody'}"
+                    )
         return None
 
-    def _confined(self, group: RequestGroup, known: frozenset[str]) -> RequestGroup:
+    def forget(self) -> None:
+        """Which owner traits there are is asked for anew: one may have been deleted."""
+        self._owners.forget()
+
+    def _confined(
+        self, group: RequestGroup, known: frozenset[str], *, forbids: bool
+    ) -> RequestGroup:
         if not group.resources:
             return group
-        own = known & {group.owner}
-        conditions = TraitConditions(forbidden=known - own)
-        # Where there is no choice between traits (before 1.39), the check remains.
+        others = known - {group.owner} if forbids else frozenset[str]()
+        conditions = TraitConditions(forbidden=others)
+        # Where there is no choice between traits (before 1.39), or the owner's is not known yet,
+        # the check remains.
         if (
-            group.owner
+            group.owner in known
             and not self._takes_untagged(group.owner)
             and self._placement.microversion >= Feature.ANY_TRAITS.value
-            and (choice := (own | {_SHARES}) - group.traits.forbidden)
+            and (choice := {group.owner, _SHARES} - group.traits.forbidden)
         ):
-            conditions &= TraitConditions(any_of=frozenset([choice]))
+            conditions &= TraitConditions(any_of=frozenset([frozenset(choice)]))
         return replace(group, traits=group.traits & conditions)
 
     def _may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
@@ -85,12 +103,3 @@ class OwnerFilter(RequestFilter):
 
     def _takes_untagged(self, owner: str) -> bool:
         return self._allows_untagged or not self._gates.is_on(owner)
-
-    def _told(self, group: RequestGroup, uuid: str, traits: frozenset[str]) -> str:
-        found = ownership.owners(traits)
-        if not found <= self._owners.get():
-            self._owners.forget()
-        return (
-            f"it takes {', '.join(sorted(group.resources))} for {group.owner or 'nobody'} from "
-            f"{uuid}, which belongs to {' and '.join(sorted(found)) or 'nobody'}"
-        )
