@@ -32,8 +32,11 @@ class ScriptedDriver(ComputeDriver):
     def __init__(self, name: str = "scripted") -> None:
         super().__init__(cfg.ConfigOpts(), "test-host", name)
         self.nodes: dict[str, Edit] = {}
+        self.fails = False
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        if self.fails:
+            raise ConnectionError("the backend is away")
         return list(self.nodes)
 
     def update_provider_tree(

@@ -99,7 +99,7 @@ class PlacementFixture(fixtures.Fixture):
         self._service = service
 
     def _setUp(self) -> None:
-        _empty()
+        empty()
         self.adapter = RecordingAdapter(self._service.adapter)
         self.client = PlacementClient(self.adapter, connections=4)  # type: ignore[arg-type]
         self.requests = self.adapter.requests
@@ -134,7 +134,7 @@ def _turn_off_sync(connection: Any, *_: object) -> None:
 @contextmanager
 def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
     """Serve an emptied Placement on a free port of 127.0.0.1; gives its URL."""
-    _empty()
+    empty()
     requests = Requests()
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -177,7 +177,8 @@ def lower(monkeypatch: pytest.MonkeyPatch, newest: str) -> None:
     monkeypatch.setattr(microversion, "VERSIONS", known[: known.index(newest) + 1])
 
 
-def _empty() -> None:
+def empty() -> None:
+    """Have Placement hold nothing but names."""
     engine = db_api.get_placement_engine()
     with engine.begin() as connection:
         tables = connection.execute(

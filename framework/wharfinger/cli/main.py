@@ -70,6 +70,10 @@ class WharfingerApp(App):
             # object that it does not know.
             logging.getLogger("object").setLevel(logging.CRITICAL)
             logging.getLogger("stevedore").setLevel(logging.CRITICAL)
+        if self.options.verbose_level <= 1:
+            # What they say at INFO is nothing that happened here.
+            for name in ("alembic", "oslo_service"):
+                logging.getLogger(name).setLevel(logging.WARNING)
 
     @cached_property
     def parsed(self) -> "Options":

@@ -51,4 +51,10 @@ def _group(suffix: str, group: Mapping[str, object]) -> RequestGroup | None:
             draft.read(key, kind, its.strip(), value)
         elif not key.startswith(_FOR_CYBORG):
             raise invalid(key, value, "a key is resources:CLASS, trait:TRAIT or of accel:.")
+    for owner in draft.owners - {ownership.CYBORG}:
+        raise invalid(
+            draft.keys[owner],
+            "required",
+            f"what a device profile asks for is {ownership.CYBORG}'s, and nobody else's.",
+        )
     return draft.group(suffix, ownership.CYBORG)

@@ -20,6 +20,7 @@ from wharfinger.placement.trait_conditions import TraitConditions, check_name
 from wharfinger.providers import ownership
 from wharfinger.scheduling.request import (
     GROUP_POLICIES,
+    MAX_AMOUNT,
     UNNUMBERED,
     GroupPolicy,
     RequestGroup,
@@ -67,6 +68,11 @@ class GroupDraft:
         except InvalidRequest as error:
             raise invalid(key, value, error.problem) from error
 
+    @property
+    def owners(self) -> frozenset[str]:
+        """The owners that it names."""
+        return ownership.owners(self.required)
+
     def _traits(self, value: object) -> set[str]:
         match value:
             case "required":
@@ -75,8 +81,8 @@ class GroupDraft:
                 return self.forbidden
         raise invalid("", value, "a trait is required or forbidden.")
 
-    def group(self, suffix: str, owner: str) -> RequestGroup | None:
-        """The group, for that owner unless it names another; None where nothing is wanted.
+    def group(self, suffix: str, owner: str | None) -> RequestGroup | None:
+        """The group, None where nothing is wanted; an owner of None is the one that it names.
 
         Raises InvalidRequest.
         """
@@ -90,11 +96,11 @@ class GroupDraft:
                 key,
                 "required" if self.required else "forbidden",
                 f"it says something of a provider from which nothing is asked for: there is no "
-                f"{key.partition(':')[0].replace('trait', 'resources', 1)}: above 0.",
+                f"{key.partition(':')[0].replace('trait', 'resources', 1)}: above 0."
+                + (f" Did you mean trait:{key.partition(':')[2]}?" if suffix == "s" else ""),
             )
-        named = ownership.owners(self.required)
-        if len(named) > 1:
-            one, other = sorted(named)[:2]
+        if len(self.owners) > 1:
+            one, other = sorted(self.owners)[:2]
             raise invalid(
                 self.keys[other],
                 "required",
@@ -102,9 +108,7 @@ class GroupDraft:
                 "owner. Ask for each owner's resources in a group of its own.",
             )
         return (
-            RequestGroup(
-                suffix=suffix, resources=wanted, traits=traits, owner=None if named else owner
-            )
+            RequestGroup(suffix=suffix, resources=wanted, traits=traits, owner=owner)
             if wanted
             else None
         )
@@ -128,7 +132,10 @@ def from_flavor(
     with about(f"flavor {flavor.name}"):
         drafts, policy = _read(flavor.extra_specs)
         _add_own(flavor, drafts)
-        groups = (draft.group(suffix, ownership.NOVA) for suffix, draft in drafts.items())
+        groups = (
+            draft.group(suffix, None if draft.owners else ownership.NOVA)
+            for suffix, draft in drafts.items()
+        )
         wanted = tuple(group for group in groups if group is not None)
         profile = flavor.extra_specs.get(DEVICE_PROFILE)
         if profile is None:
@@ -180,6 +187,6 @@ def _amount(resource_class: str, value: object) -> int:
     elif isinstance(value, str) and _AMOUNT.match(value):
         amount = int(value)
     else:
-        raise invalid("", value, "an amount is a whole number, 0 or above.")
+        raise invalid("", value, f"an amount is a whole number from 0 to {MAX_AMOUNT}.")
     check_resource(resource_class, amount or 1)
     return amount

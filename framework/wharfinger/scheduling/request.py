@@ -55,6 +55,12 @@ class RequestGroup:
         self._check_uuids()
         object.__setattr__(self, "owner", self._the_owner())
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether nothing is asked for, and any provider will do."""
+        said = self.traits, self.member_of, self.forbidden_aggregates, self.in_tree
+        return not self.resources and not any(said)
+
     def _check_uuids(self) -> None:
         try:
             member_of = tuple(names.check_aggregates(one) for one in self.member_of)
@@ -78,8 +84,8 @@ class RequestGroup:
             raise invalid(
                 f"forbidden of {_name(self.suffix)}",
                 self.owner,
-                "the group asks for that owner's resources: require the owner's whose they are to "
-                "be, or do not forbid it.",
+                "it is the owner whose resources the group asks for. Name the owner that is meant, "
+                "or leave this out.",
             )
         owners = named | {self.owner} if self.owner else named
         if len(owners) > 1:
@@ -123,11 +129,17 @@ class ResourceRequest:
             yield invalid("resources", "", "nothing is asked for.")
         together = frozenset().union(*self.same_subtree)
         for group in self.groups:
-            if not group.resources and group.suffix not in together - {UNNUMBERED}:
+            if not group.resources and group.suffix not in together:
                 yield invalid(
                     "resources",
                     "",
                     f"{_name(group.suffix)} asks for nothing, and stands in no same_subtree.",
+                )
+            elif group.says_nothing:
+                yield invalid(
+                    "resources",
+                    "",
+                    f"{_name(group.suffix)} asks for nothing, and says nothing of a provider.",
                 )
         if frozenset() in self.same_subtree:
             yield invalid("same_subtree", "", "it names no group.")

@@ -12,6 +12,7 @@ from tenacity.wait import wait_random_exponential
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import (
     ConcurrentUpdate,
+    DriverError,
     DuplicateProvider,
     NotFound,
     ObjectError,
@@ -111,13 +112,18 @@ class DriverCycle:
         others alone. Raises BackendError where the driver cannot list its nodes, and
         PlacementError where Placement does not answer or refuses our credentials.
         """
-        listing, now = NodeListing(self._driver), time.time()
         applied: list[Step] = []
 
         def note(step: Step) -> None:
             applied.append(step)
             on_step(step)
 
+        try:
+            listing, now = NodeListing(self._driver), time.time()
+        except DriverError:
+            for problem in self._disable(note):
+                LOG.warning("%s", problem)
+            raise
         retrying = Retrying(
             retry=retry_if_result(lambda one: one.is_worth_another),
             stop=stop_after_attempt(_ATTEMPTS),
@@ -128,8 +134,22 @@ class DriverCycle:
         return Outcome(
             steps=tuple(applied),
             pending=last.plan.pending,
-            problems=(*last.plan.problems, *last.failures, *self._keep(listing)),
+            problems=(
+                *last.plan.problems,
+                *last.failures,
+                *self._keep(listing),
+            ),
         )
+
+    def _disable(self, on_step: Callable[[Step], None]) -> Iterator[WharfingerError]:
+        """Have the roots say so if the service is disabled, though the driver cannot be asked."""
+        try:
+            if services.is_disabled(self._context, self._driver.host):
+                plan, live = self._planner.plan_disabled(self.memory)
+                yield from plan.problems
+                yield from self._applier.apply(plan, live, on_step)
+        except (ObjectError, PlacementError, StateError) as error:
+            yield error
 
     def _keep(self, listing: NodeListing) -> Iterator[WharfingerError]:
         listing.use_known_uuids(self.memory.records)  # of what was adopted just now, too

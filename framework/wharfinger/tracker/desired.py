@@ -29,12 +29,11 @@ from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, names
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.record import Record
+from wharfinger.tracker import compute_status
 from wharfinger.tracker.reshaping import edited
 
 LOG: Final = logging.getLogger(__name__)
 
-#: What the roots of a disabled service have, as nova's do.
-_STATUS: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 #: From the providers of a tree to the allocations from them, as a driver edits them.
 AllocationsOf = Callable[[Iterable[str]], Allocations]
 
@@ -72,7 +71,7 @@ class Answers:
         """Have a root say that its service is disabled, unless it is somebody else's."""
         wanted = self.desired.get(root_uuid)
         if wanted and wanted.stated:
-            root = replace(wanted.provider, traits=wanted.provider.traits | _STATUS)
+            root = compute_status.with_status(wanted.provider, disabled=True)
             self.desired[root_uuid] = replace(wanted, provider=root)
 
     def add(
@@ -184,8 +183,9 @@ def ask(
     roots: dict[str, Provider] = {}
     for uuid, provider in live.items():
         seen = own_view(provider, records.get(uuid))
-        if _says_disabled(records.get(uuid)):
-            seen = replace(seen, traits=seen.traits - _STATUS)  # the driver's is what it says now
+        if compute_status.says_disabled(records.get(uuid)):
+            # What is the driver's is what it says now.
+            seen = compute_status.with_status(seen, disabled=False)
         trees.setdefault(seen.root_uuid, []).append(seen)
         if seen.parent_uuid is None:
             roots[seen.name] = roots[uuid] = seen
@@ -230,16 +230,12 @@ def ask(
     for node in listing.nodes:
         root = root_of(node)
         uuid = root.uuid if root else node.uuid
-        if disabled or (disabled is None and _says_disabled(records.get(uuid))):
+        if disabled or (disabled is None and compute_status.says_disabled(records.get(uuid))):
             answers.disable(uuid)
     if answers.failed:
         # A sharing provider may be that of a node that failed.
         answers.failed |= sharing.keys() - answers.desired.keys()
     return answers
-
-
-def _says_disabled(record: Record | None) -> bool:
-    return record is not None and record.claimed_traits >= _STATUS
 
 
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:

@@ -23,6 +23,7 @@ from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
+from wharfinger.tracker.compute_status import as_it_is, says_disabled
 from wharfinger.tracker.desired import Answers, NodeListing, ask
 from wharfinger.tracker.memory import InstanceMemory
 
@@ -107,7 +108,44 @@ class Planner:
             pending=tuple(orphan(one.uuid, one.name) for one in reading.strangers),
             records=_seen_again(listing, answers, records),
         )
-        return Plan.merge([apart, plan]), live
+        unasked = answers.failed if disabled else ()
+        return Plan.merge([apart, plan, self._disabled(unasked, live, memory)]), live
+
+    def plan_disabled(self, memory: InstanceMemory) -> tuple[Plan, _Live]:
+        """The plan by which all roots say that the service is disabled, and nothing else.
+
+        For a driver that could not be asked; no request is sent where all say so already. Raises
+        PlacementError.
+        """
+        due = {
+            uuid: record
+            for uuid, record in memory.records.items()
+            if record.applied and record.applied.parent_uuid is None and not says_disabled(record)
+        }
+        if not due:
+            return Plan(), {}
+        roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
+        live = self._reader.read(roots, due).live
+        return self._disabled(due, live, memory), live
+
+    def _disabled(self, roots: Iterable[str], live: _Live, memory: InstanceMemory) -> Plan:
+        """The plan by which these roots, of which no more is known, say that; others are as is."""
+        records = {
+            uuid: record
+            for uuid in roots
+            if uuid in live
+            and (record := memory.records.get(uuid)) is not None
+            and record.applied
+            and record.absent_since is None
+            and uuid not in memory.damaged
+        }
+        return plan_trees(
+            self._publisher,
+            [as_it_is(live[uuid], record) for uuid, record in records.items()],
+            {uuid: live[uuid] for uuid in records},
+            records,
+            removals=Removals(now=0.0, policy=self._policy, withheld=True),
+        )
 
     def _due(self, answers: Answers, live: _Live, records: _Records, now: float) -> list[str]:
         """The uuids of what is due to be removed."""

@@ -7,6 +7,7 @@ import pytest
 from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, flat, with_children
 from tests.lab.placement import PlacementFixture
+from wharfinger.exceptions import BackendError
 from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import SetTraits
@@ -196,3 +197,93 @@ def test_a_root_that_shares_says_so_though_another_node_speaks_of_it(
     publishing.cycle.sync()
     assert _disabled(placement) == set()
     assert not publishing.cycle.sync().steps
+
+
+def test_a_host_whose_driver_fails_is_disabled_all_the_same(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    before = contents(placement)
+    publishing.driver.fails = True
+    placement.requests.clear()
+    with pytest.raises(BackendError):
+        publishing.cycle.sync()
+    assert not placement.requests.seen
+
+    _set(service, disabled=True)
+    with pytest.raises(BackendError):
+        publishing.cycle.sync()
+    assert _disabled(placement) == {"cn", "metal"}
+    placement.requests.clear()
+    with pytest.raises(BackendError):
+        publishing.restarted().sync()
+    assert not placement.requests.seen
+
+    # What it would say by itself is not known: it stays until the driver can be asked.
+    _set(_service(publishing), disabled=False)
+    with pytest.raises(BackendError):
+        publishing.cycle.sync()
+    assert _disabled(placement) == {"cn", "metal"}
+    publishing.driver.fails = False
+    publishing.cycle.sync()
+    assert contents(placement) == before
+
+
+def test_a_node_that_fails_is_disabled_beside_one_that_does_not(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    works = publishing.driver.nodes["cn"]
+
+    def breaks(tree: ProviderTree, node: str, allocations: Any) -> None:
+        raise RuntimeError("no answer")
+
+    publishing.driver.nodes["cn"] = breaks
+    _set(service, disabled=True)
+
+    outcome = publishing.cycle.sync()
+
+    assert [type(problem) for problem in outcome.problems] == [BackendError]
+    assert len(outcome.steps) == 2
+    assert _disabled(placement) == {"cn", "metal"}
+    publishing.driver.nodes["cn"] = works
+    assert not publishing.cycle.sync().steps
+
+
+def test_a_reserved_root_stays_reserved_while_its_driver_fails(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    def cleaned(tree: ProviderTree, node: str, allocations: Any) -> None:
+        flat(CUSTOM_METAL=1)(tree, node, allocations)
+        tree.reserve(node, "cleaning")
+
+    publishing.driver.nodes["metal"] = cleaned
+    publishing.cycle.sync()
+    publishing.driver.fails = True
+    _set(service, disabled=True)
+    with pytest.raises(BackendError):
+        publishing.cycle.sync()
+    assert contents(placement)["metal"]["inventories"] == {"CUSTOM_METAL": (1, 1)}
+
+    publishing.driver.fails = False
+    publishing.driver.nodes["metal"] = flat(CUSTOM_METAL=1)
+    publishing.cycle.sync()
+
+    assert contents(placement)["metal"]["inventories"] == {"CUSTOM_METAL": (1, 0)}
+    assert _disabled(placement) == {"cn", "metal"}
+
+
+def test_how_long_a_node_is_absent_is_not_forgotten(
+    publishing: Publishing, placement: PlacementFixture, service: Service
+) -> None:
+    publishing.removal_delay = 3600
+    cycle = publishing.restarted()
+    publishing.driver.nodes = {"cn": publishing.driver.nodes["cn"]}
+    cycle.sync()
+    (metal,) = placement.client.list_providers(name="metal")
+    since = publishing.memory.records[metal.uuid].absent_since
+    assert since
+    _set(service, disabled=True)
+
+    cycle.sync()
+
+    assert publishing.memory.records[metal.uuid].absent_since == since
+    assert _disabled(placement) == {"cn"}

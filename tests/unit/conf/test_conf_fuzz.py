@@ -9,14 +9,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wharfinger import conf
-from wharfinger.conf import DefaultSection, InstanceSection, PlacementSection
+from wharfinger.conf import (
+    AcceleratorSection,
+    DefaultSection,
+    InstanceSection,
+    PlacementSection,
+    SchedulingSection,
+)
 from wharfinger.exceptions import WharfingerError
 
 EXAMPLES = 150
 #: Enough to find what one of the sections or interpolations makes of a value.
 STRUCTURED_EXAMPLES = 300
 
-SECTIONS = ("DEFAULT", "placement", "gpus", "metal", "gpus:nvidia-35", "default", "Placement")
+SECTIONS = (
+    *("DEFAULT", "placement", "gpus", "metal", "gpus:nvidia-35", "default", "Placement"),
+    *("scheduling", "accelerator"),
+)
 KEYS = {
     "enabled_drivers": "DEFAULT",
     "host": "DEFAULT",
@@ -35,6 +44,11 @@ KEYS = {
     "driver": "gpus",
     "owner": "gpus",
     "removal_delay": "gpus",
+    "request_filters": "scheduling",
+    "untagged": "scheduling",
+    "cache_time": "scheduling",
+    "device_profiles": "accelerator",
+    "region_name": "accelerator",
 }
 VALUES = (
     *("", "gpus", "gpus, metal", "OWNER_NOVA", "/srv/state", "true", "False", "60", "libvirt"),
@@ -119,6 +133,8 @@ def read_everything(directory: Path, content: bytes) -> list[WharfingerError]:
     for read in (
         lambda: DefaultSection.read(loaded),
         lambda: PlacementSection.read(loaded),
+        lambda: SchedulingSection.read(loaded),
+        lambda: AcceleratorSection.read(loaded),
         lambda: InstanceSection.read(loaded, "gpus"),
         lambda: InstanceSection.read(loaded, "metal"),
     ):

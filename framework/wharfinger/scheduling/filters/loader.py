@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NoReturn
 
-from stevedore.named import NamedExtensionManager
+from stevedore.driver import DriverManager
 
 from wharfinger.conf.scheduling import GROUP
 from wharfinger.exceptions import ConfigurationError, WharfingerError
@@ -13,7 +13,7 @@ from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
 NAMESPACE: Final = "wharfinger.request_filters"
 
 
-class _Manager(NamedExtensionManager[Any]):
+class _Manager(DriverManager[Any]):
     def list_entry_points(self) -> list[EntryPoint]:
         # stevedore's own list is cached, by times that are known to 128 seconds.
         return list(entry_points(group=self.namespace))
@@ -45,24 +45,22 @@ def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
                 f"There are: {', '.join(sorted(set(installed)))}.",
             )
 
-    def refuse(_manager: object, entry_point: EntryPoint, error: BaseException) -> NoReturn:
-        raise _failed(names, entry_point.name, error) from error
+    return {name: _import(names, name) for name in names}
+
+
+def _import(names: Sequence[str], name: str) -> type[RequestFilter]:
+    def refuse(_manager: object, _entry_point: EntryPoint, error: BaseException) -> NoReturn:
+        raise _failed(names, name, error) from error
 
     try:
-        manager = _Manager(
-            NAMESPACE,
-            list(names),
-            name_order=True,
-            on_load_failure_callback=refuse,
-            warn_on_missing_entrypoint=False,
-        )
+        manager = _Manager(NAMESPACE, name, on_load_failure_callback=refuse)
     except (AssertionError, SystemExit) as error:  # stevedore lets these two pass
-        raise _failed(names, "one of them", error) from error
-    for one in manager:
-        if not (isinstance(one.plugin, type) and issubclass(one.plugin, RequestFilter)):
-            problem = f"{one.name} is no subclass of RequestFilter."
-            raise _wrong(names, problem, "Mend its package, or leave it out.")
-    return {one.name: one.plugin for one in manager}
+        raise _failed(names, name, error) from error
+    kind = manager.driver
+    if not (isinstance(kind, type) and issubclass(kind, RequestFilter)):
+        problem = f"{name} is no subclass of RequestFilter."
+        raise _wrong(names, problem, "Mend its package, or leave it out.")
+    return kind
 
 
 def _failed(names: Sequence[str], name: str, error: BaseException) -> ConfigurationError:

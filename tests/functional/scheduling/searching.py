@@ -1,0 +1,124 @@
+"""Searches for candidates as programs make them, where time passes when a test says so."""
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fixtures
+from cachetools import TTLCache
+
+from tests.lab.cycles import make_state
+from tests.lab.objects import KeptInFile
+from tests.lab.placement import PlacementFixture
+from tests.lab.samples import service, uuid
+from wharfinger.conf import SchedulingSection, load
+from wharfinger.objects import OWNER_TAG_VERSION
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.scheduling import RequestGroup, ResourceRequest
+from wharfinger.scheduling.candidate import Candidate
+from wharfinger.scheduling.candidates import CandidateSearch
+from wharfinger.scheduling.filters import RequestFilter, Surroundings, loader
+
+NOVA, CYBORG, ACME = "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME"
+#: Seconds for which searches believe what they have been told.
+CACHE_TIME = 30
+BEFORE = OWNER_TAG_VERSION - 1
+
+
+class Clock(fixtures.Fixture):
+    """What tells the time to those who remember owner traits and gates."""
+
+    def _setUp(self) -> None:
+        self.now = 0.0
+        for module in ("scheduling.gates", "placement.owner_traits"):
+            name = f"wharfinger.{module}.TTLCache"
+            self.useFixture(fixtures.MonkeyPatch(name, partial(TTLCache, timer=lambda: self.now)))
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Seeing(RequestFilter):
+    """Objects to nothing, and keeps what it is shown."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.candidates: list[Candidate] = []
+
+    def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
+        self.candidates.append(candidate)
+        return None
+
+
+class Searching(fixtures.Fixture):
+    """Who searches, in a Placement, and the database that tells of services."""
+
+    def __init__(self, placement: PlacementFixture, directory: Path) -> None:
+        super().__init__()
+        self.placement = placement
+        self.directory = directory
+
+    def _setUp(self) -> None:
+        self.clock = self.useFixture(Clock())
+        make_state(self.directory)
+        self.kept = self.useFixture(KeptInFile(self.directory))
+
+    def surroundings(self, *lines: str) -> Surroundings:
+        """What filters are made with where [scheduling] has these lines; with a new client."""
+        path = self.directory / "scheduling.conf"
+        path.write_text("\n".join(["[scheduling]", f"cache_time = {CACHE_TIME}", *lines, ""]))
+        client = self.placement.new_client()
+        return Surroundings(load([str(path)]), client, self.kept.context)
+
+    def search(self, *lines: str) -> CandidateSearch:
+        """A search with the filters that are configured, before which nothing has been sent."""
+        its = self.surroundings(*lines)
+        names = SchedulingSection.read(its.conf).request_filters
+        search = CandidateSearch(its.placement, loader.load(names, its))
+        assert its.placement.microversion  # is asked for once in a client's life
+        self.placement.requests.clear()
+        return search
+
+    def order(self, request: ResourceRequest, *lines: str) -> list[Candidate]:
+        """The candidates for what is made of a request, in Placement's order, good and bad ones.
+
+        It is the same each time for the same providers, and another one in each process.
+        """
+        its = self.surroundings(*lines)
+        seeing = Seeing(its)
+        filters = loader.load(SchedulingSection.read(its.conf).request_filters, its)
+        CandidateSearch(its.placement, {"seeing": seeing, **filters}).find(request)
+        return seeing.candidates
+
+    def has_services(self, *services: tuple[Iterable[str], int]) -> None:
+        """Services that publish for these owners, of these versions."""
+        for number, (owners, version) in enumerate(services):
+            service(self.kept.context, number, owners=list(owners), version=version).create()
+
+    def asked(self) -> list[str]:
+        """What has been sent since that was asked last, or since there is a search."""
+        seen = list(self.placement.requests.seen)
+        self.placement.requests.clear()
+        return seen
+
+
+def asking(
+    *said: str, suffix: str = "", owner: str | None = None, **resources: int
+) -> RequestGroup:
+    """A group for these amounts, under these conditions on traits."""
+    return RequestGroup(
+        suffix=suffix, resources=resources, traits=TraitConditions.parse(said), owner=owner
+    )
+
+
+def wanted(*groups: RequestGroup, **values: Any) -> ResourceRequest:
+    policy = "none" if sum(bool(group.suffix) for group in groups) > 1 else None
+    return ResourceRequest(groups=groups, **({"group_policy": policy} | values))
+
+
+def takers(candidates: Iterable[Candidate], *names: str) -> list[str]:
+    """From which of the named providers each candidate takes."""
+    return [
+        " ".join(name for name in names if uuid(name) in candidate.allocations)
+        for candidate in candidates
+    ]

@@ -1,0 +1,377 @@
+"""The proof that owners are never mixed, and that nothing else is lost.
+
+Random forests stand in the real Placement, and random requests go through the real owner filter.
+What comes back is held against a search by brute force, which shares nothing with the filter and
+knows of Placement only what its API says. That this search has the right idea of what Placement
+offers is shown of each request as well, without owners.
+
+WHARFINGER_FORESTS is how many forests there are, such as WHARFINGER_FORESTS=2000 for the long
+version. Those are other ones in each run; in the short version, they are always the same.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.lab import forests
+from tests.lab.brute_force import (
+    UNNUMBERED,
+    Candidate,
+    Group,
+    Providers,
+    Request,
+    Rule,
+    candidates,
+    owner_rule,
+)
+from tests.lab.objects import KeptInFile
+from tests.lab.placement import PlacementFixture
+from tests.lab.samples import service
+from wharfinger.conf import parse
+from wharfinger.objects import OWNER_TAG_VERSION, Context
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.scheduling import RequestGroup, ResourceRequest
+from wharfinger.scheduling.candidates import Candidates, CandidateSearch
+from wharfinger.scheduling.filters import Surroundings
+from wharfinger.scheduling.filters.owner import OwnerFilter
+
+FORESTS = int(os.environ.get("WHARFINGER_FORESTS") or 0)
+SHORT_VERSION = 120
+REQUESTS_OF_EACH = 5
+
+NOVA, CYBORG, ACME, NEWBORN = forests.OWNERS
+CURRENT, FORMER = OWNER_TAG_VERSION, OWNER_TAG_VERSION - 1
+#: Services, by what is said of them: for whom each publishes, and its version.
+SERVICES = {
+    "all tag": [((NOVA, CYBORG), CURRENT), ((ACME,), CURRENT), ((NEWBORN,), CURRENT)],
+    "some tag": [((NOVA,), CURRENT), ((CYBORG, ACME), CURRENT), ((CYBORG,), FORMER)],
+    "there are none": [],
+}
+#: The owners whose gates are on then.
+GATES = {
+    "all tag": frozenset(forests.OWNERS),
+    "some tag": frozenset((NOVA, ACME)),
+    "there are none": frozenset[str](),
+}
+
+ANY_REQUEST = ResourceRequest(groups=(RequestGroup(resources={"VCPU": 1}, owner=NOVA),))
+
+
+@dataclass(frozen=True, repr=False)
+class World:
+    """A Placement to put forests into, and what the filter is surrounded by."""
+
+    placement: PlacementFixture
+    objects: dict[str, Context]
+
+    def get(self, path: str) -> Any:
+        """What the API answers."""
+        answer = self.placement.adapter.request(path, "GET", microversion="1.39", raise_exc=False)
+        assert answer.status_code == 200, f"{path}: {answer.text}"
+        return answer.json()
+
+    def plain_candidates(self, request: Request) -> list[Candidate]:
+        """What Placement offers to whoever minds no owners."""
+        query = urlencode(list(_query(request)))
+        return [
+            Candidate(
+                frozenset(
+                    (uuid, kind, amount)
+                    for uuid, its in one["allocations"].items()
+                    for kind, amount in its["resources"].items()
+                ),
+                _mapped(one["mappings"]),
+            )
+            for one in self.get(f"/allocation_candidates?{query}")["allocation_requests"]
+        ]
+
+    def new_filter(self, services: str, untagged: str) -> OwnerFilter:
+        """A filter that knows of nothing yet, and will not ask twice."""
+        conf = parse([])
+        conf.set_override("untagged", untagged, "scheduling")
+        conf.set_override("cache_time", 86400, "scheduling")
+        return OwnerFilter(Surroundings(conf, self.placement.client, self.objects[services]))
+
+    def search(self, owner_filter: OwnerFilter) -> CandidateSearch:
+        """Who searches with that filter alone."""
+        return CandidateSearch(self.placement.client, {"owner": owner_filter})
+
+
+@pytest.fixture(scope="module")
+def world(
+    placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    with PlacementFixture(placement_service) as placement:
+        kept = {
+            name: placement.useFixture(KeptInFile(tmp_path_factory.mktemp("objects")))
+            for name in SERVICES
+        }
+        for name, services in SERVICES.items():
+            for number, (owners, version) in enumerate(services):
+                service(kept[name].context, number, owners=[*owners], version=version).create()
+        yield World(placement, {name: one.context for name, one in kept.items()})
+        forests.empty()
+
+
+def test_owners_are_never_mixed_and_nothing_else_is_lost(world: World) -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(
+        max_examples=FORESTS or SHORT_VERSION,
+        derandomize=not FORESTS,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def in_any_forest(data: st.DataObject) -> None:
+        seen["forests"] += 1
+        for found in _asked_in_a_forest(world, data):
+            seen[found] += 1
+
+    in_any_forest()
+    print(", ".join(f"{count} {what}" for what, count in seen.items()))
+    # What has been shown is of little worth if there was nothing to mix, or to lose.
+    assert min(seen["mixed"], seen["unmixed"], seen["several, some mixed"]) > seen["forests"] / 10
+
+
+def test_a_limited_answer_is_not_starved_by_what_is_dropped(world: World) -> None:
+    host = forests.Provider(0, None, frozenset((NOVA,)), {"VCPU": forests.Stock(9)})
+    ours, nobodys = (
+        [forests.Provider(number, 0, owners, {"VGPU": forests.Stock(1)}) for number in numbers]
+        for owners, numbers in ((frozenset((NOVA,)), (1, 2)), (frozenset(), range(3, 100)))
+    )
+    forests.empty()
+    forests.publish((host, *ours, *nobodys))
+    search = world.search(world.new_filter("all tag", "forbid"))
+    request = Request({"": Group({"VCPU": 1, "VGPU": 1}, owner=NOVA)})
+    right = {frozenset((host.uuid, one.uuid)) for one in ours}
+
+    for limit in (None, 1, 2, 3, 98, 99, 100):
+        found = [
+            frozenset(one.allocations) for one in search.find(_asked(request, limit)).candidates
+        ]
+        assert right.issuperset(found)
+        assert len(set(found)) == len(found) == min(limit or len(ours), len(ours))
+
+
+def test_an_owner_nobody_has_heard_of_is_minded_and_then_known(world: World) -> None:
+    gpus = tuple(
+        forests.Provider(number, None, frozenset(owners), {"VGPU": forests.Stock(1)})
+        for number, owners in enumerate([{NOVA}, {NEWBORN}, {NOVA, NEWBORN}])
+    )
+    forests.empty()
+    owner_filter = world.new_filter("there are none", "allow")
+    owner_filter.apply(ANY_REQUEST)
+    forests.publish(gpus)
+    search = world.search(owner_filter)
+    request = _asked(Request({"": Group({"VGPU": 1}, owner=NOVA)}))
+
+    first, second = search.find(request), search.find(request)
+
+    assert [set(one.allocations) for one in first.candidates] == [{gpus[0].uuid}]
+    assert _found(second) == _found(first)
+    assert (sum(first.dropped.values()), sum(second.dropped.values())) == (2, 0)
+
+
+def test_what_an_owner_has_is_its_own_as_soon_as_it_is_there(world: World) -> None:
+    gpu = forests.Provider(0, None, frozenset((NEWBORN,)), {"VGPU": forests.Stock(1)})
+    forests.empty()
+    owner_filter = world.new_filter("all tag", "forbid")
+    owner_filter.apply(ANY_REQUEST)
+    forests.publish((gpu,))
+
+    answer = world.search(owner_filter).find(
+        _asked(Request({"": Group({"VGPU": 1}, owner=NEWBORN)}))
+    )
+
+    assert [set(one.allocations) for one in answer.candidates] == [{gpu.uuid}]
+
+
+def test_two_groups_are_given_as_much_of_one_class_as_they_ask_for(world: World) -> None:
+    gpus = tuple(
+        forests.Provider(
+            number, 0 if number else None, frozenset((NOVA,)), {"VGPU": forests.Stock(4)}
+        )
+        for number in range(3)
+    )
+    forests.empty()
+    forests.publish(gpus)
+    group = Group({"VGPU": 1}, owner=NOVA)
+    search = world.search(world.new_filter("all tag", "forbid"))
+
+    # Placement 16 mixes the amounts up, unless it is told the policy.
+    answer = search.find(_asked(Request({"": group, "_A": group})))
+
+    amounts = [sum(its["VGPU"] for its in one.allocations.values()) for one in answer.candidates]
+    assert amounts == [2] * 9
+
+
+def _asked_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
+    """Ask for things in some forest; says of each answer what it was."""
+    forest = data.draw(forests.forests(), "forest")
+    services = data.draw(st.sampled_from(sorted(SERVICES)), "services")
+    untagged = data.draw(st.sampled_from(("forbid", "allow")), "untagged")
+    rules = Rules(untagged == "allow", GATES[services])
+    owner_filter = world.new_filter(services, untagged)
+    forests.empty()
+    if is_unheard_of := data.draw(st.booleans(), "the newborn is unheard of"):
+        owner_filter.apply(ANY_REQUEST)
+    forests.publish(forest)
+    search = world.search(owner_filter)
+    providers = Providers.read(world.get)
+    for _ in range(REQUESTS_OF_EACH):
+        request = data.draw(forests.requests(forest), "request")
+        offered = world.plain_candidates(request)
+        assert len(set(offered)) == len(offered)
+        assert set(offered) == candidates(providers, request)
+        if not offered:
+            yield "unanswered"
+            continue
+        limit = data.draw(st.sampled_from((None, None, None, 1, 2, 3)), "limit")
+        if len(request.groups.keys() - {UNNUMBERED}) > 1 and data.draw(st.booleans(), "isolate"):
+            # Placement could not be asked for that of all requests.
+            request = replace(request, group_policy="isolate")
+        expected = candidates(providers, request, rules.owner_rule())
+        answer = search.find(_asked(request, limit))
+        found = _found(answer)
+        assert len(found) == len(answer.candidates)
+        assert not _mixed(providers, request, found)
+        if limit is None:
+            assert found == expected
+        else:
+            assert found <= expected
+            assert len(found) == min(limit, len(expected))
+        if limit is None and not is_unheard_of:
+            near = candidates(providers, rules.narrowed(request))
+            assert answer.dropped.get("owner", 0) == len(near) - len(expected)
+        yield _kind(len(offered), len(expected))
+
+
+def _kind(offered: int, right: int) -> str:
+    if right == offered:
+        return "unmixed"
+    return "several, some mixed" if right else "mixed"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for a filter: whether untagged providers are allowed, and whose gates are on."""
+
+    untagged_allowed: bool
+    gates: frozenset[str]
+
+    def owner_rule(self) -> Rule:
+        return owner_rule(
+            untagged_allowed=self.untagged_allowed, gate_of=lambda owner: owner in self.gates
+        )
+
+    def narrowed(self, request: Request) -> Request:
+        """As much of the rule as Placement can be asked for: what is beyond that is dropped."""
+        return replace(
+            request,
+            groups={
+                suffix: self._narrowed(group) if group.resources else group
+                for suffix, group in request.groups.items()
+            },
+        )
+
+    def _narrowed(self, group: Group) -> Group:
+        others = frozenset(forests.OWNERS) - {group.owner}
+        any_of = group.any_of
+        if group.owner in self.gates and not self.untagged_allowed:
+            any_of += (frozenset((group.owner, forests.SHARES)),)
+        return replace(group, forbidden=group.forbidden | others, any_of=any_of)
+
+
+def _mixed(providers: Providers, request: Request, found: set[Candidate]) -> list[str]:
+    """Where a group takes from what is another owner's, whoever else's it may be."""
+    return [
+        f"{request.groups[suffix].owner} from {uuid}"
+        for one in found
+        for suffix, uuids in one.mappings
+        for uuid in uuids
+        if request.groups[suffix].resources
+        and providers.by_uuid[uuid].owners - {request.groups[suffix].owner}
+    ]
+
+
+def _found(answer: Candidates) -> set[Candidate]:
+    return {
+        Candidate(
+            frozenset(
+                (uuid, kind, amount)
+                for uuid, resources in one.allocations.items()
+                for kind, amount in resources.items()
+            ),
+            _mapped(one.mappings),
+        )
+        for one in answer.candidates
+    }
+
+
+def _mapped(mappings: Any) -> frozenset[tuple[str, frozenset[str]]]:
+    return frozenset((suffix, frozenset(uuids)) for suffix, uuids in mappings.items())
+
+
+def _asked(request: Request, limit: int | None = None) -> ResourceRequest:
+    """A request as it is made of us."""
+    return ResourceRequest(
+        groups=tuple(
+            RequestGroup(
+                suffix=suffix,
+                resources=group.resources,
+                traits=TraitConditions(
+                    required=group.required,
+                    any_of=frozenset(group.any_of),
+                    forbidden=group.forbidden,
+                ),
+                member_of=group.member_of,
+                forbidden_aggregates=group.forbidden_aggregates,
+                in_tree=group.in_tree,
+                owner=None if group.owner in group.required else group.owner,
+            )
+            for suffix, group in request.groups.items()
+        ),
+        group_policy=request.group_policy,  # type: ignore[arg-type]
+        same_subtree=request.same_subtree,
+        root=TraitConditions(required=request.root_required, forbidden=request.root_forbidden),
+        limit=limit,
+    )
+
+
+def _query(request: Request) -> Iterator[tuple[str, str]]:
+    """A request as it is made of Placement."""
+    for suffix, group in request.groups.items():
+        for key, value in _conditions(group):
+            yield f"{key}{suffix}", value
+    if request.group_policy:
+        yield "group_policy", request.group_policy
+    for suffixes in request.same_subtree:
+        yield "same_subtree", ",".join(suffixes)
+    if root := [*request.root_required, *(f"!{trait}" for trait in request.root_forbidden)]:
+        yield "root_required", ",".join(root)
+
+
+def _conditions(group: Group) -> Iterator[tuple[str, str]]:
+    if group.resources:
+        yield "resources", ",".join(f"{kind}:{amount}" for kind, amount in group.resources.items())
+    if traits := [*group.required, *(f"!{trait}" for trait in group.forbidden)]:
+        yield "required", ",".join(traits)
+    for choice in group.any_of:
+        yield "required", f"in:{','.join(choice)}"
+    for aggregates in group.member_of:
+        yield "member_of", f"in:{','.join(aggregates)}"
+    for aggregate in group.forbidden_aggregates:
+        yield "member_of", f"!{aggregate}"
+    if group.in_tree:
+        yield "in_tree", group.in_tree

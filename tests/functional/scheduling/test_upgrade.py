@@ -1,0 +1,320 @@
+"""An upgrade from a release that tags nothing, host by host, and what is offered meanwhile.
+
+Two hosts publish VGPUs for nova, each by real cycles of its own; below each there is a VGPU of
+Cyborg's, too. A flavor with a VGPU is asked for all along. What was offered before has to be
+offered at each step, and what is Cyborg's never.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fixtures
+import pytest
+
+from tests.functional.scheduling.searching import (
+    BEFORE,
+    CACHE_TIME,
+    CYBORG,
+    NOVA,
+    Searching,
+)
+from tests.lab import samples
+from tests.lab.cycles import Publishing
+from tests.lab.drivers import does_not_answer, with_children
+from tests.lab.placement import PlacementFixture, lower
+from tests.lab.samples import uuid
+from wharfinger.objects import OWNER_TAG_VERSION, Service
+from wharfinger.providers import Inventory
+from wharfinger.scheduling.candidates import CandidateSearch
+from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.gates import Gates
+from wharfinger.tracker import services
+
+
+class Host(fixtures.Fixture):
+    """A host with a VGPU of nova's, and one of Cyborg's, and what publishes the first."""
+
+    def __init__(self, searching: Searching, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.service = f"host-{name}"
+        self.foreign = uuid(f"cyborg's below {name}")
+        self._gpu = f"gpu-{name}"
+        self._searching = searching
+        self._client = searching.placement.client
+        self._context = searching.kept.context
+
+    def _setUp(self) -> None:
+        self._publish_as("before")
+        self._published = {
+            one.name: one.uuid
+            for name in (f"cn-{self.name}", self._gpu)
+            for one in self._client.list_providers(name=name)
+        }
+        root = self._published[f"cn-{self.name}"]
+        foreign = self._client.create_provider(self.foreign, f"cyborg-{self.name}", root)
+        generation = self._client.set_traits(foreign.uuid, foreign.generation, [CYBORG])
+        self._client.set_inventories(foreign.uuid, generation, {"VGPU": Inventory(total=4)})
+        Service(
+            self._context,
+            host=self.service,
+            binary=services.BINARY,
+            owners=[NOVA],
+            version=BEFORE,
+        ).create()
+        self._strip()
+
+    @property
+    def own(self) -> str:
+        """The provider of nova's VGPUs."""
+        return self._published[self._gpu]
+
+    @property
+    def traits(self) -> list[frozenset[str]]:
+        """Of what is published for nova."""
+        return [self._client.get_traits(uuid).traits for uuid in self._published.values()]
+
+    @property
+    def version(self) -> int:
+        found = Service.get_by_host_and_binary(self._context, self.service, services.BINARY)
+        return found.version
+
+    def _publish_as(self, state: str) -> None:
+        """Start a program with the state in that directory; its cycle runs without problems."""
+        directory = self._searching.directory / f"{self.name}-{state}"
+        self.publishing = self.useFixture(
+            Publishing(self._searching.placement, directory, name=f"gpus-{self.name}")
+        )
+        self.publishing.driver.nodes[f"cn-{self.name}"] = with_children(
+            {"VCPU": 8, "MEMORY_MB": 4096}, {self._gpu: {"VGPU": 4}}
+        )
+        assert not self.publishing.cycle.sync().problems
+
+    def _strip(self) -> None:
+        """Leave what is published as the former release does: nobody's."""
+        marks = self.publishing.publisher.traits
+        for one in self._published.values():
+            found = self._client.get_traits(one)
+            self._client.set_traits(one, found.resource_provider_generation, found.traits - marks)
+
+    def cycle(self) -> None:
+        """The current release runs a cycle, and reports as ``sync`` does."""
+        outcome = self.publishing.restarted().sync()
+        services.report(self._context, self.service, {NOVA}, complete=not outcome.problems)
+
+    def upgrade(self, *, with_record: bool) -> None:
+        """The current release takes over, with what the former one remembered or without it."""
+        if with_record:
+            self.cycle()
+            return
+        self._publish_as("after")
+        self.cycle()
+
+    def downgrade(self) -> None:
+        """The former release takes over again: its row first, and then what it publishes."""
+        self._searching.kept.write("services", {"version": BEFORE}, host=self.service)
+        self._strip()
+
+
+class Asking:
+    """Asks for what a flavor wants, from a process that goes on and from one that starts now."""
+
+    def __init__(self, searching: Searching, hosts: dict[str, Host], specs: dict[str, str]) -> None:
+        self._searching = searching
+        self._hosts = hosts
+        flavor = samples.flavor(None, vcpus=1, extra_specs=specs)
+        flavor.obj_set_defaults()
+        self._request = from_flavor(flavor)
+        self._running = searching.search()
+
+    def offered(self, search: CandidateSearch) -> set[str]:
+        """Whose VGPUs are offered, by host; nothing that is Cyborg's ever is."""
+        taken = {
+            provider
+            for candidate in search.find(self._request).candidates
+            for provider in candidate.allocations
+        }
+        assert not taken & {host.foreign for host in self._hosts.values()}
+        return {name for name, host in self._hosts.items() if host.own in taken}
+
+    def at_once(self) -> set[str]:
+        """What the process is offered that goes on and believes what it knew."""
+        return self.offered(self._running)
+
+    def works(self) -> bool:
+        """Whether both processes are offered each host's, when what was known has expired."""
+        self._searching.clock.advance(CACHE_TIME)
+        everything = set(self._hosts)
+        return (
+            self.offered(self._running) == everything
+            and self.offered(self._searching.search()) == everything
+        )
+
+    def gate(self) -> bool:
+        return Gates(self._searching.kept.context, CACHE_TIME).is_on(NOVA)
+
+
+@pytest.fixture
+def newest() -> str:
+    """What Placement knows."""
+    return "1.39"
+
+
+@pytest.fixture
+def spec() -> str:
+    """What the flavor has a VGPU by."""
+    return "resources:VGPU"
+
+
+@pytest.fixture
+def searching(
+    placement: PlacementFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: str
+) -> Iterator[Searching]:
+    lower(monkeypatch, newest)
+    with Searching(placement, tmp_path) as fixture:
+        yield fixture
+
+
+@pytest.fixture
+def hosts(searching: Searching) -> dict[str, Host]:
+    """Both at the former release."""
+    return {name: searching.useFixture(Host(searching, name)) for name in "ab"}
+
+
+@pytest.fixture
+def asking(searching: Searching, hosts: dict[str, Host], spec: str) -> Asking:
+    return Asking(searching, hosts, {spec: "1"})
+
+
+@pytest.fixture
+def changes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Gives what has been told of gates, in few words, since it was last asked for."""
+    caplog.set_level(logging.INFO, logger="wharfinger.scheduling.gates")
+
+    def told() -> list[str]:
+        lines = [
+            f"{record.levelname} {record.getMessage().partition(':')[0]}"
+            for record in caplog.records
+            if record.name == "wharfinger.scheduling.gates"
+        ]
+        caplog.clear()
+        return lines
+
+    return told
+
+
+@pytest.mark.parametrize("with_record", [True, False], ids=["record kept", "record lost"])
+@pytest.mark.parametrize("spec", ["resources:VGPU", "resources_GPU:VGPU"])
+@pytest.mark.parametrize("newest", ["1.39", "1.33"])
+def test_hosts_are_upgraded_one_by_one_and_nothing_is_lost_and_nothing_slips_in(
+    hosts: dict[str, Host], asking: Asking, with_record: bool
+) -> None:
+    # The former release on both.
+    assert not any(NOVA in traits for host in hosts.values() for traits in host.traits)
+    assert not asking.gate()
+    assert asking.works()
+
+    hosts["a"].upgrade(with_record=with_record)
+    assert all(NOVA in traits for traits in hosts["a"].traits)
+    assert [host.version for host in hosts.values()] == [OWNER_TAG_VERSION, BEFORE]
+    assert asking.at_once() == {"a", "b"}
+    assert not asking.gate()
+    assert asking.works()
+
+    hosts["b"].upgrade(with_record=with_record)
+    assert all(NOVA in traits for host in hosts.values() for traits in host.traits)
+    assert [host.version for host in hosts.values()] == [OWNER_TAG_VERSION] * 2
+    assert asking.at_once() == {"a", "b"}
+    assert asking.gate()
+    assert asking.works()
+
+    # One goes back, in one of the two orders in which it can be seen.
+    hosts["b"].downgrade()
+    assert asking.at_once() == {"a"}  # for as long as the gate is believed to be on
+    assert not asking.gate()
+    assert asking.works()
+
+    hosts["b"].upgrade(with_record=with_record)
+    assert asking.at_once() == {"a", "b"}
+    assert asking.gate()
+    assert asking.works()
+
+
+def test_a_host_of_the_former_release_may_join_again(
+    searching: Searching,
+    hosts: dict[str, Host],
+    asking: Asking,
+    changes: Callable[[], list[str]],
+) -> None:
+    for host in hosts.values():
+        host.upgrade(with_record=True)
+    assert asking.works()
+    assert set(changes()) == {"INFO the gate of OWNER_NOVA is on"}
+
+    hosts["c"] = searching.useFixture(Host(searching, "c"))
+    assert asking.at_once() == {"a", "b"}  # for as long as the gate is believed to be on
+    searching.clock.advance(CACHE_TIME)
+    assert asking.at_once() == {"a", "b", "c"}
+    assert changes() == ["WARNING the gate of OWNER_NOVA is off"]
+    assert asking.works()
+    assert changes() == []
+
+    hosts["c"].upgrade(with_record=True)
+    assert asking.at_once() == {"a", "b", "c"}
+    searching.clock.advance(CACHE_TIME)
+    assert asking.at_once() == {"a", "b", "c"}
+    assert changes() == ["INFO the gate of OWNER_NOVA is on"]
+    assert asking.works()
+
+
+def test_a_host_that_does_not_get_through_its_first_cycle_holds_the_gate_back(
+    hosts: dict[str, Host], asking: Asking
+) -> None:
+    hosts["a"].upgrade(with_record=True)
+    driver = hosts["b"].publishing.driver
+    published = driver.nodes[f"cn-{hosts['b'].name}"]
+    for tagged in (False, True):
+        # Its one host fails, and then another one that it has.
+        driver.nodes["cn-b"] = published if tagged else does_not_answer
+        driver.nodes["other"] = does_not_answer
+
+        hosts["b"].cycle()
+
+        assert all((NOVA in traits) is tagged for traits in hosts["b"].traits)
+        assert hosts["b"].version == BEFORE
+        assert not asking.gate()
+        assert asking.works()
+
+    del driver.nodes["other"]
+    hosts["b"].cycle()
+    assert asking.gate()
+    assert asking.works()
+
+
+def test_a_host_that_fails_once_it_tags_everything_keeps_the_gate_on(
+    hosts: dict[str, Host], asking: Asking
+) -> None:
+    for host in hosts.values():
+        host.upgrade(with_record=True)
+    hosts["b"].publishing.driver.nodes["other"] = does_not_answer
+
+    hosts["b"].cycle()
+
+    assert asking.gate()
+    assert asking.works()
+
+
+def test_a_host_that_is_taken_away_holds_nothing_back(
+    searching: Searching, hosts: dict[str, Host], asking: Asking
+) -> None:
+    hosts["a"].upgrade(with_record=True)
+    assert not asking.gate()
+
+    Service.get_by_host_and_binary(
+        searching.kept.context, hosts["b"].service, services.BINARY
+    ).destroy()
+
+    searching.clock.advance(CACHE_TIME)
+    assert asking.gate()
+    assert asking.at_once() == {"a"}

@@ -1,0 +1,246 @@
+"""[scheduling] and [accelerator], each read from a real file."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from wharfinger import conf
+from wharfinger.conf import AcceleratorSection, PlacementSection, SchedulingSection
+from wharfinger.exceptions import ConfigurationError
+
+
+def read(directory: Path, text: str) -> conf.Options:
+    path = directory / "test.conf"
+    path.write_text(dedent(text))
+    return conf.parse([str(path)])
+
+
+def told(directory: Path, text: str) -> list[str]:
+    """What is wrong with the configuration."""
+    return [str(problem) for problem in conf.problems(read(directory, text))]
+
+
+# [scheduling].
+
+
+def test_without_a_section_requests_are_kept_to_owners_and_to_what_is_enabled(
+    tmp_path: Path,
+) -> None:
+    section = SchedulingSection.read(read(tmp_path, ""))
+
+    assert section == SchedulingSection(("compute_status", "owner"), False, 30)
+
+
+def test_filters_are_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+    opts = read(tmp_path, "[scheduling]\nrequest_filters = owner, mine ,compute_status\n")
+
+    assert SchedulingSection.read(opts).request_filters == ("owner", "mine", "compute_status")
+
+
+def test_there_may_be_no_filters(tmp_path: Path) -> None:
+    assert SchedulingSection.read(read(tmp_path, "[scheduling]\nrequest_filters =\n")) == (
+        SchedulingSection((), False, 30)
+    )
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("forbid", False), ("allow", True)])
+def test_untagged_providers_are_forbidden_or_allowed(
+    tmp_path: Path, value: str, allowed: bool
+) -> None:
+    opts = read(tmp_path, f"[scheduling]\nuntagged = {value}\ncache_time = 1\n")
+
+    assert SchedulingSection.read(opts).allows_untagged is allowed
+    assert SchedulingSection.read(opts).cache_time == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "remedy"),
+    [
+        ("untagged", "perhaps", "Valid values are [forbid, allow]"),
+        ("untagged", "Allow", "Valid values are [forbid, allow]"),
+        ("untagged", "", "Valid values are [forbid, allow]"),
+        ("cache_time", "0", "It takes a whole number, 1 or above."),
+        ("cache_time", "-1", "It takes a whole number, 1 or above."),
+        ("cache_time", "soon", "It takes a whole number, 1 or above."),
+        ("cache_time", "1.5", "It takes a whole number, 1 or above."),
+    ],
+)
+def test_what_the_section_does_not_take_is_refused(
+    tmp_path: Path, key: str, value: str, remedy: str
+) -> None:
+    opts = read(tmp_path, f"[scheduling]\n{key} = {value}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        SchedulingSection.read(opts)
+    error = caught.value
+    assert (error.section, error.key, error.value) == ("scheduling", key, value)
+    assert remedy in error.remedy
+    assert [str(error)] == [str(problem) for problem in conf.problems(opts)]
+
+
+@pytest.mark.parametrize("section", ["scheduling", "accelerator"])
+def test_no_driver_instance_can_have_the_name_of_the_section(tmp_path: Path, section: str) -> None:
+    [problem] = told(tmp_path, f"[DEFAULT]\nenabled_drivers = {section}\n")
+
+    assert f"'{section}' cannot be the name of" in problem
+
+
+def test_a_slip_of_the_pen_is_told(tmp_path: Path) -> None:
+    text = """
+    [scheduling]
+    untaged = allow
+    [accelerator]
+    device_profile = /profiles.json
+    [schedulling]
+    [acelerator]
+    """
+
+    hints = [
+        "the option untaged of section [scheduling]. Did you mean untagged?",
+        "the option device_profile of section [accelerator]. Did you mean device_profiles?",
+        "section [acelerator]. Did you mean [accelerator]?",
+        "section [schedulling]. Did you mean [scheduling]?",
+    ]
+    problems = told(tmp_path, text)
+    assert len(problems) == len(hints)
+    for problem, hint in zip(problems, hints, strict=True):
+        assert f"nobody reads {hint}" in problem
+
+
+# [accelerator].
+
+
+def test_without_a_section_there_are_no_device_profiles(tmp_path: Path) -> None:
+    assert AcceleratorSection.read(read(tmp_path, "")) == AcceleratorSection(None, None)
+    assert told(tmp_path, "") == []
+
+
+def test_device_profiles_may_be_in_a_file(tmp_path: Path) -> None:
+    opts = read(tmp_path, "[accelerator]\ndevice_profiles = /etc/profiles.json\n")
+
+    assert AcceleratorSection.read(opts) == AcceleratorSection(Path("/etc/profiles.json"), None)
+
+
+def test_a_file_may_be_in_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    opts = read(tmp_path, "[accelerator]\ndevice_profiles = ~/profiles.json\n")
+
+    found = AcceleratorSection.read(opts).device_profiles
+    assert found == Path("/home/somebody/profiles.json")
+
+
+@pytest.mark.parametrize("value", ["profiles.json", "", "./profiles.json"])
+def test_a_file_that_depends_on_where_one_is_refused(tmp_path: Path, value: str) -> None:
+    opts = read(tmp_path, f"[accelerator]\ndevice_profiles = {value}\n")
+    with pytest.raises(ConfigurationError, match="depends on where the program is started") as it:
+        AcceleratorSection.read(opts)
+    assert (it.value.section, it.value.key, it.value.value) == (
+        "accelerator",
+        "device_profiles",
+        value,
+    )
+
+
+CYBORG = """
+[accelerator]
+auth_type = password
+auth_url = http://127.0.0.1:1
+"""
+
+
+def test_device_profiles_may_be_cyborgs(tmp_path: Path) -> None:
+    opts = read(tmp_path, CYBORG)
+
+    assert AcceleratorSection.read(opts) == AcceleratorSection(None, "accelerator")
+    assert (opts.accelerator.service_type, opts.accelerator.timeout) == ("accelerator", 60)
+    assert conf.service_sections(opts, "accelerator") == ["accelerator"]
+    assert told(tmp_path, CYBORG) == []
+
+
+def test_a_file_and_cyborg_contradict_each_other(tmp_path: Path) -> None:
+    opts = read(tmp_path, f"{CYBORG}device_profiles = /etc/profiles.json\n")
+    with pytest.raises(ConfigurationError) as caught:
+        AcceleratorSection.read(opts)
+    error = caught.value
+    assert (error.section, error.key) == ("accelerator", "device_profiles")
+    assert error.value == "/etc/profiles.json"
+    assert error.problem == "auth_type leads to Cyborg, and this to a file."
+    assert error.remedy == "Remove one of the two."
+
+
+def test_an_unknown_way_to_authenticate_is_an_error_that_names_those_there_are(
+    tmp_path: Path,
+) -> None:
+    opts = read(tmp_path, "[accelerator]\nauth_type = pasword\n")
+    with pytest.raises(ConfigurationError, match="no such way to authenticate") as caught:
+        AcceleratorSection.read(opts)
+    error = caught.value
+    assert (error.section, error.key, error.value) == ("accelerator", "auth_type", "pasword")
+    assert "none, " in error.remedy
+    assert "password" in error.remedy
+
+
+def test_a_bad_option_of_a_way_to_authenticate_is_told(tmp_path: Path) -> None:
+    [problem] = told(tmp_path, f"{CYBORG}timeout = soon\n")
+
+    assert problem.startswith("[accelerator] timeout = soon: ")
+
+
+#: Both services are led to with the same credentials.
+SHARED = """
+[placement]
+embedded = false
+auth_section = keystone
+[accelerator]
+auth_section = keystone
+[keystone]
+auth_type = password
+auth_url = http://127.0.0.1:1
+{line}
+"""
+
+
+def test_two_services_may_share_a_section_of_credentials(tmp_path: Path) -> None:
+    opts = read(tmp_path, SHARED.format(line=""))
+
+    assert AcceleratorSection.read(opts) == AcceleratorSection(None, "keystone")
+    assert PlacementSection.read(opts).credentials == "keystone"
+    assert conf.service_sections(opts, "accelerator") == ["accelerator", "keystone"]
+    assert told(tmp_path, SHARED.format(line="")) == []
+
+
+def test_what_is_wrong_with_shared_credentials_is_told_once(tmp_path: Path) -> None:
+    [problem] = told(tmp_path, SHARED.format(line="pasword = x"))
+
+    assert "option pasword of section [keystone]. Did you mean password?" in problem
+
+
+def test_a_section_of_credentials_of_one_service_is_no_stray_beside_the_other(
+    tmp_path: Path,
+) -> None:
+    text = """
+    [accelerator]
+    auth_section = keystone
+    [keystone]
+    auth_type = password
+    auth_url = http://127.0.0.1:1
+    """
+
+    assert told(tmp_path, text) == []
+
+
+@pytest.mark.parametrize("section", ["scheduling", "accelerator"])
+def test_the_sample_has_each_option_with_help(section: str) -> None:
+    listed = dict(conf.list_opts())[section]
+    names = {option.dest for option in listed}
+
+    assert (
+        names
+        >= {
+            "scheduling": {"request_filters", "untagged", "cache_time"},
+            "accelerator": {"device_profiles", "auth_type", "auth_url", "endpoint_override"},
+        }[section]
+    )
+    assert all(option.help for option in listed)

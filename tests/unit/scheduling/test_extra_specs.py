@@ -1,0 +1,468 @@
+"""Flavors as requests: nova's syntax of extra specs, and its rules for a flavor's own figures."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lab import samples
+from wharfinger.exceptions import DeviceProfileError, InvalidRequest
+from wharfinger.objects import Flavor
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.scheduling import RequestGroup, ResourceRequest
+from wharfinger.scheduling.encoding import encode
+from wharfinger.scheduling.extra_specs import from_flavor
+
+NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
+LARGEST = 2**31 - 1
+#: The figures of the flavors here, as resources.
+OWN = {"VCPU": 2, "MEMORY_MB": 512}
+
+
+def flavor(specs: Mapping[str, str], **figures: int) -> Flavor:
+    made = samples.flavor(None, extra_specs=specs, **figures)
+    made.obj_set_defaults()
+    return made
+
+
+def asked(figures: Mapping[str, int] = MappingProxyType({}), /, **specs: str) -> ResourceRequest:
+    return from_flavor(flavor(specs, **figures))
+
+
+def amounts(request: ResourceRequest) -> dict[str, dict[str, int]]:
+    """Amounts by class, by suffix."""
+    return {group.suffix: dict(group.resources) for group in request.groups}
+
+
+def refusal(**specs: str) -> tuple[str, object, str]:
+    """Key, value and problem of the error."""
+    with pytest.raises(InvalidRequest) as caught:
+        asked(**specs)
+    assert caught.value.subject == "flavor flavor-0"
+    return caught.value.key, caught.value.value, caught.value.problem
+
+
+# What a flavor says itself.
+
+
+def test_a_flavor_asks_nova_for_its_own_figures() -> None:
+    assert asked().groups == (RequestGroup(resources=OWN, owner=NOVA),)
+    assert asked().group_policy is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "disk"),
+    [
+        ({"root_gb": 10}, 10),
+        ({"root_gb": 10, "ephemeral_gb": 5}, 15),
+        ({"root_gb": 10, "ephemeral_gb": 5, "swap": 1}, 16),
+        ({"swap": 1}, 1),
+        ({"swap": 1024}, 1),
+        ({"swap": 1025}, 2),
+        ({"swap": 2048}, 2),
+    ],
+)
+def test_disks_are_added_up_and_swap_is_rounded_up_to_gib(
+    figures: dict[str, int], disk: int
+) -> None:
+    assert amounts(asked(figures)) == {"": {**OWN, "DISK_GB": disk}}
+
+
+@pytest.mark.parametrize("kind", ["VCPU", "MEMORY_MB", "DISK_GB"])
+@pytest.mark.parametrize("suffix", ["", "_A"])
+def test_a_figure_gives_way_to_what_is_said_of_its_class(kind: str, suffix: str) -> None:
+    found = amounts(asked({"root_gb": 10}, **{f"resources{suffix}:{kind}": "3"}))
+
+    assert [its[kind] for its in found.values() if kind in its] == [3]
+    assert found[suffix][kind] == 3
+    assert sorted(kind for its in found.values() for kind in its) == [
+        "DISK_GB",
+        "MEMORY_MB",
+        "VCPU",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["VCPU", "MEMORY_MB", "DISK_GB"])
+def test_a_figure_is_taken_away_by_asking_for_none(kind: str) -> None:
+    expected = {key: it for key, it in {**OWN, "DISK_GB": 10}.items() if key != kind}
+
+    assert amounts(asked({"root_gb": 10}, **{f"resources:{kind}": "0"})) == {"": expected}
+    assert amounts(asked({"root_gb": 10}, **{f"resources_A:{kind}": "0"})) == {"": expected}
+
+
+@pytest.mark.parametrize("amount", ["2", "0"])
+def test_whoever_says_something_of_pcpu_asks_for_no_vcpu(amount: str) -> None:
+    pcpu = {"PCPU": 2} if amount == "2" else {}
+
+    assert amounts(asked(**{"resources:PCPU": amount})) == {"": {"MEMORY_MB": 512, **pcpu}}
+
+
+def test_whoever_asks_for_both_kinds_of_cpus_has_both() -> None:
+    specs = {"resources:PCPU": "1", "resources:VCPU": "1"}
+
+    assert amounts(asked(**specs)) == {"": {"PCPU": 1, "VCPU": 1, "MEMORY_MB": 512}}
+
+
+def test_bare_metal_is_asked_for_without_the_figures_that_people_are_shown() -> None:
+    specs = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK_GB": "0"}
+    metal = {"resources:CUSTOM_BAREMETAL_GOLD": "1", "trait:CUSTOM_FAST": "required"}
+
+    assert asked({"root_gb": 10}, **specs, **metal).groups == (
+        RequestGroup(
+            resources={"CUSTOM_BAREMETAL_GOLD": 1},
+            traits=TraitConditions.parse(["CUSTOM_FAST"]),
+            owner=NOVA,
+        ),
+    )
+
+
+# Groups.
+
+
+def test_keys_with_the_same_suffix_are_of_one_group() -> None:
+    request = asked(
+        **{
+            "trait_GPU:CUSTOM_FAST": "required",
+            "trait_GPU:CUSTOM_OLD": "forbidden",
+            "resources_GPU:VGPU": "2",
+            "trait:HW_CPU_X86_VMX": "required",
+            "resources_GPU:CUSTOM_MDEV": "1",
+        }
+    )
+
+    assert set(request.groups) == {
+        RequestGroup(resources=OWN, traits=TraitConditions.parse(["HW_CPU_X86_VMX"]), owner=NOVA),
+        RequestGroup(
+            suffix="_GPU",
+            resources={"VGPU": 2, "CUSTOM_MDEV": 1},
+            traits=TraitConditions.parse(["CUSTOM_FAST,!CUSTOM_OLD"]),
+            owner=NOVA,
+        ),
+    }
+
+
+@pytest.mark.parametrize("suffix", ["", "1", "_GPU", "-", "a-b_C9", "x" * 64])
+def test_suffixes_are_as_nova_has_them(suffix: str) -> None:
+    assert amounts(asked(**{f"resources{suffix}:VGPU": "1"}))[suffix]["VGPU"] == 1
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "resource:VGPU",
+        "Resources:VGPU",
+        "TRAIT_A:CUSTOM_FAST",
+        f"resources{'x' * 65}:VGPU",
+        f"trait{'x' * 65}:CUSTOM_FAST",
+        "group-policy",
+        "grouppolicy",
+        "Group_Policy",
+        "accel:device-profile",
+        "Accel:Device_Profile",
+    ],
+)
+def test_what_is_nearly_a_key_is_refused_and_not_passed_over(key: str) -> None:
+    assert refusal(**{key: "1"}) == (
+        key,
+        "1",
+        "nothing is asked for by that. The keys are resources:CLASS, trait:TRAIT, both with a "
+        "group's suffix before the colon, group_policy and accel:device_profile.",
+    )
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["hw:cpu_policy", "capabilities:cpu_info", "resources", "resource_pool:gold", "accel:x", "a"],
+)
+def test_keys_of_others_are_passed_over(key: str) -> None:
+    assert asked(**{key: "resources:VGPU"}) == asked()
+
+
+def test_a_group_of_which_nothing_is_wanted_is_none() -> None:
+    request = asked(**{"resources_A:VGPU": "0", "resources_B:VGPU": "1"})
+
+    assert amounts(request) == {"": OWN, "_B": {"VGPU": 1}}
+    assert request.group_policy is None
+
+
+@pytest.mark.parametrize("policy", ["none", "isolate"])
+def test_group_policy(policy: str) -> None:
+    two = {"resources_A:VGPU": "1", "resources_B:VGPU": "1", "group_policy": policy}
+
+    assert asked(**two).group_policy == policy
+
+
+@pytest.mark.parametrize("policy", ["", "None", "isolated"])
+def test_what_is_no_group_policy_is_refused(policy: str) -> None:
+    assert refusal(group_policy=policy) == ("group_policy", policy, "it is none or isolate.")
+
+
+def test_two_groups_of_a_flavor_need_a_policy() -> None:
+    key, value, problem = refusal(**{"resources_A:VGPU": "1", "resources_B:VGPU": "1"})
+
+    assert (key, value) == ("group_policy", "")
+    assert "there are groups _A, _B" in problem
+
+
+# Values.
+
+
+@pytest.mark.parametrize(("value", "amount"), [("1", 1), ("007", 7), (str(LARGEST), LARGEST)])
+def test_amounts(value: str, amount: int) -> None:
+    assert amounts(asked(**{"resources:VGPU": value}))[""]["VGPU"] == amount
+
+
+@pytest.mark.parametrize(
+    "value", ["", "many", "-1", "+1", "1.0", " 1", "1 ", "1\n", "1_000", "0x1", "\u0661", "9" * 11]
+)
+def test_what_is_no_amount_is_refused(value: str) -> None:
+    told = "an amount is a whole number from 0 to 2147483647."
+
+    assert refusal(**{"resources_A:VGPU": value}) == ("resources_A:VGPU", value, told)
+
+
+def test_an_amount_that_no_provider_could_have_is_refused() -> None:
+    value = str(LARGEST + 1)
+
+    assert refusal(**{"resources:VGPU": value}) == (
+        "resources:VGPU",
+        value,
+        f"an amount is a whole number from 1 to {LARGEST}.",
+    )
+
+
+@pytest.mark.parametrize("amount", ["0", "1"])
+@pytest.mark.parametrize("name", ["", "vgpu", "VGPU ", "CUSTOM-GOLD", "VGPU:1", "V\nG"])
+def test_what_cannot_be_a_resource_class_is_refused(name: str, amount: str) -> None:
+    key, value, problem = refusal(**{f"resources:{name}": amount})
+
+    assert (key, value) == (f"resources:{name}", amount)
+    assert "that cannot be a resource class" in problem
+
+
+@pytest.mark.parametrize("value", ["", "Required", "requested", "required ", "in:CUSTOM_FAST"])
+def test_a_trait_is_required_or_forbidden_and_nothing_else(value: str) -> None:
+    told = "a trait is required or forbidden."
+
+    assert refusal(**{"trait:CUSTOM_FAST": value}) == ("trait:CUSTOM_FAST", value, told)
+
+
+@pytest.mark.parametrize("name", ["fast", "CUSTOM_FAST ", "!CUSTOM_FAST", "A\nB"])
+def test_what_cannot_be_a_trait_is_refused(name: str) -> None:
+    key, value, problem = refusal(**{f"trait_A:{name}": "required"})
+
+    assert (key, value) == (f"trait_A:{name}", "required")
+    assert "cannot be a trait" in problem
+
+
+def test_a_trait_without_a_name_is_refused() -> None:
+    key, _value, problem = refusal(**{"trait:": "required"})
+
+    assert key == "trait:"
+    assert "a trait is missing" in problem
+
+
+@pytest.mark.parametrize("value", ["required", "forbidden"])
+@pytest.mark.parametrize("more", [{}, {"resources_A:VGPU": "0"}], ids=["silent", "zero"])
+def test_a_trait_of_what_nothing_is_asked_for_is_refused(value: str, more: dict[str, str]) -> None:
+    assert refusal(**{"trait_A:CUSTOM_FAST": value}, **more) == (
+        "trait_A:CUSTOM_FAST",
+        value,
+        "it says something of a provider from which nothing is asked for: there is no "
+        "resources_A: above 0.",
+    )
+
+
+def test_a_flavor_that_asks_for_nothing_is_refused() -> None:
+    assert refusal(**{"resources:VCPU": "0", "resources:MEMORY_MB": "0"}) == (
+        "resources",
+        "",
+        "nothing is asked for.",
+    )
+
+
+# Owners.
+
+
+def test_a_group_is_that_owners_which_it_names_and_otherwise_novas() -> None:
+    request = asked(
+        **{
+            "resources_A:VGPU": "1",
+            "trait_A:CUSTOM_OWNER_ACME": "required",
+            "resources_B:VGPU": "1",
+            "trait_B:OWNER_CYBORG": "forbidden",
+            "group_policy": "none",
+        }
+    )
+
+    assert {one.suffix: one.owner for one in request.groups} == {
+        "": NOVA,
+        "_A": "CUSTOM_OWNER_ACME",
+        "_B": NOVA,
+    }
+
+
+def test_a_group_that_names_two_owners_is_refused() -> None:
+    specs = {"trait:OWNER_NOVA": "required", "trait:OWNER_CYBORG": "required"}
+    key, value, problem = refusal(**specs)
+
+    assert (key, value) == ("trait:OWNER_NOVA", "required")
+    assert problem.startswith(
+        "trait:OWNER_CYBORG is required of the same providers, and a provider"
+    )
+
+
+# Device profiles.
+
+FPGA = ResourceRequest(
+    groups=(RequestGroup(suffix="device_profile_0", resources={"FPGA": 1}, owner=CYBORG),)
+)
+
+
+def with_profile(**specs: str) -> ResourceRequest:
+    """Profiles that ask for an FPGA, whatever their name; but one, which is not there."""
+
+    def profile(name: str) -> ResourceRequest:
+        if name == "missing":
+            raise DeviceProfileError(name=name, problem="there is none.")
+        return FPGA
+
+    return from_flavor(flavor({"accel:device_profile": "fast", **specs}), profile)
+
+
+def test_what_a_device_profile_asks_for_comes_after_what_the_flavor_does() -> None:
+    assert with_profile().groups == (RequestGroup(resources=OWN, owner=NOVA), *FPGA.groups)
+    assert with_profile().group_policy is None
+
+
+def test_groups_of_a_flavor_and_of_its_device_profile_need_no_policy() -> None:
+    assert with_profile(**{"resources_A:VGPU": "1"}).group_policy == "none"
+
+
+def test_a_flavors_policy_is_that_of_its_device_profile_too() -> None:
+    assert with_profile(**{"resources_A:VGPU": "1", "group_policy": "isolate"}).group_policy == (
+        "isolate"
+    )
+
+
+def test_two_groups_of_a_flavor_need_a_policy_beside_a_device_profile_too() -> None:
+    with pytest.raises(InvalidRequest, match="flavor flavor-0: group_policy = '': there are"):
+        with_profile(**{"resources_A:VGPU": "1", "resources_B:VGPU": "1"})
+
+
+def test_a_flavor_may_ask_for_what_its_device_profile_does_and_nothing_else() -> None:
+    nothing = {"resources:VCPU": "0", "resources:MEMORY_MB": "0"}
+
+    assert with_profile(**nothing) == FPGA
+
+
+def test_what_is_no_group_policy_is_refused_beside_a_device_profile_too() -> None:
+    nothing = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "group_policy": "any"}
+
+    with pytest.raises(InvalidRequest, match="flavor flavor-0: group_policy = 'any': it is none"):
+        with_profile(**nothing)
+
+
+def test_a_group_of_a_flavor_cannot_have_the_suffix_of_one_of_a_device_profile() -> None:
+    with pytest.raises(InvalidRequest, match="suffix = 'device_profile_0': two groups have it"):
+        with_profile(**{"resourcesdevice_profile_0:VGPU": "1"})
+
+
+def test_a_device_profile_that_cannot_be_had_is_an_error_with_its_name() -> None:
+    with pytest.raises(DeviceProfileError, match="device profile missing: there is none"):
+        with_profile(**{"accel:device_profile": "missing"})
+
+
+def test_a_device_profile_without_a_name_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="accel:device_profile = '': name a device profile"):
+        with_profile(**{"accel:device_profile": ""})
+
+
+def test_a_device_profile_where_none_are_read_is_refused() -> None:
+    assert refusal(**{"accel:device_profile": "fast"}) == (
+        "accel:device_profile",
+        "fast",
+        "device profiles are not read here.",
+    )
+
+
+# Whatever somebody writes.
+
+
+def _nearly(*words: str) -> st.SearchStrategy[str]:
+    return st.lists(st.sampled_from(words) | st.text(max_size=2), max_size=5).map("".join)
+
+
+KEYS = _nearly("resources", "trait", "_A", "1", ":", "VGPU", "OWNER_NOVA", "group_policy", "accel")
+VALUES = _nearly("required", "forbidden", "1", "0", "none", "isolate")
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=6))
+def test_any_keys_and_values_are_a_request_or_an_error_that_names_one(
+    specs: dict[str, str],
+) -> None:
+    try:
+        request = asked(**specs)
+    except InvalidRequest as error:
+        assert error.subject == "flavor flavor-0"
+        assert error.key in {*specs, "group_policy", "resources"} or (
+            error.key.startswith("required of ")
+        )
+    else:
+        assert encode(request)
+
+
+CLASSES = st.sampled_from(["VCPU", "MEMORY_MB", "DISK_GB", "PCPU", "VGPU", "CUSTOM_GOLD"])
+SAID = st.dictionaries(
+    st.tuples(st.sampled_from(["", "1", "_A"]), CLASSES), st.integers(0, 3), max_size=8
+)
+FIGURES = st.fixed_dictionaries(
+    {
+        "vcpus": st.integers(0, 2),
+        "memory_mb": st.integers(0, 2),
+        "root_gb": st.integers(0, 2),
+        "ephemeral_gb": st.integers(0, 2),
+        "swap": st.sampled_from([0, 1, 1024, 1025]),
+    }
+)
+
+
+@given(SAID, FIGURES)
+def test_amounts_are_those_that_nova_would_ask_for(
+    said: dict[tuple[str, str], int], figures: dict[str, int]
+) -> None:
+    specs = {f"resources{suffix}:{kind}": str(it) for (suffix, kind), it in said.items()}
+    try:
+        found = amounts(asked(figures, **specs, group_policy="none"))
+    except InvalidRequest as error:
+        assert error.problem == "nothing is asked for."
+        found = {}
+
+    assert found == _as_nova_does(said, figures)
+
+
+def _as_nova_does(
+    said: dict[tuple[str, str], int], figures: dict[str, int]
+) -> dict[str, dict[str, int]]:
+    """From the rules as nova documents them, and no module of ours."""
+    wanted: dict[str, dict[str, Any]] = {}
+    for (suffix, kind), amount in said.items():
+        wanted.setdefault(suffix, {})[kind] = amount
+    silent = {"VCPU", "MEMORY_MB", "DISK_GB"} - {kind for _suffix, kind in said}
+    if any(kind == "PCPU" for _suffix, kind in said):
+        silent -= {"VCPU"}
+    swap = figures["swap"] // 1024 + (figures["swap"] % 1024 > 0)
+    own = {
+        "VCPU": figures["vcpus"],
+        "MEMORY_MB": figures["memory_mb"],
+        "DISK_GB": figures["root_gb"] + figures["ephemeral_gb"] + swap,
+    }
+    wanted.setdefault("", {}).update({kind: own[kind] for kind in silent})
+    positive = {
+        suffix: {kind: amount for kind, amount in its.items() if amount}
+        for suffix, its in wanted.items()
+    }
+    return {suffix: its for suffix, its in positive.items() if its}
