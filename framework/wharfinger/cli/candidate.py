@@ -2,13 +2,13 @@
 
 import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from cliff.columns import FormattableColumn
 
 from wharfinger.cli import request_options as options
-from wharfinger.cli.conditions import check_known, naming_unknown, unknown, usage
+from wharfinger.cli.conditions import SUBJECT, check_known, naming_unknown, unknown, usage
 from wharfinger.cli.flavor import find as find_flavor
 from wharfinger.cli.objects import UNSET, ObjectLister, row, text
 from wharfinger.exceptions import printable, shown
@@ -57,7 +57,7 @@ class CandidateList(ObjectLister):
 
         request = self._request(parsed_args)
         filters = {} if parsed_args.no_filters else self._filters()
-        traits, classes = list(_traits(request)), list(_classes(request))
+        traits, classes = list(self._traits(request)), list(self._classes(request))
         with naming_unknown(self.placement, traits, classes), usage(self._parser):
             found = CandidateSearch(self.placement, filters).find(request)
         if not found.candidates:
@@ -90,7 +90,15 @@ class CandidateList(ObjectLister):
         from wharfinger.scheduling.extra_specs import DEVICE_PROFILE, from_flavor
         from wharfinger.scheduling.profile_sources import read_profile
 
-        profile = partial(read_profile, self.conf)
+        #: By suffix, what a group is of, and the suffix that its keys have there.
+        self._origins: dict[str, tuple[str, str]] = {}
+
+        def profile(name: str) -> "ResourceRequest":
+            request = read_profile(self.conf, name)
+            for group in request.groups:
+                self._origins[group.suffix] = (f"device profile {name}", "")
+            return request
+
         if parsed_args.flavor is not None:
             flavor = find_flavor(self.objects, parsed_args.flavor)
             if parsed_args.device_profile is not None and DEVICE_PROFILE in flavor.extra_specs:
@@ -98,9 +106,31 @@ class CandidateList(ObjectLister):
                     f"argument --device-profile: flavor {printable(flavor.name)} has one of its "
                     f"own: {shown(flavor.extra_specs[DEVICE_PROFILE])}"
                 )
-            yield from_flavor(flavor, profile)
+            request = from_flavor(flavor, profile)
+            for group in request.groups:
+                self._origins.setdefault(group.suffix, (f"flavor {flavor.name}", group.suffix))
+            yield request
         if parsed_args.device_profile is not None:
             yield profile(parsed_args.device_profile)
+
+    def _traits(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
+        """The traits of a request, after where they stand."""
+        for group in request.groups:
+            suffix, traits = group.suffix, group.traits
+            if origin := self._origins.get(suffix):
+                yield origin[0], f"trait{origin[1]}:{{}}", traits.wanted | traits.forbidden
+            else:
+                yield SUBJECT, f"required{_of(suffix)}", traits.wanted
+                yield SUBJECT, f"forbidden{_of(suffix)}", traits.forbidden
+        yield SUBJECT, "root_required", request.root.wanted | request.root.forbidden
+
+    def _classes(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
+        """The resource classes of a request, after where they stand."""
+        for group in request.groups:
+            if origin := self._origins.get(group.suffix):
+                yield origin[0], f"resources{origin[1]}:{{}}", group.resources
+            else:
+                yield SUBJECT, f"resources{_of(group.suffix)}", group.resources
 
     def _filters(self) -> "Mapping[str, RequestFilter]":
         from wharfinger.conf import SchedulingSection
@@ -140,7 +170,7 @@ class CandidateList(ObjectLister):
         }
         if absent := named - giving:
             known = owner_traits.find(self.placement)
-            yield from unknown("trait", [("owner", absent)], known)
+            yield from unknown("trait", [(SUBJECT, "owner", absent)], known)
 
     def _rows(self, candidates: "Sequence[Candidate]") -> Iterator[tuple[Any, ...]]:
         if not candidates:
@@ -183,20 +213,6 @@ def _given(candidate: "Candidate", uuid: str) -> Iterator[Any]:
         {kind: {"used": its.used, "capacity": its.capacity} for kind, its in stock.items()},
         "\n".join(f"{kind}={its.used}/{its.capacity}" for kind, its in stock.items()),
     )
-
-
-def _traits(request: "ResourceRequest") -> Iterator[tuple[str, Collection[str]]]:
-    """The traits of a request, after where they stand."""
-    for group in request.groups:
-        yield f"required{_of(group.suffix)}", group.traits.wanted
-        yield f"forbidden{_of(group.suffix)}", group.traits.forbidden
-    yield "root_required", request.root.wanted | request.root.forbidden
-
-
-def _classes(request: "ResourceRequest") -> Iterator[tuple[str, Collection[str]]]:
-    """The resource classes of a request, after where they stand."""
-    for group in request.groups:
-        yield f"resources{_of(group.suffix)}", group.resources
 
 
 def _of(suffix: str) -> str:

@@ -20,8 +20,10 @@ SYNTAX: Final = (
 )
 #: The options of what an error calls otherwise.
 _OPTIONS: Final = {"resources": "resource", "suffix": "group"}
-#: Where a name stands, and the names there.
-Named = Collection[tuple[str, Collection[str]]]
+#: What options are, in errors.
+SUBJECT: Final = "request"
+#: Of what it is, where names stand ("{}" is the name), and the names there.
+Named = Collection[tuple[str, str, Collection[str]]]
 
 
 def required(text: str) -> "TraitConditions":
@@ -90,14 +92,14 @@ def check_known(client: "PlacementClient", traits: Named, classes: Named = ()) -
 
 def unknown(kind: str, named: Named, known: Collection[str]) -> Iterator[InvalidRequest]:
     """An error for each name that is not among those that Placement knows."""
-    for where, names in named:
+    for subject, where, names in named:
         for name in sorted(names):
             if name not in known:
                 close = get_close_matches(name, known, 1)
                 hint = f" Did you mean {close[0]}?" if close else ""
                 yield InvalidRequest(
-                    subject="request",
-                    key=where,
+                    subject=subject,
+                    key=where.format(name),
                     value=name,
                     problem=f"Placement knows no such {kind}.{hint}",
                 )

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from wharfinger.cli.command import Json, WharfingerCommand
 from wharfinger.cli.conditions import (
+    SUBJECT,
     SYNTAX,
     forbidden,
     naming_unknown,
@@ -76,7 +77,10 @@ class ProviderList(WharfingerCommand, Lister):
         owners = [required(parsed_args.owner)] if parsed_args.owner else []
         with usage(self._parser):
             wanted = together([*owners, *parsed_args.traits])
-        named = (("required", wanted.wanted), ("forbidden", wanted.forbidden))
+        named = (
+            (SUBJECT, "required", wanted.wanted),
+            (SUBJECT, "forbidden", wanted.forbidden),
+        )
         with naming_unknown(self.placement, named):
             return self.placement.list_providers(required=wanted.values())
 

@@ -165,7 +165,7 @@ def _unknown_sections(
     Those of an instance that is not enabled may stay, if they say that they are one's.
     """
     disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
-    read = {one.lower() for one in sections}
+    read = {one.lower() for one in sections if one != DEFAULT}  # whose case matters
     for section in conf.list_all_sections():
         instance = section.lower().partition(":")[0]
         if section == DEFAULT or section.lower() in read or instance in {*instances, *disabled}:

@@ -80,7 +80,7 @@ class RequestGroup:
 
     def _the_owner(self) -> str | None:
         named = ownership.owners(self.traits.wanted)
-        if self.owner in self.traits.forbidden:
+        if self.resources and self.owner in self.traits.forbidden:
             raise invalid(
                 f"forbidden of {_name(self.suffix)}",
                 self.owner,

@@ -151,7 +151,7 @@ def test_a_host_that_could_not_be_kept_or_shown_is_refused(
     program: Program, host: str, told: str
 ) -> None:
     conf = program.config.read_text()
-    program.config.write_text(conf.replace("[DEFAULT]", f"[DEFAULT]\nhost = {host}"))
+    program.config.write_text(conf.replace("host = gpu-host-1", f"host = {host}"))
 
     done = inprocess.run(program, "service", "list")
 

@@ -258,7 +258,7 @@ def test_a_host_of_the_former_release_may_join_again(
     assert asking.at_once() == {"a", "b", "c"}
     assert changes() == ["WARNING the gate of OWNER_NOVA is off"]
     assert asking.works()
-    assert changes() == []
+    assert set(changes()) <= {"INFO the gate of OWNER_NOVA is off"}  # who has just begun says so
 
     hosts["c"].upgrade(with_record=True)
     assert asking.at_once() == {"a", "b", "c"}
