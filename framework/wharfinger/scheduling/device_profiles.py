@@ -53,7 +53,7 @@ def _group(suffix: str, group: Mapping[str, object]) -> RequestGroup | None:
             raise invalid(key, value, "a key is resources:CLASS, trait:TRAIT or of accel:.")
     for owner in draft.owners - {ownership.CYBORG}:
         raise invalid(
-            draft.keys[owner],
+            draft.keys["trait", owner],
             "required",
             f"what a device profile asks for is {ownership.CYBORG}'s, and nobody else's.",
         )

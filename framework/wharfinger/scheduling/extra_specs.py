@@ -46,10 +46,10 @@ _MIB_IN_GIB: Final = 1024
 class GroupDraft:
     """A group of a request as its keys are read; amounts of 0 are of what is not wanted.
 
-    ``keys`` are by the name of the trait or resource class.
+    ``keys`` are by kind and name: "resources" and a class, or "trait" and a trait.
     """
 
-    keys: dict[str, str] = field(default_factory=dict)
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
     resources: dict[str, int] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
@@ -57,9 +57,9 @@ class GroupDraft:
     def read(self, key: str, kind: str, name: str, value: object) -> None:
         """Take ``resources`` or ``trait``, of that name; raises InvalidRequest."""
         try:
-            if name in self.keys:
+            if (kind, name) in self.keys:
                 raise invalid("", value, f"{name} is there twice.")
-            self.keys[name] = key
+            self.keys[kind, name] = key
             if kind == "resources":
                 self.resources[name] = _amount(name, value)
             else:
@@ -102,16 +102,20 @@ class GroupDraft:
         if len(self.owners) > 1:
             one, other = sorted(self.owners)[:2]
             raise invalid(
-                self.keys[other],
+                self.keys["trait", other],
                 "required",
-                f"{self.keys[one]} is required of the same providers, and a provider has one "
-                "owner. Ask for each owner's resources in a group of its own.",
+                f"{self.keys['trait', one]} is required of the same providers, and a provider has "
+                "one owner. Ask for each owner's resources in a group of its own.",
             )
-        return (
-            RequestGroup(suffix=suffix, resources=wanted, traits=traits, owner=owner)
-            if wanted
-            else None
-        )
+        if not wanted:
+            return None
+        try:
+            return RequestGroup(suffix=suffix, resources=wanted, traits=traits, owner=owner)
+        except InvalidRequest as error:
+            said = self.keys.get(("trait", str(error.value)))
+            if said is None:
+                raise
+            raise invalid(said, "forbidden", error.problem) from error
 
 
 def split(key: str) -> tuple[str, str, str] | None:

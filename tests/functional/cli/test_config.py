@@ -117,6 +117,19 @@ def test_what_nobody_reads_or_can_use_is_refused(
     assert not list(program.directory.glob("placement.sqlite"))
 
 
+def test_a_request_filter_that_is_not_installed_is_told_before_anybody_asks(
+    program: Program,
+) -> None:
+    add(program, "[scheduling]\nrequest_filters = compute_status, ownr\n")
+
+    told = program.run("config", "validate", "-f", "csv")
+
+    assert told.code == 1
+    assert "no installed packages have a filter 'ownr'" in told.out
+    assert "There are: compute_status, owner." in told.out
+    assert program.run("config", "show").code == 1
+
+
 def test_a_section_that_keystoneauth_is_sent_to_is_no_stray(program: Program) -> None:
     add(
         program,

@@ -616,6 +616,38 @@ def test_what_cannot_be_checked_is_no_candidate(bad: model.AllocationCandidates)
     assert uuid("gpu") in caught.value.detail
 
 
+def test_what_is_taken_for_a_group_that_nobody_asked_for_is_no_candidate() -> None:
+    """Its provider would be nobody's to check."""
+    bad = answer(TAKEN, {"": ["cn"], "_GPU": ["cn"], "_MORE": ["gpu"]})
+
+    with pytest.raises(UnexpectedAnswer):
+        from_answer(BOTH, bad, has_mappings=True)
+
+
+def test_other_amounts_than_were_asked_for_are_no_candidate() -> None:
+    bad = answer({"cn": {"VCPU": 1}, "gpu": {"VGPU": 2}}, {"": ["cn"], "_GPU": ["gpu"]})
+
+    with pytest.raises(UnexpectedAnswer, match=r"'VGPU': 2.* where .*'VGPU': 1"):
+        from_answer(BOTH, bad, has_mappings=True)
+
+
+def test_what_only_stands_in_a_subtree_may_be_without_a_summary(searching: Searching) -> None:
+    """Placement sums up the trees from which something is taken; the disk is in another."""
+    client = searching.placement.client
+    client.create_trait(FAST)
+    publish(client, "cn", {"VCPU": 1}, FAST, NOVA, aggregate=AGGREGATE)
+    publish(client, "s", {"DISK_GB": 9}, SHARES, aggregate=AGGREGATE)
+    request = wanted(
+        asking(suffix="_A", owner=NOVA, DISK_GB=1),
+        asking(FAST, suffix="_T", owner=NOVA),
+        same_subtree=(frozenset({"_T"}),),
+    )
+
+    found = searching.search(OWN_FILTERS).find(request)
+
+    assert takers(found.candidates, "cn", "s") == ["s"]
+
+
 @pytest.mark.parametrize("has_mappings", [True, False])
 def test_who_takes_for_which_group_is_said_by_those_servers_that_can(has_mappings: bool) -> None:
     bad = answer(TAKEN, None if has_mappings else {"": ["cn"], "_GPU": ["gpu"]})

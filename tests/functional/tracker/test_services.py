@@ -1,11 +1,14 @@
 """The service of a host, as its cycles went."""
 
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
     SERVICE_VERSION,
@@ -46,6 +49,19 @@ def test_a_complete_cycle_takes_the_version_of_the_owner_trait_for_good(context:
     report(context, "h", {"OWNER_NOVA"}, complete=False)
     assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
     assert service(context).report_count == 2
+
+
+@pytest.mark.parametrize("column", ["owners", "version"])
+def test_a_complete_cycle_mends_what_cannot_be_read(
+    context: Context, tmp_path: Path, column: str
+) -> None:
+    report(context, "h", {"OWNER_NOVA"}, complete=True)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
+        connection.execute(f"UPDATE services SET {column} = 'nonsense'")
+
+    report(context, "h", {"OWNER_NOVA"}, complete=True)
+
+    assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
 
 
 def test_a_new_owner_of_whose_not_all_is_published_takes_the_version_back(

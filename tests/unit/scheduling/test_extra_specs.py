@@ -315,6 +315,29 @@ def test_a_group_that_names_two_owners_is_refused() -> None:
     )
 
 
+def test_a_group_cannot_forbid_whom_it_asks() -> None:
+    key, value, problem = refusal(**{"trait:OWNER_NOVA": "forbidden"})
+
+    assert (key, value) == ("trait:OWNER_NOVA", "forbidden")
+    assert "the owner whose resources the group asks for" in problem
+
+
+def test_a_class_and_a_trait_may_have_one_name() -> None:
+    [group] = asked(**{"resources:CUSTOM_X": "1", "trait:CUSTOM_X": "required"}).groups
+
+    assert group.resources["CUSTOM_X"] == 1
+    assert group.traits.required == {"CUSTOM_X"}
+
+
+@pytest.mark.parametrize("key", ["resource_GPU:VGPU", "resources GPU:VGPU", "trait :CUSTOM_FAST"])
+def test_what_is_surely_meant_for_us_is_not_passed_over(key: str) -> None:
+    assert refusal(**{key: "1"})[:2] == (key, "1")
+
+
+def test_the_likeliest_slip_is_told() -> None:
+    assert "Did you mean trait:CUSTOM_FAST?" in refusal(**{"traits:CUSTOM_FAST": "required"})[2]
+
+
 # Device profiles.
 
 FPGA = ResourceRequest(
