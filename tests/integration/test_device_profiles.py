@@ -183,7 +183,7 @@ def test_what_cyborg_takes_and_placement_would_not_is_an_error_that_names_it(
     cyborg.create_profile(name, {"resources:VGPU": "1", key: value})
     with pytest.raises(InvalidRequest) as caught:
         read(name)
-    assert caught.value.subject == f"device profile {name}"
+    assert caught.value.subject == f"device profile {name}, group 0"
     assert (caught.value.key, caught.value.value) == (key, value)
 
 
@@ -193,7 +193,7 @@ def test_a_trait_of_a_group_without_resources_is_an_error_that_names_it(
     cyborg.create_profile("unasked", FPGA, {"trait:CUSTOM_FAST": "required"})
     with pytest.raises(InvalidRequest) as caught:
         read("unasked")
-    assert caught.value.subject == "device profile unasked"
+    assert caught.value.subject == "device profile unasked, group 1"
     assert (caught.value.key, caught.value.value) == ("trait:CUSTOM_FAST", "required")
 
 
@@ -348,8 +348,8 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
 
 
 OTHERS = (
-    "device profile found: (Cyborg has no list of device profiles|Cyborg has groups that are none|"
-    "resources:FPGA = .* an amount is a whole number)"
+    "device profile found(, group 0)?: (Cyborg has no list of device profiles|"
+    "Cyborg has groups that are none|resources:FPGA = .* an amount is a whole number)"
 )
 
 

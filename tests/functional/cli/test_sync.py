@@ -112,7 +112,7 @@ def test_what_was_written_is_printed_although_its_service_cannot_be_read(
     program.run("sync")
     database = sqlite3.connect(program.directory / "wharfinger.sqlite")
     with closing(database), database:
-        assert database.execute("UPDATE services SET owners = 'what'").rowcount
+        assert database.execute("UPDATE services SET report_count = 'what'").rowcount
     program.has_host("host-grown.xml")
 
     synced = program.run("sync", "-f", "json")
@@ -121,7 +121,7 @@ def test_what_was_written_is_printed_although_its_service_cannot_be_read(
     [instance] = synced.json()
     assert instance["steps"]
     assert instance["problems"] == []
-    assert "what is stored in services.owners cannot be read" in synced.err
+    assert "what is stored in services.report_count cannot be read" in synced.err
     assert "Traceback" not in synced.err
 
 

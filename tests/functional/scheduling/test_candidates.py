@@ -26,7 +26,7 @@ from tests.functional.scheduling.searching import (
     wanted,
 )
 from tests.lab.placement import PlacementFixture, lower
-from tests.lab.samples import uuid
+from tests.lab.samples import service, uuid
 from wharfinger.exceptions import MicroversionUnsupported, PlacementError, UnexpectedAnswer
 from wharfinger.objects import OWNER_TAG_VERSION
 from wharfinger.placement import model
@@ -997,3 +997,14 @@ def test_so_many_owners_that_a_url_would_not_hold_them_are_kept_apart_by_the_che
     finally:
         for name in many:
             placement.adapter.request(f"/traits/{name}", "DELETE", microversion="1.39")
+
+
+def test_an_owner_that_placement_has_never_heard_of_has_nothing(
+    searching: Searching, host: PlacementClient
+) -> None:
+    """Its gate is on, and to name it would be a bad request."""
+    service(searching.kept.context, 9, owners=[NEW], version=OWNER_TAG_VERSION).create()
+
+    found = searching.search(OWN_FILTERS).find(wanted(asking(owner=NEW, VGPU=1)))
+
+    assert not found.candidates
