@@ -148,7 +148,7 @@ def test_a_limited_answer_is_not_starved_by_what_is_dropped(world: World) -> Non
     host = forests.Provider(0, None, frozenset((NOVA,)), {"VCPU": forests.Stock(9)})
     ours, nobodys = (
         [forests.Provider(number, 0, owners, {"VGPU": forests.Stock(1)}) for number in numbers]
-        for owners, numbers in ((frozenset((NOVA,)), (1, 2)), (frozenset(), range(3, 100)))
+        for owners, numbers in ((frozenset((NOVA,)), (1, 2)), (frozenset(), range(3, 400)))
     )
     forests.empty()
     forests.publish((host, *ours, *nobodys))
@@ -156,7 +156,7 @@ def test_a_limited_answer_is_not_starved_by_what_is_dropped(world: World) -> Non
     request = Request({"": Group({"VCPU": 1, "VGPU": 1}, owner=NOVA)})
     right = {frozenset((host.uuid, one.uuid)) for one in ours}
 
-    for limit in (None, 1, 2, 3, 98, 99, 100):
+    for limit in (None, 1, 2, 3, 99, 100, 399, 400):
         found = [
             frozenset(one.allocations) for one in search.find(_asked(request, limit)).candidates
         ]
