@@ -77,16 +77,21 @@ def _problems(name: str, driver: Any) -> Iterator[DriverLoadError]:
     yield from _object_problems(name, driver)
 
 
-class _Manager(DriverManager[Any]):
+class PluginManager(DriverManager[Any]):
+    """stevedore's, of a plugin in any group that was installed a moment ago, too."""
+
     def list_entry_points(self) -> list[EntryPoint]:
-        # stevedore's own list comes from files that know times to 128 seconds: a package
-        # that was installed a moment ago might not be on it.
+        """As they are now.
+
+        stevedore's own list comes from files that know times to 128 seconds: a package that was
+        installed a moment ago might not be on it.
+        """
         return list(entry_points(group=self.namespace))
 
 
 def _import(name: str) -> Any:
     try:
-        manager = _Manager(
+        manager = PluginManager(
             NAMESPACE,
             name,
             invoke_on_load=False,

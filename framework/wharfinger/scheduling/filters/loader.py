@@ -2,21 +2,14 @@
 
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, NoReturn
-
-from stevedore.driver import DriverManager
+from typing import Final, NoReturn
 
 from wharfinger.conf.scheduling import GROUP
+from wharfinger.driver.loader import PluginManager
 from wharfinger.exceptions import ConfigurationError, WharfingerError
 from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
 
 NAMESPACE: Final = "wharfinger.request_filters"
-
-
-class _Manager(DriverManager[Any]):
-    def list_entry_points(self) -> list[EntryPoint]:
-        # stevedore's own list is cached, by times that are known to 128 seconds.
-        return list(entry_points(group=self.namespace))
 
 
 def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestFilter]:
@@ -53,7 +46,7 @@ def _import(names: Sequence[str], name: str) -> type[RequestFilter]:
         raise _failed(names, name, error) from error
 
     try:
-        manager = _Manager(NAMESPACE, name, on_load_failure_callback=refuse)
+        manager = PluginManager(NAMESPACE, name, on_load_failure_callback=refuse)
     except (AssertionError, SystemExit) as error:  # stevedore lets these two pass
         raise _failed(names, name, error) from error
     kind = manager.driver
