@@ -18,6 +18,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
+from wharfinger.placement.model import AllocationCandidates
 from wharfinger.placement.query import encoded
 from wharfinger.scheduling.candidate import Candidate, from_answer
 from wharfinger.scheduling.encoding import encode
@@ -63,7 +64,8 @@ class CandidateSearch:
         isolates = has_mappings and _is_mixed_up(request)
         asked = replace(request, group_policy="none") if isolates else request
         for limit in self._limits(request.limit):
-            narrowed, answer = self._ask(replace(asked, limit=limit), has_mappings=has_mappings)
+            narrowed, told = self._ask(replace(asked, limit=limit))
+            answer = from_answer(narrowed, told, has_mappings=has_mappings)
             good, dropped = self._checked(narrowed, answer, isolates=isolates)
             is_all = limit is None or len(answer) < limit
             if is_all or not dropped or len(good) >= (request.limit or 0):
@@ -78,13 +80,10 @@ class CandidateSearch:
             yield min(first * _MORE, MAX_AMOUNT)
         yield None
 
-    def _ask(
-        self, request: ResourceRequest, *, has_mappings: bool
-    ) -> tuple[ResourceRequest, list[Candidate]]:
+    def _ask(self, request: ResourceRequest) -> tuple[ResourceRequest, AllocationCandidates]:
         """The request as it was sent, and its answer."""
         try:
-            narrowed = self._narrowed(request)
-            answer = self._client.get_allocation_candidates(encode(narrowed))
+            return self._send(request)
         except PlacementError as error:
             if error.status != HTTPStatus.BAD_REQUEST or not self._filters:
                 raise
@@ -92,10 +91,14 @@ class CandidateSearch:
             for name, one in self._filters.items():
                 with _confined(name):
                     one.forget()
-            narrowed = self._narrowed(request)
-            answer = self._client.get_allocation_candidates(encode(narrowed))
-        LOG.info("asked for candidates: %s", encoded(encode(narrowed)))
-        return narrowed, from_answer(narrowed, answer, has_mappings=has_mappings)
+            return self._send(request)
+
+    def _send(self, request: ResourceRequest) -> tuple[ResourceRequest, AllocationCandidates]:
+        narrowed = self._narrowed(request)
+        query = encode(narrowed)
+        answer = self._client.get_allocation_candidates(query)
+        LOG.info("asked for candidates: %s", encoded(query))
+        return narrowed, answer
 
     def _narrowed(self, request: ResourceRequest) -> ResourceRequest:
         for name, one in self._filters.items():
