@@ -134,11 +134,7 @@ class DriverCycle:
         return Outcome(
             steps=tuple(applied),
             pending=last.plan.pending,
-            problems=(
-                *last.plan.problems,
-                *last.failures,
-                *self._keep(listing),
-            ),
+            problems=(*last.plan.problems, *last.failures, *self._keep(listing)),
         )
 
     def _disable(self, on_step: Callable[[Step], None]) -> Iterator[WharfingerError]:

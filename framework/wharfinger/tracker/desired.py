@@ -183,7 +183,9 @@ def ask(
     roots: dict[str, Provider] = {}
     for uuid, provider in live.items():
         seen = own_view(provider, records.get(uuid))
-        if compute_status.says_disabled(records.get(uuid)):
+        if seen.traits >= compute_status.DISABLED and compute_status.says_disabled(
+            records.get(uuid)
+        ):
             # What is the driver's is what it says now.
             seen = compute_status.with_status(seen, disabled=False)
         trees.setdefault(seen.root_uuid, []).append(seen)
@@ -196,6 +198,10 @@ def ask(
         # Another node's root has this one's name until it is renamed.
         is_free = by_name is not None and by_name.uuid not in listed
         return roots.get(node.uuid) or (by_name if is_free else None)
+
+    def root_uuid_of(node: Node) -> str:
+        root = root_of(node)
+        return root.uuid if root else node.uuid
 
     sharing = {root.uuid: root for root in roots.values() if _shares(root)}
     taken: dict[str, tuple[str, str]] = {}
@@ -225,13 +231,11 @@ def ask(
             answers.fail(root_uuid, live)
             answers.problems.append(_as_problem(driver, node.name, error))
     for node in listing.failed:
-        root = root_of(node)
-        answers.fail(root.uuid if root else node.uuid, live)
-    for node in listing.nodes:
-        root = root_of(node)
-        uuid = root.uuid if root else node.uuid
-        if disabled or (disabled is None and compute_status.says_disabled(records.get(uuid))):
-            answers.disable(uuid)
+        answers.fail(root_uuid_of(node), live)
+    if disabled is not False:
+        for root_uuid in map(root_uuid_of, listing.nodes):
+            if disabled or compute_status.says_disabled(records.get(root_uuid)):
+                answers.disable(root_uuid)
     if answers.failed:
         # A sharing provider may be that of a node that failed.
         answers.failed |= sharing.keys() - answers.desired.keys()

@@ -120,7 +120,10 @@ class Planner:
         due = {
             uuid: record
             for uuid, record in memory.records.items()
-            if record.applied and record.applied.parent_uuid is None and not says_disabled(record)
+            if record.applied
+            and record.applied.parent_uuid is None
+            and not says_disabled(record)
+            and _is_settled(uuid, record, memory)
         }
         if not due:
             return Plan(), {}
@@ -135,9 +138,7 @@ class Planner:
             for uuid in roots
             if uuid in live
             and (record := memory.records.get(uuid)) is not None
-            and record.applied
-            and record.absent_since is None
-            and uuid not in memory.damaged
+            and _is_settled(uuid, record, memory)
         }
         return plan_trees(
             self._publisher,
@@ -219,6 +220,11 @@ class Planner:
         }
         # One that has gone since has none, and no generation.
         return {consumer: its for consumer, its in allocations.items() if its["allocations"]}
+
+
+def _is_settled(uuid: str, record: Record, memory: InstanceMemory) -> bool:
+    """Whether a root can be written though no more is known of it: it is ours, and not absent."""
+    return record.applied is not None and record.absent_since is None and uuid not in memory.damaged
 
 
 @contextmanager
