@@ -111,6 +111,11 @@ class Database:
         with self._errors(), self._rows(self._manager.reader, table) as rows:
             return rows.select(where)
 
+    def revisions(self, table: str, key: str, **where: Any) -> dict[str, int]:
+        """The revisions, by key, of the rows that ``select`` gives."""
+        with self._errors(), self._rows(self._manager.reader, table) as rows:
+            return rows.revisions(key, where)
+
     def insert(self, table: str, rows: Sequence[Values]) -> None:
         """Add rows, all or none; raises TakenError."""
         self._write(table, lambda target: target.insert(rows))

@@ -65,6 +65,16 @@ class Rows:
         ]
         return sorted(found, key=itemgetter("id"))
 
+    def revisions(self, key: str, where: Values) -> dict[str, int]:
+        """The revisions, by key, of the rows that ``select`` gives."""
+        found: dict[str, int] = {}
+        for some in _bounded(where):
+            rows = self._session.execute(
+                sa.select(self._table.c[key], self._table.c.revision).where(*self._conditions(some))
+            )
+            found.update((row[0], row[1]) for row in rows)
+        return found
+
     def insert(self, rows: Iterable[Values]) -> None:
         """Add rows."""
         for some in _alike(rows, self._present):

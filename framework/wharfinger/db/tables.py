@@ -177,6 +177,9 @@ RESERVATIONS: Final = _table(
     sa.Column("holder", sa.String(NAME), nullable=False),
     sa.Column("since", _Time, nullable=False),
     sa.Column("expected_end", _Time),
+    sa.Column("own_reserved", long_text()),
+    sa.Column("consumer_uuid", sa.String(36)),
+    sa.Column("phase", sa.String(16)),
     _revision(),
     sa.UniqueConstraint("uuid", name="uniq_reservations_uuid"),
     sa.UniqueConstraint("provider_uuid", "holder", name="uniq_reservations_provider_holder"),
@@ -193,6 +196,7 @@ PROVIDER_RECORDS: Final = _table(
     sa.Column("live", long_text()),
     sa.Column("own_reserved", long_text(), nullable=False),
     sa.Column("reservations", long_text(), nullable=False),
+    sa.Column("reserved_since", long_text()),
     sa.Column("absent_since", sa.Double),
     sa.UniqueConstraint(
         "host", "driver_instance", "provider_uuid", name="uniq_provider_records_key"

@@ -91,25 +91,43 @@ class ComputeNodeList(KeptList[ComputeNode]):
     - ``objects``: each of them.
     """
 
-    HISTORY = (Step("1.0", "ComputeNode 1.0"), Step("1.1", "ComputeNode 1.1"))
+    HISTORY = (
+        Step("1.0", "ComputeNode 1.0"),
+        Step("1.1", "ComputeNode 1.1"),
+        Step("1.2", "get_revisions, and note_seen of all of an instance's nodes"),
+    )
     KIND = ComputeNode
     objects: list[ComputeNode]
     fields = {"objects": fields.ListOfObjectsField("ComputeNode")}
     child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
         "1.0": "1.0",
         "1.1": "1.1",
+        "1.2": "1.1",
     }
 
     @classmethod
     @base.remotable
+    def get_revisions(
+        cls, context: Context, host: str | None, driver_instance: str
+    ) -> dict[str, int]:
+        """The revisions of an instance's nodes on a host, None for all hosts, by uuid."""
+        where = {} if host is None else {"host": host}
+        return cls._revisions(context, driver_instance=driver_instance, **where)
+
+    @classmethod
+    @base.remotable
     def note_seen(
-        cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str]
+        cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str] | None
     ) -> None:
-        """Say that an instance has these nodes in a complete listing, now; no save of theirs."""
+        """Say that an instance has these nodes in a complete listing, now; no save of theirs.
+
+        None stands for all of its nodes on that host.
+        """
+        only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(
             ComputeNode.TABLE,
             {"last_seen": ComputeNode._wanted("last_seen", kinds.now())},
             host=host,
             driver_instance=driver_instance,
-            uuid=list(uuids),
+            **only,
         )

@@ -3,7 +3,7 @@
 from typing import ClassVar, Self
 
 from wharfinger.objects import kinds
-from wharfinger.objects.base import base, fields, register
+from wharfinger.objects.base import Step, base, fields, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.kept import KeptList, KeptObject
@@ -54,7 +54,17 @@ class InstanceList(KeptList[Instance]):
     - ``objects``: each of them.
     """
 
+    HISTORY = (Step("1.0", "Instance 1.0"), Step("1.1", "get_revisions"))
     KIND = Instance
     objects: list[Instance]
     fields = {"objects": fields.ListOfObjectsField("Instance")}
-    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+        "1.0": "1.0",
+        "1.1": "1.0",
+    }
+
+    @classmethod
+    @base.remotable
+    def get_revisions(cls, context: Context, host: str) -> dict[str, int]:
+        """The revisions of the instances on a service host, by uuid."""
+        return cls._revisions(context, host=host)

@@ -302,6 +302,11 @@ class KeptList(RowList[_Kept]):
 
     KIND: ClassVar[type[KeptObject]]
 
+    @classmethod
+    def _revisions(cls, context: Context, **where: Any) -> dict[str, int]:
+        """The revisions by key: who has saved what since it was read, without reading it."""
+        return context.db.revisions(cls.KIND.TABLE, cls.KIND.KEY, **where)
+
     @base.remotable
     def create(self) -> None:
         """Add all to the database; raises ObjectExists, FieldUnset."""

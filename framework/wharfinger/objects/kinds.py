@@ -203,6 +203,11 @@ def counts_by_name(**kwargs: Any) -> Document:
     return Document(fields.Dict(Count()), **kwargs)
 
 
+def ratios_by_name(**kwargs: Any) -> Document:
+    """Numbers from 0 on, by name."""
+    return Document(fields.Dict(Ratio()), **kwargs)
+
+
 def flags_by_name(**kwargs: Any) -> Document:
     """True or false by name."""
     return Document(fields.Dict(Flag()), **kwargs)

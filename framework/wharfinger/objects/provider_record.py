@@ -1,11 +1,12 @@
 """What a driver instance remembers of the resource providers that it has to do with."""
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Self
 
+from wharfinger.db.rows import NotIn
 from wharfinger.db.tables import INSTANCE
 from wharfinger.objects import kinds
-from wharfinger.objects.base import base, fields, register
+from wharfinger.objects.base import Step, base, fields, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.kept import RowList, RowObject
 
@@ -23,11 +24,16 @@ class ProviderRecord(RowObject):
       three are JSON texts of a ``wharfinger.providers.Provider``.
     - ``own_reserved``: by resource class, the ``reserved`` amounts to restore when the last
       reservation ends.
-    - ``reservations``: the reasons for which it is reserved.
+    - ``reservations``: the reasons for which its driver has it reserved.
+    - ``reserved_since``: by reason, since when, in seconds since the epoch.
     - ``absent_since``: when a complete listing first lacked it, in seconds since the epoch; None
       while it is there.
     """
 
+    HISTORY = (
+        Step("1.0", "first version"),
+        Step("1.1", "since when it is reserved", ("reserved_since",)),
+    )
     TABLE = "provider_records"
     KEY = "provider_uuid"
     host: str
@@ -39,6 +45,7 @@ class ProviderRecord(RowObject):
     live: str | None
     own_reserved: dict[str, int]
     reservations: list[str]
+    reserved_since: dict[str, float]
     absent_since: float | None
     fields = {
         "host": kinds.name(),
@@ -50,6 +57,7 @@ class ProviderRecord(RowObject):
         "live": kinds.text(nullable=True),
         "own_reserved": kinds.counts_by_name(default={}),
         "reservations": kinds.texts(default=[]),
+        "reserved_since": kinds.ratios_by_name(default={}),
         "absent_since": kinds.ratio(nullable=True),
     }
 
@@ -61,10 +69,23 @@ class ProviderRecordList(RowList[ProviderRecord]):
     - ``objects``: one for each provider.
     """
 
+    HISTORY = (
+        Step("1.0", "ProviderRecord 1.0"),
+        Step("1.1", "ProviderRecord 1.1, get_reserved"),
+    )
     KIND = ProviderRecord
     objects: list[ProviderRecord]
     fields = {"objects": fields.ListOfObjectsField("ProviderRecord")}
-    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+        "1.0": "1.0",
+        "1.1": "1.1",
+    }
+
+    @classmethod
+    @base.remotable
+    def get_reserved(cls, context: Context) -> Self:
+        """Those of providers that drivers have reserved, of all instances."""
+        return cls._select(context, reservations=NotIn(["[]"]))
 
     @classmethod
     @base.remotable

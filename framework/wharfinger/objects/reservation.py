@@ -1,11 +1,14 @@
 """Full reservations of providers that outlive the process which made them."""
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from wharfinger.objects import kinds
-from wharfinger.objects.base import fields, register
+from wharfinger.objects.base import Step, fields, register
 from wharfinger.objects.kept import KeptList, KeptObject
+
+#: The allocation may still be there; it is not, and no cleaning has been seen yet; it has been.
+RELEASE_PHASES: Final = ("releasing", "released", "cleaning")
 
 
 @register
@@ -22,9 +25,22 @@ class Reservation(KeptObject):
     - ``since``: from when on, in UTC.
     - ``expected_end``: when that will be over, in UTC; nothing ends by itself then. None where
       nobody knows.
+    - ``own_reserved``: by resource class, the ``reserved`` amounts from before it, to be restored
+      when the last one ends.
+    - ``consumer_uuid``: for one that is held while what a consumer gives back is cleaned: that
+      consumer. None for others.
+    - ``phase``: how far that is, one of RELEASE_PHASES; None for others.
     - ``revision``: how often it was saved.
     """
 
+    HISTORY = (
+        Step("1.0", "first version"),
+        Step(
+            "1.1",
+            "the figures to restore, and the release of consumers",
+            ("own_reserved", "consumer_uuid", "phase"),
+        ),
+    )
     TABLE = "reservations"
     UNIQUE = "provider and holder"
     uuid: str
@@ -33,6 +49,9 @@ class Reservation(KeptObject):
     holder: str
     since: datetime
     expected_end: datetime | None
+    own_reserved: dict[str, int]
+    consumer_uuid: str | None
+    phase: str | None
     fields = {
         "uuid": kinds.uuid(),
         "provider_uuid": kinds.uuid(),
@@ -40,6 +59,9 @@ class Reservation(KeptObject):
         "holder": kinds.name(),
         "since": kinds.moment(),
         "expected_end": kinds.moment(nullable=True),
+        "own_reserved": kinds.counts_by_name(default={}),
+        "consumer_uuid": kinds.uuid(nullable=True),
+        "phase": kinds.one_of(*RELEASE_PHASES, nullable=True),
     }
 
     def _new_row(self) -> dict[str, Any]:
@@ -55,7 +77,11 @@ class ReservationList(KeptList[Reservation]):
     - ``objects``: each of them.
     """
 
+    HISTORY = (Step("1.0", "Reservation 1.0"), Step("1.1", "Reservation 1.1"))
     KIND = Reservation
     objects: list[Reservation]
     fields = {"objects": fields.ListOfObjectsField("Reservation")}
-    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+        "1.0": "1.0",
+        "1.1": "1.1",
+    }

@@ -1,0 +1,18 @@
+"""Reservations: the figures to restore, what a consumer gives back, and their age."""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from wharfinger.db.migrations import steps
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Take the steps."""
+    text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+    steps.add_column("reservations", sa.Column("own_reserved", text))
+    steps.add_column("reservations", sa.Column("consumer_uuid", sa.String(36)))
+    steps.add_column("reservations", sa.Column("phase", sa.String(16)))
+    steps.add_column("provider_records", sa.Column("reserved_since", text))
