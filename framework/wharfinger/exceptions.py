@@ -243,6 +243,41 @@ class MassRemoval(WharfingerError):
     total: int
 
 
+class NodeTaken(WharfingerError):
+    """A node that another host, or another driver instance, publishes; it was left to it."""
+
+    template = (
+        "node {node} ({uuid}) is published by driver instance {other} on host {host}, and listed "
+        "by {instance} here too: left to it. Have one of them alone list it; it is taken over "
+        "once that one lists it no more, or its service is down."
+    )
+    node: str
+    uuid: str
+    instance: str
+    other: str
+    host: str
+
+
+class ClaimRefused(WharfingerError):
+    """A claim of an instance on a node that cannot be meant; nothing was written."""
+
+    template = "instance {instance} on node {node} of host {host}: {problem}"
+    instance: str
+    node: str
+    host: str
+    problem: str
+
+
+class ReservationRefused(WharfingerError):
+    """A provider that cannot be reserved, or a reservation that cannot be released."""
+
+    template = "provider {provider} ({uuid}): {problem} {remedy}"
+    provider: str
+    uuid: str
+    problem: str
+    remedy: str
+
+
 class OwnershipConflict(WharfingerError):
     """A provider that is not this instance's to write; it was left exactly as it is."""
 

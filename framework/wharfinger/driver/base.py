@@ -5,6 +5,7 @@ Names follow nova's ComputeDriver, so that what an author knows carries over.
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar
 
 from oslo_config import cfg
@@ -115,9 +116,20 @@ class ComputeDriver(abc.ABC):
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         """The nodes that changed since a mark, and the next mark (``change_feed``).
 
-        Cheap enough for every two seconds. None asks for a first mark.
+        Cheap enough for every two seconds. None asks for a first mark. What is asked of these nodes
+        afterwards is answered as the backend had them now; one that is gone is not among them: that
+        is for a complete listing to say.
         """
         raise NotImplementedError
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        """Whether a provider needs no cleaning any more (``cleans_after_release``).
+
+        It was given back at about that time, or later: True where it has been cleaned after that,
+        or where none will come. Otherwise it stays reserved until this driver has reported a
+        reason to reserve it, and reports none any more.
+        """
+        return False
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         """Load an image into a device and wait for it (``programming``).

@@ -107,18 +107,21 @@ class PlanApplier:
                 self._client.require(Feature.REPARENT, f"moving provider {step.name}")
 
     def _inventory_jobs(self, run: "_Run", trees: Iterable[TreeUnderWay]) -> Iterator[_Job]:
-        """Whole trees together until there is a batch of inventories; a reshape alone."""
+        """Whole trees together until there is a batch of inventories.
+
+        A tree with a reshape alone, in its order: what follows the reshape relies on it.
+        """
         together: list[_Inventories] = []
         size = _BATCH if self._may_batch() else 1
         for tree in trees:
+            if any(isinstance(step, Reshape) for step in tree.plan.steps):
+                yield partial(run.take, tree, _inventories(tree))
+                continue
             steps = [step for step in tree.plan.steps if isinstance(step, SetInventories)]
             together += [(tree, step) for step in steps]
             if len(together) >= size:
                 yield partial(self._set_in_batches, run, together)
                 together = []
-            reshapes = [step for step in tree.plan.steps if isinstance(step, Reshape)]
-            if reshapes:
-                yield partial(run.take, tree, reshapes)
         yield partial(self._set_in_batches, run, together)
 
     def _set_in_batches(self, run: "_Run", inventories: Sequence[_Inventories]) -> None:
@@ -227,6 +230,10 @@ def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None
 def _identities(tree: TreeUnderWay) -> list[Step]:
     later = (SetInventories, Reshape, DeleteProvider)
     return [step for step in tree.plan.steps if not isinstance(step, later)]
+
+
+def _inventories(tree: TreeUnderWay) -> list[Step]:
+    return [step for step in tree.plan.steps if isinstance(step, SetInventories | Reshape)]
 
 
 def _deletions(tree: TreeUnderWay) -> list[Step]:

@@ -13,6 +13,7 @@ from typing import Final, Protocol, Self
 
 from wharfinger.exceptions import ConcurrentUpdate, NotFound, PlacementError
 from wharfinger.placement.client import PlacementClient
+from wharfinger.providers import reservation
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
@@ -46,7 +47,8 @@ class TreeUnderWay:
     """One tree of a plan, and how far it has got.
 
     ``now`` are the providers as the steps so far have left them, ``left`` how many steps each
-    still has. ``refused`` are the errors of providers that are in use and stay as they are,
+    still has; ``raised`` are the generations that a reshape has left, of which it says nothing
+    itself. ``refused`` are the errors of providers that are in use and stay as they are,
     ``kept`` the resource classes that they keep for it; ``failed`` is what stopped the whole
     tree.
     """
@@ -54,6 +56,7 @@ class TreeUnderWay:
     plan: Plan
     now: dict[str, Provider | None]
     left: Counter[str]
+    raised: dict[str, int] = field(default_factory=dict)
     refused: dict[str, PlacementError] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
     failed: PlacementError | None = None
@@ -86,9 +89,11 @@ class TreeUnderWay:
     def generation(self, step: Step) -> int:
         """The generation that a write of the step's provider has to name."""
         provider = self.now.get(step.uuid)
-        if provider is None or provider.generation is None:
+        known = provider.generation if provider else None
+        generation = self.raised.get(step.uuid) if provider and known is None else known
+        if generation is None:
             raise ValueError(f"{step.verb} {step.name}: the plan was made from something else")
-        return provider.generation
+        return generation
 
     def after(self, step: Step, generation: int | None) -> dict[str, Provider | None]:
         """The step's provider when it is done, by uuid."""
@@ -105,8 +110,11 @@ class StepWriter:
 
     def write(self, tree: TreeUnderWay, step: Step) -> None:
         """Take one step."""
-        self._memory.save({uuid: self._intent(tree, uuid) for uuid in step.touched})
-        tree.now |= self._send(tree, step)
+        if isinstance(step, Reshape):
+            self._reshape(tree, step)
+        else:
+            self._memory.save({uuid: self._intent(tree, uuid) for uuid in step.touched})
+            tree.now |= self._send(tree, step)
         self._memory.save({uuid: self._result(tree, uuid) for uuid in step.touched})
 
     def write_together(self, batch: Sequence[tuple[TreeUnderWay, SetInventories]]) -> None:
@@ -125,14 +133,32 @@ class StepWriter:
         record, planned, live = self._memory.get(uuid), tree.plan.records[uuid], tree.now.get(uuid)
         if planned is None:
             return replace(record, live=live)
+        own_reserved = planned.own_reserved
+        if record.own_reserved and live and not own_reserved:
+            # Until the reservation is seen to have ended, the figures to restore are needed.
+            own_reserved = reservation.own_reserved(live.inventories, record)
         return replace(
             planned,
             live=live,
             applied=record.applied,
             intended=planned.applied,
-            # Until the reservation is seen to have ended, the figures to restore are needed.
-            own_reserved=planned.own_reserved or record.own_reserved,
+            own_reserved=own_reserved,
         )
+
+    def _reshape_intent(self, tree: TreeUnderWay, uuid: str, left: Provider) -> Record:
+        """What to remember before a reshape that leaves a provider so.
+
+        A figure that it leaves for a moment must not be taken for the owner's own: it is as we
+        left it, and the one that is to come is what is restored.
+        """
+        record, planned = self._intent(tree, uuid), tree.plan.records[uuid]
+        wanted = planned.live.inventories if planned and planned.live else {}
+        moment = {
+            name: wanted[name].reserved
+            for name, inventory in left.inventories.items()
+            if name in wanted and inventory.reserved != wanted[name].reserved
+        }
+        return replace(record, live=left, own_reserved={**moment, **record.own_reserved})
 
     def _result(self, tree: TreeUnderWay, uuid: str) -> Record | None:
         """What to remember when one more step of a provider is done."""
@@ -147,8 +173,6 @@ class StepWriter:
         """Send a step's request; return the providers that it leaves behind."""
         client = self._client
         match step:
-            case Reshape():
-                return self._reshape(tree, step)
             case DeleteProvider():
                 self._see_unchanged(tree, step)
                 with suppress(NotFound):  # somebody was faster
@@ -173,17 +197,27 @@ class StepWriter:
                 raise TypeError(f"no such step: {step!r}")
         return tree.after(step, generation)
 
-    def _reshape(self, tree: TreeUnderWay, step: Reshape) -> dict[str, Provider | None]:
-        self._client.reshape(
-            {change.uuid: (tree.generation(change), change.after) for change in step.inventories},
-            step.allocations,
-            step.name,
-        )
-        # The allocations raise generations too: without one, the next cycle reads the provider.
-        done: dict[str, Provider | None] = {}
+    def _reshape(self, tree: TreeUnderWay, step: Reshape) -> None:
+        """Send a reshape, and have the tree as it leaves it.
+
+        Without generations, as the answer is: the next cycle reads the providers. Where a step
+        follows, it names those that were raised as was measured: two for inventories, one for none
+        at all, and one for allocations. If somebody else has written since, it is refused.
+        """
+        sent = {change.uuid: (tree.generation(change), change.after) for change in step.inventories}
+        left = {}
         for change in step.inventories:
-            done |= tree.after(change, None)
-        return done
+            for uuid, provider in tree.after(change, None).items():
+                if provider is not None:
+                    left[uuid] = provider
+        self._memory.save(
+            {uuid: self._reshape_intent(tree, uuid, provider) for uuid, provider in left.items()}
+        )
+        self._client.reshape(sent, step.allocations, step.name)
+        used = {uuid for its in step.allocations.values() for uuid in its["allocations"]}
+        for uuid, (generation, inventories) in sent.items():
+            tree.raised[uuid] = generation + (2 if inventories else 1) + (uuid in used)
+        tree.now |= left
 
     def _see_unchanged(self, tree: TreeUnderWay, step: Step) -> None:
         """See that a provider still has the traits that it was seen with.

@@ -9,19 +9,17 @@ Pure and linear in the number of providers.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from wharfinger.providers import admission
-from wharfinger.providers.draft import Draft, which
+from wharfinger.providers import reshape as reshaping
+from wharfinger.providers.draft import Draft
 from wharfinger.providers.merge import merge
 from wharfinger.providers.ownership import Publisher, Standing
-from wharfinger.providers.plan import Plan, Reshape, SetInventories, Step
+from wharfinger.providers.plan import Plan, SetInventories, Step
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import Removals, orphan, remove
-
-#: Allocations by consumer uuid, as the Placement API has them.
-Allocations = Mapping[str, Mapping[str, Any]]
+from wharfinger.providers.reshape import Allocations
 
 
 def plan_trees(
@@ -32,6 +30,7 @@ def plan_trees(
     *,
     removals: Removals,
     allocated: Collection[str] = frozenset(),
+    held: Collection[str] = frozenset(),
     elsewhere: Mapping[str, Provider] = MappingProxyType({}),
     reshape: tuple[Allocations, Allocations] | None = None,
 ) -> Plan:
@@ -40,7 +39,8 @@ def plan_trees(
     ``desired`` has parents before children. ``live`` is, by uuid, what Placement has of
     these trees, and ``records`` what is remembered of them; the records of a tree of which
     nothing is desired make it absent. ``allocated`` are the uuids of those with allocations,
-    as far as that matters: of what is absent, and of what changes its owner. ``elsewhere`` are,
+    as far as that matters: of what is absent, and of what changes its owner. ``held`` are the uuids
+    of those that are fully reserved whatever their driver says. ``elsewhere`` are,
     by name, providers in other trees with names that are wanted here. ``reshape`` are the
     allocations before and after a driver edited them.
 
@@ -50,7 +50,7 @@ def plan_trees(
     children first. A provider that takes the name of one that is gone waits until that has
     been deleted.
     """
-    draft = Draft(publisher, live, records)
+    draft = Draft(publisher, live, records, removals.now, held)
     wanted_uuids = {wanted.provider.uuid for wanted in desired}
     desired, refused = _refuse_misuse(draft, desired)
     absent = {
@@ -61,8 +61,12 @@ def plan_trees(
         and uuid in live
         and live[uuid].root_uuid not in refused
     }
-    _publish(draft, desired, absent, allocated, elsewhere)
-    remove(draft, list(absent), removals, allocated)
+    dropped = reshaping.dropped(desired, live, *reshape) if reshape else {}
+    _publish(draft, desired, absent, allocated, elsewhere, dropped=dropped)
+    if removals.is_listing:
+        remove(draft, list(absent), removals, allocated)
+    else:
+        draft.records |= {uuid: draft.seen(gone) for uuid, gone in absent.items()}
     for uuid in live.keys() - draft.records.keys():
         draft.leave(uuid)
         if (
@@ -76,11 +80,12 @@ def plan_trees(
     if reshape is None:
         draft.inventories.sort(key=_only_grows)
         return _plan(draft, draft.inventories)
+    draft.problems = draft.problems or list(reshaping.problems(draft, *reshape))
     if draft.problems:
         # Half a reshape would leave allocations without inventory.
         return Plan(problems=tuple(draft.problems))
-    step = _reshape(draft, desired[0].provider, *reshape)
-    return _plan(draft, [step] if step.inventories or step.allocations else [])
+    reported = {one.provider.uuid for one in desired if one.reported}
+    return _plan(draft, reshaping.steps(draft, desired[0].provider, *reshape, reported))
 
 
 def _refuse_misuse(
@@ -102,6 +107,8 @@ def _publish(
     absent: Mapping[str, Provider],
     allocated: Collection[str],
     elsewhere: Mapping[str, Provider],
+    *,
+    dropped: Mapping[str, Collection[str]],
 ) -> None:
     """Plan what is wanted, provider by provider, less what cannot be."""
     leaving = {
@@ -126,8 +133,17 @@ def _publish(
             elsewhere=elsewhere,
         )
         if problem is None:
-            after, remembered = merge(draft.publisher, wanted, live, record)
+            after, remembered = merge(
+                draft.publisher,
+                wanted,
+                live,
+                record,
+                now=draft.now,
+                is_held=mine.uuid in draft.held,
+                dropped=dropped.get(mine.uuid, ()),
+            )
             draft.change(live, after, remembered)
+            draft.note_foreign(after, remembered)
             continue
         draft.problems.append(problem)
         draft.leave(mine.uuid)
@@ -152,6 +168,7 @@ def _plan(draft: Draft, inventories: Sequence[Step]) -> Plan:
         },
         pending=tuple(draft.pending),
         gone=frozenset(draft.gone),
+        foreign=tuple(draft.foreign),
         problems=tuple(draft.problems),
     )
 
@@ -159,15 +176,3 @@ def _plan(draft: Draft, inventories: Sequence[Step]) -> Plan:
 def _only_grows(step: SetInventories) -> bool:
     """Whether a change takes nothing away; one that does comes first."""
     return not step.shrunk and step.before.keys() <= step.after.keys()
-
-
-def _reshape(draft: Draft, root: Provider, before: Allocations, after: Allocations) -> Reshape:
-    return Reshape(
-        **which(root),
-        inventories=tuple(draft.inventories),
-        allocations={
-            consumer: allocation
-            for consumer, allocation in after.items()
-            if allocation != before.get(consumer)
-        },
-    )

@@ -1,13 +1,15 @@
 """A plan in the making: what the parts of the diff add to."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from wharfinger.exceptions import WharfingerError
+from wharfinger.providers import reservation
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
+    ForeignReservation,
     Identity,
     PendingRemoval,
     SetAggregates,
@@ -26,17 +28,22 @@ _NOTHING = Record()
 class Draft:
     """Steps by kind, in the order in which they were added, and what to remember.
 
-    ``live`` is what Placement has, ``known`` what was remembered of it; both by uuid.
+    ``live`` is what Placement has, ``known`` what was remembered of it; both by uuid. ``held`` are
+    the uuids of what is fully reserved whatever its driver says; ``now`` is in seconds since the
+    epoch.
     """
 
     publisher: Publisher
     live: Mapping[str, Provider]
     known: Mapping[str, Record]
+    now: float = 0.0
+    held: Collection[str] = frozenset()
     identities: list[Step] = field(default_factory=list)
     inventories: list[SetInventories] = field(default_factory=list)
     deletions: list[Step] = field(default_factory=list)
     records: dict[str, Record | None] = field(default_factory=dict)
     pending: list[PendingRemoval] = field(default_factory=list)
+    foreign: list[ForeignReservation] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
 
@@ -58,6 +65,14 @@ class Draft:
                 SetInventories(**which(after), before=have, after=after.inventories)
             )
 
+    def note_foreign(self, after: Provider, record: Record) -> None:
+        """Note what somebody else has reserved of a provider as it will be."""
+        classes = reservation.foreign(after.inventories, record)
+        if classes:
+            self.foreign.append(
+                ForeignReservation(uuid=after.uuid, name=after.name, classes=classes)
+            )
+
     def delete(self, live: Provider) -> None:
         """Delete a provider, and forget it."""
         self.deletions.append(DeleteProvider(**which(live)))
@@ -70,7 +85,13 @@ class Draft:
     def leave(self, uuid: str) -> None:
         """Leave a provider that is there as it is; what we had done to it stays remembered."""
         if uuid in self.live:
-            self.records[uuid] = replace(self.record(uuid), live=self.live[uuid], absent_since=None)
+            self.records[uuid] = replace(self.seen(self.live[uuid]), absent_since=None)
+
+    def seen(self, live: Provider) -> Record:
+        """What was remembered of a provider, and how it is now."""
+        record = self.record(live.uuid)
+        figures = reservation.own_reserved(live.inventories, record) if record.own_reserved else {}
+        return replace(record, live=live, own_reserved=figures)
 
 
 def which(provider: Provider) -> dict[str, str]:

@@ -3,7 +3,7 @@
 What others put there stays; what we put there and no longer want goes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from wharfinger.providers import ownership, reservation
@@ -21,8 +21,7 @@ def own_view(live: Provider, record: Record | None) -> Provider:
     if record is None:
         return live
     if record.own_reserved:
-        released = reservation.release(live.inventories, record.own_reserved)
-        live = replace(live, inventories=released)
+        live = replace(live, inventories=reservation.release(live.inventories, record))
     applied = record.applied
     if applied and record.mode is PublishingMode.OWN and applied.name != live.name:
         live = replace(live, name=applied.name)
@@ -30,11 +29,20 @@ def own_view(live: Provider, record: Record | None) -> Provider:
 
 
 def merge(
-    publisher: Publisher, wanted: DesiredProvider, live: Provider | None, record: Record
+    publisher: Publisher,
+    wanted: DesiredProvider,
+    live: Provider | None,
+    record: Record,
+    *,
+    now: float,
+    is_held: bool = False,
+    dropped: Collection[str] = frozenset(),
 ) -> tuple[Provider, Record]:
     """What a provider becomes, and what is then to be remembered of it.
 
-    ``live`` is what Placement has of it, None where it has nothing.
+    ``live`` is what Placement has of it, None where it has nothing; ``now`` is in seconds since the
+    epoch. It is fully reserved if the driver wants that, or if it ``is_held``. ``dropped`` are
+    classes that its driver has moved away: they go, whoever put them there.
     """
     mine = wanted.provider
     is_own = wanted.mode is PublishingMode.OWN
@@ -43,15 +51,21 @@ def merge(
     own_traits = mine.traits - ownership.owners(mine.traits) | publisher.traits
     own_aggregates = mine.aggregates if is_own else frozenset()
     own_classes = mine.inventories if is_own else {}
+    leaving = {*record.claimed_classes, *dropped} if is_own else frozenset()
     others = {
         name: inventory
         for name, inventory in there.inventories.items()
-        if name not in own_classes and (not is_own or name not in record.claimed_classes)
+        if name not in own_classes and name not in leaving
     }
-    inventories = {**reservation.release(others, record.own_reserved), **own_classes}
+    foreign = reservation.foreign(there.inventories, record)
+    inventories = {**reservation.release(others, record), **own_classes}
+    for name in foreign & own_classes.keys():
+        inventories[name] = replace(own_classes[name], reserved=own_classes[name].total)
     own_reserved = {}
-    if wanted.reservations:
-        own_reserved = {name: item.reserved for name, item in inventories.items()}
+    if wanted.reservations or is_held:
+        own_reserved = {
+            name: item.reserved for name, item in inventories.items() if name not in foreign
+        }
         inventories = reservation.reserve_fully(inventories)
     after = Provider(
         uuid=mine.uuid,
@@ -67,7 +81,7 @@ def merge(
         after,
         generation=None,
         inventories={
-            name: inventories[name]
+            name: own_classes[name] if name in foreign else inventories[name]
             for name in _claimed_classes(wanted, own_classes, own_view(there, record), record)
         },
         traits=_claimed(own_traits, there.traits, record.claimed_traits) | publisher.traits,
@@ -78,6 +92,9 @@ def merge(
         live=after,
         own_reserved=own_reserved,
         reservations=wanted.reservations,
+        reserved_since={
+            reason: record.reserved_since.get(reason, now) for reason in wanted.reservations
+        },
         mode=wanted.mode,
     )
 

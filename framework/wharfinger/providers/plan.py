@@ -169,20 +169,33 @@ class PendingRemoval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignReservation:
+    """A provider that somebody else has fully reserved, which is kept.
+
+    ``classes`` are the resource classes of which nothing can be had for that.
+    """
+
+    uuid: str
+    name: str
+    classes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What to do, in an order that is safe to apply and to interrupt.
 
     ``records`` are what to remember, by provider uuid, when the steps of that provider
     are done (None: forget it); every provider that a step touches is among them.
     ``gone`` are the uuids of those that it removes, or reserves to keep, since they are gone
-    from their backend. ``problems`` are what keeps a provider from being published; the steps
-    of the others stand.
+    from their backend. ``foreign`` are reservations of others. ``problems`` are what keeps a
+    provider from being published; the steps of the others stand.
     """
 
     steps: tuple[Step, ...] = ()
     records: Mapping[str, Record | None] = field(default_factory=dict)
     pending: tuple[PendingRemoval, ...] = ()
     gone: frozenset[str] = frozenset()
+    foreign: tuple[ForeignReservation, ...] = ()
     problems: tuple[WharfingerError, ...] = ()
 
     @classmethod
@@ -194,6 +207,7 @@ class Plan:
             records={uuid: record for plan in plans for uuid, record in plan.records.items()},
             pending=tuple(item for plan in plans for item in plan.pending),
             gone=frozenset().union(*(plan.gone for plan in plans)),
+            foreign=tuple(one for plan in plans for one in plan.foreign),
             problems=tuple(problem for plan in plans for problem in plan.problems),
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider, PublishingMode
 
 
@@ -19,10 +20,12 @@ class Record:
     ``applied`` is what this instance put there and answers for (its classes, traits
     and aggregates, not others'). ``intended`` is what a plan under way puts there: set
     before its first write, None when all are done. ``live`` is the whole provider as
-    Placement last told it. ``own_reserved`` holds, while the provider is
-    reserved for one of ``reservations``, the ``reserved`` figures to restore. ``absent_since``
-    (seconds since the epoch) is set when a complete listing of the backend lacks it. A
-    record with neither ``applied`` nor ``intended`` is of a provider that is not ours.
+    Placement last told it; without a generation, as a reshape was to leave it. ``own_reserved``
+    holds, while the provider is reserved, the ``reserved`` figures to restore; ``reservations`` the
+    reasons for which its driver has it reserved, and ``reserved_since`` since when, by reason.
+    ``absent_since`` is set when a complete listing of the backend lacks it. Times are in seconds
+    since the epoch. A record with neither ``applied`` nor ``intended`` is of a provider that is
+    not ours.
     """
 
     applied: Provider | None = None
@@ -30,6 +33,7 @@ class Record:
     live: Provider | None = None
     own_reserved: Mapping[str, int] = field(default_factory=dict)
     reservations: tuple[str, ...] = ()
+    reserved_since: Mapping[str, float] = field(default_factory=dict)
     mode: PublishingMode = PublishingMode.OWN
     absent_since: float | None = None
 
@@ -37,6 +41,11 @@ class Record:
     def is_ours(self) -> bool:
         """Whether this instance put anything there, or was about to."""
         return self.applied is not None or self.intended is not None
+
+    @property
+    def left(self) -> Mapping[str, Inventory]:
+        """Inventories as a reshape was to leave them; none where Placement was read since."""
+        return self.live.inventories if self.live and self.live.generation is None else {}
 
     @property
     def root_uuid(self) -> str | None:
@@ -58,6 +67,16 @@ class Record:
     def claimed_classes(self) -> frozenset[str]:
         """Resource classes that we put there, or may have before a crash."""
         return frozenset().union(*(side.inventories for side in self._ours()))
+
+    @property
+    def claimed_full(self) -> frozenset[str]:
+        """Resource classes that we put there fully reserved, or may have before a crash."""
+        return frozenset(
+            name
+            for side in self._ours()
+            for name, inventory in side.inventories.items()
+            if inventory.is_fully_reserved
+        )
 
     def _ours(self) -> list[Provider]:
         return [side for side in (self.applied, self.intended) if side is not None]

@@ -45,7 +45,8 @@ class RemovalPolicy:
 class Removals:
     """What decides whether an absent provider is gone.
 
-    ``now`` in seconds since the epoch; ``policy`` says how long is long enough.
+    ``now`` in seconds since the epoch; ``policy`` says how long is long enough. Where it
+    ``is_listing``, all there is was listed; else nothing is gone for being absent.
     ``children_may_be_elsewhere``: of some nodes nothing is known, and what is absent below
     others may have moved there; ``roots_may_be_elsewhere``: not even which roots are theirs.
     ``parents`` are the uuids of providers that are due and have
@@ -55,6 +56,7 @@ class Removals:
 
     now: float
     policy: RemovalPolicy
+    is_listing: bool = True
     children_may_be_elsewhere: bool = False
     roots_may_be_elsewhere: bool = False
     parents: frozenset[str] = frozenset()
@@ -135,13 +137,20 @@ def _is_bare(live: Provider) -> bool:
 
 def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:
     draft.wait(live, reason)
-    draft.records[live.uuid] = replace(record, live=live)
+    draft.records[live.uuid] = replace(draft.seen(live), absent_since=record.absent_since)
 
 
 def _keep_reserved(draft: Draft, live: Provider, record: Record, has: str) -> None:
-    figures = reservation.own_reserved(live.inventories, record.own_reserved)
+    figures = reservation.own_reserved(live.inventories, record)
     after = replace(live, inventories=reservation.reserve_fully(live.inventories))
-    record = replace(record, live=after, own_reserved=figures)
+    reason = f"gone, and it has {has}"
+    record = replace(
+        record,
+        live=after,
+        own_reserved=figures,
+        reservations=(reason,),
+        reserved_since={reason: record.reserved_since.get(reason, draft.now)},
+    )
     if after != live:
         draft.gone.add(live.uuid)
     draft.wait(live, f"it has {has}: fully reserved and kept")

@@ -1,12 +1,13 @@
 """Full reservation: an inventory stays published and nothing can be had from it.
 
-Pure functions; why a provider is reserved is the driver's to say.
+Pure functions; why a provider is reserved is for others to say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.record import Record
 
 
 def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
@@ -22,28 +23,51 @@ def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
     }
 
 
-def own_reserved(live: Mapping[str, Inventory], remembered: Mapping[str, int]) -> dict[str, int]:
-    """The ``reserved`` figures of someone else's inventories, under our reservation.
+def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
+    """The classes that somebody else has fully reserved: nothing of ours says so."""
+    full = [name for name, inventory in live.items() if inventory.is_fully_reserved]
+    return frozenset(
+        name for name in full if name not in record.own_reserved and name not in record.claimed_full
+    )
 
-    ``remembered`` are the figures from before we reserved. A live figure that is not
-    the full one was written by its owner since, and is the owner's new own figure; a
-    full one that we have no record of is the owner's as well.
+
+def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
+    """The ``reserved`` figures from before our reservation, of the classes that have some.
+
+    Those are remembered. A live figure that is neither the full one nor what a reshape left was
+    written by its owner since, and is the new own figure. What is foreign has none: it stays.
     """
+    others, left = foreign(live, record), record.left
     return {
-        name: remembered.get(name, inventory.reserved)
-        if inventory.is_fully_reserved
+        name: record.own_reserved.get(name, inventory.reserved)
+        if inventory.is_fully_reserved or _is_as_left(inventory, left.get(name))
         else inventory.reserved
         for name, inventory in live.items()
+        if name not in others
     }
 
 
-def release(live: Mapping[str, Inventory], remembered: Mapping[str, int]) -> dict[str, Inventory]:
-    """Someone else's inventories with their own ``reserved`` figures again.
+def _is_as_left(inventory: Inventory, left: Inventory | None) -> bool:
+    return left is not None and inventory.reserved == left.reserved
+
+
+def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventory]:
+    """The inventories with their own ``reserved`` figures again.
 
     A figure that no longer fits, since the total has shrunk, becomes the total.
     """
-    figures = own_reserved(live, remembered)
+    figures = own_reserved(live, record)
     return {
         name: replace(inventory, reserved=min(figures[name], inventory.total))
+        if name in figures
+        else inventory
         for name, inventory in live.items()
     }
+
+
+def figures_of(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The own figures that several reservations of a provider remember, the first one's first."""
+    figures: dict[str, int] = {}
+    for remembered in reservations:
+        figures = {**remembered, **figures}
+    return figures

@@ -22,10 +22,11 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
     return replace(root, traits=root.traits | DISABLED if disabled else root.traits - DISABLED)
 
 
-def as_it_is(live: Provider, record: Record) -> DesiredProvider:
-    """A root as Placement has it, wanted with nothing changed but that it says so."""
+def as_it_is(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
+    """A provider as Placement has it, wanted with nothing changed but, perhaps, that it says so."""
+    mine = own_view(live, record)
     return DesiredProvider(
-        provider=with_status(own_view(live, record), disabled=True),
+        provider=with_status(mine, disabled=True) if disabled else mine,
         mode=record.mode,
         reservations=record.reservations,
     )

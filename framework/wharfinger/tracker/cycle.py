@@ -1,38 +1,44 @@
 """The cycle: driver snapshot -> desired trees -> plan -> apply -> remember."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, Self
 
 from oslo_log import log as logging
-from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_attempt
+from tenacity import Retrying, retry_if_result, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import (
+    BackendError,
+    ConcurrentSave,
     ConcurrentUpdate,
     DriverError,
     DuplicateProvider,
     NotFound,
     ObjectError,
+    ObjectExists,
+    ObjectNotFound,
     PlacementError,
     StateError,
     UnknownTrait,
     WharfingerError,
+    shown,
 )
 from wharfinger.objects import Context
 from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
-from wharfinger.providers import Provider
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan import PendingRemoval, Plan, Step
+from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan, Step
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import services
-from wharfinger.tracker.desired import NodeListing
+from wharfinger.tracker.circumstances import Circumstances
+from wharfinger.tracker.handover import Handover
+from wharfinger.tracker.listing import NodeListing, check_names, describe, guarded, list_nodes
 from wharfinger.tracker.memory import InstanceMemory
 from wharfinger.tracker.nodes import NodeRows
-from wharfinger.tracker.planning import Planner
+from wharfinger.tracker.planning import Planned, Planner
 
 LOG: Final = logging.getLogger(__name__)
 #: How often one cycle plans a tree that others keep changing, and the longest wait
@@ -40,36 +46,85 @@ LOG: Final = logging.getLogger(__name__)
 _ATTEMPTS: Final = 5
 _LONGEST_WAIT: Final = 2.0
 #: Errors that come from somebody else's write between our look and our write.
-_OTHERS_WORK: Final = (ConcurrentUpdate, DuplicateProvider, NotFound)
+_OTHERS_WORK: Final = (
+    ConcurrentUpdate,
+    DuplicateProvider,
+    NotFound,
+    ConcurrentSave,
+    ObjectExists,
+    ObjectNotFound,
+)
+
+OnPlan = Callable[[Plan], None]
+OnStep = Callable[[Step], None]
+
+
+def _ignore(_what: object) -> None:
+    """Be told, and do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a cycle did, and what it could not do.
 
-    ``steps`` are those that were taken; ``pending`` the removals that wait.
+    ``steps`` are those that were taken; ``pending`` the removals that wait; ``foreign`` what
+    somebody else has reserved.
     """
 
     steps: tuple[Step, ...] = ()
     pending: tuple[PendingRemoval, ...] = ()
+    foreign: tuple[ForeignReservation, ...] = ()
     problems: tuple[WharfingerError, ...] = ()
+
+    def with_problems(self, more: Iterable[WharfingerError]) -> Self:
+        """The same, with more that could not be done."""
+        return replace(self, problems=(*self.problems, *more))
 
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One round of planning and applying, and the trees that failed in it."""
+    """One round of planning and applying, and the trees that failed in it.
+
+    ``goes_on``: it has prepared what only another one can plan.
+    """
 
     plan: Plan
-    failures: tuple[PlacementError, ...]
+    failures: tuple[WharfingerError, ...] = ()
+    goes_on: bool = False
 
     @property
     def is_worth_another(self) -> bool:
-        """Whether somebody else changed a tree at the same time."""
-        return any(isinstance(one, _OTHERS_WORK) for one in self.failures)
+        """Whether there is more to do, or somebody else changed a tree at the same time."""
+        return self.goes_on or any(isinstance(one, _OTHERS_WORK) for one in self.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What a change feed has: the names of nodes, and the next mark."""
+
+    names: tuple[str, ...] = ()
+    mark: str | None = None
+
+
+#: Makes a plan; told whether it is made again, since the one before did not come to its end.
+_Planning = Callable[[Circumstances, bool], Planned]
 
 
 class DriverCycle:
-    """The cycles of one driver instance, one at a time."""
+    """The cycles of one driver instance, one at a time, at three paces.
+
+    ``sync`` starts from a complete listing of the backend; ``drift`` from what others have changed
+    in Placement since; ``poll`` from what the backend's change feed has. A tree that fails is
+    reported in the outcome and leaves the others alone; one that somebody else changes at the same
+    time is read and planned again, a bounded number of times.
+
+    They raise BackendError where the driver cannot say what there is, PlacementError where
+    Placement does not answer or refuses our credentials, ObjectError and StateError where the
+    objects cannot be had. ``on_plan`` is given each plan before it is applied, ``on_step`` each
+    step that was taken.
+
+    ``down_time`` is how long another host's service may be silent before its nodes are taken over.
+    """
 
     def __init__(
         self,
@@ -78,14 +133,22 @@ class DriverCycle:
         client: PlacementClient,
         context: Context,
         policy: RemovalPolicy,
+        *,
+        down_time: timedelta = timedelta(seconds=60),
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
         self._context: Final = context
         self.memory: Final = InstanceMemory(context, driver.host, publisher.instance)
-        self._planner: Final = Planner(driver, publisher, client, policy)
-        self._applier: Final = PlanApplier(client, self.memory)
         self._nodes: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
+        self._handover: Final = Handover(context, driver.host, publisher.instance, down_time)
+        self._planner: Final = Planner(
+            driver, publisher, client, policy, memory=self.memory, handover=self._handover
+        )
+        self._applier: Final = PlanApplier(client, self.memory)
+        self._listing: NodeListing | None = None
+        self._mark: str | None = None
+        self._known: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def instance(self) -> str:
@@ -93,92 +156,200 @@ class DriverCycle:
         return self._publisher.instance
 
     def plan(self) -> Plan:
-        """What a cycle would do now. Nothing is written, and nothing is remembered.
+        """What ``sync`` would do now. Nothing is written, and nothing is remembered."""
+        circumstances = self._circumstances()
+        planned = self._planner.plan_listing(list_nodes(self._driver), time.time(), circumstances)
+        for row in planned.coming:
+            LOG.warning("node %s comes from host %s with a sync", row.hypervisor_hostname, row.host)
+        return planned.plan
 
-        Raises BackendError, PlacementError.
+    def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
+        """Publish all that the backend has."""
+        circumstances = self._circumstances()
+        try:
+            if self._mark is None:
+                self._mark = self._changes().mark  # before there is anything to miss
+            listing, now = list_nodes(self._driver), time.time()
+        except DriverError:
+            for problem in self._disable(circumstances, on_step):
+                LOG.warning("%s", problem)
+            raise
+
+        def planning(circumstances: Circumstances, _again: bool) -> Planned:
+            self._inherit(listing, circumstances)
+            return self._planner.plan_listing(listing, now, circumstances)
+
+        outcome = self._run(planning, circumstances, on_plan, on_step)
+        self._listing = listing
+        return outcome.with_problems(self._keep(listing, is_listing=True))
+
+    def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
+        """Mend what others have changed, and note what is taken of the nodes.
+
+        The backend is not asked anew. One list from Placement where nothing has changed.
         """
-        plan, _live = self._plan(NodeListing(self._driver), time.time())
-        return plan
+        listing = self._listing
+        if listing is None:
+            return self.sync(on_plan, on_step)
+        now = time.time()
 
-    def sync(
+        def planning(circumstances: Circumstances, _again: bool) -> Planned:
+            return self._planner.plan_drift(listing, now, circumstances)
+
+        # The snapshot is older than what is read now.
+        circumstances = self._circumstances(frozenset())
+        outcome = self._run(planning, circumstances, on_plan, on_step)
+        return outcome.with_problems(self._keep(listing))
+
+    def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
+        """Publish the nodes that the backend's change feed names.
+
+        Where it names none, neither Placement nor an object is asked for anything. Nothing is done
+        for a driver without a feed.
+        """
+        before = self._listing
+        if before is None:
+            return self.sync(on_plan, on_step)
+        changes = self._changes(self._mark)
+        if not changes.names:
+            self._mark = changes.mark
+            return Outcome()
+        now = time.time()
+        changed = describe(self._driver, changes.names, before.without(changes.names))
+        listing = before.with_changes(changed)
+
+        def planning(circumstances: Circumstances, again: bool) -> Planned:
+            if again:
+                return self._planner.plan_drift(listing, now, circumstances, changed)
+            return self._planner.plan_changed(changed, listing, now, circumstances)
+
+        circumstances = self._circumstances(self._known)
+        outcome = self._run(planning, circumstances, on_plan, on_step)
+        self._listing = listing
+        outcome = outcome.with_problems(self._keep(changed))
+        if not outcome.problems:
+            self._mark = changes.mark  # else they are to be named again
+        return outcome
+
+    def _circumstances(self, earlier: frozenset[tuple[str, int]] | None = None) -> Circumstances:
+        """As they are now; ``earlier`` as StoredReservations has it, None: all that there are."""
+        read = Circumstances.read(self._context, self._driver.host, self.instance)
+        self._known = read.reservations.known
+        return read.seen_by_snapshot(self._known if earlier is None else earlier)
+
+    def _changes(self, since: str | None = None) -> _Changes:
+        """What the driver's feed has, if it has one."""
+        driver = self._driver
+        declared = driver.capabilities.change_feed
+        if declared is None or not declared.supported:
+            return _Changes()
+        operation = "changed_nodes"
+        answer = guarded(driver.name, operation, lambda: driver.changed_nodes(since))
+        match answer:
+            case (names, str(mark)):
+                return _Changes(
+                    tuple(check_names(driver, operation, names, set, frozenset, list)), mark
+                )
+        raise BackendError(
+            driver=driver.name,
+            operation=operation,
+            reason=f"it has to return names of nodes and a mark, not {shown(answer)}",
+        )
+
+    def _inherit(self, listing: NodeListing, circumstances: Circumstances) -> None:
+        """See that what another host knew of nodes that have come from it is known here."""
+        records = self.memory.records
+        self._handover.inherit(
+            {
+                node.uuid: node.name
+                for node in listing.nodes
+                if node.uuid in circumstances.rows and node.uuid not in records
+            },
+            self.memory,
+        )
+
+    def _disable(self, circumstances: Circumstances, on_step: OnStep) -> Iterator[WharfingerError]:
+        """Have the roots say so if the service is disabled, though the driver cannot be asked."""
+        try:
+            if circumstances.disabled:
+                planned = self._planner.plan_disabled()
+                yield from planned.plan.problems
+                yield from self._applier.apply(planned.plan, planned.live, on_step)
+        except (ObjectError, PlacementError, StateError) as error:
+            yield error
+
+    def _keep(self, listing: NodeListing, *, is_listing: bool = False) -> Iterator[WharfingerError]:
+        """Bring the rows of the nodes up to date."""
+        records = self.memory.records
+        listing.use_known_uuids(records)  # of what was adopted just now, too
+        try:
+            self._nodes.keep(listing.nodes, records)
+            if is_listing:
+                self._nodes.note_listing(listing.nodes, records, self.memory.damaged.keys())
+        except (ObjectError, StateError) as error:
+            yield error
+
+    def _run(
         self,
-        on_plan: Callable[[Plan], None] = lambda _plan: None,
-        on_step: Callable[[Step], None] = lambda _step: None,
+        planning: _Planning,
+        circumstances: Circumstances,
+        on_plan: OnPlan,
+        on_step: OnStep,
     ) -> Outcome:
-        """Run one cycle.
-
-        A tree that somebody else changes at the same time is read and planned again, a
-        bounded number of times. One that fails is reported in the outcome and leaves the
-        others alone. Raises BackendError where the driver cannot list its nodes, and
-        PlacementError where Placement does not answer or refuses our credentials.
-        """
+        """Plan and apply until there is no more to do, or too often."""
         applied: list[Step] = []
+        earlier = circumstances.reservations.earlier
 
         def note(step: Step) -> None:
             applied.append(step)
             on_step(step)
 
-        try:
-            listing, now = NodeListing(self._driver), time.time()
-        except DriverError:
-            for problem in self._disable(note):
-                LOG.warning("%s", problem)
-            raise
-        retrying = Retrying(
+        def attempt() -> _Pass:
+            nonlocal circumstances
+            if again := bool(passes):
+                circumstances = self._circumstances(earlier)
+            passes.append(self._pass(planning, circumstances, again, on_plan, note))
+            return passes[-1]
+
+        passes: list[_Pass] = []
+        Retrying(
             retry=retry_if_result(lambda one: one.is_worth_another),
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_random_exponential(max=_LONGEST_WAIT),
-            retry_error_callback=_last_result,
-        )
-        last: _Pass = retrying(self._pass, listing, now, on_plan, note)
+            retry_error_callback=lambda _state: None,
+        )(attempt)
+        last = passes[-1]
         return Outcome(
             steps=tuple(applied),
             pending=last.plan.pending,
-            problems=(*last.plan.problems, *last.failures, *self._keep(listing)),
+            foreign=last.plan.foreign,
+            problems=(*last.plan.problems, *last.failures),
         )
-
-    def _disable(self, on_step: Callable[[Step], None]) -> Iterator[WharfingerError]:
-        """Have the roots say so if the service is disabled, though the driver cannot be asked."""
-        try:
-            if services.is_disabled(self._context, self._driver.host):
-                plan, live = self._planner.plan_disabled(self.memory)
-                yield from plan.problems
-                yield from self._applier.apply(plan, live, on_step)
-        except (ObjectError, PlacementError, StateError) as error:
-            yield error
-
-    def _keep(self, listing: NodeListing) -> Iterator[WharfingerError]:
-        listing.use_known_uuids(self.memory.records)  # of what was adopted just now, too
-        try:
-            self._nodes.keep(listing.nodes, self.memory.records, self.memory.damaged)
-        except (ObjectError, StateError) as error:
-            yield error
-
-    def _plan(self, listing: NodeListing, now: float) -> tuple[Plan, Mapping[str, Provider]]:
-        disabled = services.is_disabled(self._context, self._driver.host)
-        return self._planner.plan(listing, self.memory, now, disabled=disabled)
 
     def _pass(
         self,
-        listing: NodeListing,
-        now: float,
-        on_plan: Callable[[Plan], None],
-        on_step: Callable[[Step], None],
+        planning: _Planning,
+        circumstances: Circumstances,
+        again: bool,
+        on_plan: OnPlan,
+        on_step: OnStep,
     ) -> _Pass:
         try:
-            plan, live = self._plan(listing, now)
+            planned = planning(circumstances, again)
         except _OTHERS_WORK as gone:
             return _Pass(Plan(), (gone,))
+        plan = planned.plan
         on_plan(plan)
-        failures = self._applier.apply(plan, live, on_step)
+        try:
+            self._handover.take(planned.coming)
+            self._nodes.claim(planned.new, plan.records)
+        except _OTHERS_WORK as faster:
+            return _Pass(plan, (faster,))
+        failures = self._applier.apply(plan, planned.live, on_step)
         for error in failures:
             LOG.debug("a tree failed: %s", error)
             if isinstance(error, UnknownTrait) and error.trait == self._publisher.owner:
                 raise error  # nothing can be published
-        return _Pass(plan, tuple(failures))
-
-
-def _last_result(state: RetryCallState) -> _Pass:
-    assert state.outcome is not None
-    result: _Pass = state.outcome.result()
-    return result
+        if not failures:
+            planned.judgement.save(self._context)
+        return _Pass(plan, tuple(failures), goes_on=bool(planned.coming))

@@ -1,11 +1,11 @@
 """Asking a driver what its nodes have, one node at a time, each apart from the others."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import os_traits
 from oslo_log import log as logging
@@ -14,22 +14,21 @@ from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import (
     BackendError,
-    DriverError,
-    InvalidName,
     InvalidTree,
     NotFound,
     PermissionRefused,
-    PlacementError,
     PlacementUnavailable,
     ReshapeNeeded,
     WharfingerError,
     shown,
 )
-from wharfinger.objects import ComputeNode
-from wharfinger.providers import DesiredProvider, Provider, ProviderTree, names
+from wharfinger.objects import Migration
+from wharfinger.providers import DesiredProvider, Provider, ProviderTree
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.record import Record
 from wharfinger.tracker import compute_status
+from wharfinger.tracker.circumstances import Circumstances
+from wharfinger.tracker.listing import Node, NodeListing, as_problem, guarded
 from wharfinger.tracker.reshaping import edited
 
 LOG: Final = logging.getLogger(__name__)
@@ -38,28 +37,21 @@ LOG: Final = logging.getLogger(__name__)
 AllocationsOf = Callable[[Iterable[str]], Allocations]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node: its name, its root's uuid unless Placement has another, and what the driver says."""
-
-    name: str
-    uuid: str
-    resource: ComputeNode = field(compare=False)
-
-
 @dataclass(slots=True)
 class Answers:
     """What a driver said of all its nodes.
 
     ``desired`` are the providers by uuid, parents first. ``reshapes`` are, by root uuid,
     the allocations before and after the driver edited them. ``failed`` are the uuids of
-    the roots of which nothing is known, with the errors in ``problems``.
+    the roots of which nothing is known, with the errors in ``problems``. ``roots`` are the uuids
+    of the roots by the names of their nodes.
     """
 
     desired: dict[str, DesiredProvider] = field(default_factory=dict)
     reshapes: dict[str, tuple[Allocations, Allocations]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
+    roots: dict[str, str] = field(default_factory=dict)
 
     def fail(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
         """Note that nothing is known of a node, wherever its root stands now."""
@@ -96,71 +88,6 @@ class Answers:
             self.reshapes[desired[0].provider.root_uuid] = reshape
 
 
-class NodeListing:
-    """A driver's nodes, from one snapshot of its backend.
-
-    Raises BackendError where the list cannot be had; a node that cannot be described is
-    left out of ``nodes`` and reported in ``problems``.
-    """
-
-    def __init__(self, driver: ComputeDriver) -> None:
-        self.nodes: Final[list[Node]] = []
-        self.failed: Final[list[Node]] = []
-        self.problems: Final[list[WharfingerError]] = []
-        listed = guarded(
-            driver.name, "get_available_nodes", lambda: driver.get_available_nodes(refresh=True)
-        )
-        if not _are_different_names(listed):
-            raise BackendError(
-                driver=driver.name,
-                operation="get_available_nodes",
-                reason=f"it has to return a list of different names, not {shown(listed)}",
-            )
-        uuids: dict[str, str] = {}
-        for name in listed:
-            try:
-                node = _describe(driver, name)
-                if uuids.setdefault(node.uuid, name) != name:
-                    raise InvalidTree(
-                        driver=driver.name,
-                        provider=name,
-                        problem=f"node {uuids[node.uuid]} has its uuid ({node.uuid}) too",
-                    )
-                self.nodes.append(node)
-            except WharfingerError as error:
-                self.problems.append(_as_problem(driver, name, error))
-                if not isinstance(error, InvalidName):  # nothing can have such a name
-                    resource = ComputeNode(hypervisor_hostname=name)
-                    self.failed.append(Node(name, names.root_uuid(name), resource))
-
-    def has_unknown_nodes(self, records: Mapping[str, Record]) -> bool:
-        """Whether a node is listed of which not even the root is known."""
-        known = {node.uuid for node in self.failed} & records.keys()
-        return len(self.problems) > len(known)
-
-    def use_known_uuids(self, records: Mapping[str, Record]) -> None:
-        """Give nodes the uuids under which their roots have been published.
-
-        By that, a root is found that somebody has renamed, or that was adopted under another
-        uuid than the driver's; that of a node that failed, too.
-        """
-        known = {
-            record.applied.name: uuid
-            for uuid, record in records.items()
-            if record.applied and record.applied.parent_uuid is None
-        }
-        # A node that has been published under its own uuid has another name now: the
-        # provider of its name is not its own.
-        own = {node.uuid for node in (*self.nodes, *self.failed)} & records.keys()
-        for nodes in (self.nodes, self.failed):
-            nodes[:] = [
-                node
-                if node.uuid in own or known.get(node.name) in own
-                else replace(node, uuid=known.get(node.name, node.uuid))
-                for node in nodes
-            ]
-
-
 def ask(
     driver: ComputeDriver,
     listing: NodeListing,
@@ -168,16 +95,17 @@ def ask(
     records: Mapping[str, Record],
     allocations_of: AllocationsOf,
     *,
-    disabled: bool | None = False,
+    circumstances: Circumstances,
     unreadable: Mapping[str, WharfingerError] = MappingProxyType({}),
 ) -> Answers:
     """Have the driver edit the tree of each node, as Placement has it.
 
     ``live`` and ``records`` are by provider uuid. A node that fails is reported and leaves
     the others alone; ``unreadable`` are, by root uuid, trees of which Placement's answers
-    cannot be understood, and which have failed with that. Where the service is ``disabled``, its
-    roots say so; None where that is not known: they say what they said before.
+    cannot be understood, and which have failed with that. Where the service is disabled, its
+    roots say so; where that is not known, they say what they said before.
     """
+    disabled = circumstances.disabled
     answers = Answers(failed=set(unreadable), problems=[*listing.problems, *unreadable.values()])
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
@@ -191,12 +119,11 @@ def ask(
         trees.setdefault(seen.root_uuid, []).append(seen)
         if seen.parent_uuid is None:
             roots[seen.name] = roots[uuid] = seen
-    listed = {node.uuid for node in (*listing.nodes, *listing.failed)}
 
     def root_of(node: Node) -> Provider | None:
         by_name = roots.get(node.name)
         # Another node's root has this one's name until it is renamed.
-        is_free = by_name is not None and by_name.uuid not in listed
+        is_free = by_name is not None and by_name.uuid not in listing.listed
         return roots.get(node.uuid) or (by_name if is_free else None)
 
     def root_uuid_of(node: Node) -> str:
@@ -207,7 +134,7 @@ def ask(
     taken: dict[str, tuple[str, str]] = {}
     for node in listing.nodes:
         root = root_of(node)
-        root_uuid = root.uuid if root else node.uuid
+        root_uuid = answers.roots[node.name] = root.uuid if root else node.uuid
         if root_uuid in answers.failed:
             continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
@@ -222,6 +149,7 @@ def ask(
                     tree,
                     node.name,
                     partial(allocations_of, [one.uuid for one in trees.get(root_uuid, ())]),
+                    circumstances.migrations.get(node.name, ()),
                 ),
             )
             answers.add(_check(driver, tree, node.name, taken), reshape)
@@ -229,7 +157,7 @@ def ask(
             raise  # not the driver's: the next node would fare no better, or all is read again
         except (WharfingerError, ValueError) as error:
             answers.fail(root_uuid, live)
-            answers.problems.append(_as_problem(driver, node.name, error))
+            answers.problems.append(as_problem(driver, node.name, error))
     for node in listing.failed:
         answers.fail(root_uuid_of(node), live)
     if disabled is not False:
@@ -240,48 +168,6 @@ def ask(
         # A sharing provider may be that of a node that failed.
         answers.failed |= sharing.keys() - answers.desired.keys()
     return answers
-
-
-def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
-    """Call into the driver of that name; what it raises, unless ours, is a BackendError.
-
-    The one place that isolates the framework from a driver.
-    """
-    try:
-        return call()
-    except ReshapeNeeded as error:
-        raise BackendError(
-            driver=driver,
-            operation=operation,
-            reason="it raised ReshapeNeeded, which is for update_provider_tree alone",
-        ) from error
-    except (WharfingerError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a driver that calls sys.exit() too
-        LOG.debug("driver %s: %s failed", driver, operation, exc_info=True)
-        reason = f"{type(error).__name__}: {_text(error)}"
-        raise BackendError(driver=driver, operation=operation, reason=reason) from error
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "it cannot say what"
-
-
-def _describe(driver: ComputeDriver, name: str) -> Node:
-    name = names.check_provider_name(name)
-    operation = f"get_available_resource({name})"
-    resource = guarded(driver.name, operation, lambda: driver.get_available_resource(name))
-    if not isinstance(resource, ComputeNode):
-        raise BackendError(
-            driver=driver.name,
-            operation=operation,
-            reason=f"it has to return a ComputeNode, not {shown(resource)}",
-        )
-    uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
-    return Node(name, uuid, resource)
 
 
 def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
@@ -299,15 +185,16 @@ def _update(
     tree: ProviderTree,
     node: str,
     allocations: Callable[[], Allocations],
+    migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
     """Have the driver edit the tree; returns the allocations of a reshape, before and after."""
-    moves: dict[str, Any] = {"migrations": []} if takes_migrations(type(driver)) else {}
+    moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
+    within = set(tree.get_provider_uuids()) if _may_reshape(driver) else set()
     try:
         driver.update_provider_tree(tree, node, allocations=None, **moves)
     except ReshapeNeeded:
-        declared = driver.capabilities.reshape
-        if declared is None or not declared.supported:
+        if not _may_reshape(driver):
             raise BackendError(
                 driver=driver.name,
                 operation=f"update_provider_tree({node})",
@@ -317,7 +204,8 @@ def _update(
         after = deepcopy(before)
         try:
             driver.update_provider_tree(tree, node, allocations=after, **moves)
-            reshape = before, edited(driver.name, node, before, after)
+            within.update(tree.get_provider_uuids())
+            reshape = before, edited(driver.name, node, before, after, within=within)
         except ReshapeNeeded:
             raise BackendError(
                 driver=driver.name,
@@ -326,6 +214,11 @@ def _update(
             ) from None
     _add_capability_traits(driver, tree, node)
     return reshape
+
+
+def _may_reshape(driver: ComputeDriver) -> bool:
+    declared = driver.capabilities.reshape
+    return declared is not None and declared.supported
 
 
 def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str) -> None:
@@ -374,21 +267,6 @@ def _check(
         takes |= meanings
     taken |= takes
     return desired
-
-
-def _as_problem(driver: ComputeDriver, node: object, error: Exception) -> WharfingerError:
-    """The error with the driver and the node in it, where it does not name them itself."""
-    if isinstance(error, DriverError | PlacementError):
-        return error
-    place = node if isinstance(node, str) else shown(node)
-    return InvalidTree(driver=driver.name, provider=place, problem=str(error))
-
-
-def _are_different_names(listed: object) -> bool:
-    if not isinstance(listed, list):
-        return False
-    strings = [name for name in listed if isinstance(name, str)]
-    return len(set(strings)) == len(strings)
 
 
 def _shares(provider: Provider) -> bool:

@@ -25,8 +25,8 @@ from wharfinger.providers.ownership import Publisher, check_owner
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import services
 from wharfinger.tracker.cycle import DriverCycle
-from wharfinger.tracker.desired import guarded
 from wharfinger.tracker.exclusive import exclusive
+from wharfinger.tracker.listing import guarded
 
 LOG: Final = logging.getLogger(__name__)
 

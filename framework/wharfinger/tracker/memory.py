@@ -1,12 +1,13 @@
 """A driver instance's records: loaded once, written through."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from wharfinger.exceptions import FieldUnset, StateError
 from wharfinger.objects import Context, ProviderRecord, ProviderRecordList
-from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.record import Record, decode, encode
+from wharfinger.providers import stored
+from wharfinger.providers.record import Record
 
 _NOTHING: Final = Record()
 
@@ -22,15 +23,14 @@ class InstanceMemory:
         self._context: Final = context
         self._host: Final = host
         self._instance: Final = instance
-        stored = ProviderRecordList.get_by_filters(context, host=host, driver_instance=instance)
+        found = ProviderRecordList.get_by_filters(context, host=host, driver_instance=instance)
         self._records: Final[dict[str, Record]] = {}
         self.damaged: Final[dict[str, StateError]] = {}
-        for number, one in enumerate(stored):
-            try:
-                self._records[one.provider_uuid] = _record(one)
-            except (FieldUnset, ValueError) as error:
-                uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
-                self.damaged[uuid] = _damaged(uuid, instance, error)
+        for uuid, record in _read(found, instance):
+            if isinstance(record, Record):
+                self._records[uuid] = record
+            else:
+                self.damaged[uuid] = record
 
     @property
     def records(self) -> Mapping[str, Record]:
@@ -40,6 +40,19 @@ class InstanceMemory:
     def get(self, uuid: str) -> Record:
         """The record of a provider; an empty one where there is none."""
         return self._records.get(uuid, _NOTHING)
+
+    def inherit(self, host: str, roots: Collection[str]) -> None:
+        """Remember what the instance of this name on another host remembers of these trees."""
+        before = ProviderRecordList.get_by_filters(
+            self._context, host=host, driver_instance=self._instance
+        )
+        self.save(
+            {
+                uuid: replace(record, absent_since=None)
+                for uuid, record in _read(before, self._instance)
+                if isinstance(record, Record) and record.root_uuid in roots
+            }
+        )
 
     def save(self, records: Mapping[str, Record | None]) -> None:
         """Write records; None forgets. What is as it was is not written again."""
@@ -53,7 +66,9 @@ class InstanceMemory:
             self._host,
             self._instance,
             ProviderRecordList(
-                objects=[_object(uuid, record) for uuid, record in changed.items() if record]
+                objects=[
+                    stored.to_object(uuid, record) for uuid, record in changed.items() if record
+                ]
             ),
             [uuid for uuid, record in changed.items() if record is None],
         )
@@ -64,33 +79,16 @@ class InstanceMemory:
                 self._records[uuid] = record
 
 
-def _object(uuid: str, record: Record) -> ProviderRecord:
-    return ProviderRecord(
-        provider_uuid=uuid,
-        mode=str(record.mode),
-        applied=_document(record.applied),
-        intended=_document(record.intended),
-        live=_document(record.live),
-        own_reserved=dict(record.own_reserved),
-        reservations=list(record.reservations),
-        absent_since=record.absent_since,
-    )
-
-
-def _document(provider: Provider | None) -> str | None:
-    return None if provider is None else encode(provider)
-
-
-def _record(stored: ProviderRecord) -> Record:
-    return Record(
-        applied=_provider(stored.applied),
-        intended=_provider(stored.intended),
-        live=_provider(stored.live),
-        own_reserved=dict(stored.own_reserved),
-        reservations=tuple(stored.reservations),
-        mode=PublishingMode(stored.mode),
-        absent_since=stored.absent_since,
-    )
+def _read(
+    found: Iterable[ProviderRecord], instance: str
+) -> Iterator[tuple[str, Record | StateError]]:
+    """The records by provider uuid, and errors for those that cannot be read."""
+    for number, one in enumerate(found):
+        try:
+            yield one.provider_uuid, stored.to_record(one)
+        except (FieldUnset, ValueError) as error:
+            uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
+            yield uuid, _damaged(uuid, instance, error)
 
 
 def _damaged(uuid: str, instance: str, error: Exception) -> StateError:
@@ -101,7 +99,3 @@ def _damaged(uuid: str, instance: str, error: Exception) -> StateError:
         remedy="Restore the database from a backup, or delete that row of provider_records: "
         "nothing in Placement is deleted by that.",
     )
-
-
-def _provider(document: str | None) -> Provider | None:
-    return None if document is None else decode(document)

@@ -1,25 +1,22 @@
 """The ComputeNodes of a driver instance, kept as its last complete listing has them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final, NamedTuple
 
 import os_resource_classes as orc
-from oslo_log import log as logging
+from oslo_utils.uuidutils import is_uuid_like
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from wharfinger.driver.capabilities import Capabilities
-from wharfinger.exceptions import FieldUnset
+from wharfinger.exceptions import ConcurrentSave, FieldUnset, ObjectExists, ObjectNotFound
 from wharfinger.objects import ComputeNode, ComputeNodeList, Context, PciDevice, PciDeviceList
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
-from wharfinger.tracker import usage
-from wharfinger.tracker.desired import Node
-from wharfinger.tracker.usage import NOTHING, Usage
-
-LOG: Final = logging.getLogger(__name__)
-
-#: vendor, product, NUMA node, count
-_PciDevice = tuple[str, str, int | None, int]
+from wharfinger.tracker import moving
+from wharfinger.tracker.following import Followed
+from wharfinger.tracker.listing import Node, PciStats, pci_stats_of
+from wharfinger.tracker.usage import NOTHING, HostUsage, Usage
 
 
 class _Figures(NamedTuple):
@@ -40,14 +37,15 @@ class _Figures(NamedTuple):
     ram_allocation_ratio: float
     disk_allocation_ratio: float
     capabilities: tuple[tuple[str, bool], ...]
-    pci_stats: tuple[_PciDevice, ...] | None
+    pci_stats: PciStats | None
 
 
 class NodeRows:
     """The rows of one driver instance on one host.
 
-    A node has a row while this instance publishes its root. Raises ObjectError where somebody else
-    saves a row at the same time: the next cycle makes up for it.
+    A node has a row while this instance publishes its root, and from just before. Raises
+    ObjectError where others save rows at the same time, again and again: the next cycle makes up
+    for it.
     """
 
     def __init__(
@@ -63,122 +61,150 @@ class NodeRows:
         self._capabilities: Final = tuple(
             sorted((name, bool(one and one.supported)) for name, one in capabilities.items())
         )
-        self._written: dict[str, _Figures | None] | None = None
+        self._usage: Final = HostUsage(context, host)
+        self._rows: Final = Followed[_Figures | None](self._of_ours, _said_by)
+        self._made: dict[str, tuple[tuple[object, ...], _Figures]] = {}
 
-    def keep(
-        self,
-        nodes: Iterable[Node],
-        records: Mapping[str, Record],
-        damaged: Collection[str] = (),
-    ) -> None:
-        """Bring the rows in line with a complete listing and with what was published of it.
+    def claim(self, nodes: Iterable[Node], records: Mapping[str, Record | None]) -> None:
+        """Add rows for nodes whose roots are about to be published as the records say.
 
-        ``records`` are by provider uuid; ``damaged`` are those that cannot be read. The row of a
-        node that is gone goes when nothing is remembered of its root.
+        From then on they are this instance's. Raises ObjectExists where another was faster.
         """
-        remembered = records.keys() | damaged
-        taken = usage.by_node(self._context, self._host)
-        wanted = {
-            node.uuid: self._figures(node, record.applied, taken.get(node.name, NOTHING))
-            for node in nodes
-            if (record := records.get(node.uuid)) and record.applied
+        new = []
+        for node in nodes:
+            record = records.get(node.uuid)
+            if record is not None and record.applied is not None:
+                row = ComputeNode(
+                    self._context,
+                    uuid=node.uuid,
+                    host=self._host,
+                    driver_instance=self._publisher.instance,
+                )
+                _set(row, self._figures(node, record.applied, NOTHING))
+                new.append(row)
+        if new:
+            ComputeNodeList(self._context, objects=new).create()
+
+    @retry(
+        retry=retry_if_exception_type((ConcurrentSave, ObjectExists, ObjectNotFound)),
+        stop=stop_after_attempt(5),
+        reraise=True,
+    )
+    def keep(self, nodes: Iterable[Node], records: Mapping[str, Record]) -> None:
+        """Bring rows in line with what the driver says of nodes and what was published of them.
+
+        ``records`` are by provider uuid.
+        """
+        self._rows.update(self._revisions())
+        taken = self._usage.by_node()
+        rows = self._rows.values
+        changed = {
+            node.uuid: (node, root)
+            for node, root in _published(nodes, records)
+            if rows.get(node.uuid) != self._figures(node, root, taken.get(node.name, NOTHING))
         }
-        written = self._load() if self._written is None else self._written
-        changed = [uuid for uuid, figures in wanted.items() if written.get(uuid) != figures]
         if changed:
-            self._write({uuid: wanted[uuid] for uuid in changed})
-        gone = written.keys() - wanted.keys() - remembered
+            self._write(changed)
+
+    def note_listing(
+        self, nodes: Iterable[Node], records: Mapping[str, Record], damaged: Set[str]
+    ) -> None:
+        """Say that these nodes, all there are, have been seen.
+
+        The row of another one goes when nothing is remembered of its root; ``damaged`` are the
+        records that cannot be read. Comes after ``keep``.
+        """
+        seen = {node.uuid for node, _root in _published(nodes, records)}
+        unseen = self._revisions().keys() - seen
+        gone = sorted(unseen - records.keys() - damaged)
         if gone:
-            self._of_ours(uuid=sorted(gone)).destroy()
-        ComputeNodeList.note_seen(self._context, self._host, self._publisher.instance, list(wanted))
-        kept = {uuid: figures for uuid, figures in written.items() if uuid in remembered}
-        self._written = {**kept, **wanted}
+            self._of_ours(gone).destroy()
+        ComputeNodeList.note_seen(
+            self._context,
+            self._host,
+            self._publisher.instance,
+            sorted(seen) if unseen else None,
+        )
+        self._made = {uuid: made for uuid, made in self._made.items() if uuid in seen}
 
-    def _load(self) -> dict[str, _Figures | None]:
-        return {row.uuid: _said_by(row) for row in self._of_ours() if "uuid" in row}
+    def _revisions(self) -> dict[str, int]:
+        return ComputeNodeList.get_revisions(self._context, self._host, self._publisher.instance)
 
-    def _of_ours(self, **filters: object) -> ComputeNodeList:
+    def _of_ours(self, uuids: Iterable[str]) -> ComputeNodeList:
         return ComputeNodeList.get_by_filters(
             self._context,
             host=self._host,
             driver_instance=self._publisher.instance,
-            **filters,
+            uuid=list(filter(is_uuid_like, uuids)),
         )
 
     def _figures(self, node: Node, root: Provider, used: Usage) -> _Figures:
+        """What the node's row has to say; the same value again where nothing has changed."""
+        source = (node.name, node.said, root.inventories, used)
+        before, figures = self._made.get(node.uuid, (None, None))
+        if figures is None or before != source:
+            figures = self._new_figures(node, root, used)
+            self._made[node.uuid] = source, figures
+        return figures
+
+    def _new_figures(self, node: Node, root: Provider, used: Usage) -> _Figures:
         published = root.inventories
         cpus, cpu_ratio = _offered(published, orc.VCPU)
         ram, ram_ratio = _offered(published, orc.MEMORY_MB)
         disk, disk_ratio = _offered(published, orc.DISK_GB)
-        said = node.resource
+        said = node.said
         return _Figures(
             hypervisor_hostname=node.name,
             owner=self._publisher.owner,
-            vcpus=said.vcpus if "vcpus" in said else cpus,
+            vcpus=cpus if said.vcpus is None else said.vcpus,
             vcpus_used=used.vcpus,
-            memory_mb=said.memory_mb if "memory_mb" in said else ram,
+            memory_mb=ram if said.memory_mb is None else said.memory_mb,
             memory_mb_used=used.memory_mb,
-            local_gb=said.local_gb if "local_gb" in said else disk,
+            local_gb=disk if said.local_gb is None else said.local_gb,
             local_gb_used=used.local_gb,
             cpu_allocation_ratio=cpu_ratio,
             ram_allocation_ratio=ram_ratio,
             disk_allocation_ratio=disk_ratio,
             capabilities=self._capabilities,
-            pci_stats=_pci_devices(said) if "pci_stats" in said else None,
+            pci_stats=said.pci_stats,
         )
 
-    def _write(self, changed: Mapping[str, _Figures]) -> None:
-        there = {
-            row.uuid: row
-            for row in ComputeNodeList.get_by_filters(self._context, uuid=list(changed))
+    def _write(self, changed: Mapping[str, tuple[Node, Provider]]) -> None:
+        """Save what rows have to say, with what is taken of the nodes by then.
+
+        The sum is taken after the rows are read: whoever claims something saves the row after
+        that, and one of the two finds that the other has.
+        """
+        rows = {row.uuid: row for row in self._of_ours(changed) if "uuid" in row}
+        renamed = {
+            row.hypervisor_hostname: changed[uuid][0].name
+            for uuid, row in rows.items()
+            if "hypervisor_hostname" in row and row.hypervisor_hostname != changed[uuid][0].name
         }
-        new, saved = [], []
-        for uuid, figures in changed.items():
-            row = there.get(uuid)
-            if row is None:
-                row = ComputeNode(
-                    self._context,
-                    uuid=uuid,
-                    host=self._host,
-                    driver_instance=self._publisher.instance,
-                )
-                new.append(row)
-            elif (row.host, row.driver_instance) != (self._host, self._publisher.instance):
-                LOG.warning(
-                    "node %s (%s) is kept by driver instance %s on host %s: left to it.",
-                    figures.hypervisor_hostname,
-                    uuid,
-                    row.driver_instance,
-                    row.host,
-                )
-                continue
-            else:
-                saved.append(row)
-            _set(row, figures)
-        if saved:
-            ComputeNodeList(self._context, objects=saved).save()
-        if new:
-            ComputeNodeList(self._context, objects=new).create()
+        if renamed:
+            moving.follow_names(self._context, self._host, renamed)
+        taken = self._usage.by_node()
+        for uuid, row in rows.items():
+            node, root = changed[uuid]
+            _set(row, self._figures(node, root, taken.get(node.name, NOTHING)))
+        if rows:
+            ComputeNodeList(self._context, objects=list(rows.values())).save()
+
+
+def _published(
+    nodes: Iterable[Node], records: Mapping[str, Record]
+) -> Iterator[tuple[Node, Provider]]:
+    """Of the nodes, those whose roots are published, and those."""
+    for node in nodes:
+        record = records.get(node.uuid)
+        if record is not None and record.applied is not None:
+            yield node, record.applied
 
 
 def _offered(published: Mapping[str, Inventory], name: str) -> tuple[int, float]:
     """How much of a resource class there is, and how many times over it is given out."""
     inventory = published.get(name)
     return (0, 1.0) if inventory is None else (inventory.total, inventory.allocation_ratio)
-
-
-def _pci_devices(node: ComputeNode) -> tuple[_PciDevice, ...] | None:
-    if node.pci_stats is None:
-        return None
-    return tuple(
-        (
-            kind.vendor_id,
-            kind.product_id,
-            kind.numa_node if "numa_node" in kind else None,
-            kind.count,
-        )
-        for kind in node.pci_stats
-    )
 
 
 def _said_by(row: ComputeNode) -> _Figures | None:
@@ -188,7 +214,7 @@ def _said_by(row: ComputeNode) -> _Figures | None:
         return _Figures(
             **{name: getattr(row, name) for name in _Figures._fields if name not in special},
             capabilities=tuple(sorted(row.capabilities.items())),
-            pci_stats=_pci_devices(row),
+            pci_stats=pci_stats_of(row),
         )
     except FieldUnset:
         return None
@@ -208,7 +234,7 @@ def _set(row: ComputeNode, figures: _Figures) -> None:
             setattr(row, name, value)
 
 
-def _pci_stats(kinds: Iterable[_PciDevice]) -> PciDeviceList:
+def _pci_stats(kinds: PciStats) -> PciDeviceList:
     return PciDeviceList(
         objects=[
             PciDevice(vendor_id=vendor, product_id=product, numa_node=numa, count=count)

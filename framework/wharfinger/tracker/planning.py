@@ -1,38 +1,62 @@
 """The plan of a cycle: what the driver says, what Placement has, what is remembered."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from wharfinger.driver import Allocations, ComputeDriver
-from wharfinger.exceptions import (
-    MassRemoval,
-    NotFound,
-    PermissionRefused,
-    PlacementError,
-    PlacementUnavailable,
-    WharfingerError,
-)
+import os_traits
+from oslo_log import log as logging
+
+from wharfinger.driver import ComputeDriver
+from wharfinger.exceptions import MassRemoval, WharfingerError
+from wharfinger.objects import ComputeNode
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.reader import FEW, PlacementReader
-from wharfinger.providers import DesiredProvider, Provider, ownership
+from wharfinger.placement.reader import PlacementReader, Reading
+from wharfinger.providers import Provider, PublishingMode, ownership
 from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher, Standing
-from wharfinger.providers.plan import Plan
+from wharfinger.providers.plan import PendingRemoval, Plan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
+from wharfinger.tracker.circumstances import Circumstances
 from wharfinger.tracker.compute_status import as_it_is, says_disabled
-from wharfinger.tracker.desired import Answers, NodeListing, ask
+from wharfinger.tracker.desired import Answers, ask
+from wharfinger.tracker.handover import Handover
+from wharfinger.tracker.holding import Judgement, StoredReservations
+from wharfinger.tracker.inquiry import Inquiry, allocations_of
+from wharfinger.tracker.listing import Node, NodeListing, guarded
 from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.tracker.scopes import Scopes
+
+LOG: Final = logging.getLogger(__name__)
 
 _Live = Mapping[str, Provider]
 _Records = Mapping[str, Record]
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, what Placement has, of which it was made, and what goes with it.
+
+    ``new`` are nodes whose rows have to be there before the plan is applied. ``coming`` are the
+    rows of nodes to be taken over first: they are left out, and planned after that. ``judgement``
+    is saved when the plan has been applied.
+    """
+
+    plan: Plan = field(default_factory=Plan)
+    live: _Live = field(default_factory=dict)
+    new: tuple[Node, ...] = ()
+    coming: tuple[ComputeNode, ...] = ()
+    judgement: Judgement = field(default_factory=Judgement)
+
+
 class Planner:
-    """Makes the plans of one driver instance; writes nothing."""
+    """Makes the plans of one driver instance; writes nothing.
+
+    Plans raise PlacementError, ObjectError, StateError; ``now`` is in seconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -40,38 +64,105 @@ class Planner:
         publisher: Publisher,
         client: PlacementClient,
         policy: RemovalPolicy,
+        *,
+        memory: InstanceMemory,
+        handover: Handover,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
         self._client: Final = client
         self._reader: Final = PlacementReader(client, publisher.instance)
         self._policy: Final = policy
+        self._memory: Final = memory
+        self._handover: Final = handover
+        self._was_disabled: bool | None = None
 
-    def plan(
+    def plan_listing(
+        self, listing: NodeListing, now: float, circumstances: Circumstances
+    ) -> Planned:
+        """The plan of a complete listing."""
+        listing.use_known_uuids(self._memory.records)
+        reading = self._reader.read(listing.roots, self._memory.records)
+        planned = self._plan(listing, reading, now, circumstances, is_listing=True)
+        self._was_disabled = circumstances.disabled
+        return planned
+
+    def plan_drift(
         self,
         listing: NodeListing,
-        memory: InstanceMemory,
         now: float,
-        *,
-        disabled: bool | None = False,
-    ) -> tuple[Plan, _Live]:
-        """The plan, and what Placement has, of which it was made.
+        circumstances: Circumstances,
+        changed: NodeListing | None = None,
+    ) -> Planned:
+        """The plan of what others have changed since the listing was planned.
 
-        ``now`` in seconds since the epoch; ``disabled`` as ``ask`` takes it. Raises
-        PlacementError.
+        The driver is asked of those trees alone, and of the nodes that have ``changed``; nothing is
+        gone for it.
         """
-        records = memory.records
-        listing.use_known_uuids(records)
-        roots = {node.name: node.uuid for node in (*listing.nodes, *listing.failed)}
-        reading = self._reader.read(roots, records)
-        live = reading.live
+        if changed is not None:
+            changed.use_known_uuids(self._memory.records)
+        reading = self._reader.read(listing.roots, self._memory.records)
+        if circumstances.disabled == self._was_disabled:
+            asked = _unsettled(reading, self._memory.records, circumstances.reservations)
+            asked |= set(changed.roots.values()) if changed else set()
+            listing = _only(listing, asked, reading.live)
+        if not listing.nodes:
+            return Planned(live=reading.live)
+        return self._plan(listing, reading, now, circumstances)
+
+    def plan_changed(
+        self, changed: NodeListing, listing: NodeListing, now: float, circumstances: Circumstances
+    ) -> Planned:
+        """The plan of the nodes that have changed since the listing; nothing is gone for it.
+
+        Made of what is remembered of Placement: who has changed it meanwhile is told when it is
+        applied.
+        """
+        changed.use_known_uuids(self._memory.records)
+        live = {uuid: record.live for uuid, record in self._memory.records.items() if record.live}
+        if any(_shares(provider) for provider in live.values()):
+            changed, circumstances = listing, circumstances.seen_by_snapshot(frozenset())
+        return self._plan(changed, Reading(live, (), {}), now, circumstances, has_looked=False)
+
+    def plan_disabled(self) -> Planned:
+        """The plan by which all roots say that the service is disabled, and nothing else.
+
+        For a driver that could not be asked; no request is sent where all say so already.
+        """
+        due = {
+            uuid: record
+            for uuid, record in self._memory.records.items()
+            if record.applied
+            and record.applied.parent_uuid is None
+            and not says_disabled(record)
+            and self._is_settled(uuid, record)
+        }
+        if not due:
+            return Planned()
+        roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
+        live = self._reader.read(roots, due).live
+        return Planned(self._regardless(due.keys(), frozenset(), live, due, disabled=True), live)
+
+    def _plan(
+        self,
+        listing: NodeListing,
+        reading: Reading,
+        now: float,
+        circumstances: Circumstances,
+        *,
+        is_listing: bool = False,
+        has_looked: bool = True,
+    ) -> Planned:
+        """The plan of these nodes, all or some; ``has_looked`` for their roots by name."""
+        live, memory = reading.live, self._memory
+        records = circumstances.reservations.with_figures(memory.records, live)
         answers = ask(
             self._driver,
             listing,
             live,
             records,
-            self._allocations_of,
-            disabled=disabled,
+            partial(allocations_of, self._client),
+            circumstances=circumstances,
             unreadable={**reading.unreadable, **_damaged_trees(memory, live)},
         )
         # What moves is planned where it goes: not without its record.
@@ -79,21 +170,32 @@ class Planner:
             answers.desired[uuid].provider.root_uuid
             for uuid in memory.damaged.keys() & answers.desired.keys()
         }
-        elsewhere = self._elsewhere(answers, live, roots)
-        due = self._due(answers, live, records, now)
-        allocated = self._allocated([*due, *self._changing(answers, live, records)], answers, live)
+        new, coming = self._new_nodes(listing, answers, live, circumstances.rows)
+        forgotten = (
+            self._given_away(answers, live, records, circumstances.rows) if is_listing else {}
+        )
+        judgement = circumstances.reservations.judge(
+            answers.desired, is_clean=self._is_clean, is_given_back=self._is_given_back
+        )
+        inquiry = Inquiry(self._client, self._reader, answers, live)
+        looked_up = [name for name, uuid in listing.roots.items() if uuid not in live]
+        elsewhere = inquiry.elsewhere(looked_up if has_looked else ())
+        due = self._due(answers, live, records, now) if is_listing else []
+        allocated = inquiry.allocated([*due, *self._changing(answers, live, records)])
         removals = Removals(
             now=now,
             policy=self._policy,
-            parents=self._unseen_parents(due, answers, live),
+            parents=inquiry.unseen_parents(due),
+            is_listing=is_listing,
             children_may_be_elsewhere=bool(answers.problems),
             roots_may_be_elsewhere=listing.has_unknown_nodes(records),
         )
+        asked = None if is_listing else frozenset(answers.roots.values())
         planning = partial(
-            _plan_scopes,
+            Scopes(answers, live, records, asked).plan,
             self._publisher,
-            list(_scopes(answers, live, records)),
             allocated=allocated,
+            held=judgement.held,
             elsewhere=elsewhere,
         )
         plan = planning(removals)
@@ -105,47 +207,124 @@ class Planner:
             plan = planning(replace(removals, withheld=True))
         apart = Plan(
             problems=problems,
-            pending=tuple(orphan(one.uuid, one.name) for one in reading.strangers),
-            records=_seen_again(listing, answers, records),
+            pending=tuple(self._orphans(reading)) if is_listing else (),
+            records={**_seen_again(listing, answers, records), **forgotten},
         )
-        unasked = answers.failed if disabled else ()
-        return Plan.merge([apart, plan, self._disabled(unasked, live, memory)]), live
+        unasked = self._regardless(
+            answers.failed - coming.keys() - forgotten.keys(),
+            judgement.held,
+            live,
+            records,
+            disabled=bool(circumstances.disabled),
+        )
+        return Planned(
+            Plan.merge([apart, plan, unasked]), live, new, tuple(coming.values()), judgement
+        )
 
-    def plan_disabled(self, memory: InstanceMemory) -> tuple[Plan, _Live]:
-        """The plan by which all roots say that the service is disabled, and nothing else.
+    def _new_nodes(
+        self, listing: NodeListing, answers: Answers, live: _Live, rows: Set[str]
+    ) -> tuple[tuple[Node, ...], dict[str, ComputeNode]]:
+        """Nodes to be published that have no rows yet, and rows of those that come from others.
 
-        For a driver that could not be asked; no request is sent where all say so already. Raises
-        PlacementError.
+        Those, and what others have, are not planned now.
+        """
+        new = {
+            uuid: replace(node, uuid=uuid)
+            for node in listing.nodes
+            if (uuid := answers.roots.get(node.name)) is not None
+            and uuid not in rows
+            and uuid not in answers.failed
+            and (wanted := answers.desired.get(uuid)) is not None
+            and wanted.stated
+            and wanted.mode is PublishingMode.OWN
+        }
+        others = self._handover.judge(new)
+        for uuid, problem in others.taken.items():
+            answers.problems.append(problem)
+            answers.fail(uuid, live)
+        coming = {row.uuid: row for row in others.free}
+        for uuid in coming:
+            answers.fail(uuid, live)
+        return tuple(new[uuid] for uuid in new.keys() - answers.failed), coming
+
+    def _given_away(
+        self, answers: Answers, live: _Live, records: _Records, rows: Set[str]
+    ) -> dict[str, Record | None]:
+        """What is to be forgotten: trees of nodes that another host has taken over.
+
+        They are that host's to publish and to remove, and left out here.
+        """
+        absent = {
+            uuid
+            for uuid, record in records.items()
+            if record.is_ours
+            and record.mode is PublishingMode.OWN
+            and record.root_uuid == uuid
+            and uuid not in answers.desired
+            and uuid not in answers.failed
+            and uuid not in rows
+        }
+        roots = self._handover.given_away(absent)
+        for uuid in sorted(roots):
+            LOG.info("node %s is another host's now, and forgotten here", uuid)
+            answers.fail(uuid, live)
+        return {uuid: None for uuid, record in records.items() if record.root_uuid in roots}
+
+    def _orphans(self, reading: Reading) -> Iterator[PendingRemoval]:
+        """What has our mark, but is not of a node that a namesake on another host has."""
+        elsewhere = self._handover.elsewhere() if reading.strangers else ()
+        for one in reading.strangers:
+            if one.root_provider_uuid not in elsewhere:
+                yield orphan(one.uuid, one.name)
+
+    def _is_clean(self, uuid: str, since: datetime) -> bool:
+        driver = self._driver
+        return bool(guarded(driver.name, "is_clean", lambda: driver.is_clean(uuid, since)))
+
+    def _is_given_back(self, uuid: str, consumer: str) -> bool:
+        return uuid not in self._client.get_allocations(consumer)["allocations"]
+
+    def _regardless(
+        self,
+        roots: Set[str],
+        held: Set[str],
+        live: _Live,
+        records: _Records,
+        *,
+        disabled: bool,
+    ) -> Plan:
+        """The plan of trees of which no more is known than what their drivers do not say.
+
+        The roots say that the service is disabled if it is, and what is held is reserved; all else
+        is as it is.
         """
         due = {
-            uuid: record
-            for uuid, record in memory.records.items()
-            if record.applied
-            and record.applied.parent_uuid is None
-            and not says_disabled(record)
-            and _is_settled(uuid, record, memory)
-        }
-        if not due:
-            return Plan(), {}
-        roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
-        live = self._reader.read(roots, due).live
-        return self._disabled(due, live, memory), live
-
-    def _disabled(self, roots: Iterable[str], live: _Live, memory: InstanceMemory) -> Plan:
-        """The plan by which these roots, of which no more is known, say that; others are as is."""
-        records = {
-            uuid: record
-            for uuid in roots
-            if uuid in live
-            and (record := memory.records.get(uuid)) is not None
-            and _is_settled(uuid, record, memory)
+            uuid: records[uuid]
+            for uuid in {*roots, *held} & live.keys() & records.keys()
+            if (uuid in held and live[uuid].root_uuid in roots) or (disabled and uuid in roots)
+            if self._is_settled(uuid, records[uuid])
         }
         return plan_trees(
             self._publisher,
-            [as_it_is(live[uuid], record) for uuid, record in records.items()],
-            {uuid: live[uuid] for uuid in records},
-            records,
-            removals=Removals(now=0.0, policy=self._policy, withheld=True),
+            [
+                as_it_is(live[uuid], record, disabled=disabled and uuid in roots)
+                for uuid, record in due.items()
+            ],
+            {uuid: live[uuid] for uuid in due},
+            due,
+            removals=Removals(now=0.0, policy=self._policy, is_listing=False),
+            held=held,
+        )
+
+    def _is_settled(self, uuid: str, record: Record) -> bool:
+        """Whether a provider can be written though no more is known of it.
+
+        It is ours, and not absent.
+        """
+        return (
+            record.applied is not None
+            and record.absent_since is None
+            and uuid not in self._memory.damaged
         )
 
     def _due(self, answers: Answers, live: _Live, records: _Records, now: float) -> list[str]:
@@ -159,23 +338,6 @@ class Planner:
             and live[uuid].root_uuid not in answers.failed
         ]
 
-    def _unseen_parents(self, due: Iterable[str], answers: Answers, live: _Live) -> frozenset[str]:
-        """Of the trees in which something is due, what has children that were not listed."""
-        found: frozenset[str] = frozenset()
-        for root in sorted({live[uuid].root_uuid for uuid in due}):
-            with _confined(answers, root):
-                found |= self._reader.unseen_parents(root, live.keys())
-        return found
-
-    def _allocated(self, uuids: Iterable[str], answers: Answers, live: _Live) -> frozenset[str]:
-        """Those of the providers that have allocations."""
-        found: set[str] = set()
-        for uuid in uuids:
-            with _confined(answers, live[uuid].root_uuid):
-                if self._client.get_provider_allocations(uuid):
-                    found.add(uuid)
-        return frozenset(found)
-
     def _changing(self, answers: Answers, live: _Live, records: _Records) -> list[str]:
         """The uuids of what this instance published under another owner."""
         return [
@@ -187,64 +349,32 @@ class Planner:
             and ownership.standing(live[uuid], self._publisher, record) is Standing.OURS_BEFORE
         ]
 
-    def _elsewhere(
-        self, answers: Answers, live: _Live, roots: Mapping[str, str]
-    ) -> dict[str, Provider]:
-        """Other providers that have the names of what is to be created or renamed."""
-        new = {
-            wanted.provider.name: wanted.provider.root_uuid
-            for uuid, wanted in answers.desired.items()
-            if wanted.stated and (uuid not in live or live[uuid].name != wanted.provider.name)
-        }
-        if not new:
-            return {}
-        here = {provider.name: provider for provider in live.values()}
-        # Roots that are not there have been looked up by name, and what had it was read.
-        looked_up = {name for name, uuid in roots.items() if uuid not in live}
-        unknown = new.keys() - looked_up - here.keys()
-        found = {name: here[name] for name in new.keys() & here.keys()}
-        if len(unknown) > FEW:
-            return found | self._reader.elsewhere(unknown)
-        for name in sorted(unknown):
-            with _confined(answers, new[name]):
-                found |= self._reader.elsewhere([name])
-        return found
 
-    def _allocations_of(self, uuids: Iterable[str]) -> Allocations:
-        consumers = {
-            consumer for uuid in uuids for consumer in self._client.get_provider_allocations(uuid)
-        }
-        allocations = {
-            consumer: _without_generations(self._client.get_allocations(consumer))
-            for consumer in sorted(consumers)
-        }
-        # One that has gone since has none, and no generation.
-        return {consumer: its for consumer, its in allocations.items() if its["allocations"]}
+def _unsettled(reading: Reading, records: _Records, stored: StoredReservations) -> set[str]:
+    """The roots of trees that are not as they were left, or that a reservation changes."""
+    live = reading.live
+    found = {record.root_uuid for uuid, record in records.items() if uuid not in live}
+    for uuid, provider in live.items():
+        record = records.get(uuid)
+        if (
+            record is None
+            or record.live is not provider  # what has not moved is what is remembered
+            or record.intended is not None
+            or stored.changes(uuid, provider, record)
+        ):
+            found.add(provider.root_uuid)
+    return {root for root in found if root is not None}.union(reading.unreadable)
 
 
-def _is_settled(uuid: str, record: Record, memory: InstanceMemory) -> bool:
-    """Whether a root can be written though no more is known of it: it is ours, and not absent."""
-    return record.applied is not None and record.absent_since is None and uuid not in memory.damaged
+def _only(listing: NodeListing, roots: Set[str], live: _Live) -> NodeListing:
+    """The nodes of these roots; all, where trees share providers, and what one says all need."""
+    if roots and any(_shares(provider) for provider in live.values()):
+        return listing
+    return listing.only(roots)
 
 
-@contextmanager
-def _confined(answers: Answers, root_uuid: str) -> Iterator[None]:
-    """Have a look-up that fails leave its tree as it is, and the others go on."""
-    try:
-        yield
-    except (PlacementUnavailable, PermissionRefused, NotFound):
-        raise  # the next would fare no better; or somebody deleted it: all is read again
-    except PlacementError as error:
-        answers.failed.add(root_uuid)
-        answers.problems.append(error)
-
-
-def _without_generations(allocations: Mapping[str, Any]) -> dict[str, Any]:
-    """A consumer's allocations as they are sent: the providers' generations are not."""
-    amounts = {
-        uuid: {"resources": part["resources"]} for uuid, part in allocations["allocations"].items()
-    }
-    return {**allocations, "allocations": amounts}
+def _shares(provider: Provider) -> bool:
+    return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits
 
 
 def _damaged_trees(memory: InstanceMemory, live: _Live) -> dict[str, WharfingerError]:
@@ -266,67 +396,3 @@ def _seen_again(
         and node.uuid in records
         and records[node.uuid].absent_since is not None
     }
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """Trees that are planned together; ``reshape`` as ``plan_trees`` takes it."""
-
-    reshape: tuple[Allocations, Allocations] | None
-    desired: list[DesiredProvider]
-    live: dict[str, Provider]
-    records: dict[str, Record]
-
-
-def _scopes(answers: Answers, live: _Live, records: _Records) -> Iterable[_Scope]:
-    """The trees to plan: each that is reshaped alone, and all the others together.
-
-    Those of which nothing is known are left out: they stay as they are.
-    """
-    together = _Scope(None, [], {}, {})
-    alone = {root: _Scope(reshape, [], {}, {}) for root, reshape in answers.reshapes.items()}
-
-    def known(root: str | None) -> Iterator[_Scope]:
-        if root not in answers.failed:
-            yield alone.get(root or "", together)
-
-    for wanted in answers.desired.values():
-        for scope in known(wanted.provider.root_uuid):
-            scope.desired.append(wanted)
-
-    def root_of(uuid: str) -> str | None:
-        # What moves from one tree to another is planned where it goes.
-        if uuid in answers.desired:
-            return answers.desired[uuid].provider.root_uuid
-        return live[uuid].root_uuid if uuid in live else records[uuid].root_uuid
-
-    for uuid, provider in live.items():
-        for scope in known(root_of(uuid)):
-            scope.live[uuid] = provider
-    for uuid, record in records.items():
-        for scope in known(root_of(uuid)):
-            scope.records[uuid] = record
-    return [together, *alone.values()]
-
-
-def _plan_scopes(
-    publisher: Publisher,
-    scopes: Iterable[_Scope],
-    removals: Removals,
-    *,
-    allocated: frozenset[str],
-    elsewhere: Mapping[str, Provider],
-) -> Plan:
-    return Plan.merge(
-        plan_trees(
-            publisher,
-            scope.desired,
-            scope.live,
-            scope.records,
-            removals=removals,
-            allocated=allocated,
-            elsewhere=elsewhere,
-            reshape=scope.reshape,
-        )
-        for scope in scopes
-    )

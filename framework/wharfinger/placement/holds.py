@@ -1,0 +1,228 @@
+"""Reserving a provider fully at once, and giving it back: for operators and jobs.
+
+What is held is stored before it is written to Placement, and forgotten after it is given back: a
+crash leaves it held, and the cycles of the driver instance that publishes it see to the rest.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from wharfinger.exceptions import (
+    ConcurrentSave,
+    ConcurrentUpdate,
+    InvalidObject,
+    ObjectNotFound,
+    ReservationRefused,
+)
+from wharfinger.objects import (
+    ComputeNodeList,
+    Context,
+    ProviderRecord,
+    ProviderRecordList,
+    Reservation,
+    ReservationList,
+)
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import ownership, reservation, stored
+from wharfinger.providers.record import Record
+
+_ATTEMPTS: Final = 5
+#: Seconds between two attempts, at most.
+_LONGEST_WAIT: Final = 2.0
+
+_patiently: Final = retry(
+    retry=retry_if_exception_type((ConcurrentSave, ConcurrentUpdate)),
+    stop=stop_after_attempt(_ATTEMPTS),
+    wait=wait_random_exponential(max=_LONGEST_WAIT),
+    reraise=True,
+)
+
+
+class Holds:
+    """Stored reservations of providers that driver instances publish.
+
+    Methods raise PlacementError, ObjectError and StateError, and ReservationRefused for what is not
+    ours to reserve.
+    """
+
+    def __init__(self, client: PlacementClient, context: Context) -> None:
+        self._client: Final = client
+        self._context: Final = context
+
+    def reserve(
+        self,
+        provider: ProviderSummary,
+        *,
+        holder: str,
+        reason: str,
+        expected_end: datetime | None = None,
+    ) -> Reservation:
+        """Reserve a provider fully, over what is allocated from it too.
+
+        It ends with ``release`` for that holder, and not before: not even at its expected end.
+        Raises ObjectExists where the holder has it already. Where Placement fails, it is stored all
+        the same, and the next cycle writes it.
+        """
+        held = self._new(provider, holder=holder, reason=reason, expected_end=expected_end)
+        self._fill(held)
+        return held
+
+    def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
+        """End what a holder has of a provider: it is free again if nobody else has it.
+
+        Returns, for people, what it is still reserved for. Raises ObjectNotFound where the holder
+        has nothing of it.
+        """
+        rows = self._rows(provider.uuid)
+        mine = [one for one in rows if "holder" in one and one.holder == holder]
+        if not mine:
+            raise ObjectNotFound(kind=Reservation.obj_name(), key=f"of {provider.name} by {holder}")
+        [held] = mine
+        self._empty(held)
+        held.destroy()
+        return self._empty(held)  # somebody else may have ended his at the same time
+
+    def give_back(self, consumer_uuid: str) -> tuple[Reservation, ...]:
+        """Delete a consumer's allocations; what is cleaned after that is reserved first.
+
+        It stays so until its driver has seen the cleaning end: that is for the cycles to find.
+        Returns those reservations. What failed on the way is repeated by calling it again.
+        """
+        allocations = self._client.get_allocations(consumer_uuid)["allocations"]
+        holder = f"release of {consumer_uuid}"
+        held = {
+            one.provider_uuid: one
+            for one in ReservationList.get_by_filters(self._context, holder=holder)
+        }
+        for provider in self._cleaned(allocations):
+            if provider.uuid not in held:
+                held[provider.uuid] = self._new(
+                    provider,
+                    holder=holder,
+                    reason="to be cleaned",
+                    consumer_uuid=consumer_uuid,
+                    phase="releasing",
+                )
+            self._fill(held[provider.uuid])
+        if allocations:
+            self._client.delete_allocations(consumer_uuid)
+        releasing = [one for one in held.values() if one.phase == "releasing"]
+        for one in releasing:
+            one.phase = "released"
+        ReservationList(self._context, objects=releasing).save()
+        return tuple(held.values())
+
+    def _new(self, provider: ProviderSummary, **values: object) -> Reservation:
+        """A new reservation of a provider, stored."""
+        live = self._client.get_inventories(provider.uuid)
+        record = self._remembered(provider.uuid)
+        self._check(provider, record)
+        held = Reservation(
+            self._context,
+            provider_uuid=provider.uuid,
+            own_reserved=reservation.own_reserved(live.inventories, record),
+            **values,
+        )
+        held.create()
+        return held
+
+    @_patiently
+    def _fill(self, held: Reservation) -> None:
+        """Have Placement say that all is reserved."""
+        uuid = held.provider_uuid
+        live = self._client.get_inventories(uuid)
+        figures = reservation.own_reserved(live.inventories, self._remembered(uuid))
+        if held.own_reserved != figures:
+            held.own_reserved = figures
+            held.save()
+        full = reservation.reserve_fully(live.inventories)
+        if full != live.inventories:
+            self._client.set_inventories(uuid, live.resource_provider_generation, full)
+
+    @_patiently
+    def _empty(self, held: Reservation) -> tuple[str, ...]:
+        """Have Placement say what was before, if nobody else has it; else what it is held for."""
+        uuid = held.provider_uuid
+        # Before what is remembered: who reserves it after this look changes the generation.
+        live = self._client.get_inventories(uuid)
+        others = [one for one in self._rows(uuid) if one.uuid != held.uuid]
+        record = self._remembered(uuid)
+        left = (
+            *record.reservations,
+            *(f"{one.reason} (held by {one.holder})" for one in others),
+        )
+        if not left:
+            record = replace(record, own_reserved={**held.own_reserved, **record.own_reserved})
+            own = reservation.release(live.inventories, record)
+            if own != live.inventories:
+                self._client.set_inventories(uuid, live.resource_provider_generation, own)
+        return left
+
+    def _rows(self, provider_uuid: str) -> ReservationList:
+        return ReservationList.get_by_filters(self._context, provider_uuid=provider_uuid)
+
+    def _remembered(self, provider_uuid: str) -> Record:
+        """What driver instances and reservations remember of a provider together."""
+        records = [
+            _record(one)
+            for one in ProviderRecordList.get_by_filters(self._context, provider_uuid=provider_uuid)
+        ]
+        figures = reservation.figures_of(
+            [
+                *(record.own_reserved for record in records),
+                *(one.own_reserved for one in self._rows(provider_uuid) if "own_reserved" in one),
+            ]
+        )
+        ours = next((record for record in records if record.is_ours), Record())
+        reasons = dict.fromkeys(reason for record in records for reason in record.reservations)
+        return replace(ours, own_reserved=figures, reservations=tuple(reasons))
+
+    def _check(self, provider: ProviderSummary, record: Record) -> None:
+        """Refuse what is not published here: it is not ours to write."""
+        owners = ownership.owners(self._client.get_traits(provider.uuid).traits)
+        claimed = ownership.owners(record.claimed_traits)
+        if record.is_ours and owners <= claimed:
+            return
+        raise ReservationRefused(
+            provider=provider.name,
+            uuid=provider.uuid,
+            problem=f"it belongs to {', '.join(sorted(owners - claimed)) or 'nobody known'}, and "
+            "no driver instance publishes it.",
+            remedy="Ask its owner, or publish it first.",
+        )
+
+    def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
+        """Those of the providers that their drivers clean when they are given back."""
+        summaries = [one for uuid in uuids for one in self._client.list_providers(uuid=uuid)]
+        roots = sorted({one.root_provider_uuid for one in summaries})
+        nodes = {
+            row.uuid: row
+            for row in (ComputeNodeList.get_by_filters(self._context, uuid=roots) if roots else ())
+            if row.capabilities.get("cleans_after_release")
+        }
+        return [
+            one
+            for one in summaries
+            if (node := nodes.get(one.root_provider_uuid)) is not None
+            and ProviderRecordList.get_by_filters(
+                self._context,
+                host=node.host,
+                driver_instance=node.driver_instance,
+                provider_uuid=one.uuid,
+            ).objects
+        ]
+
+
+def _record(found: ProviderRecord) -> Record:
+    try:
+        return stored.to_record(found)
+    except ValueError as error:
+        raise InvalidObject(
+            subject=found.subject, problem=f"it cannot be read: {error}.", remedy="Restore it."
+        ) from error

@@ -1,0 +1,42 @@
+"""Records as the objects that keep them, and back."""
+
+from wharfinger.objects import ProviderRecord
+from wharfinger.providers.provider import Provider, PublishingMode
+from wharfinger.providers.record import Record, decode, encode
+
+
+def to_object(uuid: str, record: Record) -> ProviderRecord:
+    """The object of a provider's record."""
+    return ProviderRecord(
+        provider_uuid=uuid,
+        mode=str(record.mode),
+        applied=_document(record.applied),
+        intended=_document(record.intended),
+        live=_document(record.live),
+        own_reserved=dict(record.own_reserved),
+        reservations=list(record.reservations),
+        reserved_since=dict(record.reserved_since),
+        absent_since=record.absent_since,
+    )
+
+
+def to_record(stored: ProviderRecord) -> Record:
+    """The record that an object keeps; raises FieldUnset, ValueError where it is damaged."""
+    return Record(
+        applied=_provider(stored.applied),
+        intended=_provider(stored.intended),
+        live=_provider(stored.live),
+        own_reserved=dict(stored.own_reserved),
+        reservations=tuple(stored.reservations),
+        reserved_since=dict(stored.reserved_since) if "reserved_since" in stored else {},
+        mode=PublishingMode(stored.mode),
+        absent_since=stored.absent_since,
+    )
+
+
+def _document(provider: Provider | None) -> str | None:
+    return None if provider is None else encode(provider)
+
+
+def _provider(document: str | None) -> Provider | None:
+    return None if document is None else decode(document)

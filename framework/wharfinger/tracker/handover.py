@@ -1,0 +1,154 @@
+"""Nodes that another host, or another driver instance, has a row of: whose they are.
+
+A node is published by whoever its row names. Another one takes it over when that one has let it
+go: its last complete listing lacked the node, or its service is down.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from oslo_log import log as logging
+
+from wharfinger.exceptions import FieldUnset, NodeTaken
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    Context,
+    ProviderRecordList,
+    Service,
+    ServiceList,
+)
+from wharfinger.tracker import moving, services
+from wharfinger.tracker.memory import InstanceMemory
+
+LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of nodes that others have rows of: which can be taken over, and why the others not."""
+
+    free: tuple[ComputeNode, ...] = ()
+    taken: Mapping[str, NodeTaken] = field(default_factory=dict)
+
+
+class Handover:
+    """What one driver instance, on one host, gets from others, and gives to them.
+
+    A service that has not reported for ``down_time`` is down.
+    """
+
+    def __init__(self, context: Context, host: str, instance: str, down_time: timedelta) -> None:
+        self._context: Final = context
+        self._host: Final = host
+        self._instance: Final = instance
+        self._down_time: Final = down_time
+
+    def judge(self, uuids: Iterable[str]) -> Rows:
+        """Whose nodes are that this instance has no rows of, where somebody has. By uuid."""
+        others = list(self._others(uuids))
+        if not others:
+            return Rows()
+        absent = self._absent(others)
+        up = self._hosts_up(others)
+        free, taken = [], {}
+        for row in others:
+            if row.driver_instance == self._instance and (row.uuid in absent or row.host not in up):
+                free.append(row)
+            else:
+                taken[row.uuid] = NodeTaken(
+                    node=row.hypervisor_hostname,
+                    uuid=row.uuid,
+                    instance=self._instance,
+                    other=row.driver_instance,
+                    host=row.host,
+                )
+        return Rows(tuple(free), taken)
+
+    def given_away(self, uuids: Iterable[str]) -> frozenset[str]:
+        """Of nodes that this instance has no rows of, those that another one has."""
+        return frozenset(row.uuid for row in self._others(uuids))
+
+    def elsewhere(self) -> Collection[str]:
+        """The uuids of all nodes of instances of this one's name, whatever the host."""
+        return ComputeNodeList.get_revisions(self._context, None, self._instance).keys()
+
+    def take(self, rows: Iterable[ComputeNode]) -> None:
+        """Make nodes this instance's; ``inherit`` is to follow.
+
+        Raises ConcurrentSave, ObjectNotFound where another one was faster.
+        """
+        nodes = list(rows)
+        for row in nodes:
+            LOG.warning(
+                "node %s (%s) comes from host %s, which has let it go or is down.",
+                row.hypervisor_hostname,
+                row.uuid,
+                row.host,
+            )
+            row.host = self._host
+        if nodes:
+            ComputeNodeList(self._context, objects=nodes).save()
+
+    def inherit(self, roots: Mapping[str, str], memory: InstanceMemory) -> bool:
+        """Have what is on nodes, and what is remembered of them, come with them; whether any was.
+
+        ``roots`` are the names, by uuid, of this instance's nodes of which it remembers nothing.
+        What is remembered comes last: until then, this is done again.
+        """
+        records = self._records_elsewhere(roots) if roots else {}
+        for host, uuids in records.items():
+            moving.follow_host(
+                self._context, host, self._host, [roots[uuid] for uuid in sorted(uuids)]
+            )
+            memory.inherit(host, uuids)
+        return bool(records)
+
+    def _records_elsewhere(self, uuids: Iterable[str]) -> dict[str, set[str]]:
+        """Of which of these providers this instance's namesakes remember something, by host."""
+        found: dict[str, set[str]] = {}
+        for one in ProviderRecordList.get_by_filters(
+            self._context, driver_instance=self._instance, provider_uuid=sorted(uuids)
+        ):
+            if "host" in one and one.host != self._host:
+                found.setdefault(one.host, set()).add(one.provider_uuid)
+        return found
+
+    def _others(self, uuids: Iterable[str]) -> Iterable[ComputeNode]:
+        """The readable rows of nodes that are another's."""
+        wanted = sorted(uuids)
+        known = ("uuid", "host", "driver_instance", "hypervisor_hostname")
+        for row in ComputeNodeList.get_by_filters(self._context, uuid=wanted) if wanted else ():
+            if all(name in row for name in known) and (row.host, row.driver_instance) != (
+                self._host,
+                self._instance,
+            ):
+                yield row
+
+    def _absent(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
+        """Those whose instance has found, by a complete listing, that they are not its own."""
+        hosts = {row.uuid: row.host for row in rows}
+        records = ProviderRecordList.get_by_filters(
+            self._context, driver_instance=self._instance, provider_uuid=sorted(hosts)
+        )
+        return frozenset(
+            one.provider_uuid
+            for one in records
+            if all(name in one for name in ("provider_uuid", "host", "absent_since"))
+            and one.host == hosts[one.provider_uuid]
+            and one.absent_since is not None
+        )
+
+    def _hosts_up(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
+        found = ServiceList.get_by_filters(
+            self._context, host=sorted({row.host for row in rows}), binary=services.BINARY
+        )
+        return frozenset(one.host for one in found if self._is_up(one))
+
+    def _is_up(self, service: Service) -> bool:
+        try:
+            return service.is_up(self._down_time)
+        except FieldUnset:
+            return True  # what is not known is no reason to take anything over

@@ -1,0 +1,163 @@
+"""The stored reservations of providers, as a cycle finds them before it asks its driver.
+
+What a consumer gives back is held until it has been cleaned: a snapshot begun after its allocation
+was deleted shows cleaning, and a later one that it has ended; or the driver says that none will
+come. Rows are read before a snapshot begins, so what they say was so by then.
+"""
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, Self
+
+from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
+from wharfinger.objects import Context, Reservation, ReservationList
+from wharfinger.providers import DesiredProvider, Provider, reservation
+from wharfinger.providers.record import Record
+
+_NOTHING: Final = Record()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a cycle makes of the reservations.
+
+    ``held`` are the uuids of the providers that stay reserved; ``over`` the reservations that end,
+    and ``moved`` those that come to another phase, once the cycle's plan has been applied.
+    """
+
+    held: frozenset[str] = frozenset()
+    over: tuple[Reservation, ...] = ()
+    moved: tuple[tuple[Reservation, str], ...] = ()
+
+    def save(self, context: Context) -> None:
+        """Write what has changed. What others have changed meanwhile is left to the next cycle."""
+        for one, phase in self.moved:
+            one.phase = phase
+        moved = ReservationList(context, objects=[one for one, _phase in self.moved])
+        over = ReservationList(context, objects=list(self.over))
+        for several, write in ((moved, "save"), (over, "destroy")):
+            if several.objects and not _is_written(several, write):
+                for one in several.objects:
+                    _is_written(one, write)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReservations:
+    """All stored reservations, by provider uuid.
+
+    ``earlier`` are the uuids and revisions of those that a driver's snapshot can say something of:
+    the others are newer than that.
+    """
+
+    by_provider: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
+    earlier: frozenset[tuple[str, int]] = frozenset()
+
+    @classmethod
+    def read(cls, context: Context) -> Self:
+        """Read them; raises ObjectError, StateError."""
+        found: dict[str, tuple[Reservation, ...]] = {}
+        for one in ReservationList.get_by_filters(context):
+            if "provider_uuid" in one:
+                found[one.provider_uuid] = (*found.get(one.provider_uuid, ()), one)
+        return cls(found)
+
+    @property
+    def known(self) -> frozenset[tuple[str, int]]:
+        """The uuids and revisions of all of them."""
+        rows = [one for several in self.by_provider.values() for one in several]
+        return frozenset(
+            (one.uuid, one.revision) for one in rows if "uuid" in one and "revision" in one
+        )
+
+    def with_figures(
+        self, records: Mapping[str, Record], there: Container[str]
+    ) -> Mapping[str, Record]:
+        """The records, with the own figures that only the reservations know.
+
+        Of those providers that are ``there``.
+        """
+        known = {
+            uuid: reservation.figures_of(one.own_reserved for one in rows if "own_reserved" in one)
+            for uuid, rows in self.by_provider.items()
+            if uuid in there
+        }
+        completed = {
+            uuid: replace(record, own_reserved={**figures, **record.own_reserved})
+            for uuid, figures in known.items()
+            if not figures.keys() <= (record := records.get(uuid, _NOTHING)).own_reserved.keys()
+        }
+        return {**records, **completed} if completed else records
+
+    def changes(self, uuid: str, live: Provider, record: Record) -> bool:
+        """Whether a provider has to be reserved or released, though nobody has written it."""
+        if uuid in self.by_provider:
+            return any(not one.is_fully_reserved for one in live.inventories.values())
+        return bool(record.own_reserved) and not record.reservations
+
+    def judge(
+        self,
+        desired: Mapping[str, DesiredProvider],
+        *,
+        is_clean: Callable[[str, datetime], bool],
+        is_given_back: Callable[[str, str], bool],
+    ) -> Judgement:
+        """What holds on, seen from what the driver said of its providers just now.
+
+        ``is_clean`` says whether a provider that was given back then needs no cleaning any more,
+        ``is_given_back`` whether a consumer has nothing of a provider any more.
+        """
+        held, over, moved = set(), [], []
+        for uuid, rows in self.by_provider.items():
+            for one in rows:
+                wanted = desired.get(uuid)
+                after = None
+                if wanted is not None and wanted.stated and self._is_earlier(one):
+                    after = _after(one, bool(wanted.reservations), is_clean, is_given_back)
+                if after == _OVER:
+                    over.append(one)
+                    continue
+                held.add(uuid)
+                if after is not None:
+                    moved.append((one, after))
+        return Judgement(frozenset(held), tuple(over), tuple(moved))
+
+    def _is_earlier(self, one: Reservation) -> bool:
+        return "uuid" in one and "revision" in one and (one.uuid, one.revision) in self.earlier
+
+
+_OVER: Final = "over"
+
+
+def _after(
+    one: Reservation,
+    is_reserved: bool,
+    is_clean: Callable[[str, datetime], bool],
+    is_given_back: Callable[[str, str], bool],
+) -> str | None:
+    """The phase that a reservation comes to, _OVER, or None where it stays as it is."""
+    match _phase(one):
+        case "releasing" if one.consumer_uuid and is_given_back(
+            one.provider_uuid, one.consumer_uuid
+        ):
+            return "released"
+        case "released" if is_reserved:
+            return "cleaning"
+        case "released" if is_clean(one.provider_uuid, one.since):
+            return _OVER
+        case "cleaning" if not is_reserved:
+            return _OVER
+    return None
+
+
+def _phase(one: Reservation) -> str | None:
+    return one.phase if "phase" in one else None
+
+
+def _is_written(one: Reservation | ReservationList, write: str) -> bool:
+    """Save or destroy it; False where others have changed it: the next cycle reads it anew."""
+    try:
+        getattr(one, write)()
+    except (ConcurrentSave, ObjectNotFound):
+        return False
+    return True

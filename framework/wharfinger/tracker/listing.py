@@ -1,0 +1,248 @@
+"""A driver's nodes, as one snapshot of its backend has them."""
+
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from oslo_log import log as logging
+
+from wharfinger.driver import ComputeDriver
+from wharfinger.exceptions import (
+    BackendError,
+    DriverError,
+    InvalidName,
+    InvalidTree,
+    PlacementError,
+    ReshapeNeeded,
+    WharfingerError,
+    shown,
+)
+from wharfinger.objects import ComputeNode
+from wharfinger.providers import names
+from wharfinger.providers.record import Record
+
+LOG: Final = logging.getLogger(__name__)
+
+#: By kind: vendor, product, NUMA node, count.
+PciStats = tuple[tuple[str, str, int | None, int], ...]
+
+
+class Said(NamedTuple):
+    """What a driver says of a node besides its tree; None where it says nothing."""
+
+    vcpus: int | None = None
+    memory_mb: int | None = None
+    local_gb: int | None = None
+    pci_stats: PciStats | None = None
+
+
+_NOTHING: Final = Said()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: its name, its root's uuid unless Placement has another, and what the driver says."""
+
+    name: str
+    uuid: str
+    said: Said = _NOTHING
+
+
+@dataclass(slots=True)
+class NodeListing:
+    """Nodes of a driver.
+
+    ``failed`` are those that cannot be described, with the errors in ``problems``; ``others`` are
+    the uuids of nodes that there are besides.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    failed: list[Node] = field(default_factory=list)
+    problems: list[WharfingerError] = field(default_factory=list)
+    others: frozenset[str] = frozenset()
+
+    @property
+    def roots(self) -> dict[str, str]:
+        """The uuids of the nodes' roots, unless Placement has others, by the names of the nodes."""
+        return {node.name: node.uuid for node in (*self.nodes, *self.failed)}
+
+    @property
+    def listed(self) -> Set[str]:
+        """The uuids of all nodes that there are."""
+        return self.others.union(self.roots.values())
+
+    def only(self, uuids: Set[str]) -> "NodeListing":
+        """Those of the nodes that have these uuids, and no problems."""
+        return NodeListing(
+            nodes=[node for node in self.nodes if node.uuid in uuids],
+            others=frozenset(self.listed - uuids),
+        )
+
+    def without(self, names: Container[str]) -> frozenset[str]:
+        """The uuids of all nodes but those of these names."""
+        return self.others.union(uuid for name, uuid in self.roots.items() if name not in names)
+
+    def with_changes(self, later: "NodeListing") -> "NodeListing":
+        """These nodes, less those that were described later, and those."""
+        anew = {node.uuid for node in (*later.nodes, *later.failed)} | later.roots.keys()
+
+        def others(nodes: Iterable[Node]) -> list[Node]:
+            return [node for node in nodes if not {node.uuid, node.name} & anew]
+
+        return NodeListing(
+            nodes=[*others(self.nodes), *later.nodes],
+            failed=[*others(self.failed), *later.failed],
+            problems=[*self.problems, *later.problems],
+        )
+
+    def has_unknown_nodes(self, records: Mapping[str, Record]) -> bool:
+        """Whether a node is listed of which not even the root is known."""
+        known = {node.uuid for node in self.failed} & records.keys()
+        return len(self.problems) > len(known)
+
+    def use_known_uuids(self, records: Mapping[str, Record]) -> None:
+        """Give nodes the uuids under which their roots have been published.
+
+        By that, a root is found that somebody has renamed, or that was adopted under another
+        uuid than the driver's; that of a node that failed, too.
+        """
+        known = {
+            record.applied.name: uuid
+            for uuid, record in records.items()
+            if record.applied and record.applied.parent_uuid is None
+        }
+        # A node that has been published under its own uuid has another name now: the
+        # provider of its name is not its own.
+        own = self.listed & records.keys()
+        for nodes in (self.nodes, self.failed):
+            nodes[:] = [
+                node
+                if node.uuid in own or known.get(node.name) in own
+                else replace(node, uuid=known.get(node.name, node.uuid))
+                for node in nodes
+            ]
+
+
+def list_nodes(driver: ComputeDriver) -> NodeListing:
+    """All nodes of a driver, from a new snapshot. Raises BackendError where there is no list."""
+    operation = "get_available_nodes"
+    listed = guarded(driver.name, operation, lambda: driver.get_available_nodes(refresh=True))
+    return describe(driver, check_names(driver, operation, listed))
+
+
+def check_names(
+    driver: ComputeDriver, operation: str, found: object, *kinds: type
+) -> Collection[str]:
+    """The names of nodes that a driver returned; raises BackendError for anything else."""
+    if _are_different_names(found, kinds or (list,)):
+        return found
+    raise BackendError(
+        driver=driver.name,
+        operation=operation,
+        reason=f"it has to return a {(kinds or (list,))[0].__name__} of different names, "
+        f"not {shown(found)}",
+    )
+
+
+def describe(
+    driver: ComputeDriver, found: Iterable[str], others: frozenset[str] = frozenset()
+) -> NodeListing:
+    """The nodes of these names; ``others`` are the uuids of the nodes that there are besides."""
+    listing = NodeListing(others=others)
+    uuids: dict[str, str] = {}
+    for name in found:
+        try:
+            node = _describe(driver, name)
+            if uuids.setdefault(node.uuid, name) != name:
+                raise InvalidTree(
+                    driver=driver.name,
+                    provider=name,
+                    problem=f"node {uuids[node.uuid]} has its uuid ({node.uuid}) too",
+                )
+            listing.nodes.append(node)
+        except WharfingerError as error:
+            listing.problems.append(as_problem(driver, name, error))
+            if not isinstance(error, InvalidName):  # nothing can have such a name
+                listing.failed.append(Node(name, names.root_uuid(name)))
+    return listing
+
+
+def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
+    """Call into the driver of that name; what it raises, unless ours, is a BackendError.
+
+    The one place that isolates the framework from a driver.
+    """
+    try:
+        return call()
+    except ReshapeNeeded as error:
+        raise BackendError(
+            driver=driver,
+            operation=operation,
+            reason="it raised ReshapeNeeded, which is for update_provider_tree alone",
+        ) from error
+    except (WharfingerError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a driver that calls sys.exit() too
+        LOG.debug("driver %s: %s failed", driver, operation, exc_info=True)
+        reason = f"{type(error).__name__}: {_text(error)}"
+        raise BackendError(driver=driver, operation=operation, reason=reason) from error
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "it cannot say what"
+
+
+def as_problem(driver: ComputeDriver, node: object, error: Exception) -> WharfingerError:
+    """The error with the driver and the node in it, where it does not name them itself."""
+    if isinstance(error, DriverError | PlacementError):
+        return error
+    place = node if isinstance(node, str) else shown(node)
+    return InvalidTree(driver=driver.name, provider=place, problem=str(error))
+
+
+def _describe(driver: ComputeDriver, name: str) -> Node:
+    name = names.check_provider_name(name)
+    operation = f"get_available_resource({name})"
+    resource = guarded(driver.name, operation, lambda: driver.get_available_resource(name))
+    if not isinstance(resource, ComputeNode):
+        raise BackendError(
+            driver=driver.name,
+            operation=operation,
+            reason=f"it has to return a ComputeNode, not {shown(resource)}",
+        )
+    uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
+    return Node(name, uuid, _said_in(resource))
+
+
+def _are_different_names(found: object, kinds: tuple[type, ...]) -> TypeGuard[Collection[str]]:
+    if not isinstance(found, kinds) or not isinstance(found, Collection):
+        return False
+    strings = [name for name in found if isinstance(name, str)]
+    return len(set(strings)) == len(strings)
+
+
+def _said_in(resource: ComputeNode) -> Said:
+    vcpus, memory_mb, local_gb = (
+        getattr(resource, name) if name in resource else None
+        for name in ("vcpus", "memory_mb", "local_gb")
+    )
+    pci_stats = pci_stats_of(resource) if "pci_stats" in resource else None
+    return Said(vcpus, memory_mb, local_gb, pci_stats)
+
+
+def pci_stats_of(node: ComputeNode) -> PciStats | None:
+    """The PCI devices of a node as a value; None where they are not looked at."""
+    if node.pci_stats is None:
+        return None
+    return tuple(
+        (
+            kind.vendor_id,
+            kind.product_id,
+            kind.numa_node if "numa_node" in kind else None,
+            kind.count,
+        )
+        for kind in node.pci_stats
+    )
