@@ -300,6 +300,11 @@ class Libvirtd:
 
     def __init__(self, directory: Path) -> None:
         self._log = directory / "libvirtd.log"
+        # The domains that libvirtd finds when it starts; it keeps them though it may find no
+        # emulator for them.
+        domains = directory / "qemu"
+        domains.mkdir()
+        link(Path("/etc/libvirt/qemu"), domains)
         self._configuration = directory / "libvirtd.conf"
         write(
             self._configuration,

@@ -1,21 +1,40 @@
 """A libvirt driver made from a configuration file, and what it publishes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from wharfinger.conf import parse
+from wharfinger.driver import Allocations
+from wharfinger.exceptions import ReshapeNeeded
+from wharfinger.objects import Migration
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
 from wharfinger_libvirt.driver import LibvirtDriver
 
 INSTANCE = "gpus"
 
 
-def make_driver(directory: Path, configuration: str) -> LibvirtDriver:
+def make_driver(directory: Path, configuration: str, host: str = "service-host") -> LibvirtDriver:
     """Make the driver of the instance ``gpus``; ``configuration`` is the file's text."""
     path = directory / "wharfinger.conf"
     path.write_text(dedent(configuration))
-    return LibvirtDriver(parse([str(path)]), "service-host", INSTANCE)
+    return LibvirtDriver(parse([str(path)]), host, INSTANCE)
+
+
+def domain_xml(uuid: str, *mdevs: str, kind: str = "test") -> str:
+    """A domain with mdevs, by their uuids; of a hypervisor of that kind."""
+    devices = "".join(
+        "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
+        f"<source><address uuid='{mdev}'/></source></hostdev>"
+        for mdev in mdevs
+    )
+    return (
+        f"<domain type='{kind}'><name>instance-{uuid}</name><uuid>{uuid}</uuid>"
+        "<memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type>hvm</type></os>"
+        f"<devices>{devices}</devices></domain>"
+    )
 
 
 def publish(
@@ -27,6 +46,23 @@ def publish(
     if not tree.exists(node):
         tree.new_root(node)
     driver.update_provider_tree(tree, node)
+    return {desired.provider.name: desired for desired in tree.desired()}
+
+
+def reshape(
+    driver: LibvirtDriver,
+    live: Iterable[Provider],
+    allocations: Allocations,
+    migrations: Sequence[Migration] = (),
+) -> dict[str, DesiredProvider]:
+    """A cycle in which the driver asks for the allocations, and edits them; as ``publish``."""
+    (node,) = driver.get_available_nodes(refresh=True)
+    tree = ProviderTree.from_providers(live)
+    before = tree.desired()
+    with pytest.raises(ReshapeNeeded):
+        driver.update_provider_tree(tree, node, None, migrations)
+    assert tree.desired() == before
+    driver.update_provider_tree(tree, node, allocations, migrations)
     return {desired.provider.name: desired for desired in tree.desired()}
 
 

@@ -10,6 +10,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,7 @@ class Libvirtd(fixtures.Fixture):
         directory = Path(self.useFixture(fixtures.TempDir()).path)
         socket = socket_in(directory, "libvirt-sock")
         self.uri = f"qemu:///system?socket={socket}"
+        self._domains = directory / "qemu"
         self._logs = (directory / "stderr", directory / "libvirtd.log")
         with self._logs[0].open("w") as errors:
             self._process = subprocess.Popen(
@@ -68,6 +70,19 @@ class Libvirtd(fixtures.Fixture):
     def kill(self) -> None:
         """Kill libvirtd (SIGKILL). The devices stay as they are."""
         self._command("kill")
+
+    def define(self, domains: Mapping[str, str]) -> None:
+        """Have these domains, XML by name, and no others; none of them runs.
+
+        They are found by libvirtd when it starts, which it does again. To be told of one by its
+        API it would need an emulator.
+        """
+        self.kill()
+        for path in self._domains.glob("*.xml"):
+            path.unlink()
+        for name, xml in domains.items():
+            (self._domains / f"{name}.xml").write_text(xml)
+        self.start()
 
     def _command(self, command: str) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -2,7 +2,8 @@
 
 - ``config`` and ``options``: what an operator says.
 - ``connection`` and ``host``: what libvirt says; the only input and output.
-- ``nodedev``: libvirt's node device XML as values.
+- ``safexml``, ``nodedev`` and ``domains``: libvirt's XML as values.
 - ``mdev``: which device offers how much of what; pure.
+- ``reshape``: whose is which device, where the root had them all; pure.
 - ``driver``: the contract with the framework.
 """

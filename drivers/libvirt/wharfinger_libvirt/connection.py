@@ -4,25 +4,31 @@ libvirt-python has none. Whatever libvirt refuses becomes a BackendError here; n
 above knows libvirt's own errors.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from functools import partial
+from typing import Any, Final, Self, TypeVar
 
 import libvirt
 
 from wharfinger.exceptions import BackendError
-from wharfinger_libvirt.nodedev import InvalidDeviceXML, NodeDevice, parse
+from wharfinger_libvirt.domains import Domain, parse_domain
+from wharfinger_libvirt.nodedev import NodeDevice, parse
+from wharfinger_libvirt.safexml import InvalidXML
 
+_T = TypeVar("_T")
 _KINDS: Final = (
     libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
     | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
     | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
 )
+#: libvirt's codes for what it does not have.
+_NOT_THERE: Final = (libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_ERR_NO_DOMAIN)
 
 
-class DeviceVanished(Exception):
-    """A device that was listed is not there any more."""
+class Vanished(Exception):
+    """A device or domain that was listed is not there any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ class Connection:
     def devices(self) -> list[NodeDevice]:
         """All PCI devices, mdev parents and mdevs, active or not.
 
-        Raises DeviceVanished where one went away while they were read.
+        Raises Vanished where one went away while they were read.
         """
         with _translated(self._instance, "listing the host's devices"):
             handles = self._handle.listAllDevices(_KINDS)
@@ -87,9 +93,27 @@ class Connection:
         with _translated(self._instance, operation):
             xml = handle.XMLDesc(0)
             device_is_active = _is_active(handle)
+        return self._parsed(partial(parse, xml, active=device_is_active), operation)
+
+    def domains(self) -> list[Domain]:
+        """All domains, running or not, with the devices that they have, or will when started.
+
+        Raises Vanished where one went away while they were read.
+        """
+        with _translated(self._instance, "listing the host's domains"):
+            handles = self._handle.listAllDomains(0)
+        return [self._domain(handle) for handle in handles]
+
+    def _domain(self, handle: Any) -> Domain:
+        operation = f"reading domain {handle.name()}"
+        with _translated(self._instance, operation):
+            xml = handle.XMLDesc(0)
+        return self._parsed(partial(parse_domain, xml), operation)
+
+    def _parsed(self, parsing: Callable[[], _T], operation: str) -> _T:
         try:
-            return parse(xml, active=device_is_active)
-        except InvalidDeviceXML as error:
+            return parsing()
+        except InvalidXML as error:
             raise BackendError(
                 driver=self._instance, operation=operation, reason=str(error)
             ) from error
@@ -114,8 +138,8 @@ def _translated(instance: str, operation: str) -> Iterator[None]:
     try:
         yield
     except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_NODE_DEVICE:
-            raise DeviceVanished(str(error)) from error
+        if error.get_error_code() in _NOT_THERE:
+            raise Vanished(str(error)) from error
         raise BackendError(driver=instance, operation=operation, reason=str(error)) from error
     except (SystemError, UnicodeError) as error:  # libvirt-python, of an error it cannot decode
         reason = f"what libvirt says is not UTF-8 ({error.__cause__ or error})"

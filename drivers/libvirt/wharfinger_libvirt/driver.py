@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from oslo_config import cfg
 
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
-from wharfinger.exceptions import BackendError, ConfigurationError
+from wharfinger.exceptions import BackendError, ConfigurationError, ReshapeNeeded
 from wharfinger.objects import ComputeNode, Migration, PciDevice, PciDeviceList
 from wharfinger.providers import AnyInventory, ProviderTree, PublishingMode
 from wharfinger.providers.inventory import check_inventories
@@ -16,6 +16,7 @@ from wharfinger_libvirt.config import HostSection, enabled_type_ids, section_of
 from wharfinger_libvirt.host import HostSnapshot, take_snapshot
 from wharfinger_libvirt.mdev import Share, shares
 from wharfinger_libvirt.nodedev import NodeDevice, PciFunction
+from wharfinger_libvirt.reshape import Move
 
 #: What follows "<node>_" in the name of a device's provider: libvirt's name of a device,
 #: <subsystem>_<more>. Others' children differ: Neutron's ("<host>:OVS agent:br-x") and
@@ -28,13 +29,18 @@ class LibvirtDriver(ComputeDriver):
 
     capabilities = Capabilities(
         nested_providers=SUPPORTED,
-        reshape=unsupported("its providers have kept their shape since its first version"),
+        reshape=SUPPORTED,
         change_feed=unsupported("libvirt's events need an open connection and an event loop"),
         programming=unsupported("vGPUs hold no images"),
         cleans_after_release=unsupported("an mdev is destroyed with its instance"),
     )
     default_owner = "OWNER_NOVA"
-    object_versions = {"ComputeNode": "1.0", "PciDevice": "1.0", "PciDeviceList": "1.0"}
+    object_versions = {
+        "ComputeNode": "1.0",
+        "Migration": "1.0",
+        "PciDevice": "1.0",
+        "PciDeviceList": "1.0",
+    }
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -55,14 +61,18 @@ class LibvirtDriver(ComputeDriver):
         kept for the host than it has. The last snapshot then stays as it was.
         """
         if refresh or self._snapshot is None:
-            snapshot = take_snapshot(self._config.connection_uri, self.name)
-            self._check_name(snapshot)
-            self._check_reserved(snapshot)
-            found = shares(snapshot.devices, self._config.mdev_types, self.name)
-            self._check_device_names(found)
-            self._shares = found
-            self._snapshot = snapshot
+            return [self._node_name(self._refresh())]
         return [self._node_name(self._snapshot)]
+
+    def _refresh(self, *, with_domains: bool = False) -> HostSnapshot:
+        snapshot = take_snapshot(self._config.connection_uri, self.name, with_domains=with_domains)
+        self._check_name(snapshot)
+        self._check_reserved(snapshot)
+        found = shares(snapshot.devices, self._config.mdev_types, self.name)
+        self._check_device_names(found)
+        self._shares = found
+        self._snapshot = snapshot
+        return snapshot
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         """The host's CPUs, memory and PCI devices by kind."""
@@ -104,44 +114,106 @@ class LibvirtDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Put the root and its devices into the tree, and take out those that are gone."""
+        """Put the root and its devices into the tree, and take out those that are gone.
+
+        A root that is published here and has vGPUs of its own, as before nova's Stein release,
+        loses them to its devices: raises ReshapeNeeded, and edits the allocations when it is
+        called with them. For that alone libvirt is asked again: for its domains, and for the
+        devices at the same moment. Raises BackendError, too, where a device has no room.
+        """
         self._of(nodename)
+        moving = self._moving(provider_tree, nodename)
+        if moving and allocations is None:
+            raise ReshapeNeeded
+        if moving:
+            self._refresh(with_domains=True)
+        self._set_root(provider_tree, nodename)
+        offered = self._set_devices(provider_tree, nodename)
+        held: dict[str, int] = {}
+        for resource_class in moving:
+            move = self._move(resource_class, offered, provider_tree, nodename, migrations or ())
+            held |= move.apply(allocations or {})
+        for uuid, share in offered.items():
+            self._publish(provider_tree, uuid, share, held.get(uuid, 0))
+
+    def _moving(self, provider_tree: ProviderTree, nodename: str) -> list[str]:
+        """The resource classes that are the root's and have to be its devices'."""
+        if self._config.publish_root is PublishingMode.OVERLAY:
+            return []  # it is somebody else's, with all that it has
+        has = provider_tree.data(nodename).inventory.keys()
+        return sorted(has & {mdev_type.resource_class for mdev_type in self._config.mdev_types})
+
+    def _move(
+        self,
+        resource_class: str,
+        offered: Mapping[str, Share],
+        provider_tree: ProviderTree,
+        nodename: str,
+        migrations: Iterable[Migration],
+    ) -> Move:
+        return Move(
+            driver=self.name,
+            resource_class=resource_class,
+            root_uuid=provider_tree.data(nodename).uuid,
+            devices={
+                uuid: share
+                for uuid, share in offered.items()
+                if share.mdev_type.resource_class == resource_class
+            },
+            host=self._of(nodename),
+            other_types=frozenset(
+                mdev_type.type_id
+                for mdev_type in self._config.mdev_types
+                if mdev_type.resource_class != resource_class
+            ),
+            instances={one.uuid: one.instance_uuid for one in migrations},
+        )
+
+    def _set_root(self, provider_tree: ProviderTree, nodename: str) -> None:
         if self._config.publish_root is PublishingMode.OVERLAY:
             provider_tree.set_publishing_mode(nodename, PublishingMode.OVERLAY)
         else:
-            super().update_provider_tree(provider_tree, nodename, allocations, migrations)
+            super().update_provider_tree(provider_tree, nodename)
+
+    def _set_devices(self, provider_tree: ProviderTree, nodename: str) -> dict[str, Share]:
+        """Have a child for each device, and no others; returns their shares by its uuid."""
         offered = {f"{nodename}_{share.device.name}": share for share in self._shares}
         for name in _device_children(provider_tree, nodename):
             if name not in offered:
                 provider_tree.remove(name)
-        for name, share in offered.items():
+        for name in offered:
             if not provider_tree.exists(name):
                 provider_tree.new_child(name, nodename)
-            self._publish(provider_tree, name, share)
+        return {provider_tree.data(name).uuid: share for name, share in offered.items()}
 
-    def _publish(self, provider_tree: ProviderTree, name: str, share: Share) -> None:
+    def _publish(self, provider_tree: ProviderTree, uuid: str, share: Share, held: int = 0) -> None:
         # Placement has no inventory of total 0, and nova removes the provider then. But
         # the device is there. Where it cannot hold a single mdev of its type at present
         # (another type occupies it; other functions of the card have used up the pool),
         # what was published stays, fully reserved: inventory goes only when the thing is
         # gone. Where the limit leaves it nothing, that is what the operator wants: the
-        # provider stays, and has no inventory.
-        provider_tree.update_traits(name, share.mdev_type.traits)
+        # provider stays, and has no inventory. What a device that is occupied ``held`` on the
+        # root till now is there, and needs inventory to be allocated from.
+        resource_class = share.mdev_type.resource_class
+        provider_tree.update_traits(uuid, share.mdev_type.traits)
         if share.blocked:
-            provider_tree.update_inventory(name, self._published(provider_tree, name))
-            provider_tree.reserve(name, _reason(share))
+            published = self._published(provider_tree, uuid)
+            if held > published.get(resource_class, {}).get("total", 0):
+                published[resource_class] = {"total": held, "max_unit": held}
+            provider_tree.update_inventory(uuid, published)
+            provider_tree.reserve(uuid, _reason(share))
         elif share.total:
             figures = {"total": share.total, "max_unit": share.total}
-            provider_tree.update_inventory(name, {share.mdev_type.resource_class: figures})
+            provider_tree.update_inventory(uuid, {resource_class: figures})
         else:
-            provider_tree.update_inventory(name, {})
+            provider_tree.update_inventory(uuid, {})
 
-    def _published(self, provider_tree: ProviderTree, name: str) -> dict[str, AnyInventory]:
+    def _published(self, provider_tree: ProviderTree, uuid: str) -> dict[str, dict[str, Any]]:
         """What a device's provider has of the classes used here, as it was when usable."""
         classes = {mdev_type.resource_class for mdev_type in self._config.mdev_types}
         return {
             resource_class: record | {"reserved": 0}
-            for resource_class, record in provider_tree.data(name).inventory.items()
+            for resource_class, record in provider_tree.data(uuid).inventory.items()
             if resource_class in classes
         }
 

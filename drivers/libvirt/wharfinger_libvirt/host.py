@@ -3,41 +3,56 @@
 libvirt has no call that describes all devices at once: they are listed, then read one
 by one, while mdevs come and go. So they are read until two readings in a row agree.
 Without that, an mdev created between the reading of its parent and of itself would be
-counted twice, or not at all.
+counted twice, or not at all. Where the domains are asked for, too, they are part of each
+reading: an mdev and the domain that has it are seen at one moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from wharfinger.exceptions import BackendError
-from wharfinger_libvirt.connection import Connection, DeviceVanished
+from wharfinger_libvirt.connection import Connection, Vanished
+from wharfinger_libvirt.domains import Domain
 from wharfinger_libvirt.nodedev import NodeDevice
 
 #: How many readings are tried before the host is called too restless to be described.
 #: Two are enough on a quiet host; each event in between costs one more.
 MAX_READINGS: Final = 8
 
+_T = TypeVar("_T")
+
 
 class DeviceSource(Protocol):
     """Where the devices are read from; a Connection."""
 
     def devices(self) -> list[NodeDevice]:
-        """All devices; raises DeviceVanished where one went away meanwhile."""
+        """All devices; raises Vanished where one went away meanwhile."""
+
+
+class Source(DeviceSource, Protocol):
+    """Where devices and domains are read from; a Connection."""
+
+    def domains(self) -> list[Domain]:
+        """All domains; raises Vanished where one went away meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSnapshot:
-    """A host: its name, CPUs, MiB of memory, and devices in the order of their names."""
+    """A host: its name, CPUs, MiB of memory, and devices in the order of their names.
+
+    ``domains``, in the order of their uuids, are there only if they were asked for.
+    """
 
     hostname: str
     cpus: int
     memory_mb: int
     devices: tuple[NodeDevice, ...] = ()
+    domains: tuple[Domain, ...] = ()
 
 
-def take_snapshot(uri: str, instance: str) -> HostSnapshot:
+def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> HostSnapshot:
     """Describe the host.
 
     A connection lasts for one snapshot: none is ever found stale, a libvirt that was
@@ -47,30 +62,62 @@ def take_snapshot(uri: str, instance: str) -> HostSnapshot:
     """
     with Connection.open(uri, instance) as connection:
         figures = connection.figures()
+        if with_domains:
+            devices, domains = read_devices_and_domains(connection, instance)
+        else:
+            devices, domains = read_devices(connection, instance), ()
         return HostSnapshot(
             hostname=connection.hostname(),
             cpus=figures.cpus,
             memory_mb=figures.memory_mb,
-            devices=read_devices(connection, instance),
+            devices=devices,
+            domains=domains,
         )
 
 
 def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
     """The devices by name, read until two readings agree; raises BackendError."""
+    devices = _agreed(lambda: _devices(source), "devices", instance)
+    _check_names(devices, instance)
+    return devices
+
+
+def read_devices_and_domains(
+    source: Source, instance: str
+) -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
+    """The devices by name and the domains by uuid, read until two readings of both agree.
+
+    Raises BackendError.
+    """
+
+    def read() -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
+        domains = tuple(sorted(source.domains(), key=lambda domain: domain.uuid))
+        return _devices(source), domains
+
+    devices, domains = _agreed(read, "devices and domains", instance)
+    _check_names(devices, instance)
+    return devices, domains
+
+
+def _devices(source: DeviceSource) -> tuple[NodeDevice, ...]:
+    return tuple(sorted(source.devices(), key=lambda device: device.name))
+
+
+def _agreed(read: Callable[[], _T], what: str, instance: str) -> _T:
+    """What two readings in a row say."""
     last = None
     for _ in range(MAX_READINGS):
         try:
-            reading = tuple(sorted(source.devices(), key=lambda device: device.name))
-        except DeviceVanished:
+            reading = read()
+        except Vanished:
             last = None
             continue
         if reading == last:
-            _check_names(reading, instance)
             return reading
         last = reading
     raise BackendError(
         driver=instance,
-        operation="reading the host's devices",
+        operation=f"reading the host's {what}",
         reason=f"they kept changing: of {MAX_READINGS} readings no two in a row agreed",
     )
 

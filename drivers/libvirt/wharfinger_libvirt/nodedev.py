@@ -1,33 +1,35 @@
 """Libvirt's node devices as values: PCI functions, mdev parents and mdevs.
 
-The format is that of https://libvirt.org/formatnode.html. What libvirt answers comes
-from another machine as often as not: it is parsed without entities, and nothing in it
-that is not understood is passed over.
+The format is that of https://libvirt.org/formatnode.html. Nothing in it that is not
+understood is passed over.
 """
 
 import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import fromstring
+from wharfinger_libvirt.safexml import (
+    InvalidXML,
+    parse_root,
+    printable,
+    shortened,
+    shown,
+    text_of,
+    uuid_of,
+)
 
 #: Numbers as libvirt writes them. int() takes more: "1_0", "+1", other scripts' digits.
 _SIGNED: Final = re.compile(r"-?[0-9]+\Z")
 _HEXADECIMAL: Final = re.compile(r"(0x)?[0-9a-fA-F]+\Z")
 #: More digits than any number here has; Python refuses to read thousands of them.
 _MAX_DIGITS: Final = 32
-#: What an error repeats of a value.
-_SHOWN: Final = 80
+#: libvirt's name of an mdev: its uuid, and since libvirt 7.3 its parent.
+_MDEV_NAME: Final = re.compile(r"mdev_([0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12})(?:_|\Z)")
 
 #: The largest number in each part of a PCI address: domain, bus, slot, function.
 _ADDRESS_PARTS: Final = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "function": 7}
-
-
-class InvalidDeviceXML(ValueError):
-    """A description that is not what libvirt documents; the message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +56,14 @@ class MdevType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mdev:
-    """A mediated device of a type; one that is only defined (not active) takes nothing."""
+    """A mediated device of a type; one that is only defined (not active) takes nothing.
+
+    By its ``uuid`` a domain has it; None where libvirt does not tell.
+    """
 
     type_id: str
     active: bool
+    uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,27 +84,21 @@ class NodeDevice:
 def parse(xml: str, *, active: bool = True) -> NodeDevice:
     """Parse a ``<device>``; ``active`` is what libvirt says beside it.
 
-    Raises InvalidDeviceXML.
+    Raises InvalidXML.
     """
-    try:
-        device: Element = fromstring(xml, forbid_dtd=True)
-    except DefusedXmlException as error:
-        raise InvalidDeviceXML(f"its description declares entities or a DTD ({error})") from None
-    except (ParseError, ValueError) as error:  # ValueError: no text either
-        raise InvalidDeviceXML(f"its description is no XML ({error})") from None
-    if device.tag != "device":
-        raise InvalidDeviceXML(f"it is described by <{_shortened(device.tag)}>, not <device>")
+    device = parse_root(xml, "device")
     pci = device.find("./capability[@type='pci']")
     mdev = device.find("./capability[@type='mdev']")
     parent = device.findtext("parent")
     if mdev is not None and not parent:
-        raise InvalidDeviceXML("it is a mediated device without a <parent>")
+        raise InvalidXML("it is a mediated device without a <parent>")
+    name = printable("name", text_of(device, "name"))
     return NodeDevice(
-        name=_printable("name", _text(device, "name")),
+        name=name,
         parent=parent,
         pci=None if pci is None else _pci(pci),
         mdev_types=_mdev_types(device),
-        mdev=None if mdev is None else Mdev(type_id=_type_id(mdev.find("type")), active=active),
+        mdev=None if mdev is None else _mdev(mdev, name, active=active),
     )
 
 
@@ -126,15 +126,26 @@ def _mdev_types(device: Element) -> tuple[MdevType, ...]:
     found.sort(key=lambda mdev_type: mdev_type.type_id)
     for one, next_one in pairwise(found):
         if one.type_id == next_one.type_id:
-            raise InvalidDeviceXML(f"it lists mdev type {_shortened(one.type_id)} more than once")
+            raise InvalidXML(f"it lists mdev type {shortened(one.type_id)} more than once")
     return tuple(found)
+
+
+def _mdev(capability: Element, name: str, *, active: bool) -> Mdev:
+    uuid = capability.findtext("uuid")
+    if uuid is None and (named := _MDEV_NAME.match(name)):  # libvirt before 7.3
+        uuid = named[1].replace("_", "-")
+    return Mdev(
+        type_id=_type_id(capability.find("type")),
+        active=active,
+        uuid=None if uuid is None else uuid_of(uuid.strip(), "<uuid>"),
+    )
 
 
 def _type_id(element: Element | None) -> str:
     type_id = None if element is None else element.get("id")
     if not type_id:
-        raise InvalidDeviceXML("an mdev <type> has no id")
-    return _printable("type id", type_id)
+        raise InvalidXML("an mdev <type> has no id")
+    return printable("type id", type_id)
 
 
 def _numa_node(capability: Element) -> int | None:
@@ -143,7 +154,7 @@ def _numa_node(capability: Element) -> int | None:
         return None
     text = numa.get("node", "")
     if not _SIGNED.match(text) or len(text) > _MAX_DIGITS:
-        raise InvalidDeviceXML(f"its <numa node> is {_shown(text)}, not a number")
+        raise InvalidXML(f"its <numa node> is {shown(text)}, not a number")
     node = int(text)
     return node if node >= 0 else None
 
@@ -152,39 +163,17 @@ def _hexadecimal_id(capability: Element, tag: str) -> str:
     element = capability.find(tag)
     text = "" if element is None else element.get("id", "")
     if not _HEXADECIMAL.match(text):
-        raise InvalidDeviceXML(f"its <{tag} id> is {_shown(text)}, not hexadecimal")
+        raise InvalidXML(f"its <{tag} id> is {shown(text)}, not hexadecimal")
     number = int(text, 16)
     if number > 0xFFFF:
-        raise InvalidDeviceXML(f"its <{tag} id> is {_shown(text)}, more than four digits")
+        raise InvalidXML(f"its <{tag} id> is {shown(text)}, more than four digits")
     return f"{number:04x}"
 
 
 def _number(element: Element, tag: str, largest: int) -> int:
-    text = _text(element, tag)
+    text = text_of(element, tag)
     if not _SIGNED.match(text):
-        raise InvalidDeviceXML(f"its <{tag}> is {_shown(text)}, not a number")
+        raise InvalidXML(f"its <{tag}> is {shown(text)}, not a number")
     if len(text) > _MAX_DIGITS or not 0 <= int(text) <= largest:
-        raise InvalidDeviceXML(f"its <{tag}> is {_shortened(text)}, not from 0 to {largest}")
+        raise InvalidXML(f"its <{tag}> is {shortened(text)}, not from 0 to {largest}")
     return int(text)
-
-
-def _text(element: Element, tag: str) -> str:
-    text = (element.findtext(tag) or "").strip()
-    if not text:
-        raise InvalidDeviceXML(f"it has no <{tag}>")
-    return text
-
-
-def _printable(what: str, text: str) -> str:
-    if not text.isprintable():
-        raise InvalidDeviceXML(f"its {what} {_shown(text)} has control characters")
-    return text
-
-
-def _shown(text: str) -> str:
-    return repr(_shortened(text))
-
-
-def _shortened(text: str) -> str:
-    """A value as an error repeats it: not all of it, where it has no end."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

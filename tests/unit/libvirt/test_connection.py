@@ -7,7 +7,8 @@ import libvirt
 import pytest
 
 from wharfinger.exceptions import BackendError
-from wharfinger_libvirt.connection import Connection, DeviceVanished
+from wharfinger_libvirt.connection import Connection, Vanished
+from wharfinger_libvirt.domains import Domain
 from wharfinger_libvirt.nodedev import Mdev, NodeDevice
 
 T = TypeVar("T")
@@ -16,6 +17,8 @@ MDEV = (
     "<device><name>mdev_1</name><parent>pci_0000_84_00_0</parent>"
     "<capability type='mdev'><type id='nvidia-35'/></capability></device>"
 )
+
+GUEST = "6c3f7d0e-41d1-4d4b-b2ac-0e5b1f0a9c01"
 
 
 def refusal(code: int) -> libvirt.libvirtError:
@@ -43,7 +46,7 @@ class Handle:
 
 
 class Host:
-    """virConnect."""
+    """virConnect; its domains are described in the same way as its devices."""
 
     def __init__(
         self, *devices: Handle | Exception, info: list[str | int] | Exception | None = None
@@ -59,6 +62,8 @@ class Host:
 
     def listAllDevices(self, flags: int) -> list[Handle]:  # noqa: N802
         return [_answer(device) for device in self._devices]
+
+    listAllDomains = listAllDevices  # noqa: N815
 
 
 def _answer(answer: T | Exception) -> T:
@@ -91,7 +96,7 @@ def test_a_device_is_active_unless_libvirt_says_otherwise(
     ],
 )
 def test_a_device_that_is_not_there_any_more_has_vanished(handle: Handle) -> None:
-    with pytest.raises(DeviceVanished):
+    with pytest.raises(Vanished):
         Connection(Host(handle), "gpus").devices()
 
 
@@ -118,6 +123,7 @@ def test_a_device_that_is_not_understood_is_an_error() -> None:
     ("call", "operation"),
     [
         (Connection.devices, "listing the host's devices"),
+        (Connection.domains, "listing the host's domains"),
         (Connection.hostname, "asking for the host's name"),
         (Connection.figures, "asking for the host's CPUs and memory"),
     ],
@@ -128,6 +134,30 @@ def test_a_call_that_libvirt_refuses_is_an_error(
     error = refusal(libvirt.VIR_ERR_INTERNAL_ERROR)
     with pytest.raises(BackendError, match=f"driver gpus: {operation} failed: refused"):
         call(Connection(Host(error, info=error), "gpus"))
+
+
+def test_a_domain_has_its_uuid() -> None:
+    xml = f"<domain><uuid>{GUEST}</uuid></domain>"
+    assert Connection(Host(Handle(xml)), "gpus").domains() == [Domain(uuid=GUEST)]
+
+
+def test_a_domain_that_is_not_there_any_more_has_vanished() -> None:
+    with pytest.raises(Vanished):
+        Connection(Host(Handle(refusal(libvirt.VIR_ERR_NO_DOMAIN))), "gpus").domains()
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (refusal(libvirt.VIR_ERR_RPC), "refused"),
+        ("garbage", "its description is no XML"),
+        ("<domain/>", "it has no <uuid>"),
+        ("<!DOCTYPE domain><domain/>", "its description declares entities or a DTD"),
+    ],
+)
+def test_a_domain_that_cannot_be_read_is_an_error(answer: str | Exception, problem: str) -> None:
+    with pytest.raises(BackendError, match=f"driver gpus: reading domain mdev_1 failed: {problem}"):
+        Connection(Host(Handle(answer)), "gpus").domains()
 
 
 @pytest.mark.parametrize("info", [["x86_64", 0, 4], ["x86_64", 1024, 0]])

@@ -14,17 +14,11 @@ from hypothesis import strategies as st
 from wharfinger.conf import load
 from wharfinger.exceptions import BackendError, ConfigurationError, WharfingerError
 from wharfinger_libvirt.config import HostSection, MdevTypeSection
-from wharfinger_libvirt.connection import DeviceVanished
+from wharfinger_libvirt.connection import Vanished
 from wharfinger_libvirt.host import MAX_READINGS, read_devices
 from wharfinger_libvirt.mdev import shares
-from wharfinger_libvirt.nodedev import (
-    InvalidDeviceXML,
-    Mdev,
-    MdevType,
-    NodeDevice,
-    PciFunction,
-    parse,
-)
+from wharfinger_libvirt.nodedev import Mdev, MdevType, NodeDevice, PciFunction, parse
+from wharfinger_libvirt.safexml import InvalidXML
 
 EXAMPLES = 300
 TREE_EXAMPLES = 250
@@ -138,7 +132,7 @@ def parsed(xml: str) -> NodeDevice | None:
     """The device; None where it is refused. It is one that libvirt could have meant."""
     try:
         device = parse(xml)
-    except InvalidDeviceXML as error:
+    except InvalidXML as error:
         assert str(error)
         assert len(str(error)) < 1000
         return None
@@ -194,7 +188,7 @@ def test_a_number_that_libvirt_does_not_write_is_refused(tag: str, value: str) -
     pci = {"domain": "0", "bus": "1", "slot": "0", "function": "0"} | {tag: value}
     available = pci.pop("availableInstances", "4")
     body = "".join(f"<{key}>{number}</{key}>" for key, number in pci.items())
-    with pytest.raises(InvalidDeviceXML, match=rf"^its <{tag}> is ") as told:
+    with pytest.raises(InvalidXML, match=rf"^its <{tag}> is ") as told:
         parse(
             "<device><name>x</name><capability type='pci'>"
             f"{body}<vendor id='0x1'/><product id='0x1'/>"
@@ -207,7 +201,7 @@ def test_a_number_that_libvirt_does_not_write_is_refused(tag: str, value: str) -
 @pytest.mark.parametrize("value", ["0x1_0", "-0x1", " 0x1", "\u0661", "0x", "x1", "f" * 5000])
 def test_an_id_that_libvirt_does_not_write_is_refused(value: str) -> None:
     body = "".join(f"<{key}>0</{key}>" for key in ("domain", "bus", "slot", "function"))
-    with pytest.raises(InvalidDeviceXML, match=r"^its <vendor id> is ") as told:
+    with pytest.raises(InvalidXML, match=r"^its <vendor id> is ") as told:
         parse(
             f"<device><name>x</name><capability type='pci'>{body}<vendor id='{value}'/>"
             "<product id='0x1'/></capability></device>"
@@ -240,12 +234,12 @@ BODY = "<device><name>&e;</name></device>"
     ],
 )
 def test_nothing_that_declares_entities_is_read(xml: str) -> None:
-    with pytest.raises(InvalidDeviceXML, match="entities or a DTD"):
+    with pytest.raises(InvalidXML, match="entities or a DTD"):
         parse(xml)
 
 
 def test_an_entity_that_nobody_declares_is_no_xml() -> None:
-    with pytest.raises(InvalidDeviceXML, match="no XML"):
+    with pytest.raises(InvalidXML, match="no XML"):
         parse(BODY)
 
 
@@ -262,9 +256,9 @@ def test_elements_in_each_other_without_end_are_read_or_refused(tag: str) -> Non
     depth = 20_000
     nested = f"<{tag}>" * depth + f"</{tag.partition(' ')[0]}>" * depth
     assert parse(f"<device><name>x</name>{nested}</device>") == NodeDevice(name="x")
-    with pytest.raises(InvalidDeviceXML):
+    with pytest.raises(InvalidXML):
         parse(nested)
-    with pytest.raises(InvalidDeviceXML, match="no XML"):
+    with pytest.raises(InvalidXML, match="no XML"):
         parse(f"<{tag}>" * depth)
 
 
@@ -277,7 +271,7 @@ def test_a_device_of_very_many_types_is_read() -> None:
     )
     xml = f"<device><name>x</name><capability type='mdev_types'>{types}{{}}</capability></device>"
     assert len(parse(xml.format("")).mdev_types) == count
-    with pytest.raises(InvalidDeviceXML, match="mdev type t7 more than once"):
+    with pytest.raises(InvalidXML, match="mdev type t7 more than once"):
         parse(xml.format("<type id='t7'><availableInstances>1</availableInstances></type>"))
 
 
@@ -355,7 +349,7 @@ class Readings:
         reading = self._readings[min(self.count, len(self._readings) - 1)]
         self.count += 1
         if reading is None:
-            raise DeviceVanished("gone")
+            raise Vanished("gone")
         return list(reading)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from wharfinger.exceptions import BackendError
-from wharfinger_libvirt.connection import DeviceVanished
-from wharfinger_libvirt.host import MAX_READINGS, read_devices
+from wharfinger_libvirt.connection import Vanished
+from wharfinger_libvirt.domains import Domain
+from wharfinger_libvirt.host import MAX_READINGS, read_devices, read_devices_and_domains
 from wharfinger_libvirt.nodedev import Mdev, NodeDevice
 
 GPU = NodeDevice(name="pci_0000_84_00_0")
@@ -43,7 +44,7 @@ def test_an_mdev_that_is_born_meanwhile_is_seen() -> None:
 
 
 def test_a_device_that_vanishes_meanwhile_is_no_reading() -> None:
-    source = Readings([GPU, MDEV], DeviceVanished("mdev_1"), [GPU], [GPU])
+    source = Readings([GPU, MDEV], Vanished("mdev_1"), [GPU], [GPU])
     assert read_devices(source, "gpus") == (GPU,)
 
 
@@ -51,10 +52,69 @@ def test_a_device_that_vanishes_meanwhile_is_no_reading() -> None:
     "readings",
     [
         [[GPU], [GPU, MDEV]] * MAX_READINGS,
-        [DeviceVanished("mdev_1")] * MAX_READINGS,
-        [[GPU], DeviceVanished("mdev_1")] * MAX_READINGS,
+        [Vanished("mdev_1")] * MAX_READINGS,
+        [[GPU], Vanished("mdev_1")] * MAX_READINGS,
     ],
 )
 def test_a_host_that_never_rests_is_an_error(readings: list[list[NodeDevice] | Exception]) -> None:
     with pytest.raises(BackendError, match=r"driver gpus: reading the host's devices failed"):
         read_devices(Readings(*readings), "gpus")
+
+
+# With domains.
+
+IDLE = Domain(uuid="00000000-0000-0000-0000-000000000001")
+BUSY = Domain(uuid="00000000-0000-0000-0000-000000000001", mdevs=("mdev",))
+OTHER = Domain(uuid="00000000-0000-0000-0000-000000000002")
+
+
+class Moments:
+    """What a host says of its devices and domains, one moment after the other."""
+
+    def __init__(
+        self, *moments: tuple[list[NodeDevice] | Exception, list[Domain] | Exception]
+    ) -> None:
+        self._devices = Readings(*(devices for devices, _ in moments))
+        self._domains = iter(domains for _, domains in moments)
+        self.count = 0
+
+    def devices(self) -> list[NodeDevice]:
+        return self._devices.devices()
+
+    def domains(self) -> list[Domain]:
+        self.count += 1
+        reading = next(self._domains)
+        if isinstance(reading, Exception):
+            # The devices of this moment are not read.
+            self._devices.devices()
+            raise reading
+        return reading
+
+
+def test_devices_and_domains_are_those_of_one_moment() -> None:
+    source = Moments(
+        ([GPU], [IDLE]),
+        ([GPU, MDEV], [IDLE]),
+        ([GPU, MDEV], [BUSY]),
+        ([GPU, MDEV], [OTHER, BUSY]),
+        ([MDEV, GPU], [BUSY, OTHER]),
+    )
+    assert read_devices_and_domains(source, "gpus") == ((MDEV, GPU), (BUSY, OTHER))
+    assert source.count == 5
+
+
+def test_a_domain_that_vanishes_meanwhile_is_no_reading() -> None:
+    source = Moments(([GPU], [IDLE]), ([GPU], Vanished("guest")), ([GPU], []), ([GPU], []))
+    assert read_devices_and_domains(source, "gpus") == ((GPU,), ())
+
+
+def test_domains_that_never_rest_are_an_error() -> None:
+    source = Moments(*[([GPU], [IDLE]), ([GPU], [BUSY])] * MAX_READINGS)
+    with pytest.raises(BackendError, match=r"gpus: reading the host's devices and domains failed"):
+        read_devices_and_domains(source, "gpus")
+
+
+def test_two_devices_of_one_name_are_refused_with_domains_too() -> None:
+    twins = [NodeDevice(name="pci_0", parent="a"), NodeDevice(name="pci_0", parent="b")]
+    with pytest.raises(BackendError, match="two are called pci_0"):
+        read_devices_and_domains(Moments((twins, []), (twins, [])), "gpus")

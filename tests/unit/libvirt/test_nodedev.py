@@ -4,14 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger_libvirt.nodedev import (
-    InvalidDeviceXML,
-    Mdev,
-    MdevType,
-    NodeDevice,
-    PciFunction,
-    parse,
-)
+from wharfinger_libvirt.nodedev import Mdev, MdevType, NodeDevice, PciFunction, parse
+from wharfinger_libvirt.safexml import InvalidXML
 
 # As libvirt 9.0 writes them, shortened.
 GPU = """<device>
@@ -101,7 +95,30 @@ def test_a_parent_that_is_not_on_pci() -> None:
 def test_an_mdev(active: bool) -> None:
     device = parse(MDEV, active=active)
     assert device.parent == "pci_0000_84_00_0"
-    assert device.mdev == Mdev(type_id="nvidia-35", active=active)
+    assert device.mdev == Mdev(
+        type_id="nvidia-35", active=active, uuid="18e0e3de-4cce-4e5f-a3f2-007da9ae053e"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "uuid"),
+    [
+        (
+            "mdev_18e0e3de_4cce_4e5f_a3f2_007da9ae053e_0000_84_00_0",
+            "18e0e3de-4cce-4e5f-a3f2-007da9ae053e",
+        ),
+        ("mdev_18e0e3de_4cce_4e5f_a3f2_007da9ae053e", "18e0e3de-4cce-4e5f-a3f2-007da9ae053e"),
+        ("mdev_18e0e3de_4cce_4e5f_a3f2_007da9ae053e0", None),
+        ("mdev_1", None),
+    ],
+)
+def test_the_uuid_of_an_mdev_is_in_its_name_where_an_old_libvirt_says_it_nowhere_else(
+    name: str, uuid: str | None
+) -> None:
+    xml = MDEV.replace("<uuid>18e0e3de-4cce-4e5f-a3f2-007da9ae053e</uuid>", "")
+    mdev = parse(xml.replace("mdev_18e0e3de_4cce_4e5f_a3f2_007da9ae053e_0000_84_00_0", name)).mdev
+    assert mdev is not None
+    assert mdev.uuid == uuid
 
 
 @pytest.mark.parametrize("numa", ["", "<numa node='-1'/>"])
@@ -133,6 +150,7 @@ def test_a_device_without_numa_affinity(numa: str) -> None:
         (GPU.replace("nvidia-36", "nvidia-35"), "lists mdev type nvidia-35 more than once"),
         (GPU.replace(" id='nvidia-36'", ""), "mdev <type> has no id"),
         (MDEV.replace("<type id='nvidia-35'/>", ""), "mdev <type> has no id"),
+        (MDEV.replace("<uuid>18e0e3de-", "<uuid>"), "its <uuid> is '4cce-"),
         (
             MDEV.replace("<parent>pci_0000_84_00_0</parent>", ""),
             "mediated device without a <parent>",
@@ -140,7 +158,7 @@ def test_a_device_without_numa_affinity(numa: str) -> None:
     ],
 )
 def test_nonsense_is_refused(xml: str, problem: str) -> None:
-    with pytest.raises(InvalidDeviceXML) as caught:
+    with pytest.raises(InvalidXML) as caught:
         parse(xml)
     assert problem in str(caught.value)
 
@@ -150,10 +168,10 @@ def test_entities_are_refused(tmp_path: Path) -> None:
     secret.write_text("pci_0000_84_00_0")
     body = GPU.replace("<name>pci_0000_84_00_0</name>", "<name>&e;</name>")
     for entity in ("'pci_0000_84_00_0'", f"SYSTEM '{secret.as_uri()}'"):
-        with pytest.raises(InvalidDeviceXML, match="entities or a DTD"):
+        with pytest.raises(InvalidXML, match="entities or a DTD"):
             parse(f"<!DOCTYPE device [<!ENTITY e {entity}>]>{body}")
 
 
 def test_a_document_type_is_refused() -> None:
-    with pytest.raises(InvalidDeviceXML, match="entities or a DTD"):
+    with pytest.raises(InvalidXML, match="entities or a DTD"):
         parse(f"<!DOCTYPE device>{GPU}")

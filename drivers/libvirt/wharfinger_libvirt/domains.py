@@ -1,0 +1,37 @@
+"""Libvirt's domains as values: which mediated devices each has.
+
+The format is that of https://libvirt.org/formatdomain.html, of which a domain's uuid and
+its devices are all that is read.
+"""
+
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+from wharfinger_libvirt.safexml import InvalidXML, parse_root, text_of, uuid_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """A domain by its uuid, which is its instance's, and the uuids of its mdevs."""
+
+    uuid: str
+    mdevs: tuple[str, ...] = ()
+
+
+def parse_domain(xml: str) -> Domain:
+    """Parse a ``<domain>``; raises InvalidXML."""
+    domain = parse_root(xml, "domain")
+    return Domain(
+        uuid=uuid_of(text_of(domain, "uuid"), "<uuid>"),
+        mdevs=tuple(
+            _mdev_uuid(device) for device in domain.iterfind("./devices/hostdev[@type='mdev']")
+        ),
+    )
+
+
+def _mdev_uuid(hostdev: Element) -> str:
+    address = hostdev.find("./source/address")
+    uuid = None if address is None else address.get("uuid")
+    if uuid is None:
+        raise InvalidXML("its <hostdev type='mdev'> has no <source> with the uuid of an mdev")
+    return uuid_of(uuid, "<address uuid> of an mdev")

@@ -1,0 +1,175 @@
+"""An old layout made new: what the root gave to its instances, moved to the devices.
+
+Before nova's Stein release the host's root offered the vGPUs of all its devices. Pure: the
+host's devices and domains and the allocations from its tree in, the allocations as they
+have to be out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from wharfinger.driver import Allocations
+from wharfinger.exceptions import BackendError
+from wharfinger_libvirt.host import HostSnapshot
+from wharfinger_libvirt.mdev import Share
+from wharfinger_libvirt.nodedev import Mdev
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What moves: a resource class, from the root to the devices that offer it now.
+
+    ``devices`` are, by the uuids of their providers and in the order in which they are filled,
+    the shares of that class; ``other_types`` are the mdev types that are offered as other classes.
+    ``instances`` are, by consumer, the instances of those that are none themselves: a migration
+    holds what its instance has at the source. ``driver`` is the driver instance's name, for errors.
+    """
+
+    driver: str
+    resource_class: str
+    root_uuid: str
+    devices: Mapping[str, Share]
+    host: HostSnapshot
+    other_types: frozenset[str] = frozenset()
+    instances: Mapping[str, str] = field(default_factory=dict)
+
+    def apply(self, allocations: Allocations) -> dict[str, int]:
+        """Edit the allocations; returns what each device holds then, by provider uuid.
+
+        A consumer's amount goes to the devices on which its domain has its mdevs. What is not
+        known that way goes to those that have room left. Raises BackendError, and leaves the
+        allocations as they are, where there is no room.
+        """
+        filling = _Filling(self, allocations)
+        for consumer, uuid in _assigned(self, filling.left):
+            filling.take_mdev(consumer, uuid)
+        for consumer, amount in filling.left.items():
+            for uuid, share in self.devices.items():
+                if not share.blocked:
+                    filling.take(consumer, uuid, amount)
+        filling.check_all_moved()
+        for consumer, devices in filling.moved.items():
+            self._edit(allocations[consumer]["allocations"], devices)
+        return dict(filling.totals)
+
+    def mdevs(self) -> Iterator[tuple[str, Mdev]]:
+        """The mdevs on the devices, each with the provider of its device."""
+        providers = {share.device.name: uuid for uuid, share in self.devices.items()}
+        for device in self.host.devices:
+            mdev, uuid = device.mdev, providers.get(device.parent or "")
+            if mdev and uuid and mdev.type_id not in self.other_types:
+                yield uuid, mdev
+
+    def _edit(self, providers: dict[str, Any], moved: Mapping[str, int]) -> None:
+        """Edit one consumer's allocations, which are by provider."""
+        resources = providers[self.root_uuid]["resources"]
+        del resources[self.resource_class]
+        if not resources:
+            del providers[self.root_uuid]
+        for uuid, amount in moved.items():
+            resources = providers.setdefault(uuid, {"resources": {}})["resources"]
+            resources[self.resource_class] = resources.get(self.resource_class, 0) + amount
+
+
+class _Filling:
+    """Devices while amounts come to them, and consumers while theirs go there.
+
+    ``left`` is what each consumer still has on the root, ``moved`` what has gone from there to
+    each device; ``totals`` what each device holds, with what it held before.
+    """
+
+    def __init__(self, move: Move, allocations: Allocations) -> None:
+        self._move: Final = move
+        self.left: Final[dict[str, int]] = {}
+        self.moved: Final[dict[str, Counter[str]]] = {}
+        self.totals: Final[Counter[str]] = Counter()
+        self._held: Final[Counter[tuple[str, str]]] = Counter()
+        for consumer, its in allocations.items():
+            for uuid, part in its["allocations"].items():
+                amount = part["resources"].get(move.resource_class, 0)
+                if amount and uuid == move.root_uuid:
+                    self.left[consumer] = amount
+                elif amount and uuid in move.devices:
+                    self._held[consumer, uuid] = amount
+                    self.totals[uuid] += amount
+        self._room: Final = {
+            uuid: capacity - self.totals[uuid] for uuid, capacity in _capacities(move).items()
+        }
+
+    def take_mdev(self, consumer: str, uuid: str) -> None:
+        """Move the amount of one mdev to its device, unless the consumer holds it there."""
+        if self._held[consumer, uuid]:
+            self._held[consumer, uuid] -= 1
+        else:
+            self.take(consumer, uuid, 1)
+
+    def take(self, consumer: str, uuid: str, amount: int) -> None:
+        """Move as much of an amount to a device as is left of it, and as there is room for."""
+        amount = min(amount, self.left[consumer], self._room[uuid])
+        if amount > 0:
+            self.left[consumer] -= amount
+            self._room[uuid] -= amount
+            self.totals[uuid] += amount
+            self.moved.setdefault(consumer, Counter())[uuid] += amount
+
+    def check_all_moved(self) -> None:
+        """Raise BackendError where something has found no room."""
+        for consumer, amount in self.left.items():
+            if amount:
+                raise BackendError(
+                    driver=self._move.driver,
+                    operation=f"moving {self._move.resource_class} from the host's own provider to "
+                    "its devices'",
+                    reason=f"for {amount} that consumer {consumer} holds no device has room. See "
+                    "which mdevs the host has, and whether that consumer still exists; until then "
+                    "nothing of this host is changed",
+                )
+
+
+def _capacities(move: Move) -> dict[str, int]:
+    """How much each device can hold: what is there already, where it can take no more."""
+    active = Counter(uuid for uuid, mdev in move.mdevs() if mdev.active)
+    return {
+        uuid: active[uuid] if share.blocked else share.total for uuid, share in move.devices.items()
+    }
+
+
+def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each mdev of a consumer's domain: the consumer, and the provider of the device it is on.
+
+    Those that the device's total counts come first; the others need not find room. An mdev that
+    two domains have is the first one's.
+    """
+    domains = {domain.uuid: domain.mdevs for domain in move.host.domains}
+    mdevs = [
+        (consumer, mdev)
+        for consumer in consumers
+        for mdev in domains.get(move.instances.get(consumer, consumer), ())
+    ]
+    for places in _places(move):
+        for consumer, mdev in mdevs:
+            if mdev in places:
+                yield consumer, places.pop(mdev)
+
+
+def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
+    """The provider of the device that each mdev is on, by the mdev's uuid.
+
+    Apart: of those that the device can hold in any case; and of others, which are of another
+    type than it offers, or defined only. A uuid can be that of several mdevs, one of them active.
+    """
+    sure: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for uuid, mdev in move.mdevs():
+        share = move.devices[uuid]
+        if mdev.uuid is None:
+            continue
+        if mdev.active and (share.blocked or mdev.type_id == share.mdev_type.type_id):
+            sure[mdev.uuid] = uuid
+        elif mdev.active:
+            others[mdev.uuid] = uuid
+        elif not share.blocked:
+            others.setdefault(mdev.uuid, uuid)
+    return sure, {mdev: uuid for mdev, uuid in others.items() if mdev not in sure}

@@ -1,0 +1,67 @@
+"""Libvirt's XML, read with care: what devices and domains have in common.
+
+What libvirt answers comes from another machine as often as not: it is parsed without
+entities, and an error repeats no more of it than is printable and short.
+"""
+
+from typing import Final
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from wharfinger.exceptions import InvalidName
+from wharfinger.providers.names import check_uuid
+
+#: What an error repeats of a value.
+_SHOWN: Final = 80
+
+
+class InvalidXML(ValueError):
+    """A description that is not what libvirt documents; the message says what is wrong."""
+
+
+def parse_root(xml: str, tag: str) -> Element:
+    """The element of that tag which the whole description is; raises InvalidXML."""
+    try:
+        root: Element = fromstring(xml, forbid_dtd=True)
+    except DefusedXmlException as error:
+        raise InvalidXML(f"its description declares entities or a DTD ({error})") from None
+    except (ParseError, ValueError) as error:  # ValueError: no text either
+        raise InvalidXML(f"its description is no XML ({error})") from None
+    if root.tag != tag:
+        raise InvalidXML(f"it is described by <{shortened(root.tag)}>, not <{tag}>")
+    return root
+
+
+def text_of(element: Element, tag: str) -> str:
+    """The text of a child that has to be there."""
+    text = (element.findtext(tag) or "").strip()
+    if not text:
+        raise InvalidXML(f"it has no <{tag}>")
+    return text
+
+
+def uuid_of(text: str, where: str) -> str:
+    """A uuid in its canonical form; ``where`` it stands, for the error."""
+    try:
+        return check_uuid(text)
+    except InvalidName:
+        raise InvalidXML(f"its {where} is {shown(text)}, not a uuid") from None
+
+
+def printable(what: str, text: str) -> str:
+    """The text, if it has no control characters."""
+    if not text.isprintable():
+        raise InvalidXML(f"its {what} {shown(text)} has control characters")
+    return text
+
+
+def shown(text: str) -> str:
+    """A value in quotes, as an error repeats it."""
+    return repr(shortened(text))
+
+
+def shortened(text: str) -> str:
+    """A value as an error repeats it: not all of it, where it has no end."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

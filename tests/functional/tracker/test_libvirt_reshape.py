@@ -1,0 +1,471 @@
+"""An old layout, with the vGPUs of all devices on the host's root, is moved to the devices.
+
+On libvirt's test driver, which reads a host with its domains from a file.
+"""
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.cycles import HOST, Publishing, allocate, contents
+from tests.lab.drivers import flat
+from tests.lab.faults import FAULTS, Interceptor, Request
+from tests.lab.libvirt_driver import INSTANCE, domain_xml, make_driver
+from tests.lab.placement import PlacementFixture, adapter_to
+from wharfinger.driver import Allocations
+from wharfinger.exceptions import BackendError, ConcurrentUpdate, PlacementError
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.providers import Inventory
+from wharfinger.providers.plan import Reshape
+from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.tracker.cycle import DriverCycle
+from wharfinger_libvirt.connection import Connection
+from wharfinger_libvirt.domains import Domain
+
+SAMPLE = Path(__file__).parents[3] / "etc/wharfinger/sample/host.xml"
+NODE = "gpu-host-1"
+#: Each takes 8 of nvidia-231. The first has two, MDEVS, and so room for 6 more.
+FIRST, SECOND = f"{NODE}_pci_0000_84_00_0", f"{NODE}_pci_0000_c4_00_0"
+MDEVS = ("3c2f1f0e-8a41-4c7b-9b5d-6f0f3f5f9a11", "c9a7d1d2-52f8-4e0b-8f43-0a7d2b6f4b22")
+#: What the second device has in ``with_an_mdev_on_the_second``.
+OTHER_MDEV = "7d1a4e5b-4f0a-4a7e-9a43-1c9f0d2e6b33"
+FIGURES = {"VCPU": 64, "MEMORY_MB": 262144}
+OLD = {**FIGURES, "VGPU": 16}
+#: What a consumer is, and whose: no driver's to change.
+WHOSE = ("project_id", "user_id", "consumer_type")
+
+
+class Old:
+    """A host whose root has all vGPUs, and the driver that is to publish it from now on."""
+
+    def __init__(self, publishing: Publishing, host: Path) -> None:
+        self.publishing = publishing
+        self.placement = publishing.placement
+        self.host = host
+        self.types = "nvidia-231"
+        self.more = ""
+
+    def edit(self, old: str, new: str) -> None:
+        """Change the host."""
+        text = self.host.read_text()
+        assert old in text
+        self.host.write_text(text.replace(old, new))
+
+    def run(self, consumer: str, *mdevs: str) -> None:
+        """Have an instance's domain on the host."""
+        self.edit("</node>", domain_xml(consumer, *mdevs) + "</node>")
+
+    def cycle(self, client: PlacementClient | None = None) -> DriverCycle:
+        """The cycle of a process of the new release, which starts now."""
+        self.publishing.restarted()
+        driver = make_driver(
+            self.host.parent,
+            f"[DEFAULT]\nstate_path = {self.host.parent}\nenabled_drivers = {INSTANCE}\n"
+            f"[{INSTANCE}]\ndriver = libvirt\nconnection_uri = test://{self.host}\n"
+            f"hypervisor_hostname = {NODE}\nenabled_mdev_types = {self.types}\n{self.more}",
+            HOST,
+        )
+        return DriverCycle(
+            driver,
+            self.publishing.publisher,
+            client or self.publishing.client,
+            self.publishing.context,
+            RemovalPolicy(delay=0, allow_mass=False),
+        )
+
+    def publish(self, **totals: int) -> None:
+        """Have the root published as the old release did."""
+        self.publishing.driver.nodes[NODE] = flat(**FIGURES, **totals)
+        assert not self.publishing.cycle.sync().problems
+
+
+@pytest.fixture
+def old(placement: PlacementFixture, tmp_path: Path) -> Iterator[Old]:
+    host = Path(shutil.copy(SAMPLE, tmp_path / "host.xml"))
+    with Publishing(placement, tmp_path / "state", name=INSTANCE) as publishing:
+        old = Old(publishing, host)
+        old.publish(VGPU=16)
+        yield old
+
+
+def use(placement: PlacementFixture, **amounts: int) -> str:
+    """Have a new consumer use amounts, by class, of the root; returns its uuid."""
+    consumer = str(uuid.uuid4())
+    allocate(placement, consumer, "1.39", **{NODE: amounts})
+    return consumer
+
+
+def with_an_mdev_on_the_second(old: Old) -> None:
+    old.edit(
+        "<availableInstances>8</availableInstances>", "<availableInstances>7</availableInstances>"
+    )
+    old.edit(
+        "</node>",
+        f"<device><name>mdev_{OTHER_MDEV.replace('-', '_')}_0000_c4_00_0</name>"
+        "<parent>pci_0000_c4_00_0</parent><capability type='mdev'><type id='nvidia-231'/>"
+        f"<uuid>{OTHER_MDEV}</uuid><iommuGroup number='90'/></capability></device></node>",
+    )
+
+
+def allocations(placement: PlacementFixture, *consumers: str) -> Allocations:
+    """What consumers have, as Placement says it, by provider uuid."""
+    return {
+        consumer: placement.adapter.request(
+            f"/allocations/{consumer}", "GET", microversion="1.39"
+        ).json()
+        for consumer in consumers
+    }
+
+
+def holdings(placement: PlacementFixture, *consumers: str) -> list[dict[str, dict[str, int]]]:
+    """What consumers have, by provider name."""
+    names = {one.uuid: one.name for one in placement.client.list_providers()}
+    return [
+        {names[uuid]: part["resources"] for uuid, part in its["allocations"].items()}
+        for its in allocations(placement, *consumers).values()
+    ]
+
+
+def figures(placement: PlacementFixture) -> dict[str, dict[str, tuple[int, int]]]:
+    """Totals and what is reserved, by provider name and class."""
+    return {name: one["inventories"] for name, one in contents(placement).items()}
+
+
+# What is moved.
+
+
+def test_three_instances_keep_all_they_have_in_one_request(
+    old: Old, placement: PlacementFixture
+) -> None:
+    with_an_mdev_on_the_second(old)
+    split, known, unknown, none = (
+        use(placement, VCPU=4, VGPU=2),
+        use(placement, VCPU=1, MEMORY_MB=512, VGPU=1),
+        use(placement, VCPU=2, VGPU=7),
+        use(placement, VCPU=8),
+    )
+    old.run(split, OTHER_MDEV, MDEVS[0])
+    old.run(known, MDEVS[1])
+    old.run(none)
+    consumers = (split, known, unknown, none)
+    before = allocations(placement, *consumers)
+    placement.requests.clear()
+
+    outcome = old.cycle().sync()
+
+    assert not outcome.problems
+    assert placement.requests.writes.count("POST /reshaper") == 1
+    assert not [one for one in placement.requests.writes if "inventories" in one]
+    assert figures(placement) == {
+        NODE: {"VCPU": (64, 0), "MEMORY_MB": (262144, 512)},
+        FIRST: {"VGPU": (8, 0)},
+        SECOND: {"VGPU": (8, 0)},
+    }
+    assert holdings(placement, *consumers) == [
+        {NODE: {"VCPU": 4}, FIRST: {"VGPU": 1}, SECOND: {"VGPU": 1}},
+        {NODE: {"VCPU": 1, "MEMORY_MB": 512}, FIRST: {"VGPU": 1}},
+        {NODE: {"VCPU": 2}, FIRST: {"VGPU": 6}, SECOND: {"VGPU": 1}},
+        {NODE: {"VCPU": 8}},
+    ]
+    after = allocations(placement, *consumers)
+    for consumer in consumers:
+        assert sums(after[consumer]) == sums(before[consumer])
+        assert [after[consumer][key] for key in WHOSE] == [before[consumer][key] for key in WHOSE]
+    assert after[none]["consumer_generation"] == before[none]["consumer_generation"]
+
+
+def sums(its: dict[str, Any]) -> dict[str, int]:
+    """What a consumer has of each class, wherever."""
+    found: dict[str, int] = {}
+    for part in its["allocations"].values():
+        for resource_class, amount in part["resources"].items():
+            found[resource_class] = found.get(resource_class, 0) + amount
+    return found
+
+
+def test_the_cycle_after_it_does_nothing_and_asks_for_no_domains(
+    old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[None] = []
+    domains = Connection.domains
+
+    def noted(connection: Connection) -> list[Domain]:
+        asked.append(None)
+        return domains(connection)
+
+    monkeypatch.setattr(Connection, "domains", noted)
+    use(placement, VCPU=1, VGPU=1)
+    cycle = old.cycle()
+    assert not cycle.sync().problems
+    assert len(asked) == 2  # two readings that agree
+    asked.clear()
+    cycle.sync()  # the answer of a reshape has no generations: what it wrote is read
+    for same in (cycle, old.cycle()):
+        placement.requests.clear()
+
+        outcome = same.sync()
+
+        assert (outcome.steps, outcome.problems) == ((), ())
+        assert len(placement.requests) == 1
+    assert asked == []
+
+
+def test_an_instance_that_has_nothing_else_on_the_root_leaves_it(
+    old: Old, placement: PlacementFixture
+) -> None:
+    consumer = use(placement, VGPU=1)
+    old.run(consumer, MDEVS[0])
+
+    assert not old.cycle().sync().problems
+
+    assert holdings(placement, consumer) == [{FIRST: {"VGPU": 1}}]
+
+
+def test_a_plan_says_what_would_move_and_moves_nothing(
+    old: Old, placement: PlacementFixture
+) -> None:
+    consumer = use(placement, VCPU=1, VGPU=1)
+    before = figures(placement), allocations(placement, consumer)
+    placement.requests.clear()
+
+    plan = old.cycle().plan()
+
+    (step,) = (one for one in plan.steps if isinstance(one, Reshape))
+    assert set(step.allocations) == {consumer}
+    assert placement.requests.writes == []
+    assert (figures(placement), allocations(placement, consumer)) == before
+
+
+def test_classes_move_to_their_own_devices_at_once(old: Old, placement: PlacementFixture) -> None:
+    old.publish(VGPU=8, CUSTOM_VGPU_LARGE=4)
+    both = use(placement, VGPU=1, CUSTOM_VGPU_LARGE=2)
+    old.types = "nvidia-231, nvidia-232"
+    old.more = (
+        f"[{INSTANCE}:nvidia-232]\ndevice_addresses = 0000:c4:00.0\n"
+        "resource_class = CUSTOM_VGPU_LARGE\n"
+    )
+
+    assert not old.cycle().sync().problems
+
+    assert holdings(placement, both) == [{FIRST: {"VGPU": 1}, SECOND: {"CUSTOM_VGPU_LARGE": 2}}]
+    assert figures(placement)[NODE].keys() == FIGURES.keys()
+
+
+def test_a_class_that_nobody_uses_moves_in_the_same_way(
+    old: Old, placement: PlacementFixture
+) -> None:
+    placement.requests.clear()
+
+    outcome = old.cycle().sync()
+
+    assert not outcome.problems
+    assert placement.requests.writes.count("POST /reshaper") == 1
+    assert figures(placement)[NODE].keys() == FIGURES.keys()
+    assert not old.cycle().sync().steps
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+@pytest.mark.parametrize("is_tagged", [True, False])
+def test_what_another_program_put_on_the_root_before_us_is_moved_too(
+    placement: PlacementFixture, tmp_path: Path, is_tagged: bool, is_used: bool
+) -> None:
+    """Our records do not know of it: nova-compute published this host till now."""
+    host = Path(shutil.copy(SAMPLE, tmp_path / "host.xml"))
+    client, root = placement.client, str(uuid.uuid4())
+    generation = client.create_provider(root, NODE, None).generation
+    generation = client.set_inventories(
+        root, generation, {name: Inventory(total=total) for name, total in OLD.items()}
+    )
+    if is_tagged:  # as nova does, but for its older releases
+        client.set_traits(root, generation, {"OWNER_NOVA"})
+    consumers = [use(placement, VCPU=1, VGPU=2)] if is_used else []
+    with Publishing(placement, tmp_path / "state", name=INSTANCE) as publishing:
+        old = Old(publishing, host)
+
+        outcome = old.cycle().sync()
+
+        assert not outcome.problems
+        assert holdings(placement, *consumers) == [
+            {NODE: {"VCPU": 1}, FIRST: {"VGPU": 2}} for _ in consumers
+        ]
+        assert {name: set(one) for name, one in figures(placement).items()} == {
+            NODE: set(FIGURES),
+            FIRST: {"VGPU"},
+            SECOND: {"VGPU"},
+        }
+        assert not old.cycle().sync().steps
+        placement.requests.clear()
+        assert not old.cycle().sync().steps
+        assert len(placement.requests) == 1
+
+
+# What is there already.
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_what_somebody_puts_on_the_root_again_is_moved_again(
+    old: Old, placement: PlacementFixture, is_used: bool
+) -> None:
+    first = use(placement, VGPU=3)
+    assert not old.cycle().sync().problems
+    root = next(one for one in placement.client.list_providers() if one.name == NODE)
+    found = contents(placement)[NODE]["inventories"]
+    placement.client.set_inventories(
+        root.uuid,
+        root.generation,
+        {name: Inventory(total=total) for name, (total, _) in found.items()}
+        | {"VGPU": Inventory(total=16)},
+    )
+    second = [use(placement, VGPU=6)] if is_used else []
+
+    outcome = old.cycle().sync()
+
+    assert not outcome.problems
+    assert holdings(placement, first, *second) == [
+        {FIRST: {"VGPU": 3}},
+        *({FIRST: {"VGPU": 5}, SECOND: {"VGPU": 1}} for _ in second),
+    ]
+    assert figures(placement)[NODE].keys() == FIGURES.keys()
+
+
+def test_an_occupied_device_has_what_its_own_mdevs_take_and_is_reserved(
+    old: Old, placement: PlacementFixture
+) -> None:
+    """Both mdevs of the first device are of another type than is offered there now."""
+    old.edit("<type id='nvidia-231'/>", "<type id='nvidia-232'/>")
+    old.edit("<availableInstances>6<", "<availableInstances>0<")
+    own, other = use(placement, VGPU=2), use(placement, VGPU=1)
+    old.run(own, *MDEVS)
+
+    assert not old.cycle().sync().problems
+
+    assert holdings(placement, own, other) == [{FIRST: {"VGPU": 2}}, {SECOND: {"VGPU": 1}}]
+    assert figures(placement)[FIRST] == {"VGPU": (2, 2)}
+    assert figures(placement)[SECOND] == {"VGPU": (8, 0)}
+    old.cycle().sync()
+    assert not old.cycle().sync().steps
+
+
+# What is not moved.
+
+
+def test_a_root_that_nova_compute_publishes_is_never_reshaped(
+    old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = use(placement, VCPU=1, VGPU=2)
+    before = allocations(placement, consumer)
+    old.more = "publish_root = overlay\n"
+    monkeypatch.delattr(Connection, "domains")
+
+    for _ in range(2):
+        placement.requests.clear()
+        outcome = old.cycle().sync()
+        assert not any(isinstance(step, Reshape) for step in outcome.steps)
+
+    assert figures(placement)[NODE]["VGPU"] == (16, 0)
+    assert allocations(placement, consumer) == before
+
+
+def test_where_there_is_no_room_nothing_is_written(old: Old, placement: PlacementFixture) -> None:
+    old.more = f"[{INSTANCE}:nvidia-231]\nmax_instances = 4\n"
+    amounts = {use(placement, VCPU=1, VGPU=amount): amount for amount in (4, 3)}
+    fits, does_not = sorted(amounts)
+    amount = sum(amounts.values()) - 4
+    before = contents(placement), allocations(placement, fits, does_not)
+    placement.requests.clear()
+
+    outcome = old.cycle().sync()
+
+    (problem,) = outcome.problems
+    assert isinstance(problem, BackendError)
+    assert f"for {amount} that consumer {does_not} holds no device has room" in str(problem)
+    assert outcome.steps == ()
+    assert placement.requests.writes == []
+    assert (contents(placement), allocations(placement, fits, does_not)) == before
+
+
+def test_domains_that_cannot_be_read_are_an_error_and_nothing_is_written(
+    old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(placement, VGPU=1)
+    error = BackendError(driver=INSTANCE, operation="reading domain guest", reason="no XML")
+
+    def refuse(connection: Connection) -> list[Domain]:
+        raise error
+
+    monkeypatch.setattr(Connection, "domains", refuse)
+    placement.requests.clear()
+
+    outcome = old.cycle().sync()
+
+    assert outcome.problems == (error,)
+    assert placement.requests.writes == []
+    monkeypatch.undo()
+    assert not old.cycle().sync().problems
+
+
+# A Placement that refuses.
+
+
+@pytest.fixture
+def interceptor(placement_service: EmbeddedPlacement) -> Iterator[Interceptor]:
+    with Interceptor(placement_service.application) as interceptor:
+        yield interceptor
+
+
+def _is_reshape(request: Request) -> bool:
+    return str(request) == "POST /reshaper"
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.parametrize(
+    ("fault", "error"), [("409 always", ConcurrentUpdate), ("500", PlacementError)]
+)
+def test_a_reshape_that_is_refused_leaves_all_as_it_was_and_is_told(
+    old: Old,
+    placement: PlacementFixture,
+    interceptor: Interceptor,
+    fault: str,
+    error: type[PlacementError],
+) -> None:
+    consumer = use(placement, VCPU=1, VGPU=2)
+    old.run(consumer, *MDEVS)
+    before = figures(placement), allocations(placement, consumer)
+    interceptor.expect(_is_reshape, FAULTS[fault])
+
+    outcome = old.cycle(PlacementClient(adapter_to(interceptor.url), connections=4)).sync()
+
+    (problem,) = outcome.problems
+    assert isinstance(problem, error)
+    assert "POST /reshaper" in str(problem)
+    assert FAULTS[fault].told in str(problem)
+    assert interceptor.struck > 0
+    totals, held = before
+    assert figures(placement) == {**totals, FIRST: {}, SECOND: {}}
+    assert allocations(placement, consumer) == held
+    assert not old.cycle().sync().problems
+    assert holdings(placement, consumer) == [{NODE: {"VCPU": 1}, FIRST: {"VGPU": 2}}]
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_an_instance_that_comes_meanwhile_is_moved_with_the_others(
+    old: Old, placement: PlacementFixture
+) -> None:
+    consumer = use(placement, VGPU=2)
+    came: list[str] = []
+    struck = placement.adapter.once_before(
+        lambda *request: request == ("POST", "/reshaper"),
+        lambda: came.append(use(placement, VGPU=1)),
+    )
+
+    outcome = old.cycle().sync()
+
+    assert struck
+    assert not outcome.problems
+    assert holdings(placement, consumer, *came) == [{FIRST: {"VGPU": 2}}, {FIRST: {"VGPU": 1}}]
+    assert figures(placement)[NODE].keys() == FIGURES.keys()
