@@ -1,18 +1,21 @@
 """Cycles of a scripted driver against the real Placement."""
 
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import fixtures
+from placement import db_api
+from sqlalchemy import text
 
 from tests.lab.drivers import ScriptedDriver
+from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
 from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import Context
 from wharfinger.objects.context import local
-from wharfinger.placement import survey
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy
@@ -20,10 +23,24 @@ from wharfinger.tracker.cycle import DriverCycle
 from wharfinger.tracker.memory import InstanceMemory
 
 HOST = "test-host"
+#: What everything in Placement is read with, as ``contents`` shows it.
+_QUERIES: Final = {
+    "inventories": "SELECT resource_provider_id, name, total, reserved FROM inventories"
+    " JOIN resource_classes ON resource_classes.id = resource_class_id ORDER BY name",
+    "traits": "SELECT resource_provider_id, name FROM resource_provider_traits"
+    " JOIN traits ON traits.id = trait_id",
+    "aggregates": "SELECT resource_provider_id, uuid FROM resource_provider_aggregates"
+    " JOIN placement_aggregates ON placement_aggregates.id = aggregate_id",
+    "allocations": "SELECT resource_provider_id, consumer_id, name, used FROM allocations"
+    " JOIN resource_classes ON resource_classes.id = resource_class_id",
+}
 
 
 class Publishing(fixtures.Fixture):
-    """A scripted driver instance, its state and what it has published."""
+    """A scripted driver instance, its state and what it has published.
+
+    Its objects are kept wherever those of this process are when it starts.
+    """
 
     def __init__(
         self,
@@ -51,7 +68,7 @@ class Publishing(fixtures.Fixture):
 
     def restarted(self) -> DriverCycle:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
-        context = self.context = local(self.state_path, HOST)
+        context = self.context = opened(self.state_path)
         self._open.append(context)
         self.client = self.placement.new_client()
         self.cycle = DriverCycle(
@@ -86,31 +103,53 @@ def _empty_database() -> bytes:
 
 def stored(state_path: Path, instance: str = "scripted") -> dict[str, Record]:
     """What a process that starts now would remember."""
-    context = local(state_path, HOST)
+    context = opened(state_path)
     try:
         return dict(InstanceMemory(context, HOST, instance).records)
     finally:
         context.close()
 
 
-def contents(placement: PlacementFixture) -> dict[str, dict[str, Any]]:
-    """Everything in Placement, by provider name; less what only counts changes."""
-    client = placement.new_client()
-    summaries = client.list_providers()
-    names = {summary.uuid: summary.name for summary in summaries}
+def contents(_placement: PlacementFixture) -> dict[str, dict[str, Any]]:
+    """Everything in Placement but allocations, by provider name; less what only counts changes."""
     return {
-        one.summary.name: {
-            "uuid": one.summary.uuid,
-            "parent": names.get(one.summary.parent_provider_uuid or ""),
-            "inventories": {
-                name: (item.total, item.reserved)
-                for name, item in sorted((one.inventories or {}).items())
-            },
-            "traits": set(one.traits or ()),
-            "aggregates": set(client.get_aggregates(one.summary.uuid).aggregates),
-        }
-        for one in survey.details(client, summaries, inventory=True, traits=True)
+        name: {part: what for part, what in one.items() if part != "allocations"}
+        for name, one in everything().items()
     }
+
+
+def everything() -> dict[str, dict[str, Any]]:
+    """What ``contents`` has, and the allocations: of one moment, and in one go.
+
+    Read from behind, which takes a hundredth of the time that Placement takes to tell it.
+    """
+    with db_api.get_placement_engine().connect() as connection:
+        providers = connection.execute(
+            text("SELECT id, uuid, name, parent_provider_id FROM resource_providers")
+        ).all()
+        parts: dict[str, dict[int, list[Any]]] = {}
+        for part, query in _QUERIES.items():
+            rows = parts[part] = defaultdict(list)
+            for provider, *values in connection.execute(text(query)):
+                rows[provider].append(values)
+    names = {provider.id: provider.name for provider in providers}
+    found = {
+        one.name: {
+            "uuid": one.uuid,
+            "parent": names.get(one.parent_provider_id),
+            "inventories": {
+                name: (total, reserved) for name, total, reserved in parts["inventories"][one.id]
+            },
+            "traits": {name for (name,) in parts["traits"][one.id]},
+            "aggregates": {uuid for (uuid,) in parts["aggregates"][one.id]},
+            "allocations": {
+                (consumer, name): used for consumer, name, used in parts["allocations"][one.id]
+            },
+        }
+        for one in providers
+    }
+    assert len(found) == len({one.uuid for one in providers}) == len(providers)
+    return found
 
 
 def allocate(

@@ -1,7 +1,8 @@
 """Syncs in processes of their own that are killed, by SIGKILL, at a boundary of their steps.
 
 Boundaries are before and after each request that writes to Placement, and before and after
-each write to our own database. A process that is not killed says which ones it passed; others
+each write to our own database: where another process keeps the objects, before it is asked for
+one and after it has answered. A process that is not killed says which ones it passed; others
 are then killed there. They are forked off a server that has imported everything
 already, since the test process has threads, and talk HTTP to the Placement in it.
 """
@@ -12,27 +13,27 @@ import os
 import re
 import signal
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 import fixtures
 from keystoneauth1.adapter import Adapter
-from placement import db_api
-from sqlalchemy import text
 
 from tests.lab import soundness, worlds
-from tests.lab.cycles import Publishing, allocate
+from tests.lab.cycles import Publishing, allocate, everything
+from tests.lab.drivers import Edit
 from tests.lab.moments import Moments
+from tests.lab.objects import Asking, asking, decoded, elsewhere
 from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync, adapter_to
-from tests.lab.worlds import World
+from tests.lab.worlds import Host, World
 from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects import ComputeNodeList
+from wharfinger.objects import ComputeNodeList, ProviderRecordList, WharfingerObject
 from wharfinger.providers.record import decode
 
 MARKS: Final = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"})
@@ -45,17 +46,8 @@ _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["__main__", __name__])
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-#: What everything in Placement is read with, as ``cycles.contents`` shows it.
-_QUERIES: Final = {
-    "inventories": "SELECT resource_provider_id, name, total, reserved FROM inventories"
-    " JOIN resource_classes ON resource_classes.id = resource_class_id ORDER BY name",
-    "traits": "SELECT resource_provider_id, name FROM resource_provider_traits"
-    " JOIN traits ON traits.id = trait_id",
-    "aggregates": "SELECT resource_provider_id, uuid FROM resource_provider_aggregates"
-    " JOIN placement_aggregates ON placement_aggregates.id = aggregate_id",
-    "allocations": "SELECT resource_provider_id, consumer_id, name, used FROM allocations"
-    " JOIN resource_classes ON resource_classes.id = resource_class_id",
-}
+_NAME: Final = WharfingerObject._obj_primitive_key("name")
+_DATA: Final = WharfingerObject._obj_primitive_key("data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +60,16 @@ class Act:
     held: Mapping[str, dict[str, int]] = field(default_factory=dict)
 
 
+def _without(host: Edit, *names: str) -> Host:
+    assert isinstance(host, Host)
+    return replace(host, devices=tuple(one for one in host.devices if one.name not in names))
+
+
+#: What another device of the world is made in the same way as is left out.
+_ONE_OF_EACH: Final[World] = {"cn": _without(worlds.HOST["cn"], "gpu-0", "gpu-3", "gpu-4", "gpu-6")}
+
 ACTS: Final[Mapping[str, Act]] = {
-    "created": Act(before=(), after=worlds.HOST),
+    "created": Act(before=(), after=_ONE_OF_EACH),
     "changed": Act(
         before=(worlds.HOST,),
         after=worlds.HOST_CHANGED,
@@ -131,8 +131,12 @@ class Killing(fixtures.Fixture):
         """From the beginning, sync in a process; kill it at a boundary, counted from 0."""
         self._moments.go_back(self._beginning)
         receiver, sender = _CONTEXT.Pipe(duplex=False)
+        way = asking()
+        port = None if way is None else way.port
         process = _CONTEXT.Process(
-            target=_play, args=(self._name, self._url, self._state, kill_at, sender)
+            target=_play,
+            args=(self._name, self._url, self._state, sender),
+            kwargs={"port": port, "kill_at": kill_at},
         )
         process.start()
         sender.close()
@@ -147,6 +151,8 @@ class Killing(fixtures.Fixture):
             process.kill()
             process.join()
         process.close()
+        if way is not None:
+            way.settle()
         return Ended(code, tuple(boundaries))
 
     def faults(self, *, back: bool = False) -> list[str]:
@@ -190,37 +196,6 @@ class Killing(fixtures.Fixture):
             yield publishing
 
 
-def everything() -> soundness.Contents:
-    """What ``cycles.contents`` has, and the allocations: of one moment, and in one go."""
-    with db_api.get_placement_engine().connect() as connection:
-        providers = connection.execute(
-            text("SELECT id, uuid, name, parent_provider_id FROM resource_providers")
-        ).all()
-        parts: dict[str, dict[int, list[Any]]] = {}
-        for part, query in _QUERIES.items():
-            rows = parts[part] = defaultdict(list)
-            for provider, *values in connection.execute(text(query)):
-                rows[provider].append(values)
-    names = {provider.id: provider.name for provider in providers}
-    found = {
-        one.name: {
-            "uuid": one.uuid,
-            "parent": names.get(one.parent_provider_id),
-            "inventories": {
-                name: (total, reserved) for name, total, reserved in parts["inventories"][one.id]
-            },
-            "traits": {name for (name,) in parts["traits"][one.id]},
-            "aggregates": {uuid for (uuid,) in parts["aggregates"][one.id]},
-            "allocations": {
-                (consumer, name): used for consumer, name, used in parts["allocations"][one.id]
-            },
-        }
-        for one in providers
-    }
-    assert len(found) == len({one.uuid for one in providers}) == len(providers)
-    return found
-
-
 class _Boundaries:
     """What a process has come to; at one of them it dies."""
 
@@ -242,7 +217,23 @@ class _Boundaries:
             if record is not None:
                 side = record["intended"] or record["applied"] or record["live"]
                 self._names[uuid] = decode(side).name if side else uuid
-        return self.around(f"save {self._called(records)}", "to be saved", "saved")
+        return self._saving(f"save {self._called(records)}")
+
+    def asking(self, question: Any) -> AbstractContextManager[None]:
+        """Around a question for another process; one that changes nothing has no boundaries."""
+        method: str = question.get("method", "get_")  # none where only versions differ
+        if method.startswith("get_"):
+            return nullcontext()
+        if question.get("name") == ProviderRecordList.obj_name():
+            _host, _instance, records, forgotten = question["args"]
+            rows = [one[_DATA] for one in records[_DATA]["objects"]]
+            saved = {row["provider_uuid"]: row for row in rows}
+            return self.saving({**dict.fromkeys(forgotten), **saved})
+        about = question.get("name") or question["object"][_NAME]
+        return self._saving(f"{method} {about}")
+
+    def _saving(self, what: str) -> AbstractContextManager[None]:
+        return self.around(what, "to be saved", "saved")
 
     def sending(self, method: str, path: str, body: bytes) -> AbstractContextManager[None]:
         what = f"{method} {_UUID.sub(lambda match: self._called([match[0]]), path)}"
@@ -325,12 +316,27 @@ class _WatchedDatabase(fixtures.Fixture):
         self.useFixture(fixtures.MonkeyPatch(path, watched))
 
 
-def _play(act: str, url: str, state: Path, kill_at: int | None, report: Connection) -> None:
-    """What the process does: all syncs of an act."""
+class _WatchedAsking(Asking):
+    """Questions that change what another process keeps have boundaries."""
+
+    def __init__(self, port: int, boundaries: _Boundaries) -> None:
+        super().__init__(port)
+        self._boundaries = boundaries
+
+    def send(self, question: bytes, directory: Path | None = None) -> bytes:
+        with self._boundaries.asking(decoded(question)):
+            return super().send(question, directory)
+
+
+def _play(
+    act: str, url: str, state: Path, report: Connection, *, port: int | None, kill_at: int | None
+) -> None:
+    """What the process does: all syncs of an act; ``port`` is of who keeps its objects."""
     boundaries = _Boundaries(kill_at, report)
     with (
         WithoutSync(),
         _WatchedDatabase(boundaries),
+        nullcontext() if port is None else elsewhere(_WatchedAsking(port, boundaries)),
         _PlacementOverHTTP(url, boundaries) as placement,
         Publishing(placement, state) as publishing,
     ):

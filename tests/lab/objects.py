@@ -2,20 +2,28 @@
 
 What keeps them is all that differs; and each can be reached from behind, as somebody else would
 who writes into the same database.
+
+Another process keeps those of a state directory of its own, and of any other that it is asked of:
+``opened`` gives the context of one, whether this process has it open or another.
 """
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import fixtures
 import sqlalchemy as sa
@@ -23,7 +31,9 @@ import sqlalchemy as sa
 from wharfinger.db import migration
 from wharfinger.db.database import FILE_NAME, Database
 from wharfinger.db.tables import METADATA
+from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import Context, WharfingerObject
+from wharfinger.objects.base import base
 from wharfinger.objects.context import local
 from wharfinger.objects.remote import ObjectServer, RemoteObjects
 
@@ -34,6 +44,8 @@ TIMEOUT = 60.0
 #: Not statements of ours, but what a connection is told around them.
 _AROUND = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")
 _ROOT = Path(__file__).resolve().parents[2]
+#: The path of a request that is of the serving process's own state directory.
+_OWN = "/"
 
 
 class Kept(fixtures.Fixture):
@@ -126,22 +138,71 @@ class KeptElsewhere(Kept):
             yield
 
 
-class Served(fixtures.Fixture):
-    """A process that keeps objects and answers to HTTP; it ends with this one at the latest.
+class Asking:
+    """A way to a process that keeps objects, for all threads of this one.
 
-    ``questions`` are those that it was asked.
+    ``questions`` are those that it was asked this way.
     """
 
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.questions: list[bytes] = []
+        self._idle: list[HTTPConnection] = []
+
+    def send(self, question: bytes, directory: Path | None = None) -> bytes:
+        """Ask it of a state directory, or of its own: what RemoteObjects takes."""
+        self.questions.append(question)
+        return self._request("POST", directory, question)
+
+    def statements(self, directory: Path) -> list[str]:
+        """What it has said to the database of a state directory since it was last asked this."""
+        said: list[str] = json.loads(self._request("GET", directory))
+        return said
+
+    def close(self, directory: Path) -> None:
+        """Have it let go of a state directory; it opens it again when it is asked of it."""
+        self._request("DELETE", directory)
+
+    def settle(self) -> None:
+        """Wait until it has done all that processes have asked that have ended by now."""
+        self.hang_up()
+        self._request("SETTLE", None)
+
+    def hang_up(self) -> None:
+        """Close all connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _request(self, method: str, directory: Path | None, body: bytes = b"") -> bytes:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
+        try:
+            connection.request(method, quote(str(directory or _OWN)), body)
+            response = connection.getresponse()
+            answer: bytes = response.read()
+        except (HTTPException, OSError) as error:
+            connection.close()
+            raise OSError(str(error)) from error
+        self._idle.append(connection)
+        if response.status != HTTPStatus.OK:
+            raise OSError(answer.decode())
+        return answer
+
+
+class Served(fixtures.Fixture, Asking):
+    """A process that keeps objects and answers to HTTP; it ends with this one at the latest."""
+
     process: "subprocess.Popen[bytes]"
-    port: int
 
     def __init__(self, directory: Path, *modules: str) -> None:
-        super().__init__()
+        fixtures.Fixture.__init__(self)
+        Asking.__init__(self, 0)
         self._directory = directory
         self._modules = modules
 
     def _setUp(self) -> None:
-        self.questions: list[bytes] = []
         self._directory.mkdir(exist_ok=True)
         self.log = self._directory / "server.log"
         with self.log.open("ab") as log:
@@ -159,30 +220,83 @@ class Served(fixtures.Fixture):
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.log.read_text()
-        self.port = int(line)
-
-    def send(self, question: bytes) -> bytes:
-        """Ask it: what RemoteObjects takes."""
-        self.questions.append(question)
-        with closing(HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)) as connection:
-            try:
-                connection.request("POST", "/", question)
-                answer: bytes = connection.getresponse().read()
-            except HTTPException as error:
-                raise OSError(str(error)) from error
-        return answer
+        Asking.__init__(self, int(line))
 
     def end(self) -> None:
         """Kill it, as a loss of power would."""
+        self.hang_up()
         self.process.kill()
         self.process.communicate()
 
 
-@contextmanager
-def remotely(send: Callable[[bytes], bytes]) -> Iterator[None]:
+class Elsewhere(base.VersionedObjectIndirectionAPI):
+    """Has remotable methods carried out by the process that has their state directory open."""
+
+    def __init__(self, asking: Asking) -> None:
+        super().__init__()
+        self.asking = asking
+
+    def context(self, directory: Path) -> Context:
+        """What leads to the objects of a state directory."""
+
+        def send(question: bytes) -> bytes:
+            return self.asking.send(question, directory)
+
+        return _Elsewhere(objects=RemoteObjects(send), closes=lambda: self.asking.close(directory))
+
+    def object_action(self, context: Any, *args: Any, **kwargs: Any) -> Any:
+        return _remote(context).object_action(context, *args, **kwargs)
+
+    def object_class_action_versions(self, context: Any, *args: Any, **kwargs: Any) -> Any:
+        return _remote(context).object_class_action_versions(context, *args, **kwargs)
+
+    def object_backport_versions(self, context: Any, *args: Any, **kwargs: Any) -> Any:
+        return _remote(context).object_backport_versions(context, *args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Elsewhere(Context):
+    """The context of a state directory that another process has open."""
+
+    objects: RemoteObjects
+    closes: Callable[[], None]
+
+    def close(self) -> None:
+        self.closes()
+
+
+def _remote(context: Any) -> RemoteObjects:
+    # No method is carried out here by mistake, nor where it does not belong.
+    assert isinstance(context, _Elsewhere), "it was not opened while objects are kept elsewhere"
+    return context.objects
+
+
+def opened(directory: Path, host: str = HOST) -> Context:
+    """Open a state directory, wherever the objects of this process are kept at the time."""
+    api = WharfingerObject.indirection_api
+    return api.context(directory) if isinstance(api, Elsewhere) else local(directory, host)
+
+
+def asking() -> Asking | None:
+    """The way to the process that keeps the objects of this one; None where it does itself."""
+    api = WharfingerObject.indirection_api
+    return api.asking if isinstance(api, Elsewhere) else None
+
+
+def elsewhere(asking: Asking) -> AbstractContextManager[None]:
+    """Have another process keep the objects of all state directories opened from now on."""
+    return _by_way_of(Elsewhere(asking))
+
+
+def remotely(send: Callable[[bytes], bytes]) -> AbstractContextManager[None]:
     """Have the remotable methods of this process carried out by whoever answers."""
+    return _by_way_of(RemoteObjects(send))
+
+
+@contextmanager
+def _by_way_of(api: base.VersionedObjectIndirectionAPI) -> Iterator[None]:
     before = WharfingerObject.indirection_api
-    WharfingerObject.indirection_api = RemoteObjects(send)
+    WharfingerObject.indirection_api = api
     try:
         yield
     finally:
@@ -190,48 +304,165 @@ def remotely(send: Callable[[bytes], bytes]) -> Iterator[None]:
 
 
 @contextmanager
-def statements() -> Iterator[list[str]]:
-    """What is said to databases from now on; what is said once for many rows is one."""
-    said: list[str] = []
+def questions() -> Iterator[list[Any]]:
+    """What another process is asked in a block, decoded; nothing where none keeps objects."""
+    way, asked = asking(), list[Any]()
+    before = 0 if way is None else len(way.questions)
+    yield asked
+    asked += [] if way is None else map(decoded, way.questions[before:])
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if not statement.startswith(_AROUND):
+
+@contextmanager
+def statements(directory: Path | None = None) -> Iterator[list[str]]:
+    """What is said to databases in a block; what is said once for many rows is one.
+
+    To that of a state directory alone, by whichever process has it open; or by this process to
+    any.
+    """
+    way, said = asking(), list[str]()
+    if directory is not None and way is not None:
+        way.statements(directory)
+        yield said
+        said += way.statements(directory)
+        return
+
+    def note(found: Path, statement: str) -> None:
+        if directory in (None, found):
             said.append(statement)
 
-    sa.event.listen(sa.Engine, "before_cursor_execute", note)
-    try:
+    with _noted(note):
         yield said
+
+
+@contextmanager
+def _noted(note: Callable[[Path, str], None]) -> Iterator[None]:
+    """Have somebody told each statement of this process, and the directory of its database."""
+
+    def listen(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if not statement.startswith(_AROUND):
+            note(Path(connection.engine.url.database or "").parent, statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", listen)
+    try:
+        yield
     finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+        sa.event.remove(sa.Engine, "before_cursor_execute", listen)
 
 
 def serve() -> None:
-    """What the other process does: imports modules, and keeps the objects of a state directory.
+    """What the other process does: imports modules, and keeps the objects of state directories.
 
     It says on which port, and ends with whoever holds its standard input.
     """
     directory, *modules = sys.argv[1:]
     for module in modules:
         import_module(module)
-    objects = ObjectServer(local(Path(directory), HOST))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            question = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = objects.answer(question)
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    sa.event.listen(sa.Pool, "checkout", _turn_off_sync)
+    with _Server(Path(directory)) as server, _noted(server.note):
         print(server.server_port, flush=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         sys.stdin.buffer.read()
         os._exit(0)
+
+
+def _turn_off_sync(connection: Any, *_: object) -> None:
+    """Have it not wait for the disk: a test's machine does not lose its power."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous=OFF").close()
+
+
+class _Server(ThreadingHTTPServer):
+    """The objects of state directories, each of which is opened when it is first asked of."""
+
+    def __init__(self, own: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self._own = own
+        self._opened: dict[Path, tuple[Context, ObjectServer]] = {}
+        self._said: dict[Path, list[str]] = defaultdict(list)
+        self._lock = threading.Lock()
+        self._connections = 0
+        self._changed = threading.Condition()
+        self.objects(own)
+
+    def directory(self, path: str) -> Path:
+        """Of which directory a request is."""
+        return self._own if path == _OWN else Path(unquote(path))
+
+    def objects(self, directory: Path) -> ObjectServer:
+        """What answers for a directory; raises StateError."""
+        with self._lock:
+            if directory not in self._opened:
+                context = local(directory, HOST)
+                self._opened[directory] = context, ObjectServer(context)
+            return self._opened[directory][1]
+
+    def close(self, directory: Path) -> None:
+        """Let go of a directory."""
+        with self._lock:
+            if directory in self._opened:
+                self._opened.pop(directory)[0].close()
+            self._said.pop(directory, None)
+
+    def note(self, directory: Path, statement: str) -> None:
+        """Remember what was said to the database of a directory."""
+        self._said[directory].append(statement)
+
+    def statements(self, directory: Path) -> list[str]:
+        """What was said, and has not been told yet."""
+        return self._said.pop(directory, [])
+
+    def is_settled(self) -> bool:
+        """Wait until there is one connection: whoever had another has ended, and had an answer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._connections == 1, TIMEOUT)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changed:
+            self._connections += 1
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        with self._changed:
+            self._connections -= 1
+            self._changed.notify_all()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"  # which keeps connections
+    disable_nagle_algorithm = True
+    wbufsize = -1  # an answer goes out as one
+
+    def do_POST(self) -> None:
+        question = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            objects = self.server.objects(self.server.directory(self.path))
+        except WharfingerError as error:
+            self._answer(str(error).encode(), HTTPStatus.SERVICE_UNAVAILABLE)
+        else:
+            self._answer(objects.answer(question))
+
+    def do_GET(self) -> None:
+        said = self.server.statements(self.server.directory(self.path))
+        self._answer(json.dumps(said).encode())
+
+    def do_DELETE(self) -> None:
+        self.server.close(self.server.directory(self.path))
+        self._answer(b"")
+
+    def do_SETTLE(self) -> None:
+        settled = self.server.is_settled()
+        self._answer(b"", HTTPStatus.OK if settled else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _answer(self, body: bytes, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
 
 
 def decoded(message: bytes) -> Any:

@@ -197,10 +197,11 @@ def test_trees_are_deleted_children_first(
 
 
 def test_a_first_sync_of_fifty_takes_two_requests_a_node_and_seven(
-    placement: PlacementFixture, tmp_path: Path
+    where: str, placement: PlacementFixture, tmp_path: Path
 ) -> None:
     # An instance of its own: nobody has created its trait before.
-    with Publishing(placement, tmp_path / "fifty", name="fifty") as publishing:
+    name = f"fifty_{where}"
+    with Publishing(placement, tmp_path / name, name=name) as publishing:
         fleet(publishing, 50)
 
         assert not publishing.cycle.sync().problems
@@ -209,7 +210,7 @@ def test_a_first_sync_of_fifty_takes_two_requests_a_node_and_seven(
         assert Counter(re.sub(r"/[0-9a-f-]{36}", "", request) for request in asked) == {
             "GET /resource_providers": 2,
             "GET /traits": 2,
-            "PUT /traits/CUSTOM_WHARFINGER_FIFTY": 1,
+            f"PUT /traits/CUSTOM_WHARFINGER_{name.upper()}": 1,
             "PUT /resource_classes/CUSTOM_GOLD": 1,
             "POST /resource_providers": 50,
             "PUT /resource_providers/traits": 50,
@@ -219,15 +220,15 @@ def test_a_first_sync_of_fifty_takes_two_requests_a_node_and_seven(
         unchanged(publishing, placement)
 
 
-def test_a_first_sync_of_250_sets_inventories_in_three_requests(
+def test_a_first_sync_of_210_sets_inventories_in_three_requests(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    fleet(publishing, 250)
+    fleet(publishing, 210)
 
     assert not publishing.cycle.sync().problems
 
     assert placement.requests.writes.count("POST /reshaper") == 3
-    assert len(placement.requests) <= 2 * 250 + 3 + 60
+    assert len(placement.requests) <= 2 * 210 + 3 + 60
     assert not [request for request in placement.requests.writes if "inventories" in request]
     unchanged(publishing, placement)
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cycles import HOST, Publishing, contents
+from tests.lab.cycles import Publishing, contents
 from tests.lab.drivers import Edit, flat, with_children
+from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
 from wharfinger.conf import InstanceSection
 from wharfinger.driver import Allocations
@@ -26,7 +27,6 @@ from wharfinger.exceptions import (
     WharfingerError,
 )
 from wharfinger.objects import ComputeNode
-from wharfinger.objects.context import local
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
@@ -377,7 +377,7 @@ def node_of(case: Case) -> str:
 
 @pytest.fixture(scope="module")
 def rounds(
-    placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
+    where: str, placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Round]:
     """All cases at once: in the first sync of their nodes, and in a later one."""
     with (
@@ -843,7 +843,7 @@ def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Dri
         publishing.driver,
         publishing.publisher,
     )
-    context = local(publishing.state_path, HOST)
+    context = opened(publishing.state_path)
     try:
         with instances.running(
             instance, placement.new_client(), context, policy=RemovalPolicy(delay=0)

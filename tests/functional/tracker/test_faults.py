@@ -56,7 +56,7 @@ class Published:
 
 @pytest.fixture(scope="module")
 def published(
-    placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
+    where: str, placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Published]:
     state_path = tmp_path_factory.mktemp("state")
     with (

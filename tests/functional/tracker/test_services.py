@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.objects import opened
 from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
@@ -16,13 +17,12 @@ from wharfinger.objects import (
     Service,
     ServiceList,
 )
-from wharfinger.objects.context import local
 from wharfinger.tracker.services import BINARY, report
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[Context]:
-    context = local(tmp_path, "h")
+    context = opened(tmp_path)
     yield context
     context.close()
 

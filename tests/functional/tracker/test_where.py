@@ -1,0 +1,89 @@
+"""That the tracker runs without a database is no pretence: elsewhere is elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cycles import Publishing, allocate, contents, stored
+from tests.lab.drivers import flat, moves_vgpus, with_children
+from tests.lab.objects import questions, statements
+from tests.lab.placement import PlacementFixture
+from wharfinger.db.database import FILE_NAME
+from wharfinger.db.tables import METADATA
+from wharfinger.exceptions import RemoteError, StateError
+from wharfinger.objects import ComputeNodeList
+from wharfinger.tracker import services
+
+CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
+
+
+def of_ours(said: list[str]) -> set[str]:
+    """Of our tables, those that statements speak of."""
+    words = {word for statement in said for word in statement.replace('"', " ").split()}
+    return METADATA.tables.keys() & {word.partition(".")[0] for word in words}
+
+
+def live(publishing: Publishing, placement: PlacementFixture) -> None:
+    """Whole syncs: a first one, a reshape, what goes, and a restart."""
+    publishing.driver.nodes |= {"cn": flat(VCPU=8, VGPU=4), "gone": flat(VCPU=8)}
+    publishing.cycle.sync()
+    allocate(placement, CONSUMER, cn={"VCPU": 2, "VGPU": 1})
+    publishing.driver.nodes = {"cn": moves_vgpus}
+    for _ in range(3):
+        assert not publishing.cycle.sync().problems
+    assert not publishing.restarted().sync().steps
+    services.report(publishing.context, "test-host", {"OWNER_NOVA"}, complete=True)
+    assert contents(placement).keys() == {"cn", "gpu"}
+
+
+def test_no_statement_of_ours_is_this_process_s_where_another_keeps_the_objects(
+    where: str, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    with statements() as here, statements(publishing.state_path) as anywhere:
+        live(publishing, placement)
+
+    assert of_ours(anywhere) > {"compute_nodes", "provider_records", "services"}
+    assert of_ours(here) == (of_ours(anywhere) if where == "here" else set())
+    assert (publishing.context.database is None) == (where == "elsewhere")
+
+
+def test_each_question_to_another_process_is_json(
+    where: str, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    # What is no JSON cannot be decoded.
+    with questions() as asked:
+        live(publishing, placement)
+
+    assert {question["action"] for question in asked} == (
+        set() if where == "here" else {"class", "object"}
+    )
+    assert bool(asked) == (where == "elsewhere")
+
+
+def test_two_state_directories_are_two_worlds(
+    publishing: Publishing, placement: PlacementFixture, tmp_path: Path
+) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    with Publishing(placement, tmp_path / "other", name="other") as other:
+        other.driver.nodes["other"] = with_children({"VCPU": 4}, {"gpu": {"VGPU": 2}})
+        publishing.cycle.sync()
+        other.cycle.sync()
+
+        [node] = ComputeNodeList.get_by_filters(other.context)
+        assert node.hypervisor_hostname == "other"
+        node.vcpus = 16
+        node.save()
+        assert [one.vcpus for one in ComputeNodeList.get_by_filters(other.context)] == [16]
+        assert len(stored(other.state_path, "other")) == 2
+    [cn] = ComputeNodeList.get_by_filters(publishing.context)
+    assert (cn.hypervisor_hostname, cn.vcpus) == ("cn", 8)
+
+
+def test_a_state_directory_that_cannot_be_opened_is_told_at_the_start(
+    publishing: Publishing, tmp_path: Path
+) -> None:
+    publishing.state_path = tmp_path / "spoilt"
+    publishing.state_path.mkdir()
+    (publishing.state_path / FILE_NAME).write_text("this is no database, and never was")
+    with pytest.raises((StateError, RemoteError), match=FILE_NAME):
+        publishing.restarted()
