@@ -83,7 +83,8 @@ def plan_trees(
     draft.problems = draft.problems or list(reshaping.problems(draft, *reshape))
     if draft.problems:
         # Half a reshape would leave allocations without inventory.
-        return Plan(problems=tuple(draft.problems))
+        roots = frozenset(one.provider.root_uuid for one in desired)
+        return Plan(problems=tuple(draft.problems), troubled=roots)
     reported = {one.provider.uuid for one in desired if one.reported}
     return _plan(draft, reshaping.steps(draft, desired[0].provider, *reshape, reported))
 
@@ -96,7 +97,7 @@ def _refuse_misuse(
     for one in desired:
         problem = admission.misuse(draft.publisher, one, draft.live.get(one.provider.uuid))
         if one.stated and problem:
-            draft.problems.append(problem)
+            draft.refuse(one.provider.root_uuid, problem)
             refused.add(one.provider.root_uuid)
     return [one for one in desired if one.provider.root_uuid not in refused], refused
 
@@ -145,7 +146,7 @@ def _publish(
             draft.change(live, after, remembered)
             draft.note_foreign(after, remembered)
             continue
-        draft.problems.append(problem)
+        draft.refuse(mine.root_uuid, problem)
         draft.leave(mine.uuid)
         if live is None:
             unpublished.add(mine.uuid)
@@ -168,6 +169,7 @@ def _plan(draft: Draft, inventories: Sequence[Step]) -> Plan:
         },
         pending=tuple(draft.pending),
         gone=frozenset(draft.gone),
+        troubled=frozenset(draft.troubled),
         foreign=tuple(draft.foreign),
         problems=tuple(draft.problems),
     )

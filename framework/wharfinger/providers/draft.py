@@ -46,6 +46,7 @@ class Draft:
     foreign: list[ForeignReservation] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
+    troubled: set[str] = field(default_factory=set)
 
     def record(self, uuid: str) -> Record:
         """What was remembered of a provider; an empty record where nothing was."""
@@ -64,6 +65,11 @@ class Draft:
             self.inventories.append(
                 SetInventories(**which(after), before=have, after=after.inventories)
             )
+
+    def refuse(self, root_uuid: str, problem: WharfingerError) -> None:
+        """Note what keeps something in a tree from being published."""
+        self.problems.append(problem)
+        self.troubled.add(root_uuid)
 
     def note_foreign(self, after: Provider, record: Record) -> None:
         """Note what somebody else has reserved of a provider as it will be."""

@@ -104,6 +104,7 @@ def is_custom(name: str) -> bool:
     return name.startswith("CUSTOM_")
 
 
+@lru_cache(maxsize=65536)
 def root_uuid(name: str) -> str:
     """The uuid of a root provider whose driver gives none."""
     return str(uuid_module.uuid5(_ROOTS, name))

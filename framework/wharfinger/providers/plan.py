@@ -188,13 +188,15 @@ class Plan:
     are done (None: forget it); every provider that a step touches is among them.
     ``gone`` are the uuids of those that it removes, or reserves to keep, since they are gone
     from their backend. ``foreign`` are reservations of others. ``problems`` are what keeps a
-    provider from being published; the steps of the others stand.
+    provider from being published, ``troubled`` the uuids of the roots of those; the steps of the
+    others stand.
     """
 
     steps: tuple[Step, ...] = ()
     records: Mapping[str, Record | None] = field(default_factory=dict)
     pending: tuple[PendingRemoval, ...] = ()
     gone: frozenset[str] = frozenset()
+    troubled: frozenset[str] = frozenset()
     foreign: tuple[ForeignReservation, ...] = ()
     problems: tuple[WharfingerError, ...] = ()
 
@@ -207,6 +209,7 @@ class Plan:
             records={uuid: record for plan in plans for uuid, record in plan.records.items()},
             pending=tuple(item for plan in plans for item in plan.pending),
             gone=frozenset().union(*(plan.gone for plan in plans)),
+            troubled=frozenset().union(*(plan.troubled for plan in plans)),
             foreign=tuple(one for plan in plans for one in plan.foreign),
             problems=tuple(problem for plan in plans for problem in plan.problems),
         )

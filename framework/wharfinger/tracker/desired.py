@@ -120,10 +120,12 @@ def ask(
         if seen.parent_uuid is None:
             roots[seen.name] = roots[uuid] = seen
 
+    listed = listing.listed
+
     def root_of(node: Node) -> Provider | None:
         by_name = roots.get(node.name)
         # Another node's root has this one's name until it is renamed.
-        is_free = by_name is not None and by_name.uuid not in listing.listed
+        is_free = by_name is not None and by_name.uuid not in listed
         return roots.get(node.uuid) or (by_name if is_free else None)
 
     def root_uuid_of(node: Node) -> str:

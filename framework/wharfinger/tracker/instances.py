@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -123,16 +124,19 @@ def running(
     *,
     policy: RemovalPolicy,
     may_write: bool = True,
+    down_time: timedelta = timedelta(seconds=60),
 ) -> Iterator[DriverCycle]:
     """Connect a driver instance to its backend, and let go of it at the end.
 
     An instance that may write is run by one process at a time; one that only plans may be
-    run beside it. Raises BackendError, StateError.
+    run beside it. ``down_time`` is DriverCycle's. Raises BackendError, StateError.
     """
     section = instance.section
     driver = instance.driver
     with exclusive(instance.state_path, section.name) if may_write else nullcontext():
-        cycle = DriverCycle(driver, instance.publisher, client, context, policy)
+        cycle = DriverCycle(
+            driver, instance.publisher, client, context, policy, down_time=down_time
+        )
         with _connected(driver):
             yield cycle
 

@@ -205,6 +205,8 @@ def as_problem(driver: ComputeDriver, node: object, error: Exception) -> Wharfin
 
 def _describe(driver: ComputeDriver, name: str) -> Node:
     name = names.check_provider_name(name)
+    if _says_nothing_of_nodes(driver):
+        return Node(name, names.root_uuid(name))
     operation = f"get_available_resource({name})"
     resource = guarded(driver.name, operation, lambda: driver.get_available_resource(name))
     if not isinstance(resource, ComputeNode):
@@ -215,6 +217,12 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
         )
     uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
     return Node(name, uuid, _said_in(resource))
+
+
+def _says_nothing_of_nodes(driver: ComputeDriver) -> bool:
+    """Whether a driver leaves that to the base class: then no object is made for each node."""
+    method = getattr(driver.get_available_resource, "__func__", None)
+    return method is ComputeDriver.get_available_resource
 
 
 def _are_different_names(found: object, kinds: tuple[type, ...]) -> TypeGuard[Collection[str]]:

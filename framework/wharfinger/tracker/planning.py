@@ -29,6 +29,7 @@ from wharfinger.tracker.inquiry import Inquiry, allocations_of
 from wharfinger.tracker.listing import Node, NodeListing, guarded
 from wharfinger.tracker.memory import InstanceMemory
 from wharfinger.tracker.scopes import Scopes
+from wharfinger.tracker.settled import SettledTrees
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class Planner:
         self._policy: Final = policy
         self._memory: Final = memory
         self._handover: Final = handover
+        self._settled: Final = SettledTrees()
         self._was_disabled: bool | None = None
 
     def plan_listing(
@@ -190,9 +192,15 @@ class Planner:
             children_may_be_elsewhere=bool(answers.problems),
             roots_may_be_elsewhere=listing.has_unknown_nodes(records),
         )
-        asked = None if is_listing else frozenset(answers.roots.values())
+        if is_listing:
+            changing = _unsettled(reading, memory.records, circumstances.reservations)
+            changing |= {live[one.provider_uuid].root_uuid for one in judgement.over}
+            settled = self._settled.among(answers, changing)
+            scopes = Scopes(answers, live, records, lambda root: root not in settled)
+        else:
+            scopes = Scopes(answers, live, records, set(answers.roots.values()).__contains__)
         planning = partial(
-            Scopes(answers, live, records, asked).plan,
+            scopes.plan,
             self._publisher,
             allocated=allocated,
             held=judgement.held,
@@ -205,6 +213,8 @@ class Planner:
             instance = self._publisher.instance
             problems += (MassRemoval(instance=instance, count=len(plan.gone), total=ours),)
             plan = planning(replace(removals, withheld=True))
+        if is_listing:
+            self._settled.note(answers, live, plan, settled)
         apart = Plan(
             problems=problems,
             pending=tuple(self._orphans(reading)) if is_listing else (),

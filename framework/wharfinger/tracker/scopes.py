@@ -1,6 +1,6 @@
 """The trees of a plan: each that is reshaped alone, and all the others together."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,8 +27,8 @@ class _Scope:
 class Scopes:
     """The trees that can be planned.
 
-    Those of which nothing is known are left out: they stay as they are; ``only``, where it is
-    given, has the roots of those that were asked for, and all others are left out too.
+    Those of which nothing is known are left out, and those of which the root ``is_planned`` not:
+    they stay as they are.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Scopes:
         answers: Answers,
         live: Mapping[str, Provider],
         records: Mapping[str, Record],
-        only: Set[str] | None = None,
+        is_planned: Callable[[str | None], bool],
     ) -> None:
         together = _Scope(None, [], {}, {})
         alone = {root: _Scope(reshape, [], {}, {}) for root, reshape in answers.reshapes.items()}
         self._scopes: Final = [together, *alone.values()]
 
         def known(root: str | None) -> Iterator[_Scope]:
-            if root not in answers.failed and (only is None or root in only):
+            if root not in answers.failed and is_planned(root):
                 yield alone.get(root or "", together)
 
         for wanted in answers.desired.values():

@@ -24,11 +24,24 @@ def is_disabled(context: Context, host: str) -> bool | None:
     return service.disabled if "disabled" in service else None
 
 
-@retry(
+_patiently: Final = retry(
     retry=retry_if_exception_type((ConcurrentSave, ObjectExists, ObjectNotFound)),
     stop=stop_after_attempt(5),
     reraise=True,
 )
+
+
+@_patiently
+def begin(context: Context, host: str) -> None:
+    """Say that the service of a host is up, before its first cycle: other hosts go by that.
+
+    It is created where there is none. What it publishes for is not known yet. Raises ObjectError,
+    StateError.
+    """
+    _find(context, host).report()
+
+
+@_patiently
 def report(context: Context, host: str, owners: Collection[str], *, complete: bool) -> None:
     """Say that the service of a host is up, and what it publishes for.
 
@@ -36,11 +49,7 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
     published all that it has, as ``owners``. It loses it where it has come to publish for another
     owner, and not all of that is done. Raises ObjectError, StateError.
     """
-    try:
-        service = Service.get_by_host_and_binary(context, host, BINARY)
-    except ObjectNotFound:
-        service = Service(context, host=host, binary=BINARY)
-        service.create()
+    service = _find(context, host)
     known = set() if complete else set(service.owners)
     published = sorted(known.union(owners))
     if complete:
@@ -55,3 +64,13 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
         service.version = version
         service.save()
     service.report()
+
+
+def _find(context: Context, host: str) -> Service:
+    """The service of a host, made where there is none."""
+    try:
+        return Service.get_by_host_and_binary(context, host, BINARY)
+    except ObjectNotFound:
+        service = Service(context, host=host, binary=BINARY)
+        service.create()
+        return service
