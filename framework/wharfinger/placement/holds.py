@@ -16,6 +16,8 @@ from wharfinger.exceptions import (
     ConcurrentSave,
     ConcurrentUpdate,
     InvalidObject,
+    NotFound,
+    ObjectExists,
     ObjectNotFound,
     ReservationRefused,
 )
@@ -69,8 +71,16 @@ class Holds:
         Raises ObjectExists where the holder has it already. Where Placement fails, it is stored all
         the same, and the next cycle writes it.
         """
-        held = self._new(provider, holder=holder, reason=reason, expected_end=expected_end)
+        try:
+            held = self._new(provider, holder=holder, reason=reason, expected_end=expected_end)
+        except ObjectExists:
+            for one in self._rows(provider.uuid):
+                if "holder" in one and one.holder == holder:
+                    self._fill(one)  # which a crash may have kept from it
+            raise
         self._fill(held)
+        if held.uuid not in {one.uuid for one in self._rows(provider.uuid)}:
+            self._empty(held)  # somebody has released it meanwhile
         return held
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
@@ -134,23 +144,31 @@ class Holds:
 
     @_patiently
     def _fill(self, held: Reservation) -> None:
-        """Have Placement say that all is reserved."""
+        """Have Placement say that all is reserved.
+
+        It is written though it says so already: who looked before that, and gives it back, has to
+        look again.
+        """
         uuid = held.provider_uuid
         live = self._client.get_inventories(uuid)
         figures = reservation.own_reserved(live.inventories, self._remembered(uuid))
-        if held.own_reserved != figures:
-            held.own_reserved = figures
-            held.save()
+        several = [held, *(one for one in self._rows(uuid) if one.uuid != held.uuid)]
+        for one in several:
+            if "own_reserved" not in one or one.own_reserved != figures:
+                one.own_reserved = figures
+        ReservationList(self._context, objects=several).save()
         full = reservation.reserve_fully(live.inventories)
-        if full != live.inventories:
-            self._client.set_inventories(uuid, live.resource_provider_generation, full)
+        self._client.set_inventories(uuid, live.resource_provider_generation, full)
 
     @_patiently
     def _empty(self, held: Reservation) -> tuple[str, ...]:
         """Have Placement say what was before, if nobody else has it; else what it is held for."""
         uuid = held.provider_uuid
         # Before what is remembered: who reserves it after this look changes the generation.
-        live = self._client.get_inventories(uuid)
+        try:
+            live = self._client.get_inventories(uuid)
+        except NotFound:
+            return ()  # it is gone, and nothing can be had of it
         others = [one for one in self._rows(uuid) if one.uuid != held.uuid]
         record = self._remembered(uuid)
         left = (
@@ -158,7 +176,8 @@ class Holds:
             *(f"{one.reason} (held by {one.holder})" for one in others),
         )
         if not left:
-            record = replace(record, own_reserved={**held.own_reserved, **record.own_reserved})
+            figures = held.own_reserved if "own_reserved" in held else {}
+            record = replace(record, own_reserved={**figures, **record.own_reserved})
             own = reservation.release(live.inventories, record)
             if own != live.inventories:
                 self._client.set_inventories(uuid, live.resource_provider_generation, own)
@@ -175,7 +194,7 @@ class Holds:
         ]
         figures = reservation.figures_of(
             [
-                *(record.own_reserved for record in records),
+                *(record.own_reserved for record in records if record.is_ours),
                 *(one.own_reserved for one in self._rows(provider_uuid) if "own_reserved" in one),
             ]
         )
@@ -210,12 +229,15 @@ class Holds:
             one
             for one in summaries
             if (node := nodes.get(one.root_provider_uuid)) is not None
-            and ProviderRecordList.get_by_filters(
-                self._context,
-                host=node.host,
-                driver_instance=node.driver_instance,
-                provider_uuid=one.uuid,
-            ).objects
+            and any(
+                _record(found).is_ours  # it remembers others' in its trees, too
+                for found in ProviderRecordList.get_by_filters(
+                    self._context,
+                    host=node.host,
+                    driver_instance=node.driver_instance,
+                    provider_uuid=one.uuid,
+                )
+            )
         ]
 
 

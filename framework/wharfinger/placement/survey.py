@@ -1,18 +1,43 @@
-"""What Placement has, whoever put it there: for people to look at.
+"""What Placement has, whoever put it there, and who has reserved it: for people to look at.
 
 Not for cycles: it asks for each provider's contents anew.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
 
+from oslo_log import log as logging
 from oslo_utils import uuidutils
 
-from wharfinger.exceptions import NotFound
+from wharfinger.exceptions import FieldUnset, NotFound
+from wharfinger.objects import Context, ProviderRecord, ProviderRecordList, ReservationList
 from wharfinger.placement import owner_traits
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import reservation, stored
 from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.record import Record, decode
+
+LOG: Final = logging.getLogger(__name__)
+#: What stands for what is stored and cannot be read, or was never said.
+UNKNOWN: Final = "?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """That somebody has a provider fully reserved; UNKNOWN for what is not known of that.
+
+    ``holder`` is who has stored it, or the driver that reports it. ``expected_end`` is None where
+    nobody has said when it ends.
+    """
+
+    provider_uuid: str
+    reason: str
+    holder: str
+    since: datetime | str = UNKNOWN
+    expected_end: datetime | str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +45,8 @@ class Details:
     """A provider, and of its contents what was asked for (None: it was not).
 
     ``owners`` are its owner traits: one for all that is published by the rules. ``usages``
-    are amounts by resource class.
+    are amounts by resource class. ``reservations`` are those that are known here, and
+    ``reserved_by_others`` the classes that are fully reserved and known to nobody here.
     """
 
     summary: ProviderSummary
@@ -28,6 +54,8 @@ class Details:
     inventories: Mapping[str, Inventory] | None = None
     traits: frozenset[str] | None = None
     usages: Mapping[str, int] | None = None
+    reservations: tuple[Reserved, ...] | None = None
+    reserved_by_others: frozenset[str] | None = None
 
 
 def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
@@ -77,3 +105,126 @@ def details(
         )
         for provider in providers
     ]
+
+
+def reserved(context: Context) -> list[Reserved]:
+    """All that is reserved: what is stored, then what drivers report; in two statements.
+
+    Raises ObjectError, StateError.
+    """
+    held = [
+        Reserved(
+            provider_uuid=_known(one, "provider_uuid"),
+            reason=_known(one, "reason"),
+            holder=_known(one, "holder"),
+            since=_known(one, "since"),
+            expected_end=_known(one, "expected_end"),
+        )
+        for one in ReservationList.get_by_filters(context)
+    ]
+    reported = ProviderRecordList.get_reserved(context)
+    return held + [one for record in reported for one in _reported(record)]
+
+
+def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
+    """The names of providers that are reserved, by uuid, as far as driver instances know them.
+
+    Raises ObjectError, StateError.
+    """
+    uuids = {one.provider_uuid for one in reservations} - {UNKNOWN}
+    found: dict[str, str] = {}
+    for record in _records(context, uuids):
+        name = _name(record)
+        if name is not None:
+            found.setdefault(record.provider_uuid, name)
+    return found
+
+
+def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
+    """The providers, with who has them reserved; ``context`` is None where nobody has stored any.
+
+    In three statements, however many there are. Raises ObjectError, StateError.
+    """
+    details = list(providers)
+    by_provider: dict[str, tuple[Reserved, ...]] = {}
+    for one in reserved(context) if context else ():
+        by_provider[one.provider_uuid] = (*by_provider.get(one.provider_uuid, ()), one)
+    others = _reserved_by_others(
+        context,
+        {
+            one.summary.uuid: one.inventories
+            for one in details
+            if one.inventories is not None and one.summary.uuid not in by_provider
+        },
+    )
+    return [
+        replace(
+            one,
+            reservations=by_provider.get(one.summary.uuid, ()),
+            reserved_by_others=None
+            if one.inventories is None
+            else others.get(one.summary.uuid, frozenset()),
+        )
+        for one in details
+    ]
+
+
+def _reported(record: ProviderRecord) -> Iterator[Reserved]:
+    """What a driver has reserved of a provider, each for a reason."""
+    since = record.reserved_since if "reserved_since" in record else {}
+    for reason in record.reservations if "reservations" in record else [UNKNOWN]:
+        yield Reserved(
+            provider_uuid=_known(record, "provider_uuid"),
+            reason=reason,
+            holder=f"driver {_known(record, 'driver_instance')} on {_known(record, 'host')}",
+            since=_moment(since[reason]) if reason in since else UNKNOWN,
+        )
+
+
+def _reserved_by_others(
+    context: Context | None, inventories: Mapping[str, Mapping[str, Inventory]]
+) -> dict[str, frozenset[str]]:
+    """The classes that are fully reserved and that no driver instance has reserved, by uuid."""
+    others = {uuid: reservation.foreign(live, Record()) for uuid, live in inventories.items()}
+    others = {uuid: classes for uuid, classes in others.items() if classes}
+    for one in _records(context, others) if context else ():
+        uuid = one.provider_uuid
+        try:
+            ours = stored.to_record(one)
+        except (FieldUnset, ValueError) as error:
+            LOG.warning("what is remembered of provider %s cannot be read: %s", uuid, error)
+            others[uuid] = frozenset()  # nobody can say
+        else:
+            others[uuid] &= reservation.foreign(inventories[uuid], ours)
+    return others
+
+
+def _records(context: Context, uuids: Iterable[str]) -> Iterable[ProviderRecord]:
+    """What is remembered of these providers."""
+    wanted = sorted(uuids)
+    return ProviderRecordList.get_by_filters(context, provider_uuid=wanted) if wanted else ()
+
+
+def _name(record: ProviderRecord) -> str | None:
+    """The provider's name, as one of the record's documents has it."""
+    for side in ("live", "applied", "intended"):
+        document = getattr(record, side) if side in record else None
+        try:
+            if document is not None:
+                return decode(document).name
+        except ValueError as error:
+            LOG.warning("%s of %s cannot be read: %s", side, record.subject, error)
+    return None
+
+
+def _known(one: Any, name: str) -> Any:
+    return getattr(one, name) if name in one else UNKNOWN
+
+
+def _moment(seconds: float) -> datetime | str:
+    """A time in seconds since the epoch, in whole ones."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (OSError, OverflowError, ValueError):
+        LOG.warning("%s s since the epoch is no time", seconds)
+        return UNKNOWN

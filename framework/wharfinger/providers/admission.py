@@ -1,6 +1,6 @@
 """Whether a provider may be published as a driver wants it; if not, why not."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from wharfinger.exceptions import (
     InvalidTree,
@@ -23,16 +23,18 @@ def problem(
     *,
     is_allocated: bool,
     elsewhere: Mapping[str, Provider],
+    dropped: Collection[str] = frozenset(),
 ) -> WharfingerError | None:
     """What keeps a provider from being published; None where nothing does.
 
     ``is_allocated`` where anything is allocated from it, and its owner is to change.
-    ``elsewhere`` are providers in other trees, by name.
+    ``elsewhere`` are providers in other trees, by name. ``dropped`` are classes that its driver has
+    moved away from it.
     """
     return (
         _absence(publisher, wanted)
         if live is None
-        else _ownership(publisher, wanted, live, record, is_allocated)
+        else _ownership(publisher, wanted, live, record, is_allocated=is_allocated, dropped=dropped)
     ) or _naming(publisher, wanted, live, elsewhere)
 
 
@@ -70,7 +72,9 @@ def _ownership(
     wanted: DesiredProvider,
     live: Provider,
     record: Record,
+    *,
     is_allocated: bool,
+    dropped: Collection[str],
 ) -> WharfingerError | None:
     """What keeps it from being written: another owner, or nobody who is known."""
     owners = ownership.owners(live.traits)
@@ -94,7 +98,7 @@ def _ownership(
                 remedy = "Publish under another name, or remove the other's provider first."
         case _ if wanted.mode is PublishingMode.OVERLAY or record.applied is not None:
             return None
-        case Standing.UNTAGGED if not ownership.may_adopt(live, wanted):
+        case Standing.UNTAGGED if not ownership.may_adopt(live, wanted, dropped):
             other = "nobody known (it is untagged, and not ours)"
             remedy = (
                 "Its uuid or name, its parent and its resource classes would have to be those that "

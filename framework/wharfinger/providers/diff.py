@@ -132,6 +132,7 @@ def _publish(
             record,
             is_allocated=mine.uuid in allocated,
             elsewhere=elsewhere,
+            dropped=dropped.get(mine.uuid, ()),
         )
         if problem is None:
             after, remembered = merge(

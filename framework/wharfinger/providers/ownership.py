@@ -5,7 +5,7 @@ marks is never written. Pure functions over providers.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
@@ -98,16 +98,19 @@ def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[st
     return frozenset() if marks & publisher.traits else marks
 
 
-def may_adopt(live: Provider, wanted: DesiredProvider) -> bool:
+def may_adopt(
+    live: Provider, wanted: DesiredProvider, dropped: Collection[str] = frozenset()
+) -> bool:
     """Whether an untagged provider in Placement is the one that a driver means.
 
     Its uuid or its name, and its parent have to match, and it may have no resource class that
-    the driver did not report: otherwise it is somebody's who does not tag.
+    the driver did not report, and has not just moved away (``dropped``): otherwise it is
+    somebody's who does not tag.
     """
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}
     return (
         (live.uuid == mine.uuid or live.name == mine.name)
         and live.parent_uuid == mine.parent_uuid
-        and set(live.inventories) <= set(reported)
+        and set(live.inventories) <= {*reported, *dropped}
     )

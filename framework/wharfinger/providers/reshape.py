@@ -38,19 +38,15 @@ def dropped(
 
     Those go, whoever put them there: else it would offer them beside the provider that they have
     moved to. A class from which allocations were moved is one, and so is one that nobody uses and
-    that another provider of the tree begins to offer.
+    that another provider of the tree offers.
     """
     then, now = _used(before), _used(after)
     own = [one for one in desired if one.stated and one.mode is PublishingMode.OWN]
-    arriving = {
-        name
-        for one in own
-        for name in one.provider.inventories.keys() - _inventories(live, one.provider.uuid).keys()
-    }
+    offered = {name for one in own for name in one.provider.inventories}
 
     def has_left(uuid: str, name: str) -> bool:
         place = uuid, name
-        return now[place] < then[place] or (name in arriving and not now[place])
+        return now[place] < then[place] or (name in offered and not now[place])
 
     return {
         mine.uuid: frozenset(

@@ -58,13 +58,17 @@ class _Node:
         return self.desired.provider
 
     def edit(self, **changes: Any) -> None:
-        """Replace parts of the provider; from now on the driver has stated it."""
-        self.desired = replace(
-            self.desired,
-            provider=replace(self.provider, **changes),
-            stated=True,
-            reported=self.desired.reported or "inventories" in changes,
-        )
+        """Replace parts of the provider; from now on the driver has stated it.
+
+        What is as it was stays the same value: what comes after sees that at once.
+        """
+        before = self.desired
+        provider = before.provider
+        if any(getattr(provider, name) != value for name, value in changes.items()):
+            provider = replace(provider, **changes)
+        reported = before.reported or "inventories" in changes
+        if provider is not before.provider or not before.stated or reported is not before.reported:
+            self.desired = replace(before, provider=provider, stated=True, reported=reported)
 
     def walk(self) -> Iterator["_Node"]:
         """This node and all below it, parents first."""

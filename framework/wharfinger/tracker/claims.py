@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from tenacity import retry, retry_if_exception_type, retry_if_result, stop_after_attempt
 
 from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectNotFound
 from wharfinger.objects import (
@@ -56,6 +56,10 @@ _DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
         },
     }
 )
+
+
+#: How often a claim looks at a node's rows while others save them.
+_ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,8 @@ class Claims:
                 host=self._host,
                 problem=f"it is on node {instance.node} of host {instance.host}: move it",
             )
-        instance.host, instance.node = self._host, node
+        if place != (self._host, node):
+            instance.host, instance.node = self._host, node
         instance.save()
         self._note(node)
         return Claim(self, instance, node)
@@ -159,15 +164,17 @@ class Claims:
         At the source: the instance is at the destination now, with the flavor that it has there. At
         the destination: it is where it was. A move that has ended so stays as it is.
         """
-        steps = self._steps(instance, migration, end)
-        if end is End.SOURCE:
+        *on_the_way, last = self._steps(instance, migration, end) or (migration.status,)
+        for status in on_the_way:
+            migration.status = status
+            migration.save()  # of two that end a move in different ways, one is refused
+        if end is End.SOURCE and migration.status != last:
             # First: until the migration has ended, it is what counts.
             instance.host, instance.node = migration.dest_compute, migration.dest_node
             if instance.flavor.obj_to_primitive() != migration.new_flavor.obj_to_primitive():
                 instance.flavor = migration.new_flavor
             instance.save()
-        for status in steps:
-            migration.status = status
+        migration.status = last
         migration.save()
         ends = {
             migration.source_node: migration.source_compute,
@@ -231,11 +238,16 @@ class Claims:
             raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{node} on host {self._host}")
         return rows
 
-    @retry(retry=retry_if_exception_type(ConcurrentSave), stop=stop_after_attempt(5), reraise=True)
-    def _note(self, node: str) -> None:
-        """Have the rows of a node say what is taken of it.
+    @retry(
+        retry=retry_if_exception_type((ConcurrentSave, ObjectNotFound)) | retry_if_result(bool),
+        stop=stop_after_attempt(_ATTEMPTS),
+        retry_error_callback=lambda _state: None,  # the next cycle does it
+    )
+    def _note(self, node: str) -> bool:
+        """Have the rows of a node say what is taken of it, until they do; whether they did not.
 
-        The sum is taken after they are read: of two that do this at a time, one sees the other.
+        The sum is taken after they are read: of two that do this at a time, one sees the other. And
+        once more when they are saved: the other may have found them as they were to be.
         """
         rows = ComputeNodeList.get_by_filters(
             self._context, host=self._host, hypervisor_hostname=node
@@ -246,4 +258,7 @@ class Claims:
                 field = f"{name}_used"
                 if field not in row or getattr(row, field) != getattr(used, name):
                     setattr(row, field, getattr(used, name))
-        rows.save()
+        is_wrong = any(row.obj_what_changed() for row in rows)
+        if is_wrong:
+            rows.save()
+        return is_wrong

@@ -263,7 +263,9 @@ class DriverCycle:
             {
                 node.uuid: node.name
                 for node in listing.nodes
-                if node.uuid in circumstances.rows and node.uuid not in records
+                if node.uuid in circumstances.rows
+                # One that has been away may have been another host's, and come back.
+                and (node.uuid not in records or records[node.uuid].absent_since is not None)
             },
             self.memory,
         )
@@ -342,7 +344,7 @@ class DriverCycle:
         on_plan(plan)
         try:
             self._handover.take(planned.coming)
-            self._nodes.claim(planned.new, plan.records)
+            self._nodes.claim(planned.new, {**self.memory.records, **plan.records})
         except _OTHERS_WORK as faster:
             return _Pass(plan, (faster,))
         failures = self._applier.apply(plan, planned.live, on_step)

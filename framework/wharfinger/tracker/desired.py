@@ -177,7 +177,9 @@ def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> Provi
     if root is None:
         providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
-        replace(provider, name=node.name) if provider is root else provider
+        replace(provider, name=node.name)
+        if provider is root and provider.name != node.name
+        else provider
         for provider in providers
     )
 

@@ -67,9 +67,17 @@ class Handover:
                 )
         return Rows(tuple(free), taken)
 
-    def given_away(self, uuids: Iterable[str]) -> frozenset[str]:
-        """Of nodes that this instance has no rows of, those that another one has."""
-        return frozenset(row.uuid for row in self._others(uuids))
+    def given_away(self, uuids: Iterable[str]) -> Mapping[str, bool]:
+        """Of nodes that this instance has no rows of, those that another one has.
+
+        Each with whether they can be forgotten here: a namesake has yet to inherit them, or not.
+        """
+        rows = list(self._others(uuids))
+        records = self._records_elsewhere(row.uuid for row in rows) if rows else {}
+        return {
+            row.uuid: row.driver_instance != self._instance or row.uuid in records.get(row.host, ())
+            for row in rows
+        }
 
     def elsewhere(self) -> Collection[str]:
         """The uuids of all nodes of instances of this one's name, whatever the host."""
@@ -95,7 +103,8 @@ class Handover:
     def inherit(self, roots: Mapping[str, str], memory: InstanceMemory) -> bool:
         """Have what is on nodes, and what is remembered of them, come with them; whether any was.
 
-        ``roots`` are the names, by uuid, of this instance's nodes of which it remembers nothing.
+        ``roots`` are the names, by uuid, of this instance's nodes of which it remembers nothing, or
+        nothing new.
         What is remembered comes last: until then, this is done again.
         """
         records = self._records_elsewhere(roots) if roots else {}

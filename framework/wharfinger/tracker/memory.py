@@ -42,16 +42,21 @@ class InstanceMemory:
         return self._records.get(uuid, _NOTHING)
 
     def inherit(self, host: str, roots: Collection[str]) -> None:
-        """Remember what the instance of this name on another host remembers of these trees."""
+        """Remember what the instance of this name on another host remembers of these trees.
+
+        That one forgets it: it would be out of date if they came back.
+        """
         before = ProviderRecordList.get_by_filters(
             self._context, host=host, driver_instance=self._instance
         )
-        self.save(
-            {
-                uuid: replace(record, absent_since=None)
-                for uuid, record in _read(before, self._instance)
-                if isinstance(record, Record) and record.root_uuid in roots
-            }
+        records = {
+            uuid: replace(record, absent_since=None)
+            for uuid, record in _read(before, self._instance)
+            if isinstance(record, Record) and record.root_uuid in roots
+        }
+        self.save(records)
+        ProviderRecordList.replace(
+            self._context, host, self._instance, ProviderRecordList(objects=[]), list(records)
         )
 
     def save(self, records: Mapping[str, Record | None]) -> None:

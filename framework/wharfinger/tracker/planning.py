@@ -118,10 +118,14 @@ class Planner:
         """The plan of the nodes that have changed since the listing; nothing is gone for it.
 
         Made of what is remembered of Placement: who has changed it meanwhile is told when it is
-        applied.
+        applied. Where that is not enough, it is the plan of a drift cycle.
         """
         changed.use_known_uuids(self._memory.records)
         live = {uuid: record.live for uuid, record in self._memory.records.items() if record.live}
+        is_new = not live.keys() >= set(changed.roots.values())
+        if is_new or any(provider.generation is None for provider in live.values()):
+            # A new node's root may be there already; and what a reshape has left is to be read.
+            return self.plan_drift(listing, now, circumstances, changed)
         if any(_shares(provider) for provider in live.values()):
             changed, circumstances = listing, circumstances.seen_by_snapshot(frozenset())
         return self._plan(changed, Reading(live, (), {}), now, circumstances, has_looked=False)
@@ -173,9 +177,14 @@ class Planner:
             for uuid in memory.damaged.keys() & answers.desired.keys()
         }
         new, coming = self._new_nodes(listing, answers, live, circumstances.rows)
-        forgotten = (
+        given_away = (
             self._given_away(answers, live, records, circumstances.rows) if is_listing else {}
         )
+        forgotten = {
+            uuid: None
+            for uuid, record in records.items()
+            if given_away.get(record.root_uuid or "", False)
+        }
         judgement = circumstances.reservations.judge(
             answers.desired, is_clean=self._is_clean, is_given_back=self._is_given_back
         )
@@ -221,7 +230,7 @@ class Planner:
             records={**_seen_again(listing, answers, records), **forgotten},
         )
         unasked = self._regardless(
-            answers.failed - coming.keys() - forgotten.keys(),
+            answers.failed - coming.keys() - given_away.keys(),
             judgement.held,
             live,
             records,
@@ -259,10 +268,11 @@ class Planner:
 
     def _given_away(
         self, answers: Answers, live: _Live, records: _Records, rows: Set[str]
-    ) -> dict[str, Record | None]:
-        """What is to be forgotten: trees of nodes that another host has taken over.
+    ) -> Mapping[str, bool]:
+        """The roots of trees that another host has taken over, and whether to forget those.
 
-        They are that host's to publish and to remove, and left out here.
+        They are that host's to publish and to remove, and left out here. What is remembered of them
+        stays until that host remembers it, too.
         """
         absent = {
             uuid
@@ -275,10 +285,11 @@ class Planner:
             and uuid not in rows
         }
         roots = self._handover.given_away(absent)
-        for uuid in sorted(roots):
-            LOG.info("node %s is another host's now, and forgotten here", uuid)
+        for uuid, is_over in sorted(roots.items()):
+            if is_over:
+                LOG.info("node %s is another host's now, and forgotten here", uuid)
             answers.fail(uuid, live)
-        return {uuid: None for uuid, record in records.items() if record.root_uuid in roots}
+        return roots
 
     def _orphans(self, reading: Reading) -> Iterator[PendingRemoval]:
         """What has our mark, but is not of a node that a namesake on another host has."""

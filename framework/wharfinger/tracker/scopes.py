@@ -39,7 +39,11 @@ class Scopes:
         is_planned: Callable[[str | None], bool],
     ) -> None:
         together = _Scope(None, [], {}, {})
-        alone = {root: _Scope(reshape, [], {}, {}) for root, reshape in answers.reshapes.items()}
+        alone = {
+            root: _Scope(reshape, [], {}, {})
+            for root, reshape in answers.reshapes.items()
+            if root not in answers.failed
+        }
         self._scopes: Final = [together, *alone.values()]
 
         def known(root: str | None) -> Iterator[_Scope]:

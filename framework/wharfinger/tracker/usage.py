@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oslo_log import log as logging
+from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.exceptions import FieldUnset
 from wharfinger.objects import (
@@ -54,7 +55,10 @@ class HostUsage:
         self._context: Final = context
         self._host: Final = host
         self._places: Final = Followed[_Place](
-            lambda uuids: InstanceList.get_by_filters(context, uuid=uuids), _place
+            lambda uuids: InstanceList.get_by_filters(
+                context, host=host, uuid=list(filter(is_uuid_like, uuids))
+            ),
+            _place,
         )
         self._taken: Mapping[str, Usage] = {}
         self._had_moves = False

@@ -2,15 +2,29 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from tests.unit.providers.world import Crash, Driver, Fuse, Memory, PlacementModel, World
-from wharfinger.exceptions import NotFound, PermissionRefused, PlacementError
+from wharfinger.exceptions import (
+    ConcurrentUpdate,
+    InventoryInUse,
+    NotFound,
+    PermissionRefused,
+    PlacementError,
+)
 from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.model import Traits
-from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
+from wharfinger.providers import (
+    Inventory,
+    Provider,
+    ProviderTree,
+    PublishingMode,
+    names,
+    reservation,
+)
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     DeleteProvider,
@@ -39,7 +53,7 @@ def overlays(*, reserve: bool) -> Driver:
 
 
 def host(**contents: Any) -> Provider:
-    return Provider(uuid=HOST, name="host", root_uuid=HOST, generation=1, **contents)
+    return replace(Provider(uuid=HOST, name="host", root_uuid=HOST, generation=1), **contents)
 
 
 @pytest.mark.parametrize("writes", range(4))
@@ -47,6 +61,20 @@ def test_a_release_that_is_cut_off_still_knows_the_figures_to_restore(writes: in
     theirs = {"VCPU": Inventory(total=8, reserved=2)}
     world = World(US, [host(inventories=theirs)])
     world.cycle(overlays(reserve=True))
+    world.fuse.left = writes
+    with suppress(Crash):
+        world.cycle(overlays(reserve=False))
+    world.fuse.left = None
+    world.cycle(overlays(reserve=False))
+    assert world.by_name("host").inventories == theirs
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_a_release_that_is_cut_off_knows_what_the_owner_wrote_meanwhile(writes: int) -> None:
+    world = World(US, [host(inventories={"VCPU": Inventory(total=8, reserved=2)})])
+    world.cycle(overlays(reserve=True))
+    theirs = {"VCPU": Inventory(total=8, reserved=3)}
+    world.change("host", inventories=theirs, traits=frozenset())
     world.fuse.left = writes
     with suppress(Crash):
         world.cycle(overlays(reserve=False))
@@ -178,6 +206,135 @@ def test_without_credentials_no_inventory_is_tried_after_the_batch() -> None:
     with pytest.raises(PermissionRefused):
         applied(client, fills(HOST, "host"), fills(OTHER.uuid, "other"))
     assert client.asked == ["reshape"]
+
+
+# A reshape, and what follows it.
+
+FULL: Final = {"VCPU": Inventory(total=8, reserved=8), "VGPU": Inventory(total=4)}
+MOMENT: Final = {"VCPU": Inventory(total=8, reserved=6), "VGPU": Inventory(total=4)}
+
+
+def reshaping(**figures: int) -> Plan:
+    """A reshape of a host for which a figure is lowered, and the full one afterwards.
+
+    ``figures`` are the own ones, if it is reserved by us.
+    """
+    where = {"uuid": HOST, "name": "host", "root_uuid": HOST}
+    change = SetInventories(**where, before=FULL, after=MOMENT)
+    steps = (
+        Reshape(**where, inventories=(change,), allocations={}),
+        SetInventories(**where, before=MOMENT, after=FULL),
+    )
+    after = host(inventories=FULL, traits=US.traits)
+    record = Record(applied=after, live=after, own_reserved=figures, mode=PublishingMode.OVERLAY)
+    return Plan(steps=steps, records={HOST: record})
+
+
+def test_what_follows_a_reshape_names_the_generation_that_it_left() -> None:
+    client, memory = PlacementModel([host(inventories=FULL)], Fuse()), Memory(Fuse())
+    done: list[str] = []
+
+    errors = PlanApplier(client, memory).apply(
+        reshaping(), dict(client.providers), lambda step: done.append(step.verb)
+    )
+
+    assert errors == []
+    assert done == ["reshape", "set inventories"]
+    assert client.providers[HOST].inventories == FULL
+    assert memory.get(HOST).live == client.providers[HOST]
+
+
+class Dying(PlacementModel):
+    """A Placement whose client dies before it sets inventories alone, or as it reshapes."""
+
+    def __init__(self, *providers: Provider, before_the_reshape: bool) -> None:
+        super().__init__(providers, Fuse())
+        self._before_the_reshape = before_the_reshape
+
+    def reshape(
+        self,
+        inventories: Mapping[str, tuple[int, Mapping[str, Inventory]]],
+        allocations: Mapping[str, Mapping[str, object]],
+        subject: str = "",
+    ) -> None:
+        if self._before_the_reshape:
+            raise Crash
+        super().reshape(inventories, allocations, subject)
+
+    def set_inventories(
+        self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
+    ) -> int:
+        raise Crash
+
+
+@pytest.mark.parametrize(("figures", "own"), [({"VCPU": 2, "VGPU": 0}, 2), ({}, 8)])
+@pytest.mark.parametrize("before_the_reshape", [True, False])
+def test_a_figure_of_a_moment_is_never_taken_for_the_owners(
+    before_the_reshape: bool, figures: dict[str, int], own: int
+) -> None:
+    client = Dying(host(inventories=FULL), before_the_reshape=before_the_reshape)
+    memory = Memory(Fuse())
+
+    with pytest.raises(Crash):
+        PlanApplier(client, memory).apply(reshaping(**figures), dict(client.providers))
+
+    left = memory.get(HOST)
+    assert left.live == host(inventories=MOMENT, generation=None)
+    live = client.providers[HOST].inventories
+    assert live == (FULL if before_the_reshape else MOMENT)
+    assert reservation.own_reserved(live, left) == {"VCPU": own, "VGPU": 0}
+    owners = {**live, "VCPU": Inventory(total=8, reserved=5)}
+    assert reservation.own_reserved(owners, left)["VCPU"] == 5
+
+
+def test_what_the_owner_wrote_before_a_reshape_that_releases_it_is_the_owners() -> None:
+    theirs = {"VCPU": Inventory(total=8, reserved=3)}
+    live = host(inventories=theirs, traits=US.traits)
+    client, memory = Dying(live, before_the_reshape=True), Memory(Fuse())
+    memory.save({HOST: Record(applied=live, live=live, own_reserved={"VCPU": 2})})
+    change = SetInventories(uuid=HOST, name="host", root_uuid=HOST, before=theirs, after=theirs)
+    step = Reshape(uuid=HOST, name="host", root_uuid=HOST, inventories=(change,), allocations={})
+    plan = Plan(steps=(step,), records={HOST: Record(applied=live, live=live)})
+
+    with pytest.raises(Crash):
+        PlanApplier(client, memory).apply(plan, dict(client.providers))
+
+    assert reservation.own_reserved(theirs, memory.get(HOST)) == {"VCPU": 3}
+
+
+@pytest.mark.parametrize("kind", [PermissionRefused, InventoryInUse, ConcurrentUpdate])
+def test_nothing_follows_a_reshape_that_was_refused(kind: type[PlacementError]) -> None:
+    class Refusing(PlacementModel):
+        def reshape(self, *_args: object, **_kwargs: object) -> None:
+            raise error
+
+        def set_inventories(self, *_args: object, **_kwargs: object) -> int:
+            raise AssertionError("it was not to be sent")
+
+    remedy = {"remedy": "Ask."} if kind is PermissionRefused else {}
+    error = kind(request="POST /reshaper", status=403, code="", detail="Refused.", **remedy)
+    client = Refusing([host(inventories=FULL)], Fuse())
+
+    errors = PlanApplier(client, Memory(Fuse())).apply(reshaping(), dict(client.providers))
+
+    assert errors == [error]
+    assert client.providers == {HOST: host(inventories=FULL)}
+
+
+def test_the_steps_of_a_reshaped_tree_are_not_batched_with_others() -> None:
+    client = PlacementModel([host(inventories=FULL), OTHER], Fuse())
+    plan = Plan.merge([reshaping(), Plan(steps=(fills(OTHER.uuid, "other"),))])
+    plan = replace(plan, records={**plan.records, OTHER.uuid: Record()})
+    done: list[tuple[str, str]] = []
+
+    errors = PlanApplier(client, Memory(Fuse())).apply(
+        plan, dict(client.providers), lambda step: done.append((step.verb, step.name))
+    )
+
+    assert errors == []
+    assert [verb for verb, name in done if name == "host"] == ["reshape", "set inventories"]
+    assert ("set inventories", "other") in done
+    assert client.providers[HOST].inventories == FULL
 
 
 def _not_found() -> NotFound:

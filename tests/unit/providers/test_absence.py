@@ -46,7 +46,7 @@ def absent(
     """What becomes of a provider that was absent for long, and of nothing beside it."""
     record = Record(**{"applied": live, "absent_since": 900.0, **remembered})
     providers = {one.uuid: one for one in (live, *others)}
-    draft = Draft(US, providers, {live.uuid: record})
+    draft = Draft(US, providers, {live.uuid: record}, removals.now)
     remove(draft, [live.uuid], removals, allocated)
     return draft
 
@@ -166,3 +166,75 @@ def test_what_is_kept_and_reserved_already_is_no_removal_any_more() -> None:
     record = draft.records[GPU]
     assert record is not None
     assert record.own_reserved == {"VGPU": 1}
+
+
+def figures(step: SetInventories) -> dict[str, tuple[int, int]]:
+    return {name: (one.total, one.reserved) for name, one in step.after.items()}
+
+
+def test_what_is_kept_says_since_when_and_for_what() -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
+    record = absent(live, root(), allocated=frozenset([GPU])).records[GPU]
+    assert record is not None
+    (reason,) = record.reservations
+    assert "allocations" in reason
+    assert record.reserved_since == {reason: DUE.now}
+
+    later = replace(DUE, now=2000.0)
+    again = absent(
+        replace(live, inventories={"VGPU": Inventory(total=4, reserved=4)}),
+        root(),
+        removals=later,
+        allocated=frozenset([GPU]),
+        own_reserved=record.own_reserved,
+        reservations=record.reservations,
+        reserved_since=record.reserved_since,
+    ).records[GPU]
+    assert again is not None
+    assert again.reserved_since == {reason: DUE.now}
+
+
+def test_a_foreign_figure_of_what_is_kept_has_none_to_be_restored() -> None:
+    live = child(
+        inventories={
+            "VGPU": Inventory(total=4, reserved=4),
+            "FPGA": Inventory(total=2, reserved=1),
+        }
+    )
+    ours = replace(
+        live,
+        inventories={"VGPU": Inventory(total=4), "FPGA": Inventory(total=2, reserved=1)},
+    )
+    draft = absent(live, root(), allocated=frozenset([GPU]), applied=ours)
+    (step,) = draft.inventories
+    assert figures(step) == {"VGPU": (4, 4), "FPGA": (2, 2)}
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.own_reserved == {"FPGA": 1}
+
+
+@pytest.mark.parametrize("since", [None, 950.0])
+def test_what_was_reserved_keeps_its_figures_while_its_absence_is_counted(
+    since: float | None,
+) -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
+    draft = absent(
+        live,
+        root(),
+        absent_since=since,
+        own_reserved={"VGPU": 1},
+        reservations=("cleaning",),
+        reserved_since={"cleaning": 800.0},
+    )
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.own_reserved == {"VGPU": 1}
+    assert record.reserved_since == {"cleaning": 800.0}
+    assert draft.inventories == []
+
+
+def test_what_others_have_fully_reserved_and_is_due_is_deleted_all_the_same() -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
+    ours = replace(live, inventories={"VGPU": Inventory(total=4)})
+    draft = absent(live, root(), applied=ours)
+    assert [step.uuid for step in draft.deletions] == [GPU]

@@ -247,14 +247,17 @@ def test_an_edited_reshape_takes_the_place_of_all_inventory_steps() -> None:
     world = published(says(children={"gpu": 1}, VCPU=4))
     tree = ProviderTree.from_providers(world.live.values())
     says(children={"gpu": 2}, VCPU=3, traits=("CUSTOM_A",))(tree)
-    moved, kept = {"allocations": {"a": 1}}, {"allocations": {"b": 1}}
+    before, moved, kept = (
+        {"allocations": {holder: {"resources": {name: 1}}}}
+        for holder, name in ((HOST, "VGPU"), (GPU, "VGPU"), (HOST, "VCPU"))
+    )
     plan = plan_trees(
         US,
         tree.desired(),
         world.live,
         world.memory.records,
         removals=NOW,
-        reshape=({"one": {}, "two": kept}, {"one": moved, "two": kept}),
+        reshape=({"one": before, "two": kept}, {"one": moved, "two": kept}),
     )
     assert kinds(plan) == [(SetTraits, "host"), (Reshape, "host")]
     reshape = only(plan, Reshape)
@@ -290,7 +293,7 @@ def test_a_reshape_with_any_problem_in_its_tree_is_not_begun() -> None:
         reshape=({}, {}),
     )
     assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
-    assert plan == Plan(problems=plan.problems)
+    assert plan == Plan(problems=plan.problems, troubled=frozenset([HOST]))
 
 
 # What others put on our providers.

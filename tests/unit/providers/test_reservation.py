@@ -1,14 +1,46 @@
+"""Figures of a full reservation: whose they are, what is restored, what is never touched."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.providers import Inventory
-from wharfinger.providers.reservation import own_reserved, release, reserve_fully
+from wharfinger.providers import Inventory, Provider
+from wharfinger.providers.record import Record
+from wharfinger.providers.reservation import (
+    figures_of,
+    foreign,
+    own_reserved,
+    release,
+    reserve_fully,
+)
+
+NODE = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
+CLASSES = ["VCPU", "VGPU", "CUSTOM_A"]
+
+
+def provider(inventories: dict[str, Inventory], generation: int | None = 1) -> Provider:
+    return Provider(
+        uuid=NODE, name="node", root_uuid=NODE, generation=generation, inventories=inventories
+    )
+
+
+def vcpu(reserved: int, total: int = 8) -> dict[str, Inventory]:
+    return {"VCPU": Inventory(total=total, reserved=reserved)}
+
+
+def published(*, full: bool = False, intended: bool = False, **rest: Any) -> Record:
+    """What is remembered of eight CPUs that we published, or were about to."""
+    side = provider(vcpu(8 if full else 0))
+    return Record(**{"intended" if intended else "applied": side, **rest})
 
 
 @st.composite
 def inventories(draw: st.DrawFn) -> dict[str, Inventory]:
     made = {}
-    for name in draw(st.sets(st.sampled_from(["VCPU", "VGPU", "CUSTOM_A"]))):
+    for name in draw(st.sets(st.sampled_from(CLASSES))):
         total = draw(st.integers(1, 8))
         made[name] = Inventory(
             total=total,
@@ -17,6 +49,12 @@ def inventories(draw: st.DrawFn) -> dict[str, Inventory]:
             allocation_ratio=draw(st.sampled_from([1.0, 16.0])),
         )
     return made
+
+
+def remembered(before: dict[str, Inventory], record: Record | None = None) -> Record:
+    """What is to be remembered when a provider is reserved."""
+    record = record or Record()
+    return replace(record, own_reserved=own_reserved(before, record))
 
 
 @given(inventories())
@@ -32,30 +70,128 @@ def test_full_reservation_leaves_nothing_in_any_class_and_changes_nothing_else(
 
 @given(inventories())
 def test_release_undoes_a_reservation(before: dict[str, Inventory]) -> None:
-    figures = own_reserved(before, {})
-    assert release(reserve_fully(before), figures) == before
+    assert release(reserve_fully(before), remembered(before)) == before
 
 
 @given(inventories())
 def test_figures_are_remembered_however_often_a_provider_is_reserved(
     before: dict[str, Inventory],
 ) -> None:
-    figures = own_reserved(before, {})
-    assert own_reserved(reserve_fully(before), figures) == figures
+    once = remembered(before)
+    assert remembered(reserve_fully(before), once) == once
+
+
+@given(inventories(), st.sets(st.sampled_from(CLASSES)))
+def test_what_was_full_before_us_is_foreign_before_during_and_after(
+    before: dict[str, Inventory], classes: set[str]
+) -> None:
+    before = {**before, **reserve_fully({name: before[name] for name in classes & before.keys()})}
+    full = {name for name, inventory in before.items() if inventory.is_fully_reserved}
+    record = remembered(before)
+
+    assert foreign(before, Record()) == full
+    assert record.own_reserved.keys() == before.keys() - full
+    assert foreign(reserve_fully(before), record) == full
+    assert release(reserve_fully(before), record) == before
+
+
+@given(inventories(), inventories())
+def test_a_release_writes_reserved_alone_and_never_more_than_the_total(
+    before: dict[str, Inventory], later: dict[str, Inventory]
+) -> None:
+    after = release(later, remembered(before))
+    assert after.keys() == later.keys()
+    for name, inventory in later.items():
+        assert replace(after[name], reserved=inventory.reserved) == inventory
+        assert 0 <= after[name].reserved <= inventory.total
 
 
 def test_a_live_figure_that_its_owner_wrote_since_is_the_new_own_figure() -> None:
-    live = {"VCPU": Inventory(total=8, reserved=3)}
-    assert own_reserved(live, {"VCPU": 1}) == {"VCPU": 3}
-    assert release(live, {"VCPU": 1}) == live
+    record = Record(own_reserved={"VCPU": 1})
+    assert own_reserved(vcpu(3), record) == {"VCPU": 3}
+    assert release(vcpu(3), record) == vcpu(3)
 
 
-def test_a_full_figure_that_we_have_no_record_of_is_the_owners_own() -> None:
-    live = {"VCPU": Inventory(total=8, reserved=8)}
-    assert own_reserved(live, {}) == {"VCPU": 8}
-    assert release(live, {}) == live
+def test_a_full_figure_that_we_have_no_record_of_is_foreign_and_stays() -> None:
+    for record in (Record(), published()):
+        assert foreign(vcpu(8), record) == {"VCPU"}
+        assert own_reserved(vcpu(8), record) == {}
+        assert release(vcpu(8), record) == vcpu(8)
+
+
+@pytest.mark.parametrize("intended", [False, True])
+def test_a_full_figure_that_we_wrote_or_were_about_to_is_ours(intended: bool) -> None:
+    record = published(full=True, intended=intended)
+    assert foreign(vcpu(8), record) == frozenset()
+    assert own_reserved(vcpu(8), record) == {"VCPU": 8}
+
+
+def test_a_figure_to_restore_makes_a_full_one_ours() -> None:
+    """Its write was asked for before a crash, whether it came to that or not."""
+    record = published(own_reserved={"VCPU": 0})
+    assert foreign(vcpu(8), record) == frozenset()
+    assert release(vcpu(8), record) == vcpu(0)
+
+
+def test_what_a_release_was_about_to_write_is_not_foreign_before_it_is_written() -> None:
+    full, free = provider(vcpu(8)), provider(vcpu(0))
+    record = Record(applied=full, intended=free, own_reserved={"VCPU": 0})
+    assert foreign(vcpu(8), record) == frozenset()
+    assert release(vcpu(8), record) == vcpu(0)
+    assert release(vcpu(0), record) == vcpu(0)
+
+
+def test_one_class_of_a_provider_can_be_foreign_and_another_ours() -> None:
+    live = {**vcpu(8), "VGPU": Inventory(total=4, reserved=4)}
+    record = Record(own_reserved={"VGPU": 1})
+    assert foreign(live, record) == {"VCPU"}
+    assert own_reserved(live, record) == {"VGPU": 1}
+    assert release(live, record) == {**vcpu(8), "VGPU": Inventory(total=4, reserved=1)}
+
+
+def test_a_class_that_came_while_it_was_reserved_has_its_own_figure() -> None:
+    live = {**vcpu(8), "VGPU": Inventory(total=4, reserved=1)}
+    assert own_reserved(live, Record(own_reserved={"VCPU": 2})) == {"VCPU": 2, "VGPU": 1}
+
+
+def test_the_figure_of_a_class_that_went_is_forgotten() -> None:
+    assert own_reserved(vcpu(8), Record(own_reserved={"VCPU": 2, "VGPU": 1})) == {"VCPU": 2}
 
 
 def test_an_own_figure_that_no_longer_fits_becomes_the_total() -> None:
-    live = {"VCPU": Inventory(total=4, reserved=4)}
-    assert release(live, {"VCPU": 6}) == {"VCPU": Inventory(total=4, reserved=4)}
+    record = Record(own_reserved={"VCPU": 6})
+    assert release(vcpu(4, total=4), record) == vcpu(4, total=4)
+
+
+def test_an_own_figure_that_fits_again_is_itself_again() -> None:
+    record = remembered(vcpu(4, total=4), Record(own_reserved={"VCPU": 6}))
+    assert release(vcpu(8), record) == vcpu(6)
+
+
+def test_what_a_reshape_left_for_a_moment_is_neither_foreign_nor_the_owners_new_figure() -> None:
+    left = provider(vcpu(5), generation=None)
+    record = published(own_reserved={"VCPU": 1}, live=left)
+    assert own_reserved(vcpu(5), record) == {"VCPU": 1}
+    assert release(vcpu(5), record) == vcpu(1)
+    assert own_reserved(vcpu(4), record) == {"VCPU": 4}, "its owner has written it since"
+
+
+def test_what_was_read_from_placement_since_is_no_reshapes() -> None:
+    record = published(own_reserved={"VCPU": 1}, live=provider(vcpu(5)))
+    assert own_reserved(vcpu(5), record) == {"VCPU": 5}
+
+
+def test_a_reshape_that_left_everything_reserved_left_nothing_foreign() -> None:
+    left = provider(vcpu(8), generation=None)
+    assert foreign(vcpu(8), published(full=True, intended=True, live=left)) == frozenset()
+
+
+def test_a_provider_without_classes_is_reserved_and_released_all_the_same() -> None:
+    assert foreign({}, Record()) == frozenset()
+    assert own_reserved({}, Record()) == {}
+    assert reserve_fully({}) == release({}, Record()) == {}
+
+
+def test_of_several_reservations_the_first_that_remembers_a_figure_has_it() -> None:
+    assert figures_of([]) == {}
+    assert figures_of([{"VCPU": 1}, {"VCPU": 8, "VGPU": 2}, {"VGPU": 4}]) == {"VCPU": 1, "VGPU": 2}

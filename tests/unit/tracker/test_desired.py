@@ -18,7 +18,9 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, Provider, ProviderTree, names
 from wharfinger.providers.record import Record
-from wharfinger.tracker.desired import Answers, NodeListing, ask
+from wharfinger.tracker.circumstances import Circumstances
+from wharfinger.tracker.desired import Answers, ask
+from wharfinger.tracker.listing import list_nodes
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 A_UUID = "00000000-0000-0000-0000-0000000000aa"
@@ -121,7 +123,14 @@ def asked(
     allocations: Callable[[Iterable[str]], Allocations] = lambda _uuids: {},
 ) -> Answers:
     by_uuid = {provider.uuid: provider for provider in live}
-    return ask(driver, NodeListing(driver), by_uuid, records or {}, allocations)
+    return ask(
+        driver,
+        list_nodes(driver),
+        by_uuid,
+        records or {},
+        allocations,
+        circumstances=Circumstances(),
+    )
 
 
 def found(answers: Answers) -> list[str]:
@@ -145,7 +154,7 @@ def child(name: str, parent: Provider, **contents: Any) -> Provider:
 
 def test_nodes_are_listed_with_the_uuids_their_roots_will_have() -> None:
     given = ComputeNode(host="h", hypervisor_hostname="b", uuid=A_UUID)
-    listing = NodeListing(Driver(("a", "b"), resources={"b": given}))
+    listing = list_nodes(Driver(("a", "b"), resources={"b": given}))
     assert [(one.name, one.uuid) for one in listing.nodes] == [
         ("a", names.root_uuid("a")),
         ("b", A_UUID),
@@ -156,21 +165,21 @@ def test_nodes_are_listed_with_the_uuids_their_roots_will_have() -> None:
 @pytest.mark.parametrize("nodes", [None, "ab", {"a": 1}, iter("ab"), ["a", "a"]])
 def test_an_answer_that_is_no_list_of_different_names_is_a_backend_error(nodes: Any) -> None:
     with pytest.raises(BackendError, match="list of different names") as caught:
-        NodeListing(Driver(nodes))
+        list_nodes(Driver(nodes))
     assert (caught.value.driver, caught.value.operation) == ("gpus", "get_available_nodes")
 
 
 @pytest.mark.parametrize("error", [OSError("refused"), KeyError("x"), AssertionError("odd")])
 def test_a_listing_that_fails_is_a_backend_error_and_never_an_empty_list(error: Exception) -> None:
     with pytest.raises(BackendError, match=type(error).__name__) as caught:
-        NodeListing(Driver(error))
+        list_nodes(Driver(error))
     assert caught.value.__cause__ is error
 
 
 def test_a_drivers_own_backend_error_is_passed_on_as_it_is() -> None:
     error = BackendError(driver="gpus", operation="connect", reason="no route")
     with pytest.raises(BackendError) as caught:
-        NodeListing(Driver(error))
+        list_nodes(Driver(error))
     assert caught.value is error
 
 
@@ -245,10 +254,11 @@ def test_a_tree_that_cannot_be_understood_is_not_asked_for() -> None:
     error = WharfingerError(reason="this answer is no inventory")
     answers = ask(
         driver,
-        NodeListing(driver),
+        list_nodes(driver),
         {one.uuid: one for one in (a, b)},
         {},
         lambda _uuids: {},
+        circumstances=Circumstances(),
         unreadable={a.uuid: error},
     )
     assert asked_for == ["b"]
@@ -389,7 +399,8 @@ def reshapes(tree: ProviderTree, name: str, allocations: Allocations | None) -> 
     if allocations is None:
         raise ReshapeNeeded
     fill(tree, name)
-    allocations["consumer"]["allocations"][tree.data(name).uuid] = {"resources": {"VGPU": 1}}
+    held = allocations["consumer"]["allocations"]
+    held[tree.data(name).uuid] = held.pop(tree.data("gpu").uuid)
 
 
 def test_a_driver_that_needs_a_reshape_is_called_again_with_the_allocations() -> None:
@@ -397,7 +408,7 @@ def test_a_driver_that_needs_a_reshape_is_called_again_with_the_allocations() ->
 
     def allocations(uuids: Iterable[str]) -> Allocations:
         asked_for.extend(uuids)
-        return {"consumer": {"allocations": {}}}
+        return {"consumer": {"allocations": {gpu.uuid: {"resources": {"VGPU": 1}}}}}
 
     a = node("a")
     gpu = child("gpu", a)
@@ -405,7 +416,7 @@ def test_a_driver_that_needs_a_reshape_is_called_again_with_the_allocations() ->
     answers = asked(driver, a, gpu, allocations=allocations)
     assert asked_for == [a.uuid, gpu.uuid]
     before, after = answers.reshapes[a.uuid]
-    assert before == {"consumer": {"allocations": {}}}
+    assert before == {"consumer": {"allocations": {gpu.uuid: {"resources": {"VGPU": 1}}}}}
     assert after == {"consumer": {"allocations": {a.uuid: {"resources": {"VGPU": 1}}}}}
     assert answers.reshapes.keys() == {a.uuid}
     assert found(answers) == ["a", "gpu", "b"]

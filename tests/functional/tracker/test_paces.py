@@ -1,0 +1,415 @@
+"""The three paces of a cycle: what each asks for, and what it writes."""
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.drivers import Edit, ScriptedDriver, also, does_not_answer, flat, with_children
+from tests.lab.objects import statements
+from tests.lab.placement import PlacementFixture
+from wharfinger.driver import SUPPORTED, Capabilities
+from wharfinger.exceptions import BackendError, ConcurrentUpdate, PlacementUnavailable
+from wharfinger.objects import ComputeNodeList
+from wharfinger.providers import ProviderTree
+from wharfinger.providers.diff import plan_trees
+from wharfinger.tracker import scopes
+
+LIST = "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED"
+
+
+class FeedingDriver(ScriptedDriver):
+    """A scripted driver with a change feed: of what a test has put into ``changes``."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        **dict(ScriptedDriver.capabilities.items()) | {"change_feed": SUPPORTED}
+    )
+
+    def __init__(self, name: str = "scripted") -> None:
+        super().__init__(name)
+        self.changes: list[str] = []
+        self.marks: list[str | None] = []
+        self.listings = 0
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        self.listings += refresh
+        return super().get_available_nodes(refresh)
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        self.marks.append(since)
+        if since is None:
+            return set(), "0"
+        return set(self.changes[int(since) :]), str(len(self.changes))
+
+
+@pytest.fixture
+def feed(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> FeedingDriver:
+    """A fleet of three whose driver has a feed; it has been published."""
+    publishing.driver = driver = FeedingDriver()
+    driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("a", "b", "c")}
+    publishing.restarted()
+    assert not publishing.cycle.sync().problems
+    publishing.placement.requests.clear()
+    return driver
+
+
+def reserved(name: str) -> Edit:
+    """A node's edit, with the node reserved."""
+
+    def reserve(tree: ProviderTree) -> None:
+        tree.reserve(name, "cleaning")
+
+    return also(reserve)(flat(CUSTOM_GOLD=1))
+
+
+def figures(placement: PlacementFixture) -> dict[str, tuple[int, int]]:
+    return {
+        name: one["inventories"].get("CUSTOM_GOLD", (0, 0))
+        for name, one in contents(placement).items()
+    }
+
+
+def used(publishing: Publishing) -> int:
+    [row] = ComputeNodeList.get_by_filters(publishing.context, hypervisor_hostname="a")
+    return row.vcpus
+
+
+# Poll.
+
+
+def test_a_poll_without_changes_asks_neither_placement_nor_an_object_for_anything(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    with statements(publishing.state_path) as said:
+        outcome = publishing.cycle.poll()
+
+    assert (outcome.steps, outcome.problems) == ((), ())
+    assert publishing.placement.requests.seen == []
+    assert said == []
+    assert feed.marks == [None, "0"]
+    assert feed.listings == 1
+
+
+def test_a_poll_writes_what_has_changed_with_the_generation_known(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    feed.nodes["b"] = reserved("b")
+    feed.changes.append("b")
+
+    outcome = publishing.cycle.poll()
+
+    assert [step.name for step in outcome.steps] == ["b"]
+    assert not outcome.problems
+    uuid_of_b = contents(publishing.placement)["b"]["uuid"]
+    assert publishing.placement.requests.seen == [
+        f"PUT /resource_providers/{uuid_of_b}/inventories"
+    ]
+    assert figures(publishing.placement) == {"a": (1, 0), "b": (1, 1), "c": (1, 0)}
+    assert publishing.memory.get(uuid_of_b).reservations == ("cleaning",)
+    assert feed.listings == 1
+    publishing.placement.requests.clear()
+    assert publishing.cycle.drift().steps == ()
+    assert publishing.placement.requests.seen == [LIST]
+
+
+def test_many_changes_go_out_together(publishing: Publishing, feed: FeedingDriver) -> None:
+    for name in ("a", "b", "c"):
+        feed.nodes[name] = reserved(name)
+    feed.changes += ["a", "b", "c"]
+
+    assert len(publishing.cycle.poll().steps) == 3
+
+    assert publishing.placement.requests.seen == ["POST /reshaper"]
+
+
+def test_a_poll_that_somebody_was_faster_than_reads_and_plans_again(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    client, before = publishing.client, contents(publishing.placement)["b"]["uuid"]
+    traits = client.get_traits(before)
+    client.create_trait("CUSTOM_THEIRS")
+    client.set_traits(
+        before, traits.resource_provider_generation, {*traits.traits, "CUSTOM_THEIRS"}
+    )
+    feed.nodes["b"] = reserved("b")
+    feed.changes.append("b")
+
+    outcome = publishing.cycle.poll()
+
+    assert not outcome.problems
+    assert figures(publishing.placement)["b"] == (1, 1)
+    assert "CUSTOM_THEIRS" in contents(publishing.placement)["b"]["traits"]
+    assert publishing.cycle.poll().steps == ()
+
+
+def test_a_node_that_is_new_is_published_by_a_poll(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    feed.nodes["d"] = flat(CUSTOM_GOLD=1)
+    feed.changes.append("d")
+
+    outcome = publishing.cycle.poll()
+
+    assert not outcome.problems
+    assert figures(publishing.placement)["d"] == (1, 0)
+    rows = ComputeNodeList.get_by_filters(publishing.context)
+    assert {row.hypervisor_hostname for row in rows} == {"a", "b", "c", "d"}
+    assert publishing.cycle.sync().steps == ()
+
+
+def test_a_node_that_is_there_under_its_name_already_is_found_by_a_poll(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    theirs = str(uuid.uuid4())
+    publishing.client.create_provider(theirs, "d", None)
+    feed.nodes["d"] = flat(CUSTOM_GOLD=1)
+    feed.changes.append("d")
+
+    outcome = publishing.cycle.poll()
+
+    assert not outcome.problems
+    assert contents(publishing.placement)["d"]["uuid"] == theirs
+    assert figures(publishing.placement)["d"] == (1, 0)
+    assert publishing.cycle.sync().steps == ()
+
+
+def test_nothing_is_gone_for_a_poll_or_a_drift_cycle(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    feed.nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"device": {"CUSTOM_GOLD": 1}})
+    publishing.cycle.sync()
+    feed.nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {})
+    del feed.nodes["c"]
+    feed.changes.append("a")
+
+    for pace in (publishing.cycle.poll, publishing.cycle.drift) * 2:
+        outcome = pace()
+        assert (outcome.steps, outcome.pending, outcome.problems) == ((), (), ())
+
+    first = publishing.cycle.sync()
+    assert {one.name for one in first.pending} == {"device", "c"}
+    assert publishing.cycle.drift().steps == ()  # no second listing
+    assert set(figures(publishing.placement)) == {"a", "b", "c", "device"}
+    assert {step.name for step in publishing.cycle.sync().steps} == {"device", "c"}
+
+
+def test_a_node_that_fails_in_a_poll_leaves_the_others_alone_and_is_named_again(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    feed.nodes["a"] = does_not_answer
+    feed.nodes["b"] = reserved("b")
+    feed.changes += ["a", "b"]
+
+    outcome = publishing.cycle.poll()
+
+    assert [type(one) for one in outcome.problems] == [BackendError]
+    assert figures(publishing.placement) == {"a": (1, 0), "b": (1, 1), "c": (1, 0)}
+    feed.nodes["a"] = reserved("a")
+    assert [step.name for step in publishing.cycle.poll().steps] == ["a"]
+    assert feed.marks == [None, "0", "0"]
+
+
+def test_a_placement_that_is_away_in_a_poll_is_told_the_same_at_the_next(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    def away(method: str, path: str) -> None:
+        raise PlacementUnavailable(request=f"{method} {path}", status=0, code="", detail="away")
+
+    feed.nodes["a"] = reserved("a")
+    feed.changes.append("a")
+    publishing.placement.adapter.before = away
+    with pytest.raises(PlacementUnavailable):
+        publishing.cycle.poll()
+    publishing.placement.adapter.before = lambda method, path: None
+
+    assert [step.name for step in publishing.cycle.poll().steps] == ["a"]
+    assert figures(publishing.placement)["a"] == (1, 1)
+
+
+def test_nodes_that_share_a_provider_are_all_asked_by_a_poll(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    def asked(tree: ProviderTree, node: str, allocations: object) -> None:
+        seen.append(node)
+        flat(CUSTOM_GOLD=1)(tree, node, None)
+
+    def shares(tree: ProviderTree, node: str, allocations: object) -> None:
+        asked(tree, node, allocations)
+        if not tree.exists("pool"):
+            tree.new_root("pool")
+        tree.update_inventory("pool", {"DISK_GB": {"total": 10}})
+        tree.update_traits("pool", ["MISC_SHARES_VIA_AGGREGATE"])
+
+    seen: list[str] = []
+    feed.nodes |= {"a": shares, "b": asked, "c": asked}
+    publishing.cycle.sync()
+    seen.clear()
+    feed.changes.append("b")
+
+    assert publishing.cycle.poll().steps == ()
+
+    assert sorted(seen) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("answer", [None, 5, "ab", (["a"],), (5, "1"), (["a", "a"], "1")], ids=repr)
+def test_a_feed_that_is_none_is_a_backend_error_and_nothing_is_missed(
+    publishing: Publishing,
+    feed: FeedingDriver,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: object,
+) -> None:
+    with monkeypatch.context() as spoiling:
+        spoiling.setattr(feed, "changed_nodes", lambda since: answer)
+        with pytest.raises(BackendError):
+            publishing.cycle.poll()
+    feed.nodes["a"] = reserved("a")
+    feed.changes.append("a")
+
+    assert len(publishing.cycle.poll().steps) == 1
+
+
+def test_a_driver_without_a_feed_is_not_polled(publishing: Publishing) -> None:
+    publishing.driver.nodes["a"] = flat(CUSTOM_GOLD=1)
+    publishing.cycle.sync()
+    publishing.driver.nodes["a"] = flat(CUSTOM_GOLD=2)
+    publishing.placement.requests.clear()
+
+    assert publishing.cycle.poll().steps == ()
+
+    assert publishing.placement.requests.seen == []
+
+
+@pytest.mark.parametrize("pace", ["poll", "drift"])
+def test_the_first_cycle_is_a_full_one_whatever_its_pace(publishing: Publishing, pace: str) -> None:
+    publishing.driver.nodes["a"] = flat(CUSTOM_GOLD=1)
+
+    assert getattr(publishing.cycle, pace)().steps
+
+
+# Drift.
+
+
+def test_a_drift_cycle_of_an_unchanged_fleet_is_one_list_and_asks_no_driver(
+    publishing: Publishing, feed: FeedingDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(feed, "update_provider_tree", lambda *args, **kwargs: asked.append("a"))
+
+    outcome = publishing.cycle.drift()
+
+    assert (outcome.steps, outcome.problems) == ((), ())
+    assert publishing.placement.requests.seen == [LIST]
+    assert (asked, feed.listings) == ([], 1)
+
+
+def test_a_drift_cycle_asks_of_the_tree_that_somebody_changed_and_mends_it(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    def asked(tree: ProviderTree, node: str, allocations: object) -> None:
+        seen.append(node)
+        flat(CUSTOM_GOLD=1)(tree, node, None)
+
+    seen: list[str] = []
+    feed.nodes |= dict.fromkeys("abc", asked)
+    publishing.cycle.sync()
+    seen.clear()
+    there = contents(publishing.placement)["b"]["uuid"]
+    inventories = publishing.client.get_inventories(there)
+    publishing.client.set_inventories(there, inventories.resource_provider_generation, {})
+
+    outcome = publishing.cycle.drift()
+
+    assert seen == ["b"]
+    assert [step.name for step in outcome.steps] == ["b"]
+    assert figures(publishing.placement) == dict.fromkeys("abc", (1, 0))
+    assert publishing.cycle.drift().steps == ()
+    assert seen == ["b"]
+
+
+def test_a_provider_that_somebody_deleted_is_there_again_after_a_drift_cycle(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    publishing.client.delete_provider(contents(publishing.placement)["c"]["uuid"])
+
+    assert not publishing.cycle.drift().problems
+
+    assert figures(publishing.placement) == dict.fromkeys("abc", (1, 0))
+    assert publishing.cycle.drift().steps == ()
+
+
+def test_a_tree_that_failed_half_way_is_completed_by_the_next_drift_cycle(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    def strike(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith("inventories"):
+            raise ConcurrentUpdate(request=path, status=409, code="", detail="again and again")
+
+    feed.nodes["a"] = flat(CUSTOM_GOLD=5)
+    publishing.placement.adapter.before = strike
+    assert publishing.cycle.sync().problems
+    publishing.placement.adapter.before = lambda method, path: None
+
+    assert not publishing.cycle.drift().problems
+
+    assert figures(publishing.placement)["a"] == (5, 0)
+
+
+def test_what_is_allocated_meanwhile_is_no_drift(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    allocate(publishing.placement, str(uuid.uuid4()), a={"CUSTOM_GOLD": 1})
+
+    for _ in range(2):  # the generation has moved, and nothing of ours
+        outcome = publishing.cycle.drift()
+        assert (outcome.steps, outcome.problems) == ((), ())
+    publishing.placement.requests.clear()
+    publishing.cycle.drift()
+
+    assert publishing.placement.requests.seen == [LIST]
+
+
+@pytest.mark.parametrize("paces", [["drift"], ["poll", "drift"], ["sync"]], ids="-".join)
+def test_rows_say_what_the_cycle_has_published(
+    publishing: Publishing, feed: FeedingDriver, paces: Sequence[str]
+) -> None:
+    feed.nodes["a"] = flat(CUSTOM_GOLD=1, VCPU=8)
+    feed.changes.append("a")
+    publishing.client.delete_provider(contents(publishing.placement)["a"]["uuid"])
+    for pace in paces:
+        assert not getattr(publishing.cycle, pace)().problems
+
+    assert used(publishing) == 8
+
+
+def test_a_full_cycle_asks_each_node_and_plans_only_those_of_which_something_is_new(
+    publishing: Publishing, feed: FeedingDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[list[str]] = []
+
+    def watched(
+        publisher: object, desired: Sequence[object], *args: object, **kw: object
+    ) -> object:
+        planned.append(sorted(one.provider.name for one in desired))  # type: ignore[attr-defined]
+        return plan_trees(publisher, desired, *args, **kw)  # type: ignore[arg-type]
+
+    publishing.cycle.sync()
+    monkeypatch.setattr(scopes, "plan_trees", watched)
+    publishing.cycle.sync()
+    feed.nodes["b"] = flat(CUSTOM_GOLD=2)
+    assert len(publishing.cycle.sync().steps) == 1
+
+    assert planned == [[], ["b"]]
+
+
+def test_a_restart_starts_from_what_is_remembered(
+    publishing: Publishing, feed: FeedingDriver, tmp_path: Path
+) -> None:
+    publishing.restarted()
+    publishing.placement.requests.clear()
+
+    assert publishing.cycle.sync().steps == ()
+
+    assert publishing.placement.requests.seen == [LIST]

@@ -1,0 +1,70 @@
+"""What a cycle costs in the database, and over the wire where another process keeps it."""
+
+from tests.lab.cycles import Publishing
+from tests.lab.drivers import flat
+from tests.lab.objects import questions, statements
+from wharfinger.tracker.cycle import Outcome
+
+#: Nodes of one provider each.
+FLEET = 1000
+#: Statements of a cycle in which nothing has changed, whatever the size of the fleet; each is one
+#: question to another process.
+SYNC, DRIFT = 9, 7
+
+
+class Cost:
+    """The statements and the questions of a cycle's paces."""
+
+    def __init__(self, publishing: Publishing, where: str) -> None:
+        self._publishing = publishing
+        self._is_here = where == "here"
+
+    def of(self, pace: str) -> tuple[Outcome, int]:
+        with statements(self._publishing.state_path) as said, questions() as asked:
+            outcome: Outcome = getattr(self._publishing.cycle, pace)()
+        assert not outcome.problems
+        if self._is_here:
+            assert not asked
+        else:
+            assert 0 < len(asked) <= len(said)
+        return outcome, len(said)
+
+
+def test_a_fleet_costs_a_bounded_number_of_statements_first_and_then_a_constant_one(
+    publishing: Publishing, where: str
+) -> None:
+    cost = Cost(publishing, where)
+    publishing.driver.nodes |= {f"cn-{number}": flat(CUSTOM_GOLD=1) for number in range(FLEET)}
+
+    outcome, first = cost.of("sync")
+    assert len(outcome.steps) == 3 * FLEET
+    assert first <= 10 * FLEET
+
+    for _ in range(2):
+        assert cost.of("sync")[1] == SYNC
+        assert cost.of("drift")[1] == DRIFT
+    publishing.restarted()
+    assert cost.of("sync")[1] == SYNC + FLEET // 500  # the rows are read, by 500
+    assert cost.of("sync")[1] == SYNC
+
+
+def test_what_an_unchanged_cycle_costs_does_not_depend_on_the_fleet(
+    publishing: Publishing, where: str
+) -> None:
+    cost = Cost(publishing, where)
+    publishing.driver.nodes["cn"] = flat(CUSTOM_GOLD=1)
+    publishing.cycle.sync()
+
+    assert (cost.of("sync")[1], cost.of("drift")[1]) == (SYNC, DRIFT)
+
+
+def test_nodes_that_change_are_saved_together(publishing: Publishing, where: str) -> None:
+    cost = Cost(publishing, where)
+    publishing.driver.nodes |= {f"cn-{number}": flat(VCPU=1) for number in range(100)}
+    publishing.cycle.sync()
+    for count in (10, 100):
+        publishing.driver.nodes |= {f"cn-{number}": flat(VCPU=1 + count) for number in range(count)}
+        outcome, said = cost.of("sync")
+
+        assert len(outcome.steps) == count
+        assert said <= SYNC + 15
