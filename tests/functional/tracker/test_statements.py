@@ -38,7 +38,7 @@ def test_a_fleet_costs_a_bounded_number_of_statements_first_and_then_a_constant_
 
     outcome, first = cost.of("sync")
     assert len(outcome.steps) == 3 * FLEET
-    assert first <= 10 * FLEET
+    assert first <= 7 * FLEET
 
     for _ in range(2):
         assert cost.of("sync")[1] == SYNC
