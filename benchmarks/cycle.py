@@ -104,11 +104,7 @@ def published(directory: Path, size: int) -> DriverCycle:
     there = [replace(one, generation=GENERATION) for one in live.values() if one]
     placement.list_of(there)
     cycle.memory.save(
-        {
-            one.uuid: replace(record, live=one)
-            for one in there
-            if (record := plan.records[one.uuid])
-        }
+        {one.uuid: replace(record, live=one) for one in there if (record := plan.records[one.uuid])}
     )
     for _ in range(2):  # the rows of the nodes; and once more, for all that is remembered
         outcome = cycle.sync()

@@ -22,7 +22,7 @@ class CardsDriver(ComputeDriver):
     capabilities = Capabilities(
         nested_providers=SUPPORTED,
         reshape=unsupported("inventory never moves from one card to another"),
-        change_feed=unsupported("a file has none"),
+        change_feed=SUPPORTED,
         programming=unsupported("somebody else loads the images"),
         cleans_after_release=unsupported("a card keeps nothing of its last user"),
     )
@@ -33,15 +33,25 @@ class CardsDriver(ComputeDriver):
         self._file = Path(conf[name].file)
         self._cards: dict[str, dict[str, Any]] = {}
 
+    def _read(self) -> None:
+        try:
+            self._cards = json.loads(self._file.read_text())
+        except (OSError, ValueError) as error:
+            raise BackendError(
+                driver=self.name, operation=f"reading {self._file}", reason=str(error)
+            ) from error
+
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         if refresh:
-            try:
-                self._cards = json.loads(self._file.read_text())
-            except (OSError, ValueError) as error:
-                raise BackendError(
-                    driver=self.name, operation=f"reading {self._file}", reason=str(error)
-                ) from error
+            self._read()
         return [self.host]
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        mark = str(self._file.stat().st_mtime_ns)
+        if since in (None, mark):
+            return set(), mark
+        self._read()
+        return {self.host}, mark
 
     def update_provider_tree(
         self,

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from tests.lab.drivers import ScriptedDriver
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
-from wharfinger.db.database import FILE_NAME
+from wharfinger.db.database import FILE_NAME, Database
 from wharfinger.objects import Context
 from wharfinger.objects.context import local
 from wharfinger.providers.ownership import Publisher
@@ -39,7 +39,8 @@ _QUERIES: Final = {
 class Publishing(fixtures.Fixture):
     """A scripted driver instance, its state and what it has published.
 
-    Its objects are kept wherever those of this process are when it starts.
+    Its objects are kept wherever those of this process are when it starts; or in a ``database``
+    of a server.
     """
 
     def __init__(
@@ -49,18 +50,23 @@ class Publishing(fixtures.Fixture):
         *,
         owner: str = "OWNER_NOVA",
         name: str = "scripted",
+        host: str = HOST,
         removal_delay: float = 0,
         allow_mass_removal: bool = False,
+        database: str | None = None,
     ) -> None:
         super().__init__()
+        self.database = database
         self.placement = placement
         self.state_path = state_path
         self.publisher = Publisher(name, owner)
+        self.host = host
         self.removal_delay = removal_delay
         self.allow_mass_removal = allow_mass_removal
 
     def _setUp(self) -> None:
         self.driver = ScriptedDriver(self.publisher.instance)
+        self.driver.host = self.host
         make_state(self.state_path)
         self._open: list[Context] = []
         self.addCleanup(self._close)
@@ -68,7 +74,9 @@ class Publishing(fixtures.Fixture):
 
     def restarted(self) -> DriverCycle:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
-        context = self.context = opened(self.state_path)
+        context = self.context = (
+            opened(self.state_path) if self.database is None else self._connected(self.database)
+        )
         self._open.append(context)
         self.client = self.placement.new_client()
         self.cycle = DriverCycle(
@@ -80,6 +88,9 @@ class Publishing(fixtures.Fixture):
         )
         self.memory = self.cycle.memory
         return self.cycle
+
+    def _connected(self, url: str) -> Context:
+        return Context(Database(url, directory=self.state_path, host=self.host, managed=True))
 
     def _close(self) -> None:
         for context in self._open:
@@ -101,11 +112,11 @@ def _empty_database() -> bytes:
         return (Path(directory) / FILE_NAME).read_bytes()
 
 
-def stored(state_path: Path, instance: str = "scripted") -> dict[str, Record]:
+def stored(state_path: Path, instance: str = "scripted", host: str = HOST) -> dict[str, Record]:
     """What a process that starts now would remember."""
     context = opened(state_path)
     try:
-        return dict(InstanceMemory(context, HOST, instance).records)
+        return dict(InstanceMemory(context, host, instance).records)
     finally:
         context.close()
 

@@ -38,12 +38,12 @@ class ComputeNodeList(objects.ComputeNodeList):
 
     HISTORY = (  # type: ignore[assignment]
         *objects.ComputeNodeList.HISTORY,
-        Step("1.2", "ComputeNode 1.2"),
+        Step("1.3", "ComputeNode 1.2"),
     )
     KIND = ComputeNode
     child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
         **objects.ComputeNodeList.child_versions,
-        "1.2": "1.2",
+        "1.3": "1.2",
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
@@ -98,6 +98,17 @@ def reservation(context: Context | None, number: int = 0, **values: Any) -> Rese
         "holder": f"holder-{number}",
     }
     return Reservation(context, **(chosen | values))
+
+
+def released(context: Context | None, number: int = 0, **values: Any) -> Reservation:
+    """One that is held while what a consumer gives back is cleaned."""
+    chosen = {
+        "since": datetime(2030, 1, 1, tzinfo=UTC),
+        "own_reserved": {"VGPU": 1},
+        "consumer_uuid": uuid("consumer"),
+        "phase": "released",
+    }
+    return reservation(context, number, **(chosen | values))
 
 
 def record(number: int = 0, **values: Any) -> ProviderRecord:

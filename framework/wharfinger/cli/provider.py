@@ -19,11 +19,12 @@ from wharfinger.cli.conditions import (
     together,
     usage,
 )
-from wharfinger.cli.objects import owner
-from wharfinger.exceptions import printable
+from wharfinger.cli.objects import ObjectCommand, owner
+from wharfinger.exceptions import ObjectError, StateError, printable
 
 if TYPE_CHECKING:
     from wharfinger.placement.model import ProviderSummary
+    from wharfinger.placement.survey import Details
 
 _UNLIMITED: Final = 1_000_000
 
@@ -116,8 +117,8 @@ class ProviderShow(WharfingerCommand, ShowOne):
         )
 
 
-class ProviderTreeCommand(WharfingerCommand):
-    """Draw the trees of resource providers with their owners."""
+class ProviderTreeCommand(ObjectCommand):
+    """Draw the trees of resource providers with their owners, and who has reserved them."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -137,6 +138,7 @@ class ProviderTreeCommand(WharfingerCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import tree
+        from wharfinger.objects.kinds import now
         from wharfinger.placement import survey
 
         in_tree = None
@@ -149,13 +151,26 @@ class ProviderTreeCommand(WharfingerCommand):
             traits=parsed_args.traits,
             usage=parsed_args.usage,
         )
+        providers = self._with_reservations(providers)
         if parsed_args.format == "json":
             json.dump(tree.as_data(providers), sys.stdout, indent=2)
             sys.stdout.write("\n")
             return
         # Where there is no terminal, nothing is wrapped.
         console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
-        for drawing in tree.as_drawing(providers):
+        for drawing in tree.as_drawing(providers, now()):
             console.print(drawing)
         if not providers:
             self.app.LOG.warning("There are no resource providers in Placement.")
+
+    def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
+        """The providers with who has reserved them, where that can be read; nothing is created."""
+        from wharfinger.objects.context import look
+        from wharfinger.placement import survey
+
+        try:
+            is_empty = look(self.conf).schema.current is None
+            return survey.with_reservations(None if is_empty else self.objects, providers)
+        except (ObjectError, StateError) as error:
+            self.app.LOG.warning("Who has reserved what is not known: %s", error)
+            return providers

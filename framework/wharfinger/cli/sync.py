@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -84,6 +85,9 @@ class Sync(ObjectCommand):
         self._owners: set[str] = set()
         unprinted: OSError | SystemExit | None = None
         unreported: WharfingerError | None = None
+        self._down_time = timedelta(seconds=default.service_down_time)
+        if not parsed_args.dry_run:
+            self._begin(default)
         try:
             for name in instances:
                 outcomes[name] = self._run(name, parsed_args)
@@ -109,6 +113,16 @@ class Sync(ObjectCommand):
         if parsed_args.dry_run and any(outcome.steps for outcome in outcomes.values()):
             return DIFFERENCE
         return DONE
+
+    def _begin(self, default: "DefaultSection") -> None:
+        """Say that the service is up, or other hosts take its nodes for those of a dead one."""
+        from wharfinger.tracker import services
+
+        try:
+            services.begin(self.objects, default.host)
+        except WharfingerError as error:
+            # The instances tell of the database, and the report at the end of the service.
+            self.app.LOG.debug("the service cannot be said to be up: %s", error)
 
     def _report(self, default: "DefaultSection", outcomes: Mapping[str, "Outcome"]) -> None:
         from wharfinger.tracker import services
@@ -142,10 +156,16 @@ class Sync(ObjectCommand):
                 self.objects,
                 may_write=not parsed_args.dry_run,
                 policy=policy,
+                down_time=self._down_time,
             ) as cycle:
                 if parsed_args.dry_run:
                     plan = cycle.plan()
-                    return Outcome(steps=plan.steps, pending=plan.pending, problems=plan.problems)
+                    return Outcome(
+                        steps=plan.steps,
+                        pending=plan.pending,
+                        foreign=plan.foreign,
+                        problems=plan.problems,
+                    )
                 with progress.applying(name, taken) as callbacks:
                     return cycle.sync(*callbacks)
         except WharfingerError as error:
@@ -161,7 +181,7 @@ def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:
     from wharfinger.console import plan
 
     console = Console(soft_wrap=True, highlight=False, emoji=False)
-    for line in plan.as_text(outcome.steps, outcome.pending):
+    for line in plan.as_text(outcome.steps, outcome.pending, outcome.foreign):
         console.print(line)
     done = "to be written" if dry_run else "written"
     count = len(outcome.steps)
@@ -183,6 +203,10 @@ def _data(name: str, outcome: "Outcome") -> dict[str, Any]:
         "pending": [
             {"uuid": item.uuid, "name": item.name, "reason": item.reason}
             for item in outcome.pending
+        ],
+        "foreign": [
+            {"uuid": item.uuid, "name": item.name, "classes": sorted(item.classes)}
+            for item in outcome.foreign
         ],
         "problems": [
             {"kind": type(problem).__name__, "message": str(problem)}

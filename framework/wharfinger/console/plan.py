@@ -10,6 +10,7 @@ from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
+    ForeignReservation,
     PendingRemoval,
     Reshape,
     SetAggregates,
@@ -22,13 +23,21 @@ from wharfinger.providers.plan import (
 _STYLES = {"+": "green", "-": "red", "~": "yellow", "?": "dim"}
 
 
-def as_text(steps: Iterable[Step], pending: Iterable[PendingRemoval] = ()) -> Iterator[Text]:
-    """The lines of a diff: + is new, - goes, ~ changes, ? waits."""
+def as_text(
+    steps: Iterable[Step],
+    pending: Iterable[PendingRemoval] = (),
+    foreign: Iterable[ForeignReservation] = (),
+) -> Iterator[Text]:
+    """The lines of a diff: + is new, - goes, ~ changes, ? waits or is others' to change."""
     for step in steps:
         for line in _step_lines(step):
             yield _styled(line)
     for removal in pending:
         yield _styled(f"? {removal.name} is absent: {removal.reason}")
+    for one in foreign:
+        verb = "is" if len(one.classes) == 1 else "are"
+        classes = ", ".join(sorted(one.classes))
+        yield _styled(f"? {one.name}: {classes} {verb} fully reserved, and not by us: kept")
 
 
 def as_data(step: Step) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Provider trees as a drawing, and as JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from rich.text import Text
 from rich.tree import Tree
 
+from wharfinger.console import reservations
 from wharfinger.exceptions import printable
 from wharfinger.placement.survey import Details
 from wharfinger.providers.inventory import Inventory
@@ -13,8 +15,11 @@ from wharfinger.providers.inventory import Inventory
 _Children = dict[str | None, list[Details]]
 
 
-def as_drawing(providers: Iterable[Details]) -> Iterator[Tree]:
-    """One tree for each root, children in the order of their names."""
+def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
+    """One tree for each root, children in the order of their names.
+
+    What is reserved is, ``now``, of that age.
+    """
     children = _by_parent(providers)
     for root in children.get(None, []):
         tree = Tree(_label(root), guide_style="dim")
@@ -22,6 +27,8 @@ def as_drawing(providers: Iterable[Details]) -> Iterator[Tree]:
         waiting = [(tree, root)]
         while waiting:
             branch, provider = waiting.pop()
+            for text in reservations.lines(provider, now):
+                branch.add(Text(text, style="yellow"))
             for line in _content_lines(provider):
                 branch.add(line)
             waiting += [
@@ -64,6 +71,10 @@ def provider_data(provider: Details) -> dict[str, Any]:
         data["usages"] = dict(sorted(provider.usages.items()))
     if provider.traits is not None:
         data["traits"] = sorted(provider.traits)
+    if provider.reservations is not None:
+        data["reservations"] = [reservations.as_data(one) for one in provider.reservations]
+    if provider.reserved_by_others is not None:
+        data["reserved_by_others"] = sorted(provider.reserved_by_others)
     return data
 
 

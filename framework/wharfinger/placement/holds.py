@@ -122,11 +122,17 @@ class Holds:
             self._fill(held[provider.uuid])
         if allocations:
             self._client.delete_allocations(consumer_uuid)
-        releasing = [one for one in held.values() if one.phase == "releasing"]
-        for one in releasing:
-            one.phase = "released"
-        ReservationList(self._context, objects=releasing).save()
-        return tuple(held.values())
+        return tuple(self._released(holder))
+
+    @_patiently
+    def _released(self, holder: str) -> ReservationList:
+        """Note that the allocation is gone, unless a cycle has found that already."""
+        held = ReservationList.get_by_filters(self._context, holder=holder)
+        for one in held:
+            if one.phase == "releasing":
+                one.phase = "released"
+        held.save()
+        return held
 
     def _new(self, provider: ProviderSummary, **values: object) -> Reservation:
         """A new reservation of a provider, stored."""
@@ -154,9 +160,9 @@ class Holds:
         figures = reservation.own_reserved(live.inventories, self._remembered(uuid))
         several = [held, *(one for one in self._rows(uuid) if one.uuid != held.uuid)]
         for one in several:
-            if "own_reserved" not in one or one.own_reserved != figures:
+            if "own_reserved" in one and one.own_reserved != figures:
                 one.own_reserved = figures
-        ReservationList(self._context, objects=several).save()
+                one.save()
         full = reservation.reserve_fully(live.inventories)
         self._client.set_inventories(uuid, live.resource_provider_generation, full)
 
@@ -194,8 +200,9 @@ class Holds:
         ]
         figures = reservation.figures_of(
             [
-                *(record.own_reserved for record in records if record.is_ours),
+                # Those of reservations are never older.
                 *(one.own_reserved for one in self._rows(provider_uuid) if "own_reserved" in one),
+                *(record.own_reserved for record in records if record.is_ours),
             ]
         )
         ours = next((record for record in records if record.is_ours), Record())

@@ -116,9 +116,12 @@ def _publish(
         gone.name for gone in absent.values() if draft.standing(gone) is not Standing.FOREIGN
     }
     unpublished: set[str | None] = set()
+    aside = _aside(desired, draft.live)
     for one in desired:
         mine = one.provider
         live, record = draft.live.get(mine.uuid), draft.record(mine.uuid)
+        if mine.uuid in aside:
+            one = replace(one, provider=replace(mine, name=mine.uuid))  # noqa: PLW2901
         if not one.stated and live is not None and not record.is_ours:
             continue  # somebody else's, and nobody said anything of it
         if mine.parent_uuid in unpublished or (live is None and mine.name in leaving):
@@ -151,6 +154,31 @@ def _publish(
         draft.leave(mine.uuid)
         if live is None:
             unpublished.add(mine.uuid)
+
+
+def _aside(desired: Sequence[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:
+    """One of each ring of providers that want each other's names.
+
+    It is called by its uuid until the next cycle: names are unique in Placement.
+    """
+    wanted = {
+        one.provider.uuid: one.provider.name
+        for one in desired
+        if one.stated
+        and one.mode is PublishingMode.OWN
+        and one.provider.uuid in live
+        and live[one.provider.uuid].name != one.provider.name
+    }
+    holders = {live[uuid].name: uuid for uuid in wanted}
+    found: set[str] = set()
+    for first in sorted(wanted):
+        way = [first] if first in wanted else []
+        while way and (after := holders.get(wanted.pop(way[-1]))) is not None:
+            if after not in wanted:
+                found |= {after} & set(way)
+                break
+            way.append(after)
+    return found
 
 
 def _as_it_was(wanted: DesiredProvider, record: Record) -> DesiredProvider:

@@ -96,7 +96,8 @@ class Draft:
     def seen(self, live: Provider) -> Record:
         """What was remembered of a provider, and how it is now."""
         record = self.record(live.uuid)
-        figures = reservation.own_reserved(live.inventories, record) if record.own_reserved else {}
+        has_figures = record.own_reserved and record.is_ours  # others' are not ours to restore
+        figures = reservation.own_reserved(live.inventories, record) if has_figures else {}
         return replace(record, live=live, own_reserved=figures)
 
 

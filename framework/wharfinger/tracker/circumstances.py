@@ -26,6 +26,10 @@ class Circumstances:
         """The same; ``earlier`` are the reservations that were there before the snapshot began."""
         return replace(self, reservations=replace(self.reservations, earlier=earlier))
 
+    def with_placement_read(self, context: Context) -> Self:
+        """The same, with what is reserved now that Placement has been read."""
+        return replace(self, reservations=self.reservations.read_again(context))
+
     @classmethod
     def read(cls, context: Context, host: str, instance: str) -> Self:
         """As they are now; raises ObjectError, StateError."""

@@ -118,8 +118,9 @@ class Claims:
         if place != (self._host, node):
             instance.host, instance.node = self._host, node
         instance.save()
-        self._note(node)
-        return Claim(self, instance, node)
+        claim = Claim(self, instance, node)
+        self._settle(claim)
+        return claim
 
     def move_claim(
         self,
@@ -155,8 +156,9 @@ class Claims:
             migration.create()
         else:
             migration.save()
-        self._note(node)
-        return Claim(self, instance, node, migration)
+        claim = Claim(self, instance, node, migration)
+        self._settle(claim)
+        return claim
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
         """End a move by dropping what is claimed at one of its ends.
@@ -193,6 +195,15 @@ class Claims:
         if (instance.host, instance.node) == (self._host, claim.node):
             instance.host = instance.node = None
             instance.save()
+        self._note(claim.node)
+
+    def _settle(self, claim: Claim) -> None:
+        """Note a claim on its node; one whose node has gone, or has another name, is given up."""
+        try:
+            self._rows(claim.node)
+        except ObjectNotFound:
+            claim.abort()
+            raise
         self._note(claim.node)
 
     def _begun(self, instance: Instance, migration_type: str, node: str) -> Migration:

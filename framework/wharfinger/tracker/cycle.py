@@ -143,7 +143,13 @@ class DriverCycle:
         self._nodes: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
         self._handover: Final = Handover(context, driver.host, publisher.instance, down_time)
         self._planner: Final = Planner(
-            driver, publisher, client, policy, memory=self.memory, handover=self._handover
+            driver,
+            publisher,
+            client,
+            policy,
+            context=context,
+            memory=self.memory,
+            handover=self._handover,
         )
         self._applier: Final = PlanApplier(client, self.memory)
         self._listing: NodeListing | None = None
@@ -194,6 +200,7 @@ class DriverCycle:
         now = time.time()
 
         def planning(circumstances: Circumstances, _again: bool) -> Planned:
+            self._inherit(listing, circumstances)
             return self._planner.plan_drift(listing, now, circumstances)
 
         # The snapshot is older than what is read now.
@@ -219,6 +226,7 @@ class DriverCycle:
         listing = before.with_changes(changed)
 
         def planning(circumstances: Circumstances, again: bool) -> Planned:
+            self._inherit(listing, circumstances)
             if again:
                 return self._planner.plan_drift(listing, now, circumstances, changed)
             return self._planner.plan_changed(changed, listing, now, circumstances)
@@ -227,7 +235,7 @@ class DriverCycle:
         outcome = self._run(planning, circumstances, on_plan, on_step)
         self._listing = listing
         outcome = outcome.with_problems(self._keep(changed))
-        if not outcome.problems:
+        if not outcome.problems and not circumstances.reservations.has_later:
             self._mark = changes.mark  # else they are to be named again
         return outcome
 
@@ -343,8 +351,11 @@ class DriverCycle:
         plan = planned.plan
         on_plan(plan)
         try:
+            # What was known before another host had them is out of date.
+            self.memory.forget(self._handover.known_there(planned.coming))
             self._handover.take(planned.coming)
             self._nodes.claim(planned.new, {**self.memory.records, **plan.records})
+            planned.judgement.note_figures(plan.records)
         except _OTHERS_WORK as faster:
             return _Pass(plan, (faster,))
         failures = self._applier.apply(plan, planned.live, on_step)

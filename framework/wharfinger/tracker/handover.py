@@ -83,13 +83,21 @@ class Handover:
         """The uuids of all nodes of instances of this one's name, whatever the host."""
         return ComputeNodeList.get_revisions(self._context, None, self._instance).keys()
 
+    def known_there(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
+        """The uuids of those nodes of which whoever has them remembers something."""
+        hosts = {row.uuid: row.host for row in rows}
+        records = self._records_elsewhere(hosts) if hosts else {}
+        return frozenset(uuid for uuid, host in hosts.items() if uuid in records.get(host, ()))
+
     def take(self, rows: Iterable[ComputeNode]) -> None:
-        """Make nodes this instance's; ``inherit`` is to follow.
+        """Make nodes this instance's, with what is on them; ``inherit`` is to follow.
 
         Raises ConcurrentSave, ObjectNotFound where another one was faster.
         """
         nodes = list(rows)
+        before: dict[str, list[str]] = {}
         for row in nodes:
+            before.setdefault(row.host, []).append(row.hypervisor_hostname)
             LOG.warning(
                 "node %s (%s) comes from host %s, which has let it go or is down.",
                 row.hypervisor_hostname,
@@ -99,6 +107,8 @@ class Handover:
             row.host = self._host
         if nodes:
             ComputeNodeList(self._context, objects=nodes).save()
+        for host, names in before.items():
+            moving.follow_host(self._context, host, self._host, names)
 
     def inherit(self, roots: Mapping[str, str], memory: InstanceMemory) -> bool:
         """Have what is on nodes, and what is remembered of them, come with them; whether any was.
@@ -108,12 +118,21 @@ class Handover:
         What is remembered comes last: until then, this is done again.
         """
         records = self._records_elsewhere(roots) if roots else {}
+        # Their rows have the names that they had there: they may have others by now.
+        names = self._names(roots) if records else {}
         for host, uuids in records.items():
             moving.follow_host(
-                self._context, host, self._host, [roots[uuid] for uuid in sorted(uuids)]
+                self._context,
+                host,
+                self._host,
+                [names.get(uuid, roots[uuid]) for uuid in sorted(uuids)],
             )
             memory.inherit(host, uuids)
         return bool(records)
+
+    def _names(self, uuids: Iterable[str]) -> dict[str, str]:
+        rows = ComputeNodeList.get_by_filters(self._context, uuid=sorted(uuids))
+        return {row.uuid: row.hypervisor_hostname for row in rows if "hypervisor_hostname" in row}
 
     def _records_elsewhere(self, uuids: Iterable[str]) -> dict[str, set[str]]:
         """Of which of these providers this instance's namesakes remember something, by host."""

@@ -22,13 +22,28 @@ _NOTHING: Final = Record()
 class Judgement:
     """What a cycle makes of the reservations.
 
-    ``held`` are the uuids of the providers that stay reserved; ``over`` the reservations that end,
-    and ``moved`` those that come to another phase, once the cycle's plan has been applied.
+    ``held`` are the uuids of the providers that stay reserved, by the reservations ``kept``;
+    ``over`` are those that end, and ``moved`` those that come to another phase, once the cycle's
+    plan has been applied.
     """
 
     held: frozenset[str] = frozenset()
+    kept: tuple[Reservation, ...] = ()
     over: tuple[Reservation, ...] = ()
     moved: tuple[tuple[Reservation, str], ...] = ()
+
+    def note_figures(self, records: Mapping[str, Record | None]) -> None:
+        """Have reservations know what a plan would restore when they end, before it is applied.
+
+        Else only the records would, where an owner has written figures since. Raises
+        ConcurrentSave, ObjectNotFound where others have changed them meanwhile.
+        """
+        for one in self.kept:
+            record = records.get(one.provider_uuid)
+            figures = dict(record.own_reserved) if record and record.is_ours else {}
+            if figures and "own_reserved" in one and one.own_reserved != figures:
+                one.own_reserved = figures
+                one.save()
 
     def save(self, context: Context) -> None:
         """Write what has changed. What others have changed meanwhile is left to the next cycle."""
@@ -47,11 +62,13 @@ class StoredReservations:
     """All stored reservations, by provider uuid.
 
     ``earlier`` are the uuids and revisions of those that a driver's snapshot can say something of:
-    the others are newer than that.
+    the others are newer than that. ``before`` are those that there were before Placement was read:
+    some may have ended since.
     """
 
     by_provider: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
     earlier: frozenset[tuple[str, int]] = frozenset()
+    before: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, context: Context) -> Self:
@@ -61,6 +78,20 @@ class StoredReservations:
             if "provider_uuid" in one:
                 found[one.provider_uuid] = (*found.get(one.provider_uuid, ()), one)
         return cls(found)
+
+    def read_again(self, context: Context) -> Self:
+        """Those that there are now that Placement has been read.
+
+        What it shows as reserved was stored before.
+        """
+        later = type(self).read(context)
+        return replace(later, earlier=self.earlier, before=self.by_provider)
+
+    @property
+    def has_later(self) -> bool:
+        """Whether something was given back of which the driver's snapshot can say nothing yet."""
+        rows = [one for several in self.by_provider.values() for one in several]
+        return any(_phase(one) and not self._is_earlier(one) for one in rows)
 
     @property
     def known(self) -> frozenset[tuple[str, int]]:
@@ -73,19 +104,24 @@ class StoredReservations:
     def with_figures(
         self, records: Mapping[str, Record], there: Container[str]
     ) -> Mapping[str, Record]:
-        """The records, with the own figures that only the reservations know.
+        """The records, with the own figures that the reservations know, which are never older.
 
         Of those providers that are ``there``.
         """
         known = {
-            uuid: reservation.figures_of(one.own_reserved for one in rows if "own_reserved" in one)
-            for uuid, rows in self.by_provider.items()
+            uuid: reservation.figures_of(
+                one.own_reserved
+                for rows in (self.by_provider, self.before)
+                for one in rows.get(uuid, ())
+                if "own_reserved" in one
+            )
+            for uuid in self.by_provider.keys() | self.before.keys()
             if uuid in there
         }
         completed = {
-            uuid: replace(record, own_reserved={**figures, **record.own_reserved})
+            uuid: replace(record, own_reserved={**record.own_reserved, **figures})
             for uuid, figures in known.items()
-            if not figures.keys() <= (record := records.get(uuid, _NOTHING)).own_reserved.keys()
+            if not figures.items() <= (record := records.get(uuid, _NOTHING)).own_reserved.items()
         }
         return {**records, **completed} if completed else records
 
@@ -107,7 +143,7 @@ class StoredReservations:
         ``is_clean`` says whether a provider that was given back then needs no cleaning any more,
         ``is_given_back`` whether a consumer has nothing of a provider any more.
         """
-        held, over, moved = set(), [], []
+        held, kept, over, moved = set(), [], [], []
         for uuid, rows in self.by_provider.items():
             for one in rows:
                 wanted = desired.get(uuid)
@@ -118,9 +154,10 @@ class StoredReservations:
                     over.append(one)
                     continue
                 held.add(uuid)
+                kept.append(one)
                 if after is not None:
                     moved.append((one, after))
-        return Judgement(frozenset(held), tuple(over), tuple(moved))
+        return Judgement(frozenset(held), tuple(kept), tuple(over), tuple(moved))
 
     def _is_earlier(self, one: Reservation) -> bool:
         return "uuid" in one and "revision" in one and (one.uuid, one.revision) in self.earlier

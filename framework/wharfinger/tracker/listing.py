@@ -242,8 +242,11 @@ def _said_in(resource: ComputeNode) -> Said:
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """The PCI devices of a node as a value; None where they are not looked at."""
-    if node.pci_stats is None:
+    """The PCI devices of a node as a value; None where they are not looked at.
+
+    An old release's nodes have no such field.
+    """
+    if "pci_stats" not in node.fields or node.pci_stats is None:
         return None
     return tuple(
         (

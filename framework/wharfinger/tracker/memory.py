@@ -1,6 +1,6 @@
 """A driver instance's records: loaded once, written through."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -57,6 +57,12 @@ class InstanceMemory:
         self.save(records)
         ProviderRecordList.replace(
             self._context, host, self._instance, ProviderRecordList(objects=[]), list(records)
+        )
+
+    def forget(self, roots: Container[str]) -> None:
+        """Remember nothing of these trees."""
+        self.save(
+            {uuid: None for uuid, record in self._records.items() if record.root_uuid in roots}
         )
 
     def save(self, records: Mapping[str, Record | None]) -> None:

@@ -1,6 +1,6 @@
 """The ComputeNodes of a driver instance, kept as its last complete listing has them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Final, NamedTuple
 
 import os_resource_classes as orc
@@ -90,10 +90,11 @@ class NodeRows:
         stop=stop_after_attempt(5),
         reraise=True,
     )
-    def keep(self, nodes: Iterable[Node], records: Mapping[str, Record]) -> None:
+    def keep(self, nodes: Collection[Node], records: Mapping[str, Record]) -> None:
         """Bring rows in line with what the driver says of nodes and what was published of them.
 
-        ``records`` are by provider uuid.
+        ``records`` are by provider uuid. All other rows say what is taken of their nodes: of those
+        that are gone, or that failed, no more is known.
         """
         self._rows.update(self._revisions())
         taken = self._usage.by_node()
@@ -105,6 +106,16 @@ class NodeRows:
         }
         if changed:
             self._write(changed)
+        published = {node.uuid for node, _root in _published(nodes, records)}
+        others = [
+            uuid
+            for uuid, figures in rows.items()
+            if figures is not None
+            and uuid not in published
+            and _used(figures) != taken.get(figures.hypervisor_hostname, NOTHING)
+        ]
+        if others:
+            self._write_usage(others)
 
     def note_listing(
         self, nodes: Iterable[Node], records: Mapping[str, Record], damaged: Set[str]
@@ -190,6 +201,16 @@ class NodeRows:
         if rows:
             ComputeNodeList(self._context, objects=list(rows.values())).save()
 
+    def _write_usage(self, uuids: Iterable[str]) -> None:
+        """Save what is taken of nodes, as ``_write`` does, and nothing else."""
+        rows = [row for row in self._of_ours(uuids) if _said_by(row) is not None]
+        taken = self._usage.by_node()
+        for row in rows:
+            used = taken.get(row.hypervisor_hostname, NOTHING)
+            row.vcpus_used, row.memory_mb_used = used.vcpus, used.memory_mb
+            row.local_gb_used = used.local_gb
+        ComputeNodeList(self._context, objects=rows).save()
+
 
 def _published(
     nodes: Iterable[Node], records: Mapping[str, Record]
@@ -205,6 +226,10 @@ def _offered(published: Mapping[str, Inventory], name: str) -> tuple[int, float]
     """How much of a resource class there is, and how many times over it is given out."""
     inventory = published.get(name)
     return (0, 1.0) if inventory is None else (inventory.total, inventory.allocation_ratio)
+
+
+def _used(figures: _Figures) -> Usage:
+    return Usage(figures.vcpus_used, figures.memory_mb_used, figures.local_gb_used)
 
 
 def _said_by(row: ComputeNode) -> _Figures | None:

@@ -11,13 +11,13 @@ from oslo_log import log as logging
 
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import MassRemoval, WharfingerError
-from wharfinger.objects import ComputeNode
+from wharfinger.objects import ComputeNode, Context
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader, Reading
-from wharfinger.providers import Provider, PublishingMode, ownership
+from wharfinger.providers import Provider, PublishingMode, ownership, reservation
 from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher, Standing
-from wharfinger.providers.plan import PendingRemoval, Plan
+from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
 from wharfinger.tracker.circumstances import Circumstances
@@ -66,6 +66,7 @@ class Planner:
         client: PlacementClient,
         policy: RemovalPolicy,
         *,
+        context: Context,
         memory: InstanceMemory,
         handover: Handover,
     ) -> None:
@@ -74,6 +75,7 @@ class Planner:
         self._client: Final = client
         self._reader: Final = PlacementReader(client, publisher.instance)
         self._policy: Final = policy
+        self._context: Final = context
         self._memory: Final = memory
         self._handover: Final = handover
         self._settled: Final = SettledTrees()
@@ -85,6 +87,7 @@ class Planner:
         """The plan of a complete listing."""
         listing.use_known_uuids(self._memory.records)
         reading = self._reader.read(listing.roots, self._memory.records)
+        circumstances = circumstances.with_placement_read(self._context)
         planned = self._plan(listing, reading, now, circumstances, is_listing=True)
         self._was_disabled = circumstances.disabled
         return planned
@@ -104,13 +107,18 @@ class Planner:
         if changed is not None:
             changed.use_known_uuids(self._memory.records)
         reading = self._reader.read(listing.roots, self._memory.records)
+        circumstances = circumstances.with_placement_read(self._context)
+        unasked: tuple[ForeignReservation, ...] = ()
         if circumstances.disabled == self._was_disabled:
             asked = _unsettled(reading, self._memory.records, circumstances.reservations)
             asked |= set(changed.roots.values()) if changed else set()
             listing = _only(listing, asked, reading.live)
+            records = circumstances.reservations.with_figures(self._memory.records, reading.live)
+            unasked = tuple(_foreign(reading.live, records, set(listing.roots.values())))
         if not listing.nodes:
-            return Planned(live=reading.live)
-        return self._plan(listing, reading, now, circumstances)
+            return Planned(Plan(foreign=unasked), reading.live)
+        planned = self._plan(listing, reading, now, circumstances)
+        return replace(planned, plan=Plan.merge([planned.plan, Plan(foreign=unasked)]))
 
     def plan_changed(
         self, changed: NodeListing, listing: NodeListing, now: float, circumstances: Circumstances
@@ -186,7 +194,9 @@ class Planner:
             if given_away.get(record.root_uuid or "", False)
         }
         judgement = circumstances.reservations.judge(
-            answers.desired, is_clean=self._is_clean, is_given_back=self._is_given_back
+            answers.desired,
+            is_clean=partial(self._is_clean, answers),
+            is_given_back=self._is_given_back,
         )
         inquiry = Inquiry(self._client, self._reader, answers, live)
         looked_up = [name for name, uuid in listing.roots.items() if uuid not in live]
@@ -203,7 +213,11 @@ class Planner:
         )
         if is_listing:
             changing = _unsettled(reading, memory.records, circumstances.reservations)
-            changing |= {live[one.provider_uuid].root_uuid for one in judgement.over}
+            changing |= {
+                live[one.provider_uuid].root_uuid
+                for one in judgement.over
+                if one.provider_uuid in live
+            }
             settled = self._settled.among(answers, changing)
             scopes = Scopes(answers, live, records, lambda root: root not in settled)
         else:
@@ -298,9 +312,16 @@ class Planner:
             if one.root_provider_uuid not in elsewhere:
                 yield orphan(one.uuid, one.name)
 
-    def _is_clean(self, uuid: str, since: datetime) -> bool:
+    def _is_clean(self, answers: Answers, uuid: str, since: datetime) -> bool:
+        """What the driver says; if it cannot, that is a problem of this provider alone."""
         driver = self._driver
-        return bool(guarded(driver.name, "is_clean", lambda: driver.is_clean(uuid, since)))
+        try:
+            return bool(
+                guarded(driver.name, f"is_clean({uuid})", lambda: driver.is_clean(uuid, since))
+            )
+        except WharfingerError as error:
+            answers.problems.append(error)
+            return False
 
     def _is_given_back(self, uuid: str, consumer: str) -> bool:
         return uuid not in self._client.get_allocations(consumer)["allocations"]
@@ -380,11 +401,21 @@ def _unsettled(reading: Reading, records: _Records, stored: StoredReservations) 
         if (
             record is None
             or record.live is not provider  # what has not moved is what is remembered
-            or record.intended is not None
+            or (record.intended is not None and record.absent_since is None)
             or stored.changes(uuid, provider, record)
         ):
             found.add(provider.root_uuid)
     return {root for root in found if root is not None}.union(reading.unreadable)
+
+
+def _foreign(live: _Live, records: _Records, asked: Set[str]) -> Iterator[ForeignReservation]:
+    """What others have reserved of what is ours, but in the trees of these roots."""
+    for uuid, provider in live.items():
+        record = records.get(uuid)
+        if record is not None and record.is_ours and provider.root_uuid not in asked:
+            classes = reservation.foreign(provider.inventories, record)
+            if classes:
+                yield ForeignReservation(uuid=uuid, name=provider.name, classes=classes)
 
 
 def _only(listing: NodeListing, roots: Set[str], live: _Live) -> NodeListing:

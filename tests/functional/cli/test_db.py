@@ -14,7 +14,7 @@ from wharfinger.db import migration
 from wharfinger.db.tables import METADATA
 from wharfinger.sqlite import allow_concurrent_writers
 
-HEAD = "0003"
+HEAD = "0004"
 BEFORE = "0002"
 
 
@@ -219,6 +219,8 @@ def test_what_an_older_one_lacks_is_listed_and_comes_with_an_upgrade(
     assert told == {
         str(path): f"has version {BEFORE}: run `wharfinger db upgrade` for version {HEAD}",
         "compute_nodes": "lacks pci_stats",
+        "provider_records": "lacks reserved_since",
+        "reservations": "lacks consumer_uuid, own_reserved, phase",
     }
     assert version(program) == (str(path), BEFORE, HEAD)
     assert upgraded(program) == f"{path}: upgraded from version {BEFORE} to {HEAD}\n"

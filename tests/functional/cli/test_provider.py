@@ -1,6 +1,9 @@
 """``wharfinger provider``: what is in Placement, for people and for programs."""
 
+import json
 import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -8,8 +11,10 @@ import pytest
 from tests.functional.scheduling.hosts import publish_owners
 from tests.lab import inprocess
 from tests.lab import placement as lab
+from tests.lab.objects import KeptInFile, statements
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
+from wharfinger.objects.kinds import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
@@ -26,7 +31,7 @@ gpu-host-1  OWNER_NOVA
 
 @pytest.fixture
 def published(program: Program) -> Program:
-    assert program.run("sync").code == 0
+    assert inprocess.run(program, "sync").code == 0
     return program
 
 
@@ -112,6 +117,213 @@ def test_a_provider_that_is_not_there_is_named(published: Program) -> None:
     assert failed.code == 1
     assert "no provider with the name or uuid 'nobody'" in failed.err
     assert "Traceback" not in failed.err
+
+
+# Who has reserved them.
+
+GPU = "gpu-host-1_pci_0000_84_00_0"
+LARGE = "gpu-host-1_pci_0000_c4_00_0"
+
+
+def tree(program: Program, *arguments: str) -> Done:
+    return inprocess.run(program, "provider", "tree", *arguments)
+
+
+def reserve(program: Program, *arguments: str) -> None:
+    done = inprocess.run(
+        program, "provider", "reserve", GPU, "--reason", "disk is loud", *arguments
+    )
+    assert done.code == 0
+
+
+def reports(kept: KeptInFile, provider: str, reason: str, seconds: float) -> None:
+    """Have the driver report a reason for so long, as a cycle would note it."""
+    [record] = [
+        one for one in kept.rows("provider_records") if f'"{provider}"' in (one["applied"] or "")
+    ]
+    kept.write(
+        "provider_records",
+        {
+            "reservations": json.dumps([reason]),
+            "reserved_since": json.dumps({reason: now().timestamp() - seconds}),
+        },
+        id=record["id"],
+    )
+
+
+def fill(placement_service: EmbeddedPlacement, provider: str) -> None:
+    """Have somebody else reserve all of a provider."""
+    client = PlacementClient(placement_service.adapter)
+    [found] = client.list_providers(name=provider)
+    live = client.get_inventories(found.uuid)
+    full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}
+    client.set_inventories(found.uuid, live.resource_provider_generation, full)
+
+
+def test_the_tree_says_who_has_reserved_what_since_when(
+    published: Program, kept: KeptInFile
+) -> None:
+    reserve(published, "--until", "2031-05-01T08:00")
+    kept.write("reservations", {"since": datetime.now(UTC) - timedelta(hours=2, minutes=5)})
+    reports(kept, GPU, "cleaning", 725)
+    reports(kept, LARGE, "programming", 86500)
+
+    drawn = tree(published)
+
+    assert (drawn.code, drawn.err) == (0, "")
+    assert drawn.out == (
+        "gpu-host-1  OWNER_NOVA\n"
+        f"├── {GPU}  OWNER_NOVA\n"
+        "│   ├── reserved: disk is loud, 2h, until 2031-05-01T08:00:00+00:00 (operator)\n"
+        "│   └── reserved: cleaning, 12m (driver gpus on gpu-host-1)\n"
+        f"└── {LARGE}  OWNER_NOVA\n"
+        "    └── reserved: programming, 1d (driver gpus on gpu-host-1)\n"
+    )
+
+
+def test_the_tree_as_json_says_who_has_reserved_what(published: Program, kept: KeptInFile) -> None:
+    reserve(published)
+    since = kept.row("reservations")["since"].replace(tzinfo=UTC).isoformat()
+
+    [root] = tree(published, "-f", "json").json()
+
+    reserved, free = root["children"]
+    assert reserved["reservations"] == [
+        {"reason": "disk is loud", "holder": "operator", "since": since, "expected_end": None}
+    ]
+    assert free["reservations"] == root["reservations"] == []
+    assert "reserved_by_others" not in reserved
+
+
+def test_an_end_that_has_passed_is_said_to_be_overdue(published: Program, kept: KeptInFile) -> None:
+    reserve(published, "--until", "2h")
+    kept.write("reservations", {"expected_end": datetime(2020, 1, 1)})
+
+    assert "until 2020-01-01T00:00:00+00:00, overdue (operator)" in tree(published).out
+
+
+def test_what_others_have_reserved_is_told_with_the_inventory(
+    published: Program, placement_service: EmbeddedPlacement
+) -> None:
+    fill(placement_service, LARGE)
+    reserve(published)
+
+    assert "by others" not in tree(published).out
+    drawn = tree(published, "--inventory").out
+    assert drawn.endswith(
+        f"└── {LARGE}  OWNER_NOVA\n"
+        "    ├── reserved by others: CUSTOM_VGPU_LARGE\n"
+        "    └── CUSTOM_VGPU_LARGE 4  fully reserved\n"
+    )
+    assert drawn.count("by others") == 1
+    [root] = tree(published, "--inventory", "-f", "json").json()
+    assert [one["reserved_by_others"] for one in root["children"]] == [[], ["CUSTOM_VGPU_LARGE"]]
+
+
+def test_what_is_fully_reserved_where_nobody_has_published_is_others(
+    hosts: Program, placement_service: EmbeddedPlacement
+) -> None:
+    fill(placement_service, "n")
+
+    assert "reserved by others: " in tree(hosts, "n", "--inventory").out
+
+
+def test_what_is_given_back_and_not_yet_written_is_not_others(
+    published: Program, placement_service: EmbeddedPlacement, kept: KeptInFile
+) -> None:
+    reserve(published)
+    assert inprocess.run(published, "sync").code == 0
+    with kept.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM reservations")
+
+    drawn = tree(published, GPU, "--inventory").out
+
+    assert "VGPU 8  fully reserved" in drawn
+    assert "reserved:" not in drawn
+    assert "by others" not in drawn
+
+
+def test_who_has_reserved_what_takes_three_statements_however_many_there_are(
+    published: Program, placement_service: EmbeddedPlacement, kept: KeptInFile
+) -> None:
+    def said() -> int:
+        with statements() as executed:
+            assert tree(published, "--inventory").code == 0
+        return len([one for one in executed if " reservations" in one or "_records" in one])
+
+    fill(placement_service, LARGE)
+    few = said()
+    client = PlacementClient(placement_service.adapter)
+    [gpu] = client.list_providers(name=GPU)
+    figures = client.get_inventories(gpu.uuid).inventories
+    for number in range(20):
+        found = client.create_provider(str(uuid.uuid4()), f"more-{number}", None)
+        client.set_inventories(found.uuid, found.generation, figures)
+        fill(placement_service, f"more-{number}")
+
+    assert few == said() == 3
+
+
+def test_the_tree_asks_no_more_of_placement_for_who_has_reserved_it(
+    published: Program, requests: Requests
+) -> None:
+    reserve(published)
+    requests.clear()
+
+    tree(published)
+
+    assert requests.seen == [
+        "GET /resource_providers",
+        "GET /traits?name=startswith:OWNER_",
+        "GET /traits?name=startswith:CUSTOM_OWNER_",
+        *(one for one in requests.seen if one.startswith("GET /resource_providers?required=")),
+    ]
+
+
+def test_looking_at_the_tree_makes_no_database(
+    program: Program, placement_service: EmbeddedPlacement
+) -> None:
+    publish_owners(PlacementClient(placement_service.adapter))
+    before = set(program.directory.iterdir())
+
+    drawn = tree(program, "--inventory")
+
+    assert (drawn.code, drawn.err) == (0, "")
+    assert "cn  OWNER_NOVA" in drawn.out
+    assert set(program.directory.iterdir()) == before
+
+
+def test_the_tree_is_drawn_although_the_database_cannot_be_opened(published: Program) -> None:
+    reserve(published)
+    (published.directory / "wharfinger.sqlite").write_bytes(b"nonsense" * 1000)
+
+    drawn = tree(published, "--inventory", "--usage")
+    [root] = tree(published, "--inventory", "-f", "json").json()
+
+    assert drawn.code == 0
+    assert drawn.out == TREE.replace("VGPU 0/8", "VGPU 0/8  fully reserved")
+    assert "Who has reserved what is not known: state in " in drawn.err
+    assert "file is not a database" in drawn.err
+    assert "Traceback" not in drawn.err
+    assert not {"reservations", "reserved_by_others"} & root["children"][0].keys()
+
+
+def test_damaged_rows_are_question_marks_in_the_tree_and_told(
+    published: Program, placement_service: EmbeddedPlacement, kept: KeptInFile
+) -> None:
+    reserve(published)
+    kept.write("reservations", {"reason": "", "holder": ""})
+    fill(placement_service, LARGE)
+    kept.write("provider_records", {"applied": "nonsense"})
+
+    drawn = tree(published, "--inventory")
+
+    assert drawn.code == 0
+    assert "├── reserved: ?, " in drawn.out
+    assert "by others" not in drawn.out  # nobody can say
+    assert "what is stored in reservations.reason cannot be read" in drawn.err
+    assert "what is remembered of provider " in drawn.err
+    assert "Traceback" not in drawn.err
 
 
 # Those that have, or have not, traits.

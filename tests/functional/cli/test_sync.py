@@ -1,11 +1,22 @@
 """``wharfinger sync`` and what it publishes, as an operator sees it."""
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tests.lab import inprocess
+from tests.lab.faults import FAULTS, Interceptor, Request
+from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Program
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
 
 
 def test_the_sample_host_is_published_with_an_owner_on_every_provider(program: Program) -> None:
@@ -112,7 +123,7 @@ def test_what_was_written_is_printed_although_its_service_cannot_be_read(
     program.run("sync")
     database = sqlite3.connect(program.directory / "wharfinger.sqlite")
     with closing(database), database:
-        assert database.execute("UPDATE services SET report_count = 'what'").rowcount
+        assert database.execute("UPDATE services SET uuid = 'what'").rowcount
     program.has_host("host-grown.xml")
 
     synced = program.run("sync", "-f", "json")
@@ -121,7 +132,7 @@ def test_what_was_written_is_printed_although_its_service_cannot_be_read(
     [instance] = synced.json()
     assert instance["steps"]
     assert instance["problems"] == []
-    assert "what is stored in services.report_count cannot be read" in synced.err
+    assert "what is stored in services.uuid cannot be read" in synced.err
     assert "Traceback" not in synced.err
 
 
@@ -159,3 +170,112 @@ def test_the_embedded_placement_keeps_what_was_published(tmp_path: Path) -> None
     [root] = program.run("provider", "tree", "--inventory", "-f", "json").json()
     assert root["owners"] == ["OWNER_NOVA"]
     assert [child["inventories"]["VGPU"]["total"] for child in root["children"][:1]] == [8]
+
+
+# What others have reserved.
+
+
+def fill(placement_service: EmbeddedPlacement, name: str) -> str:
+    """Have somebody else reserve all of a provider; its uuid."""
+    client = PlacementClient(placement_service.adapter)
+    [found] = client.list_providers(name=name)
+    live = client.get_inventories(found.uuid)
+    full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}
+    client.set_inventories(found.uuid, live.resource_provider_generation, full)
+    return found.uuid
+
+
+def test_what_others_have_reserved_is_printed_and_is_no_difference(
+    program: Program, requests: Requests, placement_service: EmbeddedPlacement
+) -> None:
+    device = "gpu-host-1_pci_0000_84_00_0"
+    inprocess.run(program, "sync")
+    uuid = fill(placement_service, device)
+    requests.clear()
+
+    dry, synced = (inprocess.run(program, "sync", *more) for more in (("--dry-run",), ()))
+    as_json = inprocess.run(program, "sync", "-f", "json")
+
+    told = f"? {device}: VGPU is fully reserved, and not by us: kept\ngpus: no change\n"
+    assert (dry.code, dry.out, dry.err) == (0, told, "")
+    assert (synced.code, synced.out, synced.err) == (0, told, "")
+    [instance] = as_json.json()
+    assert instance["foreign"] == [{"uuid": uuid, "name": device, "classes": ["VGPU"]}]
+    assert instance["steps"] == []
+    assert as_json.code == 0
+    assert not requests.writes
+
+
+def test_json_says_that_others_have_reserved_nothing(program: Program) -> None:
+    [instance] = inprocess.run(program, "sync", "-f", "json").json()
+
+    assert instance["foreign"] == []
+
+
+# Whether the service is up.
+
+
+def test_the_service_is_known_to_be_up_before_anything_is_asked(
+    tmp_path: Path, placement_service: EmbeddedPlacement
+) -> None:
+    seen: list[list[dict[str, Any]]] = []
+
+    with Interceptor(placement_service.application) as placement:
+        program = Program(tmp_path, placement.url)
+        with KeptInFile(program.directory) as kept:
+
+            def look(_request: Request) -> bool:
+                seen.append(kept.rows("services"))
+                return False
+
+            placement.expect(look, FAULTS["503"])
+            assert inprocess.run(program, "sync").code == 0
+
+            [first] = seen[0]
+            assert (first["host"], first["binary"]) == ("gpu-host-1", "wharfinger")
+            assert first["last_seen_up"] is not None
+            assert (first["owners"], first["version"]) == ("[]", 1)
+            last = kept.row("services")
+            assert (last["owners"], last["version"]) == ('["OWNER_NOVA"]', 2)
+
+
+def test_a_dry_run_does_not_say_that_the_service_is_up(program: Program, kept: KeptInFile) -> None:
+    assert inprocess.run(program, "sync", "--dry-run").code == 2
+    assert kept.rows("services") == []
+
+
+def on_another_host(program: Program, seconds: int | None = None) -> None:
+    """From now on the program is another host's that has the same node."""
+    text = program.config.read_text().replace("host = gpu-host-1\nstate", "host = spare\nstate")
+    if seconds is not None:
+        text = text.replace("[DEFAULT]", f"[DEFAULT]\nservice_down_time = {seconds}")
+    program.config.write_text(text)
+
+
+@pytest.mark.parametrize(("seconds", "taken_over"), [(None, True), (7200, False), (1800, True)])
+def test_nodes_of_another_host_are_taken_over_when_it_is_down_for_as_long_as_is_configured(
+    program: Program, kept: KeptInFile, seconds: int | None, taken_over: bool
+) -> None:
+    inprocess.run(program, "sync")
+    ago: Mapping[str, Any] = {"last_seen_up": datetime.now(UTC) - timedelta(hours=1)}
+    kept.write("services", ago, host="gpu-host-1")
+    on_another_host(program, seconds)
+
+    synced = inprocess.run(program, "sync")
+
+    assert synced.code == (0 if taken_over else 1), synced.err
+    host = "spare" if taken_over else "gpu-host-1"
+    assert [row["host"] for row in kept.rows("compute_nodes")] == [host]
+    assert ("is published by driver instance gpus on host gpu-host-1" in synced.err) != taken_over
+
+
+def test_a_node_of_a_host_that_has_just_begun_is_left_to_it(
+    program: Program, kept: KeptInFile
+) -> None:
+    inprocess.run(program, "sync")
+    on_another_host(program)
+
+    synced = inprocess.run(program, "sync")
+
+    assert synced.code == 1
+    assert [row["host"] for row in kept.rows("compute_nodes")] == ["gpu-host-1"]

@@ -45,8 +45,14 @@ RECORDS: Mapping[str, Record] = {
 
 
 def documents(records: Mapping[str, Record] = RECORDS) -> dict[str, bytes]:
-    """The documents of records, as they were written."""
-    return {uuid: msgspec.json.encode(record) for uuid, record in records.items()}
+    """The documents of records, as they were written: without what came later."""
+    return {uuid: _document(record) for uuid, record in records.items()}
+
+
+def _document(record: Record) -> bytes:
+    written = msgspec.to_builtins(record)
+    assert not written.pop("reserved_since")
+    return msgspec.json.encode(written)
 
 
 def keep(place: Place, instance: str, documents: Mapping[str, bytes]) -> None:

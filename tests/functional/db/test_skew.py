@@ -27,6 +27,14 @@ WAITING = {
 }
 UUID = samples.node(None).uuid
 TABLES = ("compute_nodes", "services", "flavors", "reservations", "provider_records")
+#: What each version of the schema lacks, by table, of what the code has in mind.
+LACKING = {
+    "0003": {
+        "reservations": {"own_reserved", "consumer_uuid", "phase"},
+        "provider_records": {"reserved_since"},
+    },
+}
+LACKING["0002"] = LACKING["0003"] | {"compute_nodes": {"pci_stats"}}
 
 
 def counted(node: ComputeNode) -> int:
@@ -65,7 +73,57 @@ def test_what_an_older_schema_has_no_column_for_is_unset(place: Place) -> None:
     node.vcpus_used = 2
     node.save()
     assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 2
-    assert context.db.missing() == {"compute_nodes": {"pci_stats"}}
+    assert context.db.missing() == LACKING["0002"]
+
+
+def test_reservations_and_records_work_on_the_schema_before(place: Place) -> None:
+    place.upgrade("0003")
+    context = place.open()
+    assert context.db.missing() == LACKING["0003"]
+
+    samples.released(context).create()
+    record = samples.record(
+        applied=None, reserved_since={"cleaning": 5.5}, reservations=["cleaning"]
+    )
+    ProviderRecordList.replace(context, HOST, "gpus", ProviderRecordList(objects=[record]), [])
+
+    [one] = ReservationList.get_by_filters(context)
+    assert not [name for name in LACKING["0003"]["reservations"] if name in one]
+    with pytest.raises(FieldUnset, match=r"no column reservations\.phase yet"):
+        _ = one.phase
+    one.phase, one.reason = "cleaning", "programming"
+    one.save()
+    assert ReservationList.get_by_filters(context)[0].reason == "programming"
+    [reserved] = ProviderRecordList.get_reserved(context)
+    assert "reserved_since" not in reserved
+    memory = InstanceMemory(context, HOST, "gpus")
+    assert memory.get(record.provider_uuid).reservations == ("cleaning",)
+    one.destroy()
+    assert not ReservationList.get_by_filters(context)
+
+
+def test_what_the_schema_before_could_not_keep_is_kept_once_it_can_be(place: Place) -> None:
+    place.upgrade("0003")
+    context = place.open()
+    samples.reservation(context).create()
+    record = samples.record(reservations=["cleaning"])
+    ProviderRecordList.replace(context, HOST, "gpus", ProviderRecordList(objects=[record]), [])
+
+    upgrade(place.url, place.directory)
+
+    [one] = ReservationList.get_by_filters(context)
+    assert "own_reserved" not in one, "it is older than what it could say"
+    assert (one.consumer_uuid, one.phase) == (None, None)
+    one.own_reserved, one.phase = {"VGPU": 1}, "releasing"
+    one.save()
+    [one] = ReservationList.get_by_filters(context)
+    assert (one.own_reserved, one.phase) == ({"VGPU": 1}, "releasing")
+    [kept] = ProviderRecordList.get_by_filters(context)
+    assert "reserved_since" not in kept
+    record.reserved_since = {"cleaning": 5.5}
+    ProviderRecordList.replace(context, HOST, "gpus", ProviderRecordList(objects=[record]), [])
+    assert ProviderRecordList.get_reserved(context)[0].reserved_since == {"cleaning": 5.5}
+    assert not context.db.missing()
 
 
 def test_what_can_be_kept_is_kept_when_the_rest_is_changed_too(place: Place) -> None:
@@ -91,10 +149,14 @@ def test_what_is_missing_is_told_once(place: Place, caplog: pytest.LogCaptureFix
             samples.node(context, number, pci_stats=samples.gpus()).create()
             ComputeNodeList.get_by_filters(context)
 
-    [told] = caplog.messages
-    assert "pci_stats" in told
-    assert "compute_nodes" in told
-    assert "wharfinger db upgrade" in told
+    told = {
+        frozenset(message.partition(" has no column ")[2].replace(",", " ").split())
+        for message in caplog.messages
+    }
+    assert len(caplog.messages) == len(told) == len(LACKING["0002"])
+    for table, columns in LACKING["0002"].items():
+        assert any({table, *columns} <= words for words in told)
+    assert all("wharfinger db upgrade" in message for message in caplog.messages)
 
 
 def test_what_becomes_possible_meanwhile_is_used_at_once(
@@ -274,7 +336,11 @@ def test_what_a_newer_version_upgrades_first_is_left_to_it(
         if "_lock(" in statement.lower() and not late:
             late.append(statement)
             place.execute(
-                "ALTER TABLE compute_nodes ADD COLUMN pci_stats TEXT",
+                *(
+                    f"ALTER TABLE {table} ADD COLUMN {column} TEXT"
+                    for table, columns in LACKING["0002"].items()
+                    for column in sorted(columns)
+                ),
                 f"UPDATE alembic_version SET version_num = '{FUTURE}'",
             )
 

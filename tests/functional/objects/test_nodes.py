@@ -62,6 +62,26 @@ def test_what_is_gone_is_not_seen(kept: Kept) -> None:
     assert kept.row("compute_nodes")["last_seen"] is None
 
 
+def test_all_of_an_instance_on_a_host_are_seen_where_all_are_meant(kept: Kept) -> None:
+    mine = [node(None, number) for number in (0, 1)]
+    others = [node(None, 2, host="host-2"), node(None, 3, driver_instance="gpus")]
+    ComputeNodeList(kept.context, objects=[*mine, *others]).create()
+    mine[1].destroy()
+    ComputeNodeList.note_seen(kept.context, "host-1", "metal", None)
+    assert seen(kept.context) == {"node-0"}
+    assert kept.row("compute_nodes", uuid=mine[1].uuid)["last_seen"] is None
+    assert {row["revision"] for row in kept.rows("compute_nodes")} == {1}
+
+
+def test_that_all_were_seen_is_one_statement(file: KeptInFile) -> None:
+    nodes = ComputeNodeList(file.context, objects=[node(None, number) for number in range(1000)])
+    nodes.create()
+    with statements() as noting:
+        ComputeNodeList.note_seen(file.context, "host-1", "metal", None)
+    assert len(noting) == 1
+    assert len(seen(file.context)) == 1000
+
+
 def test_none_is_seen_where_none_is_named(context: Context) -> None:
     node(context).create()
     note_seen(context)

@@ -133,7 +133,7 @@ def test_what_is_newer_there_is_known_here_in_lists(ahead: KeptElsewhere) -> Non
 
 def newest(kept: KeptElsewhere, name: str = "ComputeNode", **question: Any) -> Any:
     """The primitive of something as its newest version has it."""
-    versions = {"ComputeNode": "1.2", "ComputeNodeList": "1.2", "PciDeviceList": "1.0"}
+    versions = {"ComputeNode": "1.2", "ComputeNodeList": "1.3", "PciDeviceList": "1.0"}
     versions |= {"PciDevice": "1.0"}
     answer = ask(kept, action="class", name=name, versions=versions, args=[], **question)
     return answer["result"]

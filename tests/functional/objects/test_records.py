@@ -40,6 +40,7 @@ def test_records_are_kept_as_they_were(context: Context) -> None:
         live='{"name": "\\u0000 🦑"}',
         own_reserved={"VGPU": 3},
         reservations=["cleaning", "absent"],
+        reserved_since={"cleaning": 1234567890.125, "absent": 0.5},
         absent_since=1234567890.125,
     )
     replace(context, one, record(2))
@@ -149,6 +150,45 @@ def test_what_one_of_several_records_does_not_say_the_others_do(context: Context
 def test_of_two_records_of_a_provider_the_last_is_right(context: Context) -> None:
     replace(context, record(1, absent_since=1.0), record(1, absent_since=2.0))
     assert remembered(context)[uuid("provider 1")].absent_since == 2.0
+
+
+def test_of_all_instances_those_are_told_that_drivers_have_reserved(context: Context) -> None:
+    replace(context, record(1, reservations=["cleaning"], reserved_since={"cleaning": 5.5}))
+    replace(context, record(2), host="host-2")
+    replace(context, record(3, reservations=["absent", "failed"]), host="host-2", instance="fpgas")
+    found = ProviderRecordList.get_reserved(context)
+    assert [(one.provider_uuid, one.host, one.driver_instance) for one in found] == [
+        (uuid("provider 1"), HOST, INSTANCE),
+        (uuid("provider 3"), "host-2", "fpgas"),
+    ]
+    assert [one.reservations for one in found] == [["cleaning"], ["absent", "failed"]]
+    assert found[0].reserved_since == {"cleaning": 5.5}
+    assert "reserved_since" not in found[1]
+    replace(context, record(1), record(4, reservations=["maintenance"]))
+    assert {one.provider_uuid for one in ProviderRecordList.get_reserved(context)} == {
+        uuid("provider 3"),
+        uuid("provider 4"),
+    }
+
+
+def test_where_nothing_is_reserved_none_is_told(context: Context) -> None:
+    assert not ProviderRecordList.get_reserved(context).objects
+    replace(context, *(record(number) for number in range(3)))
+    assert not ProviderRecordList.get_reserved(context).objects
+
+
+def test_a_record_whose_reasons_cannot_be_read_is_told_as_well(kept: Kept) -> None:
+    replace(kept.context, record(1), record(2))
+    kept.write("provider_records", {"reservations": "what"}, provider_uuid=uuid("provider 1"))
+    [found] = ProviderRecordList.get_reserved(kept.context)
+    assert found.provider_uuid == uuid("provider 1")
+    assert "reservations" not in found
+
+
+def test_since_when_a_provider_is_reserved_stays_where_nobody_says(kept: Kept) -> None:
+    replace(kept.context, record(1, reservations=["cleaning"], reserved_since={"cleaning": 5.5}))
+    replace(kept.context, record(1, absent_since=7.0))  # by one who does not know of it
+    assert remembered(kept.context)[uuid("provider 1")].reserved_since == {"cleaning": 5.5}
 
 
 def test_nothing_to_write_writes_nothing(kept: Kept) -> None:

@@ -1,21 +1,19 @@
 """The rows of compute nodes, after cycles of a driver."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
-from tests.lab.cycles import HOST, Publishing, allocate
+from tests.lab.cycles import HOST, Publishing, allocate, contents
 from tests.lab.drivers import also, flat, with_children
+from tests.lab.objects import statements
 from tests.lab.placement import PlacementFixture
-from wharfinger.exceptions import BackendError, StateError
+from wharfinger.exceptions import BackendError, NodeTaken, RemoteError, StateError
 from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
-    Context,
     Flavor,
     Instance,
     Migration,
@@ -25,6 +23,8 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.kinds import MAX_COUNT
 from wharfinger.providers import ProviderTree
+from wharfinger.providers.plan import Plan
+from wharfinger.tracker import services
 
 
 def rows(publishing: Publishing) -> dict[str, ComputeNode]:
@@ -36,26 +36,10 @@ def said(row: WharfingerObject, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(row, name) for name in names)
 
 
-@contextmanager
-def statements(context: Context) -> Iterator[list[str]]:
-    """The SQL statements of a block."""
-    seen: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        seen.append(statement)
-
-    engine = context.db._engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield seen
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
-
-
 def execute(publishing: Publishing, statement: str, *values: str) -> None:
     database = sqlite3.connect(publishing.state_path / "wharfinger.sqlite")
     with closing(database), database:
-        assert database.execute(statement, values).rowcount
+        assert database.execute(statement, values).rowcount  # -1 for a change of the schema
 
 
 def flavor(**amounts: int) -> Flavor:
@@ -176,7 +160,7 @@ def test_nothing_is_saved_of_a_fleet_that_is_as_it_was(
     if restarted:
         publishing.restarted()
     revisions = {name: row.revision for name, row in rows(publishing).items()}
-    with statements(publishing.context) as seen:
+    with statements(publishing.state_path) as seen:
         publishing.cycle.sync()
 
     # That they were seen is one statement for all of them.
@@ -204,7 +188,7 @@ def test_what_has_not_changed_of_a_node_is_not_written(publishing: Publishing) -
     publishing.driver.nodes["cn"] = flat(VCPU=8)
     publishing.cycle.sync()
     publishing.driver.nodes["cn"] = flat(VCPU=16)
-    with statements(publishing.context) as seen:
+    with statements(publishing.state_path) as seen:
         publishing.cycle.sync()
 
     [saved] = [one for one in seen if one.startswith("UPDATE compute_nodes") and "vcpus" in one]
@@ -299,6 +283,7 @@ def test_a_root_of_which_the_driver_says_nothing_is_no_node_of_its_own(
 def test_the_row_of_another_host_is_left_to_it(publishing: Publishing) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)
     publishing.cycle.sync()
+    services.report(publishing.context, "another", {"OWNER_NOVA"}, complete=True)
     row = rows(publishing)["cn"]
     row.host = "another"
     row.save()
@@ -306,7 +291,8 @@ def test_the_row_of_another_host_is_left_to_it(publishing: Publishing) -> None:
     publishing.restarted()
     publishing.driver.nodes["cn"] = flat(VCPU=16)
 
-    publishing.cycle.sync()
+    [problem] = publishing.cycle.sync().problems
+    assert isinstance(problem, NodeTaken)
     assert said(rows(publishing)["cn"], "host", "vcpus", "revision") == ("another", 8, before)
 
 
@@ -322,19 +308,44 @@ def test_a_row_that_does_not_say_of_which_node_it_is_leaves_the_others(
     assert rows(publishing)["cn-1"].vcpus == 16
 
 
+def test_a_cycle_that_cannot_read_the_rows_writes_nothing(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    publishing.cycle.sync()
+    before = contents(placement)
+    execute(publishing, "ALTER TABLE compute_nodes RENAME TO kept")
+    publishing.driver.nodes["cn"] = flat(VCPU=16)
+
+    for act in (publishing.cycle.sync, publishing.cycle.drift, publishing.cycle.plan):
+        with pytest.raises(StateError, match="compute_nodes"):
+            act()
+    assert contents(placement) == before
+
+    execute(publishing, "ALTER TABLE kept RENAME TO compute_nodes")
+    assert not publishing.cycle.sync().problems
+    assert rows(publishing)["cn"].vcpus == 16
+
+
 def test_rows_that_cannot_be_kept_are_told_beside_what_else_is_wrong(
     publishing: Publishing,
 ) -> None:
     publishing.driver.nodes |= {"bad": flat(VCPU=-1), "good": flat(VCPU=8)}
     [bad] = publishing.cycle.sync().problems
-    execute(publishing, "DROP TABLE compute_nodes")
     publishing.driver.nodes["good"] = flat(VCPU=16)
 
-    outcome = publishing.cycle.sync()
+    def refuse(_plan: Plan) -> None:
+        execute(
+            publishing,
+            "CREATE TRIGGER IF NOT EXISTS refuse BEFORE UPDATE ON compute_nodes "
+            "BEGIN SELECT RAISE(ABORT, 'compute_nodes: no space'); END",
+        )
+
+    outcome = publishing.cycle.sync(on_plan=refuse)
 
     assert outcome.steps
     assert [str(problem) for problem in outcome.problems[:-1]] == [str(bad)]
-    assert isinstance(outcome.problems[-1], StateError)
+    assert isinstance(outcome.problems[-1], StateError | RemoteError)
     assert "compute_nodes" in str(outcome.problems[-1])
 
 

@@ -10,6 +10,7 @@ from wharfinger.providers import Inventory
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
+    ForeignReservation,
     Identity,
     PendingRemoval,
     Reshape,
@@ -93,6 +94,21 @@ def test_an_empty_plan_is_no_text() -> None:
 def test_what_is_new_goes_changes_and_waits_can_be_told_by_colour() -> None:
     colours = {line.plain.lstrip()[0]: line.style for line in plan.as_text(STEPS, PENDING)}
     assert colours == {"+": "green", "-": "red", "~": "yellow", "?": "dim"}
+
+
+def test_what_others_have_reserved_is_told_with_its_classes() -> None:
+    foreign = [
+        ForeignReservation(uuid=GPU, name="gpu", classes=frozenset(["VGPU"])),
+        ForeignReservation(uuid=HOST, name="host", classes=frozenset(["VCPU", "MEMORY_MB"])),
+    ]
+
+    lines = list(plan.as_text([], foreign=foreign))
+
+    assert [line.plain for line in lines] == [
+        "? gpu: VGPU is fully reserved, and not by us: kept",
+        "? host: MEMORY_MB, VCPU are fully reserved, and not by us: kept",
+    ]
+    assert {line.style for line in lines} == {"dim"}
 
 
 def test_names_are_text_and_not_markup() -> None:

@@ -3,13 +3,17 @@
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
 from wharfinger.console import tree
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.placement.survey import Details
+from wharfinger.placement.survey import Details, Reserved
 from wharfinger.providers import Inventory
+
+NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
 
 
 def details(
@@ -63,7 +67,7 @@ FULL = [
 def drawn(*providers: Details) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100, highlight=False)
-    for drawing in tree.as_drawing(providers):
+    for drawing in tree.as_drawing(providers, NOW):
         console.print(drawing)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
@@ -87,6 +91,45 @@ def test_contents_are_drawn_before_children() -> None:
         "└── gpu  OWNER_NOVA\n"
         "    └── VGPU 0/8  fully reserved\n"
     )
+
+
+def reserved(provider: Details, *others: str) -> Details:
+    since = NOW - timedelta(minutes=3)
+    cleaning = Reserved(
+        provider_uuid=provider.summary.uuid, reason="cleaning", holder="[red]job", since=since
+    )
+    return replace(provider, reservations=(cleaning,), reserved_by_others=frozenset(others))
+
+
+def test_who_has_reserved_a_provider_is_drawn_before_its_contents() -> None:
+    host, gpu = FULL
+    assert drawn(reserved(host), reserved(gpu, "VGPU")) == (
+        "host  OWNER_NOVA\n"
+        "├── reserved: cleaning, 3m ([red]job)\n"
+        "├── MEMORY_MB 0/65536\n"
+        "├── VCPU 4/16  2 reserved\n"
+        "├── traits: COMPUTE_NODE, OWNER_NOVA\n"
+        "└── gpu  OWNER_NOVA\n"
+        "    ├── reserved: cleaning, 3m ([red]job)\n"
+        "    ├── reserved by others: VGPU\n"
+        "    └── VGPU 0/8  fully reserved\n"
+    )
+
+
+def test_who_has_reserved_a_provider_is_data_where_it_is_known() -> None:
+    (host,) = tree.as_data([reserved(FULL[0], "VCPU", "MEMORY_MB")])
+    (unknown,) = tree.as_data(FULL[:1])
+
+    assert host["reservations"] == [
+        {
+            "reason": "cleaning",
+            "holder": "[red]job",
+            "since": "2031-05-01T11:57:00+00:00",
+            "expected_end": None,
+        }
+    ]
+    assert host["reserved_by_others"] == ["MEMORY_MB", "VCPU"]
+    assert not {"reservations", "reserved_by_others"} & unknown.keys()
 
 
 def test_inventories_are_drawn_without_usages_too() -> None:
@@ -116,7 +159,7 @@ def test_nothing_is_drawn_of_nothing() -> None:
 
 def test_a_tree_may_be_deeper_than_pythons_stack() -> None:
     chain = [details("0"), *(details(str(n), str(n - 1)) for n in range(1, 3000))]
-    (drawing,) = tree.as_drawing(chain)
+    (drawing,) = tree.as_drawing(chain, NOW)
     assert drawing.children[0].label
     (data,) = tree.as_data(chain)
     depth = 1

@@ -65,6 +65,7 @@ def takes(kind: Any, what: str) -> bool:  # noqa: PLR0911 - one for each kind
             return {
                 kinds.Text: what == "a dict",
                 kinds.Count: what == "a dict of figures",
+                kinds.Ratio: what == "a dict of figures",
                 kinds.Flag: False,
             }[type(element._type)]
         case Object():

@@ -15,7 +15,15 @@ from oslo_versionedobjects.fixture import ObjectVersionChecker
 import wharfinger
 from tests.lab import samples
 from tests.unit.objects.kinds import OURS, of
-from wharfinger.objects import ComputeNode, ComputeNodeList, WharfingerObject, kinds
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    InstanceList,
+    ProviderRecordList,
+    ReservationList,
+    WharfingerObject,
+    kinds,
+)
 from wharfinger.objects.base import Step, base
 from wharfinger.objects.kept import RowList
 
@@ -24,23 +32,24 @@ from wharfinger.objects.kept import RowList
 #: with it, and see to it that it can be sent to those that only know the version before.
 FINGERPRINTS = {
     "ComputeNode": "1.1-890fcb09cdcf78978cf6693e8296d345",
-    "ComputeNodeList": "1.1-26114fae2291f7af947bd27943168019",
+    "ComputeNodeList": "1.2-9512f3ee1f2557d8511e616945d52e61",
     "Flavor": "1.0-178c3c68b81dc7f45630571013394e73",
     "FlavorList": "1.0-9bd749c2e129ae9af0e67f626f280098",
     "Instance": "1.0-ecdab4a4feb4ddd21f04ea9b35a34f59",
-    "InstanceList": "1.0-648ebd340f54e0407e1be7feefe87893",
+    "InstanceList": "1.1-e2d5dbd0606a980b4f5d42cf3baa63bc",
     "Migration": "1.0-3aabb5c412a215acc2dd82582407b6bc",
     "MigrationList": "1.0-26e84eedf7f70b196dca665a06bbac18",
     "PciDevice": "1.0-95379882b2a336e0d76f06f196aed478",
     "PciDeviceList": "1.0-e81a268626fe21e9e0d7c4d8d1c59e0a",
-    "ProviderRecord": "1.0-ae7f18479a9c1ec9286f919591a75738",
-    "ProviderRecordList": "1.0-348adcc4fb75627a0dee01c4ca1995b9",
-    "Reservation": "1.0-b0d5dbe62b4cb275b85a576ecac1dd29",
-    "ReservationList": "1.0-74bac9f574d2a5f207b6445b9b4feddd",
+    "ProviderRecord": "1.1-365f25e699bc688501829d0ccc604eaf",
+    "ProviderRecordList": "1.1-658696511fdfa9184b546d2e71c91e49",
+    "Reservation": "1.1-17ef3e001da53cf16a4d385e7f98c447",
+    "ReservationList": "1.1-0cbff7388e7e7063a4cd92379ff1c9d5",
     "Service": "1.0-d2e6837bfca9f77351535de0aee0196f",
     "ServiceList": "1.0-4954fc2cbfb18689b358dd81df29a0cb",
 }
 
+LISTS = [name for name in OURS if hasattr(of(name), "child_versions")]
 ROOT = Path(wharfinger.__file__).parents[2]
 #: What uses the fields of nodes.
 USERS = [ROOT / "framework" / "wharfinger" / "tracker", ROOT / "drivers"]
@@ -99,10 +108,25 @@ def test_a_history_says_what_each_version_brought(name: str) -> None:
     assert len(kind.HISTORY) == 1 or "HISTORY" in vars(kind)
 
 
+#: Whose a record is.
+SCOPE: dict[str, Any] = {"host": "host-1", "driver_instance": "metal"}
 FULL: dict[str, Callable[[], Any]] = {
     "ComputeNode": lambda: samples.node(None, pci_stats=samples.gpus()),
     "ComputeNodeList": lambda: ComputeNodeList(
         objects=[samples.node(None, number, pci_stats=samples.gpus()) for number in range(2)]
+    ),
+    "InstanceList": lambda: InstanceList(
+        objects=[samples.instance(None, number) for number in range(2)]
+    ),
+    "ProviderRecord": lambda: samples.record(**SCOPE, reserved_since={"cleaning": 5.5}),
+    "ProviderRecordList": lambda: ProviderRecordList(
+        objects=[
+            samples.record(number, **SCOPE, reserved_since={"cleaning": 5.5}) for number in range(2)
+        ]
+    ),
+    "Reservation": lambda: samples.released(None),
+    "ReservationList": lambda: ReservationList(
+        objects=[samples.released(None, number) for number in range(2)]
     ),
 }
 
@@ -178,19 +202,35 @@ def test_each_version_that_is_not_the_newest_was_looked_at() -> None:
     assert FULL.keys() == {name for name in OURS if earlier(of(name))}
 
 
-def test_a_list_of_an_earlier_version_has_objects_of_theirs() -> None:
-    primitive = FULL["ComputeNodeList"]().obj_to_primitive(target_version="1.0")
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [(name, version) for name in LISTS for version in earlier(of(name))],
+)
+def test_a_list_of_an_earlier_version_has_objects_of_theirs(name: str, version: str) -> None:
+    kind: Any = of(name)
+    child = of(kind.fields["objects"].objname)
+    theirs = kind.child_versions[version]
+    later = {
+        field
+        for step in child.HISTORY
+        if convert_version_to_tuple(step.version) > convert_version_to_tuple(theirs)
+        for field in step.fields
+    }
+    primitive = FULL[name]().obj_to_primitive(target_version=version)
     listed = primitive["wharfinger_object.data"]["objects"]
-    assert [one["wharfinger_object.version"] for one in listed] == ["1.0", "1.0"]
-    assert not any("pci_stats" in one["wharfinger_object.data"] for one in listed)
+    assert [one["wharfinger_object.version"] for one in listed] == [theirs, theirs]
+    assert not any(later & one["wharfinger_object.data"].keys() for one in listed)
+    assert kind.obj_from_primitive(primitive).objects
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if hasattr(of(name), "child_versions")])
+@pytest.mark.parametrize("name", LISTS)
 def test_each_version_of_a_list_says_which_objects_it_has(name: str) -> None:
     kind: Any = of(name)
     child = of(kind.fields["objects"].objname)
     assert list(kind.child_versions) == [step.version for step in kind.HISTORY]
-    assert list(kind.child_versions.values()) == [step.version for step in child.HISTORY]
+    # A list may have a new version of its own, and objects of the same one.
+    children = list(dict.fromkeys(kind.child_versions.values()))
+    assert children == [step.version for step in child.HISTORY]
     if issubclass(kind, RowList):
         assert kind.KIND is child
 

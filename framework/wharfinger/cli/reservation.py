@@ -1,0 +1,277 @@
+"""``wharfinger reservation``, ``provider reserve`` and ``release``: what nothing is placed on."""
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from cliff.columns import FormattableColumn
+
+from wharfinger.cli.objects import ObjectCommand, ObjectLister, as_uuid, row, text, values
+from wharfinger.exceptions import (
+    NotFound,
+    ObjectExists,
+    ObjectNotFound,
+    PlacementError,
+    WharfingerError,
+    printable,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from wharfinger.objects import ReservationList as Reservations
+    from wharfinger.placement.model import ProviderSummary
+    from wharfinger.placement.survey import Reserved
+
+#: Whose a reservation is that names no holder.
+_OPERATOR: Final = "operator"
+_DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])\Z")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def _end(given: str) -> datetime:
+    """Take a time to come, or how far it is from now, as an argument."""
+    from wharfinger.objects.kinds import Moment, now
+
+    present = now()
+    try:
+        if match := _DURATION.match(given):
+            amount, unit = match.groups()
+            end = present + timedelta(**{_UNITS[unit]: int(amount)})
+        else:
+            end = Moment().coerce(None, "", datetime.fromisoformat(given))
+    except (OverflowError, ValueError):
+        raise argparse.ArgumentTypeError(
+            f"{shown(given)} is neither a time, such as 2031-05-01T08:00, nor how far it is from "
+            "now, such as 90m, 2h or 3d"
+        ) from None
+    if end <= present:
+        raise argparse.ArgumentTypeError(f"{shown(given)} is not in the future")
+    return end
+
+
+class End(FormattableColumn[datetime | str | None]):
+    """When a reservation is expected to end; in a table it says so when that has passed."""
+
+    def human_readable(self) -> str:
+        """As text."""
+        from wharfinger.console import reservations
+        from wharfinger.objects.kinds import now
+
+        overdue = " (overdue)" if reservations.is_overdue(self._value, now()) else ""
+        return f"{self.machine_readable() or ''}{overdue}"
+
+    def machine_readable(self) -> str | None:
+        """As ISO 8601, which says nothing of now."""
+        from wharfinger.console import reservations
+
+        return reservations.moment(self._value)
+
+
+class ReservationList(ObjectLister):
+    """List what is fully reserved, for what, and by whom.
+
+    What operators and jobs have reserved, and what drivers report. Placement is not asked: what
+    somebody else has reserved there is not listed.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--provider",
+            metavar="PROVIDER",
+            type=text(),
+            help="only those of this provider, by name or uuid",
+        )
+        parser.add_argument(
+            "--holder", metavar="HOLDER", type=text(511), help="only those of this holder"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.placement import survey
+
+        every = survey.reserved(self.objects)
+        names = survey.names(self.objects, every)
+        wanted, holder = parsed_args.provider, parsed_args.holder
+        rows = sorted(
+            (
+                self._row(names.get(one.provider_uuid, one.provider_uuid), one)
+                for one in every
+                if holder in (None, one.holder)
+                if wanted in (None, names.get(one.provider_uuid))
+                or as_uuid(wanted) == one.provider_uuid
+            ),
+            key=lambda cells: cells[:2],
+        )
+        return ("Provider", "UUID", "Reason", "Holder", "Since", "Age", "Expected End"), rows
+
+    def _row(self, name: str, one: "Reserved") -> tuple[Any, ...]:
+        from wharfinger.console import reservations
+        from wharfinger.objects.kinds import now
+
+        age = reservations.age(one.since, now())
+        end = End(one.expected_end)
+        return row(name, one.provider_uuid, one.reason, one.holder, one.since, age, end)
+
+
+class ProviderReserve(ObjectCommand):
+    """Reserve a provider fully, so that nothing more is placed on it.
+
+    What is allocated from it stays. It is reserved until it is released: nothing ends by itself,
+    not even at the time that --until says.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = _takes_provider(super().get_parser(prog_name))
+        parser.add_argument(
+            "--reason", metavar="TEXT", type=text(), required=True, help="what for, for people"
+        )
+        parser.add_argument(
+            "--until",
+            metavar="WHEN",
+            type=_end,
+            help="when it is expected to be over: a time in ISO 8601, without a zone in UTC, or "
+            "how far it is from now, such as 90m, 2h or 3d; it is only shown, and ends nothing",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.console import reservations
+        from wharfinger.placement import survey
+        from wharfinger.placement.holds import Holds
+
+        provider = survey.find(self.placement, parsed_args.provider)
+        holder = parsed_args.holder
+        self._refuse_second(provider, holder)
+        try:
+            held = Holds(self.placement, self.objects).reserve(
+                provider,
+                holder=holder,
+                reason=parsed_args.reason,
+                expected_end=parsed_args.until,
+            )
+        except ObjectExists:
+            self._refuse_second(provider, holder)  # which has come in between
+            raise
+        except PlacementError as error:
+            if not _stored(self, provider.uuid, holder):
+                raise
+            raise WharfingerError(
+                reason=f"{_which(provider)}: the reservation is stored, but not all of it is in "
+                f"Placement: the next cycle (`wharfinger sync`) writes it. {error}"
+            ) from error
+        end = reservations.moment(held.expected_end)
+        until = f", until {end}" if end else ""
+        _print(provider, f"reserved: {held.reason}{until} ({held.holder})")
+
+    def _refuse_second(self, provider: "ProviderSummary", holder: str) -> None:
+        """Raise WharfingerError where the holder has a reservation of the provider already."""
+        from wharfinger.console import reservations
+
+        for one in _stored(self, provider.uuid, holder):
+            since, reason = values(one, "since", "reason")
+            raise WharfingerError(
+                reason=f"{_which(provider)}: {holder} has reserved it already, since "
+                f"{reservations.moment(since)}: {reason}. Release that first "
+                f"(`{_release_command(provider, holder)}`), or name another --holder."
+            )
+
+
+class ProviderRelease(ObjectCommand):
+    """End a reservation: the provider is free again if nobody else has reserved it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _takes_provider(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.placement import survey
+        from wharfinger.placement.holds import Holds
+
+        holder = parsed_args.holder
+        try:
+            provider = survey.find(self.placement, parsed_args.provider)
+        except NotFound:
+            if not self._forget(parsed_args.provider, holder):
+                raise
+            return
+        try:
+            left = Holds(self.placement, self.objects).release(provider, holder)
+        except ObjectNotFound:
+            raise self._not_held(provider, holder) from None
+        except PlacementError as error:
+            if _stored(self, provider.uuid, holder):
+                raise
+            raise WharfingerError(
+                reason=f"{_which(provider)}: the reservation has ended, but Placement may not say "
+                f"so yet: the next cycle (`wharfinger sync`) writes it. {error}"
+            ) from error
+        _print(provider, f"still reserved: {'; '.join(left)}" if left else "free")
+
+    def _forget(self, name: str, holder: str) -> bool:
+        """End a reservation of a provider that is no more; whether there was one."""
+        uuid = as_uuid(name)
+        held = _stored(self, uuid, holder) if uuid else ()
+        for one in held:
+            one.destroy()
+            sys.stdout.write(f"{uuid}: released; there is no such provider any more\n")
+        return bool(held)
+
+    def _not_held(self, provider: "ProviderSummary", holder: str) -> WharfingerError:
+        from wharfinger.placement import survey
+
+        holders = sorted(
+            {
+                one.holder
+                for one in survey.reserved(self.objects)
+                if one.provider_uuid == provider.uuid
+            }
+        )
+        there = (
+            f"It is reserved by {', '.join(holders)}. What a driver reports ends when the driver "
+            "reports it no more."
+            if holders
+            else "Nobody here has reserved it."
+        )
+        return WharfingerError(
+            reason=f"{_which(provider)}: there is no reservation by {holder}. {there}"
+        )
+
+
+def _takes_provider(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+    parser.add_argument(
+        "--holder",
+        metavar="NAME",
+        type=text(),
+        default=_OPERATOR,
+        help="who reserves it, each once, and releases it; default: %(default)s",
+    )
+    return parser
+
+
+def _stored(
+    command: ObjectCommand, provider_uuid: str, holder: str
+) -> "Reservations | Sequence[Any]":
+    """What a holder has stored of a provider: one reservation, or none."""
+    from wharfinger.objects import ReservationList as Reservations
+
+    return Reservations.get_by_filters(command.objects, provider_uuid=provider_uuid, holder=holder)
+
+
+def _release_command(provider: "ProviderSummary", holder: str) -> str:
+    words = ["wharfinger", "provider", "release", provider.name]
+    if holder != _OPERATOR:
+        words += ["--holder", holder]
+    return shlex.join(words)
+
+
+def _which(provider: "ProviderSummary") -> str:
+    return f"{provider.name} ({provider.uuid})"
+
+
+def _print(provider: "ProviderSummary", done: str) -> None:
+    sys.stdout.write(f"{printable(f'{_which(provider)}: {done}')}\n")

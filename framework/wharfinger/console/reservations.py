@@ -1,0 +1,59 @@
+"""Reservations in words, and as JSON."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from wharfinger.exceptions import printable
+from wharfinger.placement.survey import UNKNOWN, Details, Reserved
+
+#: Seconds in each unit, the largest first.
+_UNITS: Final = {"d": 86400, "h": 3600, "m": 60}
+
+
+def age(since: datetime | str, now: datetime) -> str:
+    """How long ago that was, in its largest unit: 40s, 3m, 2h, 5d."""
+    if not isinstance(since, datetime):
+        return UNKNOWN
+    seconds = max(0, int((now - since).total_seconds()))  # clocks differ
+    for unit, length in _UNITS.items():
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def moment(value: datetime | str | None) -> str | None:
+    """A time as text; None where there is none."""
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def is_overdue(end: datetime | str | None, now: datetime) -> bool:
+    """Whether the expected end of a reservation has passed."""
+    return isinstance(end, datetime) and end <= now
+
+
+def lines(provider: Details, now: datetime) -> Iterator[str]:
+    """Who has a provider reserved: a line for each."""
+    for one in provider.reservations or ():
+        yield printable(
+            f"reserved: {one.reason}, {age(one.since, now)}{_until(one, now)} ({one.holder})"
+        )
+    if provider.reserved_by_others:
+        yield f"reserved by others: {', '.join(sorted(provider.reserved_by_others))}"
+
+
+def as_data(one: Reserved) -> dict[str, Any]:
+    """A reservation as plain data, times as ISO 8601 texts."""
+    return {
+        "reason": one.reason,
+        "holder": one.holder,
+        "since": moment(one.since),
+        "expected_end": moment(one.expected_end),
+    }
+
+
+def _until(one: Reserved, now: datetime) -> str:
+    if one.expected_end is None:
+        return ""
+    overdue = ", overdue" if is_overdue(one.expected_end, now) else ""
+    return f", until {moment(one.expected_end)}{overdue}"

@@ -1,0 +1,129 @@
+"""Revisions: who has saved what since it was read, told without reading it."""
+
+from typing import Any
+
+import pytest
+
+from tests.lab.objects import Kept, KeptElsewhere, KeptInFile, decoded, statements
+from tests.lab.samples import instance, node, service, uuid
+from wharfinger.exceptions import WharfingerError
+from wharfinger.objects import ComputeNodeList, Context, InstanceList, Service
+
+HOST, INSTANCE = "host-1", "metal"
+
+
+def of_nodes(context: Context, host: str | None = HOST, instance: str = INSTANCE) -> dict[str, int]:
+    return ComputeNodeList.get_revisions(context, host, instance)
+
+
+def test_a_node_s_revision_rises_with_each_save(context: Context) -> None:
+    one, other = node(context, 1), node(context, 2)
+    one.create()
+    other.create()
+    assert of_nodes(context) == {one.uuid: 1, other.uuid: 1}
+    for vcpus in (3, 4):
+        one.vcpus = vcpus
+        one.save()
+    assert of_nodes(context) == {one.uuid: 3, other.uuid: 1}
+    ComputeNodeList(context, objects=[one, other]).save()
+    assert of_nodes(context) == {one.uuid: 3, other.uuid: 1}, "nothing has changed"
+    one.destroy()
+    assert of_nodes(context) == {other.uuid: 1}
+
+
+def test_a_node_s_revision_is_of_its_instance_and_host_alone(context: Context) -> None:
+    here, there = node(context, 1), node(context, 2, host="host-2")
+    others = node(context, 3, driver_instance="gpus")
+    for one in (here, there, others):
+        one.create()
+    assert of_nodes(context) == {here.uuid: 1}
+    assert of_nodes(context, "host-2") == {there.uuid: 1}
+    assert of_nodes(context, instance="gpus") == {others.uuid: 1}
+    assert of_nodes(context, "HOST-1") == of_nodes(context, instance="METAL") == {}
+    assert of_nodes(context, None) == {here.uuid: 1, there.uuid: 1}
+
+
+def test_to_be_seen_is_no_revision(context: Context) -> None:
+    one = node(context)
+    one.create()
+    ComputeNodeList.note_seen(context, HOST, INSTANCE, None)
+    assert of_nodes(context) == {one.uuid: 1}
+
+
+def test_a_node_that_is_deleted_and_made_again_begins_anew(context: Context) -> None:
+    for _ in range(2):
+        one = node(context)
+        one.create()
+        assert of_nodes(context) == {one.uuid: 1}
+        one.destroy()
+        assert of_nodes(context) == {}
+
+
+def test_instances_have_revisions_where_they_are(context: Context) -> None:
+    here, there = (instance(context, number, host=f"host-{number}", node="n") for number in (1, 2))
+    nowhere = instance(context, 3)
+    for one in (here, there, nowhere):
+        one.create()
+    assert InstanceList.get_revisions(context, "host-1") == {here.uuid: 1}
+    assert InstanceList.get_revisions(context, "host-2") == {there.uuid: 1}
+    there.host = "host-1"
+    there.save()
+    assert InstanceList.get_revisions(context, "host-1") == {here.uuid: 1, there.uuid: 2}
+    assert InstanceList.get_revisions(context, "host-2") == {}
+    here.destroy()
+    assert InstanceList.get_revisions(context, "host-1") == {there.uuid: 2}
+    assert InstanceList.get_revisions(context, "HOST-1") == {}
+
+
+@pytest.mark.parametrize("made", [node, instance])
+def test_what_cannot_be_read_has_a_revision_all_the_same(kept: Kept, made: Any) -> None:
+    one = made(kept.context, 1, host=HOST)
+    one.create()
+    column = "capabilities" if made is node else "flavor"
+    kept.write(one.TABLE, {column: "nonsense"}, uuid=one.uuid)
+    found = (
+        of_nodes(kept.context) if made is node else InstanceList.get_revisions(kept.context, HOST)
+    )
+    assert found == {one.uuid: 1}
+
+
+def test_the_revisions_of_a_thousand_are_one_statement(file: KeptInFile) -> None:
+    nodes = [node(None, number) for number in range(1000)]
+    ComputeNodeList(file.context, objects=nodes).create()
+    instances = [instance(None, number, host=HOST) for number in range(1000)]
+    InstanceList(file.context, objects=instances).create()
+    with statements() as said:
+        assert of_nodes(file.context) == {one.uuid: 1 for one in nodes}
+        assert InstanceList.get_revisions(file.context, HOST) == {one.uuid: 1 for one in instances}
+    assert len(said) == 2
+    assert not any("flavor" in one or "pci_stats" in one for one in said)
+
+
+def test_an_old_client_too_is_told_the_revisions(elsewhere: KeptElsewhere) -> None:
+    node(elsewhere.context).create()
+    question = (
+        b'{"action": "class", "name": "ComputeNodeList", "method": "get_revisions", "kwargs": {},'
+        b' "args": ["host-1", "metal"], "versions": {"ComputeNodeList": "1.2"}}'
+    )
+    answer = decoded(elsewhere.server.send(question))
+    assert answer == {"result": {uuid("node 0"): 1}}
+
+
+def test_a_kind_without_revisions_of_its_own_is_not_asked_for_them(
+    elsewhere: KeptElsewhere,
+) -> None:
+    service(elsewhere.context).create()
+    assert not hasattr(Service, "get_revisions")
+    question = (
+        b'{"action": "class", "name": "ServiceList", "method": "_revisions", "kwargs": {},'
+        b' "args": [], "versions": {"ServiceList": "1.0"}}'
+    )
+    assert decoded(elsewhere.server.send(question))["error"]["kind"] == "RemoteError"
+
+
+def test_a_host_that_is_none_has_no_revisions(context: Context) -> None:
+    node(context).create()
+    instance(context, host=HOST).create()
+    assert of_nodes(context, "nowhere") == InstanceList.get_revisions(context, "nowhere") == {}
+    with pytest.raises((WharfingerError, TypeError)):
+        ComputeNodeList.get_revisions(context)  # type: ignore[call-arg]

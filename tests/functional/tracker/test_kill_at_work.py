@@ -1,0 +1,55 @@
+"""Whatever is going on when processes are killed, the cycles that follow bring all in agreement.
+
+WHARFINGER_KILLS is how often that is tried on each database, such as WHARFINGER_KILLS=50 for the
+long version.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.harbour import Harbour
+from tests.lab.objects import Kept, KeptByServer, KeptInFile
+from tests.lab.placement import PlacementFixture
+from tests.lab.postgresql import PostgreSQL
+from wharfinger.placement.embedded import EmbeddedPlacement
+
+KILLS = int(os.environ.get("WHARFINGER_KILLS") or 8)
+FIRST_SEED = int(os.environ.get("WHARFINGER_SEED") or 1606)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def where() -> str:
+    """Both processes have the database itself."""
+    return "here"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    if request.param == "sqlite":
+        with KeptInFile(tmp_path) as file:
+            yield file
+        return
+    with PostgreSQL() as server, KeptByServer(server.create_database(), tmp_path) as database:
+        yield database
+
+
+@pytest.fixture
+def harbour(
+    kept: Kept,
+    placement: PlacementFixture,
+    placement_service: EmbeddedPlacement,
+    tmp_path: Path,
+) -> Iterator[Harbour]:
+    with Harbour(kept, tmp_path, placement, placement_service) as fixture:
+        yield fixture
+
+
+def test_after_a_kill_at_any_point_of_work_objects_records_and_placement_agree(
+    harbour: Harbour,
+) -> None:
+    found = {seed: harbour.faults(seed) for seed in range(FIRST_SEED, FIRST_SEED + KILLS)}
+
+    assert not {seed: faults for seed, faults in found.items() if faults}

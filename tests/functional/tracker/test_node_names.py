@@ -1,0 +1,332 @@
+"""Nodes that change their names, vanish and come back: their uuids tell that they are the same."""
+
+from typing import Any
+
+import pytest
+
+from tests.lab import claiming
+from tests.lab.claiming import instance, migration, noted, taken
+from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored
+from tests.lab.drivers import Edit, also, flat, with_children
+from tests.lab.placement import PlacementFixture
+from wharfinger.objects import ComputeNode, ComputeNodeList, Instance, Migration
+from wharfinger.providers import ProviderTree
+from wharfinger.providers.plan import Plan
+from wharfinger.tracker.claims import Claims
+
+ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+THREE = "33333333-3333-4333-8333-333333333333"
+CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
+
+
+@pytest.fixture
+def named(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The uuids of the driver's nodes, by name; those of others are made of their names."""
+    uuids: dict[str, str] = {}
+
+    def describe(name: str) -> ComputeNode:
+        node = ComputeNode(hypervisor_hostname=name)
+        if name in uuids:
+            node.uuid = uuids[name]
+        return node
+
+    monkeypatch.setattr(publishing.driver, "get_available_resource", describe)
+    return uuids
+
+
+def sized(vcpus: int) -> Edit:
+    return flat(VCPU=vcpus)
+
+
+def rename(publishing: Publishing, named: dict[str, str], **names: str) -> None:
+    """Have nodes be called otherwise, all at once; a name is given with _ for -."""
+    spoken = {old.replace("_", "-"): new for old, new in names.items()}
+    for table in (publishing.driver.nodes, named):
+        kept: dict[str, Any] = {spoken.get(name, name): what for name, what in table.items()}
+        table.clear()
+        table.update(kept)
+
+
+def sync(publishing: Publishing) -> None:
+    for cycle in (publishing.cycle.sync, publishing.cycle.drift):
+        outcome = cycle()
+        assert not outcome.problems, outcome.problems
+        assert not outcome.pending, outcome.pending
+
+
+def rows(publishing: Publishing) -> dict[str, ComputeNode]:
+    found = ComputeNodeList.get_by_filters(publishing.context)
+    return {row.hypervisor_hostname: row for row in found}
+
+
+def uuids(publishing: Publishing) -> dict[str, str]:
+    return {name: row.uuid for name, row in rows(publishing).items()}
+
+
+def on(publishing: Publishing, one: Instance) -> str | None:
+    return Instance.get_by_uuid(publishing.context, one.uuid).node
+
+
+def published() -> dict[str, tuple[str, int]]:
+    """The uuid and the CPUs of each provider, by name."""
+    return {
+        name: (one["uuid"], one["inventories"]["VCPU"][0]) for name, one in everything().items()
+    }
+
+
+# Names.
+
+
+def test_a_node_that_is_renamed_is_the_same_node(
+    publishing: Publishing, named: dict[str, str], placement: PlacementFixture
+) -> None:
+    named |= {"cn-0": ONE, "cn-1": TWO}
+    publishing.driver.nodes |= {"cn-0": sized(8), "cn-1": sized(4)}
+    sync(publishing)
+    use: dict[str, Any] = {"cn-0": {"VCPU": 2}}
+    allocate(placement, CONSUMER, **use)
+    before = everything()["cn-0"]
+    revision = rows(publishing)["cn-0"].revision
+
+    rename(publishing, named, cn_0="new-name")
+    sync(publishing)
+
+    assert uuids(publishing) == {"new-name": ONE, "cn-1": TWO}
+    assert everything().keys() == {"new-name", "cn-1"}
+    assert everything()["new-name"] == before
+    assert rows(publishing)["new-name"].revision == revision + 1
+    assert stored(publishing.state_path).keys() == {ONE, TWO}
+    assert not publishing.restarted().plan().steps
+
+
+def test_what_is_on_a_node_is_on_it_under_its_new_name(
+    publishing: Publishing, named: dict[str, str]
+) -> None:
+    context = publishing.context
+    named |= {"cn-0": ONE, "cn-1": TWO}
+    publishing.driver.nodes |= {"cn-0": sized(8), "cn-1": sized(4)}
+    sync(publishing)
+    here, there = (HOST, "cn-0"), (HOST, "cn-1")
+    sits, comes, goes, other, away = (
+        instance(context, vcpus, place=place)
+        for vcpus, place in ((1, here), (2, there), (3, here), (4, there), (5, ("far", "cn-0")))
+    )
+    arriving = migration(context, comes, there, dest_compute=HOST, dest_node="cn-0")
+    leaving = migration(context, goes, here, dest_compute="far", dest_node="cn-0")
+    ended = migration(context, sits, here, status="failed")
+    sync(publishing)
+    assert noted(context) == taken(context) == {here: (6, 0, 0), there: (6, 0, 0)}
+
+    rename(publishing, named, cn_0="new-name")
+    for _ in range(2):
+        sync(publishing)
+        assert noted(context) == taken(context)
+        assert noted(context)[HOST, "new-name"] == (6, 0, 0)
+    assert [on(publishing, one) for one in (sits, comes, goes, other, away)] == [
+        *("new-name", "cn-1", "new-name", "cn-1"),
+        "cn-0",  # of another host
+    ]
+    found = [Migration.get_by_uuid(context, one.uuid) for one in (arriving, leaving, ended)]
+    assert [(one.source_node, one.dest_node) for one in found[:2]] == [
+        ("cn-1", "new-name"),
+        ("new-name", "cn-0"),
+    ]
+    assert found[2].source_node == "cn-0", "that is over"
+    Claims(context, HOST).instance_claim(instance(context, 1), "new-name")
+    assert noted(context) == taken(context)
+
+
+def test_two_nodes_that_swap_names_swap_nothing_else(
+    publishing: Publishing, named: dict[str, str], placement: PlacementFixture
+) -> None:
+    context = publishing.context
+    named |= {"cn-0": ONE, "cn-1": TWO}
+    publishing.driver.nodes |= {"cn-0": sized(8), "cn-1": sized(4)}
+    sync(publishing)
+    first, second = (instance(context, 1, place=(HOST, f"cn-{number}")) for number in range(2))
+    third = instance(context, 3, place=(HOST, "cn-1"))
+    move = migration(context, third, (HOST, "cn-1"), dest_compute=HOST, dest_node="cn-0")
+    sync(publishing)
+    assert noted(context) == {(HOST, "cn-0"): (4, 0, 0), (HOST, "cn-1"): (4, 0, 0)}
+    one_more = instance(context, 1, place=(HOST, "cn-1"))
+
+    rename(publishing, named, cn_0="cn-1", cn_1="cn-0")
+    for _ in range(4):  # a name is free only once the other has let it go
+        publishing.cycle.sync()
+    sync(publishing)
+
+    assert published() == {"cn-1": (ONE, 8), "cn-0": (TWO, 4)}
+    assert uuids(publishing) == {"cn-1": ONE, "cn-0": TWO}
+    assert {name: row.vcpus for name, row in rows(publishing).items()} == {"cn-1": 8, "cn-0": 4}
+    where = [on(publishing, one) for one in (first, second, third, one_more)]
+    assert where == ["cn-1", "cn-0", "cn-0", "cn-0"]
+    found = Migration.get_by_uuid(context, move.uuid)
+    assert (found.source_node, found.dest_node) == ("cn-0", "cn-1")
+    assert noted(context) == taken(context)
+    assert noted(context) == {(HOST, "cn-1"): (4, 0, 0), (HOST, "cn-0"): (5, 0, 0)}
+
+
+def test_three_nodes_may_exchange_names_in_a_ring(
+    publishing: Publishing, named: dict[str, str]
+) -> None:
+    named |= {"cn-0": ONE, "cn-1": TWO, "cn-2": THREE}
+    publishing.driver.nodes |= {f"cn-{number}": sized(number + 1) for number in range(3)}
+    sync(publishing)
+    there = [instance(publishing.context, 1, place=(HOST, f"cn-{number}")) for number in range(3)]
+    rename(publishing, named, cn_0="cn-1", cn_1="cn-2", cn_2="cn-0")
+    for _ in range(4):
+        publishing.cycle.sync()
+    sync(publishing)
+    assert published() == {"cn-1": (ONE, 1), "cn-2": (TWO, 2), "cn-0": (THREE, 3)}
+    assert uuids(publishing) == {"cn-1": ONE, "cn-2": TWO, "cn-0": THREE}
+    assert [on(publishing, one) for one in there] == ["cn-1", "cn-2", "cn-0"]
+
+
+def test_a_new_node_may_have_the_name_that_another_had(
+    publishing: Publishing, named: dict[str, str]
+) -> None:
+    named["cn-0"] = ONE
+    publishing.driver.nodes["cn-0"] = sized(8)
+    publishing.driver.nodes["other"] = sized(1)
+    sync(publishing)
+    old = instance(publishing.context, 2, place=(HOST, "cn-0"))
+    rename(publishing, named, cn_0="cn-1")
+    named["cn-0"] = TWO
+    publishing.driver.nodes["cn-0"] = sized(4)
+    for _ in range(3):
+        publishing.cycle.sync()
+    sync(publishing)
+    assert uuids(publishing).items() >= {"cn-1": ONE, "cn-0": TWO}.items()
+    assert published().items() >= {"cn-1": (ONE, 8), "cn-0": (TWO, 4)}.items()
+    assert on(publishing, old) == "cn-1"
+    assert noted(publishing.context) == taken(publishing.context)
+
+
+def test_what_comes_while_a_node_is_renamed_is_not_lost(
+    publishing: Publishing, named: dict[str, str]
+) -> None:
+    named["cn-0"] = ONE
+    publishing.driver.nodes["cn-0"] = sized(8)
+    sync(publishing)
+    rename(publishing, named, cn_0="new-name")
+    # Claimed under the old name, by one who has not heard of the new one.
+    claims = Claims(publishing.context, HOST)
+    one = instance(publishing.context, 2)
+
+    def claim(_plan: Plan) -> None:
+        claims.instance_claim(one, "cn-0")
+
+    assert not publishing.cycle.sync(on_plan=claim).problems
+    sync(publishing)
+    assert on(publishing, one) == "new-name"
+    assert noted(publishing.context) == {(HOST, "new-name"): (2, 0, 0)}
+
+
+# Vanishing, and coming back.
+
+
+@pytest.mark.parametrize("delay", [0, 3600])
+def test_a_node_that_comes_back_in_time_is_as_it_was(
+    publishing: Publishing, placement: PlacementFixture, delay: int
+) -> None:
+    publishing.removal_delay = delay
+    publishing.restarted()
+    node = with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}})
+    publishing.driver.nodes |= {"cn": node, "stays": sized(4)}
+    sync(publishing)
+    before, revision = everything(), rows(publishing)["cn"].revision
+    one = instance(publishing.context, 2, place=(HOST, "cn"))
+    publishing.cycle.drift()
+    for _ in range(1 if delay == 0 else 3):
+        del publishing.driver.nodes["cn"]
+        outcome = publishing.cycle.sync()
+        assert {pending.name for pending in outcome.pending} == {"cn", "gpu"}
+        assert everything() == before
+        assert noted(publishing.context) == taken(publishing.context)
+        publishing.driver.nodes["cn"] = node
+        sync(publishing)
+        assert everything() == before
+    assert on(publishing, one) == "cn"
+    assert rows(publishing)["cn"].revision == revision + 1, "what is taken of it, once"
+    assert not publishing.restarted().plan().steps
+
+
+def test_a_node_that_comes_back_too_late_is_made_anew_as_the_same(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes |= {"cn": sized(8), "stays": sized(4)}
+    sync(publishing)
+    before, uuid = contents(placement), uuids(publishing)["cn"]
+    one = instance(publishing.context, 2, place=(HOST, "cn"))
+    del publishing.driver.nodes["cn"]
+    for _ in range(2):
+        publishing.cycle.sync()
+    assert everything().keys() == rows(publishing).keys() == {"stays"}
+    publishing.driver.nodes["cn"] = sized(8)
+    sync(publishing)
+    assert contents(placement) == before
+    assert uuids(publishing)["cn"] == uuid
+    # Nobody has said that it went.
+    assert on(publishing, one) == "cn"
+    assert noted(publishing.context) == taken(publishing.context)
+    assert noted(publishing.context)[HOST, "cn"] == (2, 0, 0)
+
+
+def test_a_node_with_allocations_that_vanishes_is_reserved_and_free_when_it_is_back(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    def own(tree: ProviderTree) -> None:
+        tree.update_inventory("cn", {"VCPU": {"total": 8, "reserved": 1}})
+
+    node = also(own)(sized(8))
+    publishing.driver.nodes |= {"cn": node, "stays": sized(4)}
+    sync(publishing)
+    use: dict[str, Any] = {"cn": {"VCPU": 2}}
+    allocate(placement, CONSUMER, **use)
+    before = everything()
+    del publishing.driver.nodes["cn"]
+    for _ in range(3):
+        publishing.cycle.sync()
+    assert everything()["cn"]["inventories"] == {"VCPU": (8, 8)}
+    assert everything()["cn"]["allocations"] == before["cn"]["allocations"]
+    assert rows(publishing).keys() == {"cn", "stays"}
+    publishing.driver.nodes["cn"] = node
+    sync(publishing)
+    assert everything() == before
+
+
+def test_a_node_may_come_back_under_another_name(
+    publishing: Publishing, named: dict[str, str]
+) -> None:
+    publishing.removal_delay = 3600
+    publishing.restarted()
+    named["cn-0"] = ONE
+    publishing.driver.nodes |= {"cn-0": sized(8), "stays": sized(4)}
+    sync(publishing)
+    one = instance(publishing.context, 2, place=(HOST, "cn-0"))
+    publishing.cycle.drift()
+    kept = publishing.driver.nodes.pop("cn-0")
+    publishing.cycle.sync()
+    del named["cn-0"]
+    named["new-name"] = ONE
+    publishing.driver.nodes["new-name"] = kept
+    sync(publishing)
+    assert uuids(publishing)["new-name"] == ONE
+    assert on(publishing, one) == "new-name"
+    assert noted(publishing.context)[HOST, "new-name"] == (2, 0, 0)
+    assert everything().keys() == {"new-name", "stays"}
+
+
+def test_a_name_that_another_host_has_too_is_another_node(
+    publishing: Publishing, named: dict[str, str]
+) -> None:
+    named["cn-0"] = ONE
+    publishing.driver.nodes["cn-0"] = sized(8)
+    sync(publishing)
+    theirs: claiming.Place = ("far", "cn-0")
+    one = instance(publishing.context, 2, place=theirs)
+    rename(publishing, named, cn_0="cn-1")
+    sync(publishing)
+    found = Instance.get_by_uuid(publishing.context, one.uuid)
+    assert (found.host, found.node) == theirs
+    assert noted(publishing.context) == {(HOST, "cn-1"): (0, 0, 0)}

@@ -1,0 +1,334 @@
+"""A tracker with the oldest objects beside one of today, with their objects in one place."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.lab.claiming import noted, taken
+from tests.lab.cycles import allocate, contents, everything
+from tests.lab.objects import Served, elsewhere
+from tests.lab.oldest import oldest
+from tests.lab.placement import PlacementFixture, Requests
+from tests.lab.postgresql import PostgreSQL
+from tests.lab.skewed import OWNER, Beside, Host, Machine
+from wharfinger.db.database import FILE_NAME
+from wharfinger.objects import (
+    OWNER_TAG_VERSION,
+    ComputeNodeList,
+    Instance,
+    ReservationList,
+    Service,
+    ServiceList,
+)
+from wharfinger.placement.holds import Holds
+from wharfinger.tracker.services import BINARY
+
+OLD, NEW = "old-host", "new-host"
+CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
+MACHINE = Machine(own=1, vgpus=4)
+Machines = dict[str, Machine] | None
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ProcessPoolExecutor]:
+    with oldest() as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[PostgreSQL]:
+    with PostgreSQL() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True, params=["file", "server", "elsewhere"])
+def where(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where objects are kept: in a file, by a server of databases, or by another process."""
+    if request.param != "elsewhere":
+        yield request.param
+        return
+    served: Served = request.getfixturevalue("keeper")
+    with elsewhere(served):
+        yield request.param
+    served.questions.clear()
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, where: str) -> str | None:
+    """A new database of a server; None where it is the file of a state directory."""
+    if where != "server":
+        return None
+    server: PostgreSQL = request.getfixturevalue("postgresql")
+    return server.create_database()
+
+
+@pytest.fixture
+def new(placement: PlacementFixture, tmp_path: Path, database: str | None) -> Iterator[Host]:
+    """The one of today, in this process."""
+    host = Host(placement, tmp_path / "state", NEW, database, counts_devices=True)
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def old(
+    process: ProcessPoolExecutor,
+    placement_url: tuple[str, Requests],
+    new: Host,
+    database: str | None,
+) -> Iterator[Beside]:
+    """The old one, in another process."""
+    state = new.publishing.state_path
+    with Beside(process, placement_url[0], state, OLD, database) as beside:
+        yield beside
+
+
+def rows(new: Host, table: str) -> list[dict[str, Any]]:
+    """What is in a table, as the database has it."""
+    url = new.publishing.database or f"sqlite:///{new.publishing.state_path / FILE_NAME}"
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        found = connection.execute(sa.text(f"SELECT * FROM {table} ORDER BY id")).mappings()
+        return [dict(row) for row in found]
+
+
+def devices(new: Host) -> dict[str, int | None]:
+    """How many PCI devices the row of each node has, None where they are not looked at."""
+    found = {}
+    for row in rows(new, "compute_nodes"):
+        if not row["deleted"]:
+            stored = row["pci_stats"] and json.loads(row["pci_stats"])
+            some = stored["wharfinger_object.data"]["objects"] if stored else []
+            counts = [one["wharfinger_object.data"]["count"] for one in some]
+            found[row["hypervisor_hostname"]] = sum(counts) if stored else None
+    return found
+
+
+def hosts(new: Host) -> dict[str, str]:
+    found = ComputeNodeList.get_by_filters(new.publishing.context)
+    return {one.hypervisor_hostname: one.host for one in found}
+
+
+def both_end_right(new: Host, old: Beside) -> None:
+    """Nothing is left to do, or to tell, for either."""
+    for plan in (new.plan(), old.call("plan")):
+        assert (plan.steps, plan.problems) == ((), ())
+    assert new.says()
+    assert old.call("says")
+
+
+def cycle(
+    new: Host,
+    old: Beside,
+    pace: str = "sync",
+    *,
+    mine: Machines = None,
+    its: Machines = None,
+) -> None:
+    """A cycle of each, which has nothing to tell; machines of today's, and of the old one."""
+    for told in (old.call("cycle", its, pace), new.cycle(mine, pace)):
+        assert told.problems == ()
+
+
+# Side by side.
+
+
+def test_both_publish_what_they_have_and_leave_the_other_s(new: Host, old: Beside) -> None:
+    mine, its = {"new-0": MACHINE, "new-1": Machine(4)}, {"old-0": MACHINE, "old-1": Machine(4)}
+    cycle(new, old, mine=mine, its=its)
+    first = everything()
+    assert first.keys() == {*mine, *its, "new-0-gpu", "old-0-gpu"}
+    for pace in ("drift", "sync", "poll", "drift"):
+        cycle(new, old, pace)
+        assert everything() == first
+    assert hosts(new) == {"new-0": NEW, "new-1": NEW, "old-0": OLD, "old-1": OLD}
+    assert devices(new) == {"new-0": 2, "new-1": 2, "old-0": None, "old-1": None}
+    both_end_right(new, old)
+
+    cycle(new, old, mine={"new-0": Machine(16)}, its={"old-0": Machine(16), "old-2": MACHINE})
+    cycle(new, old)
+    assert everything().keys() == {"new-0", "old-0", "old-2", "old-2-gpu"}
+    assert {
+        name: one["inventories"]["VCPU"] for name, one in everything().items() if "gpu" not in name
+    } == {
+        "new-0": (16, 0),
+        "old-0": (16, 0),
+        "old-2": (8, 1),
+    }
+    assert hosts(new) == {"new-0": NEW, "old-0": OLD, "old-2": OLD}
+    both_end_right(new, old)
+
+
+def test_both_cycle_at_once_while_instances_come(new: Host, old: Beside) -> None:
+    cycle(new, old, mine={"new-0": MACHINE}, its={"old-0": MACHINE})
+    claimed = []
+    for number in range(12):
+        vcpus = 4 + number % 8
+        beside = old.start("cycle", {"old-0": Machine(vcpus)}, "sync")
+        assert not new.cycle({"new-0": Machine(vcpus)}, "sync").problems
+        assert not beside.result().problems
+        later = old.start("claim", "old-0", 1)
+        claimed += [new.claim("new-0", 1), later.result()]
+    assert noted(new.publishing.context) == taken(new.publishing.context)
+    assert noted(new.publishing.context) == {(NEW, "new-0"): (12, 0, 0), (OLD, "old-0"): (12, 0, 0)}
+    for uuid in claimed:
+        assert Instance.get_by_uuid(new.publishing.context, uuid).host in {NEW, OLD}
+    assert devices(new) == {"new-0": 2, "old-0": None}
+    both_end_right(new, old)
+
+
+def test_each_service_has_its_version_and_its_owners(new: Host, old: Beside) -> None:
+    cycle(new, old, mine={"new-0": MACHINE}, its={"old-0": MACHINE})
+    context = new.publishing.context
+    for _ in range(2):
+        found = {one.host: one for one in ServiceList.get_by_filters(context)}
+        assert found.keys() == {NEW, OLD}
+        for one in found.values():
+            assert (one.version, one.owners) == (OWNER_TAG_VERSION, [OWNER])
+        assert Service.get_minimum_version(context, BINARY) == OWNER_TAG_VERSION
+        assert Service.get_minimum_version_by_owner(context) == {OWNER: OWNER_TAG_VERSION}
+        cycle(new, old)
+    assert [one.report_count for one in found.values()] == [2, 2]
+
+
+def test_what_drivers_reserve_is_reserved_and_free_again(
+    new: Host, old: Beside, placement: PlacementFixture
+) -> None:
+    mine, its = {"new-0": MACHINE}, {"old-0": MACHINE}
+    cycle(new, old, mine=mine, its=its)
+    free = contents(placement)
+    why = Machine(own=1, vgpus=4, why="cleaning")
+    cycle(new, old, mine={"new-0": why}, its={"old-0": why})
+    for _ in range(2):
+        reserved = everything()
+        assert [reserved[name]["inventories"]["VCPU"] for name in ("new-0", "old-0")] == [
+            (8, 8)
+        ] * 2
+        cycle(new, old, "drift")
+    both_end_right(new, old)
+    cycle(new, old, mine=mine, its=its)
+    assert contents(placement) == free
+
+
+def test_what_people_reserve_is_reserved_whoever_has_the_provider(
+    new: Host, old: Beside, placement: PlacementFixture
+) -> None:
+    cycle(new, old, mine={"new-0": MACHINE}, its={"old-0": MACHINE})
+    free = contents(placement)
+    client = placement.new_client()
+    holds = Holds(client, new.publishing.context)
+    names = ("new-0", "old-0")
+    providers = {name: client.list_providers(name=name)[0] for name in names}
+    for one in providers.values():
+        holds.reserve(one, holder="people", reason="operator")
+    before = rows(new, "reservations")
+    assert len(before) == 2
+    for pace in ("sync", "drift", "sync"):
+        cycle(new, old, pace)
+        assert [everything()[name]["inventories"]["VCPU"] for name in names] == [(8, 8)] * 2
+        assert rows(new, "reservations") == before, "the figures to restore are in them"
+    for one in providers.values():
+        holds.release(client.list_providers(uuid=one.uuid)[0], "people")
+    cycle(new, old)
+    assert contents(placement) == free
+    assert not ReservationList.get_by_filters(new.publishing.context).objects
+    both_end_right(new, old)
+
+
+# From one to the other.
+
+
+def test_a_node_goes_from_the_new_one_to_the_old_one_and_back(
+    new: Host, old: Beside, placement: PlacementFixture
+) -> None:
+    cycle(new, old, mine={"cn": MACHINE, "new": Machine()}, its={"old": Machine()})
+    uuid = new.claim("cn", 3)
+    use: dict[str, Any] = {"cn": {"VCPU": 3}, "cn-gpu": {"VGPU": 1}}
+    allocate(placement, CONSUMER, **use)
+    before = everything()
+    why = {row["provider_uuid"]: row for row in rows(new, "provider_records")}
+    assert len(why) == 4
+    for owner in (OLD, NEW, OLD):
+        mine, its = {"new": Machine()}, {"old": Machine()}
+        (mine if owner == NEW else its)["cn"] = MACHINE
+        # The one that has it lets it go before the other gets it.
+        first, second = (new.cycle, lambda *rest: old.call("cycle", *rest))
+        order = [(second, its), (first, mine)] if owner == NEW else [(first, mine), (second, its)]
+        for do, machines in (*order, *order):
+            told = do(machines)
+            assert told.problems == ()
+        assert everything() == before
+        assert hosts(new) == {"cn": owner, "new": NEW, "old": OLD}
+        assert Instance.get_by_uuid(new.publishing.context, uuid).host == owner
+        assert noted(new.publishing.context)[owner, "cn"] == (3, 0, 0)
+        # What the old one does not know it has not taken away.
+        assert devices(new) == {"cn": 2, "new": 2, "old": None}
+        both_end_right(new, old)
+
+
+def test_a_node_that_is_reserved_goes_to_the_old_one_and_back_with_its_figures(
+    new: Host, old: Beside, placement: PlacementFixture
+) -> None:
+    why = Machine(own=1, vgpus=4, why="cleaning")
+    cycle(new, old, mine={"cn": MACHINE, "new": Machine()}, its={"old": Machine()})
+    free = contents(placement)
+    cycle(new, old, mine={"cn": why, "new": Machine()})
+    reserved = contents(placement)
+    cycle(new, old)
+    new.cycle({"new": Machine()})
+    for _ in range(2):
+        cycle(new, old, mine={"new": Machine()}, its={"cn": why, "old": Machine()})
+        assert contents(placement) == reserved
+    old.call("cycle", {"old": Machine()})
+    for _ in range(2):
+        cycle(new, old, mine={"cn": why, "new": Machine()}, its={"old": Machine()})
+        assert contents(placement) == reserved
+    cycle(new, old, mine={"cn": MACHINE, "new": Machine()})
+    assert contents(placement) == free
+    both_end_right(new, old)
+
+
+def test_a_host_is_upgraded_and_taken_back_with_nothing_to_do(
+    process: ProcessPoolExecutor,
+    placement_url: tuple[str, Requests],
+    placement: PlacementFixture,
+    tmp_path: Path,
+    database: str | None,
+) -> None:
+    state = tmp_path / "state"
+    machines = {"cn-0": MACHINE, "cn-1": Machine(own=2, why="maintenance")}
+    published: dict[str, Any] = {}
+    for upgraded in (False, True, False, True):
+        if upgraded:
+            new = Host(placement, state, OLD, database, counts_devices=True)
+            for pace in ("sync", "drift", "sync"):
+                told = new.cycle(machines, pace)
+                assert told.problems == ()
+                assert not published or told.steps == ()
+            assert devices(new) == {"cn-0": 2, "cn-1": 2}
+            since = {
+                row["provider_uuid"]: row["reserved_since"] for row in rows(new, "provider_records")
+            }
+            assert [one for one in since.values() if one]
+            new.close()
+        else:
+            with Beside(process, placement_url[0], state, OLD, database) as old:
+                for pace in ("sync", "drift", "sync"):
+                    told = old.call("cycle", machines, pace)
+                    assert told.problems == ()
+                    assert not published or told.steps == ()
+                assert old.call("says")
+        assert not published or everything() == published
+        published = everything()
+    # What the old one has left out is there still.
+    new = Host(placement, state, OLD, database, counts_devices=True)
+    assert {
+        row["provider_uuid"]: row["reserved_since"] for row in rows(new, "provider_records")
+    } == since
+    assert new.plan().steps == ()
+    new.close()

@@ -1,0 +1,229 @@
+"""Rounds of work that end with a kill, and what is wrong after that and the next cycles."""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import fixtures
+import sqlalchemy as sa
+from placement import db_api
+
+from tests.lab.agreement import OTHERS, OTHERS_FIGURES, Seen
+from tests.lab.at_work import OWNER, Ledger, Work, cycles, moves, play, settle
+from tests.lab.objects import Kept
+from tests.lab.placement import PlacementFixture, empty
+from tests.lab.yard import HOSTS, Yard
+from wharfinger.objects import Instance, ReservationList
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.placement.holds import Holds
+from wharfinger.providers import Inventory
+from wharfinger.tracker import services
+from wharfinger.tracker.claims import Claims
+from wharfinger.tracker.cycle import DriverCycle, Outcome
+
+#: What the processes are called by a database.
+_NAME = "at work"
+#: Tables that stay as they are.
+_NAMES = frozenset({"alembic_version", "traits", "resource_classes"})
+
+
+class Harbour(fixtures.Fixture):
+    """A database, a Placement, and rounds of work, each from an empty beginning."""
+
+    def __init__(
+        self,
+        kept: Kept,
+        directory: Path,
+        placement: PlacementFixture,
+        service: EmbeddedPlacement,
+    ) -> None:
+        super().__init__()
+        self._kept = kept
+        self._directory = directory
+        self._placement = placement
+        self._service = service
+
+    def _setUp(self) -> None:
+        empty()
+        with self._kept.in_use():
+            self._begin()
+        self._beginning = [_Contents(db_api.get_placement_engine()), _Contents(self._kept.engine)]
+
+    def faults(self, seed: int) -> list[str]:
+        """Of the round of a seed: what is wrong after the kill and the cycles that follow.
+
+        One sync of each host mends what is there. What is gone is removed by the listing after
+        that, and its parent with it; who has moved to another host comes there when it has been
+        missed where it was, which is one more.
+        """
+        for before in self._beginning:
+            before.come_back()
+        for host in HOSTS:
+            services.report(self._kept.context, host, [OWNER], complete=True)
+        ledger = Ledger()
+        with self._served() as url:
+            work = Work(
+                placement=url, database=self._database(), directory=self._directory, seed=seed
+            )
+            play(work, ledger)
+        self._hang_up()
+        return [*ledger.odd, *self._mended(seed, ledger), *self._settled(seed, ledger)]
+
+    def _begin(self) -> None:
+        """All machines are published, and somebody else has something of his on them."""
+        self._sync(Yard(0))
+        client = self._placement.client
+        for one in client.list_providers()[::2]:
+            answer = client.get_inventories(one.uuid)
+            total, reserved = OTHERS_FIGURES
+            client.create_resource_class(OTHERS)
+            client.set_inventories(
+                one.uuid,
+                answer.resource_provider_generation,
+                {**answer.inventories, OTHERS: Inventory(total=total, reserved=reserved)},
+            )
+
+    def _mended(self, seed: int, ledger: Ledger) -> Iterator[str]:
+        """What is wrong after the next cycle; and after two more, of what was gone too."""
+        yard = Yard(seed, ledger.step)
+        before = self._seen(yard, ledger)
+        running = self._started(yard)
+        self._cycle(running)
+        one = self._seen(yard, ledger)
+        yield from (f"after one cycle: {fault}" for fault in one.faults(of=before.staying()))
+        self._cycle(running)
+        yield from self._last(self._cycle(running), running, yard, ledger)
+
+    def _settled(self, seed: int, ledger: Ledger) -> Iterator[str]:
+        """What is wrong when all moves have come to an end, and nobody holds anything any more."""
+        yard = Yard(seed, ledger.step)
+        yard.always_clean = True
+        draw = random.Random(seed)
+        running = self._started(yard)
+        context = self._kept.context
+        for several in moves(context).values():
+            for migration in several:
+                instance = Instance.get_by_uuid(context, migration.instance_uuid)
+                settle(Claims(context, HOSTS[0]), instance, migration, draw)
+        holds = Holds(self._placement.client, context)
+        providers = {one.uuid: one for one in self._placement.client.list_providers()}
+        for held in ReservationList.get_by_filters(context):
+            if held.consumer_uuid is not None:
+                holds.give_back(held.consumer_uuid)
+                ledger.note("free", held.consumer_uuid)
+            elif held.provider_uuid in providers:
+                holds.release(providers[held.provider_uuid], held.holder)
+            else:
+                held.destroy()
+        for _ in range(2):
+            self._cycle(running)
+        yield from self._last(self._cycle(running), running, yard, ledger)
+        wanted = yard.wanted()
+        for held in ReservationList.get_by_filters(context):
+            if held.provider_uuid in wanted and not wanted[held.provider_uuid].why:
+                yield f"{wanted[held.provider_uuid].name} is {held.phase} for {held.holder}"
+        if left := moves(context):
+            yield f"moves are left: {left}"
+
+    def _last(
+        self,
+        outcomes: list[Outcome],
+        running: dict[str, DriverCycle],
+        yard: Yard,
+        ledger: Ledger,
+    ) -> Iterator[str]:
+        """What is wrong when the last cycle has run: nothing is left to do, either."""
+        yield from (str(problem) for outcome in outcomes for problem in outcome.problems)
+        seen = self._seen(yard, ledger)
+        yield from seen.faults()
+        for host, one in running.items():
+            plan = one.plan()
+            yield from (f"{host}: then still: {step.verb} {step.name}" for step in plan.steps)
+            yield from (f"{host}: foreign: {foreign}" for foreign in plan.foreign)
+            yield from map(str, plan.problems)
+
+    def _sync(self, yard: Yard) -> None:
+        running = self._started(yard)
+        problems = [str(one) for outcome in self._cycle(running) for one in outcome.problems]
+        assert not problems, problems
+
+    def _cycle(self, running: dict[str, DriverCycle]) -> list[Outcome]:
+        return [each.sync() for each in running.values()]
+
+    def _seen(self, yard: Yard, ledger: Ledger) -> Seen:
+        return Seen.now(yard, ledger, self._placement.client, self._kept.context)
+
+    def _started(self, yard: Yard) -> dict[str, DriverCycle]:
+        """The cycles of a process that starts now."""
+        return cycles(yard, self._kept.context, self._placement.new_client)
+
+    @contextmanager
+    def _served(self) -> Iterator[str]:
+        """Placement over HTTP; at the end, all has been done that was asked by then."""
+        server = make_server("127.0.0.1", 0, self._service.application, _Server, _QuietHandler)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+    def _database(self) -> str:
+        """Where the processes find the database, and how it tells them from this one."""
+        url = self._kept.engine.url
+        if url.get_backend_name() != "sqlite":
+            url = url.update_query_dict({"application_name": _NAME})
+        return url.render_as_string(hide_password=False)
+
+    def _hang_up(self) -> None:
+        """See that the server is done with whoever was killed."""
+        if self._kept.engine.dialect.name == "postgresql":
+            with self._kept.engine.connect() as connection:
+                connection.execute(
+                    sa.text(
+                        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                        " WHERE datname = current_database() AND application_name = :name"
+                    ),
+                    {"name": _NAME},
+                )
+
+
+class _Contents:
+    """What the tables of a database have, but for names, which nobody deletes."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        tables = sa.MetaData()
+        tables.reflect(engine, only=lambda name, _: name not in _NAMES)
+        with engine.begin() as connection:
+            self._rows = {
+                table: [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+                for table in tables.sorted_tables
+            }
+
+    def come_back(self) -> None:
+        """Have them have it again."""
+        with self._engine.begin() as connection:
+            for table in reversed(self._rows):
+                connection.execute(sa.delete(table))
+            for table, rows in self._rows.items():
+                if rows:
+                    connection.execute(sa.insert(table), rows)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Waits at its end for all that it has begun to answer."""
+
+    daemon_threads = False
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass

@@ -1,0 +1,339 @@
+"""Providers that are reserved: drivers with reasons, owners that write figures, and crashes."""
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any, ClassVar, Final
+
+import fixtures
+
+from tests.lab.cycles import HOST, Publishing, contents
+from tests.lab.drivers import Edit, ScriptedDriver
+from tests.lab.placement import PlacementFixture, WithoutSync, adapter_to
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities
+from wharfinger.exceptions import (
+    ConcurrentSave,
+    ConcurrentUpdate,
+    ObjectExists,
+    ObjectNotFound,
+)
+from wharfinger.objects import (
+    Context,
+    ProviderRecordList,
+    Reservation,
+    ReservationList,
+)
+from wharfinger.objects.context import local
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.holds import Holds
+from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import Inventory, ProviderTree, PublishingMode
+
+#: Total and what is reserved of it, by resource class.
+Figures = Mapping[str, tuple[int, int]]
+
+
+class ReservingDriver(ScriptedDriver):
+    """Reserves the providers that the test wants it to, as of its last snapshot.
+
+    Its feed names the nodes of which ``says`` was told since. ``meanwhile`` is what others do while
+    it takes a snapshot, once.
+    """
+
+    capabilities: ClassVar[Capabilities] = replace(
+        ScriptedDriver.capabilities, change_feed=SUPPORTED
+    )
+
+    def __init__(self, name: str = "scripted") -> None:
+        super().__init__(name)
+        self._reasons: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._seen: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._changed: list[str] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def says(self, node: str, provider: str, *reasons: str) -> None:
+        """From the next snapshot on, these are the reasons to reserve a node's provider."""
+        self._reasons.setdefault(node, {})[provider] = reasons
+        self._changed.append(node)
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        names = super().get_available_nodes(refresh)
+        self._look(names)
+        return names
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        start = len(self._changed) if since is None else int(since)
+        changed = set(self._changed[start:]) & self.nodes.keys()
+        self._look(changed)
+        return changed, str(len(self._changed))
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Any = None,
+    ) -> None:
+        super().update_provider_tree(provider_tree, nodename, allocations, migrations)
+        for provider, reasons in self._seen.get(nodename, {}).items():
+            for reason in reasons:
+                provider_tree.reserve(provider, reason)
+
+    def _look(self, nodes: Any) -> None:
+        self._seen.update({node: dict(self._reasons.get(node, {})) for node in nodes})
+        act, self.meanwhile = self.meanwhile, lambda: None
+        act()
+
+
+class CleaningDriver(ReservingDriver):
+    """Cleans what is given back; ``clean`` are the uuids of what needs no cleaning any more."""
+
+    capabilities: ClassVar[Capabilities] = replace(
+        ReservingDriver.capabilities, cleans_after_release=SUPPORTED
+    )
+
+    def __init__(self, name: str = "scripted") -> None:
+        super().__init__(name)
+        self.clean: set[str] = set()
+        self.asked: list[tuple[str, datetime]] = []
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        self.asked.append((provider_uuid, since))
+        return provider_uuid in self.clean
+
+
+def drives(publishing: Publishing, driver: ScriptedDriver) -> None:
+    """Have another driver say what there is, from a start of its process on."""
+    publishing.driver = driver
+    publishing.restarted()
+
+
+def node(root: Figures, **children: Figures) -> Edit:
+    """A node with figures of its own, and children with theirs; others go."""
+
+    def edit(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
+        _report(tree, name, root)
+        for uuid in tree.get_provider_uuids(name)[1:]:
+            if tree.exists(uuid) and tree.data(uuid).name not in children:
+                tree.remove(uuid)
+        for child, figures in children.items():
+            if not tree.exists(child):
+                tree.new_child(child, name)
+            _report(tree, child, figures)
+
+    return edit
+
+
+def overlaid(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
+    """A node that somebody else publishes."""
+    tree.set_publishing_mode(name, PublishingMode.OVERLAY)
+    tree.update_traits(name, [])
+
+
+def _report(tree: ProviderTree, provider: str, figures: Figures) -> None:
+    tree.update_inventory(
+        provider,
+        {
+            kind: {"total": total, "reserved": reserved}
+            for kind, (total, reserved) in figures.items()
+        },
+    )
+
+
+def summary(placement: PlacementFixture, name: str) -> ProviderSummary:
+    """The provider of that name, as a list has it."""
+    [found] = placement.client.list_providers(name=name)
+    return found
+
+
+def writes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]) -> None:
+    """Somebody else replaces the inventories of a provider, as Cyborg's conductor does."""
+    client, uuid = placement.client, summary(placement, name).uuid
+    client.set_inventories(
+        uuid,
+        client.get_inventories(uuid).resource_provider_generation,
+        {
+            kind: Inventory(total=total, reserved=reserved)
+            for kind, (total, reserved) in figures.items()
+        },
+    )
+
+
+def makes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]) -> str:
+    """Somebody else creates a provider; returns its uuid."""
+    uuid = placement.client.create_provider(_uuid_of(name), name, None).uuid
+    writes(placement, name, **figures)
+    return uuid
+
+
+def _uuid_of(name: str) -> str:
+    return f"00000000-0000-4000-8000-{name.encode().hex().zfill(12)[:12]}"
+
+
+def figures(placement: PlacementFixture, name: str) -> Figures:
+    """What Placement has of a provider."""
+    found: Figures = contents(placement)[name]["inventories"]
+    return found
+
+
+def is_full(placement: PlacementFixture, name: str) -> bool:
+    """Whether nothing can be had of a provider."""
+    return all(total == reserved for total, reserved in figures(placement, name).values())
+
+
+def is_candidate(client: PlacementClient, uuid: str, kind: str) -> bool:
+    """Whether one of a class could be allocated from a provider."""
+    return any(one.uuid == uuid for one in client.list_providers(resources={kind: 1}))
+
+
+def rows(context: Context) -> dict[tuple[str, str], Reservation]:
+    """The stored reservations, by provider and holder."""
+    return {(one.provider_uuid, one.holder): one for one in ReservationList.get_by_filters(context)}
+
+
+def lose_records(publishing: Publishing) -> None:
+    """Have all that the driver instance remembers gone, and its process started again."""
+    instance = publishing.publisher.instance
+    found = ProviderRecordList.get_by_filters(
+        publishing.context, host=HOST, driver_instance=instance
+    )
+    uuids = [one.provider_uuid for one in found]
+    assert uuids
+    ProviderRecordList.replace(
+        publishing.context, HOST, instance, ProviderRecordList(objects=[]), uuids
+    )
+    publishing.restarted()
+
+
+class Crash(BaseException):
+    """The process died."""
+
+
+#: What writes to the objects that reservations concern.
+_WRITES: Final = (
+    (Reservation, ("create", "save", "destroy")),
+    (ReservationList, ("create", "save", "destroy")),
+)
+
+
+class Steps(fixtures.Fixture):
+    """The beginnings and ends of all writes, to Placement and to reservations and records.
+
+    ``passed`` are those that were come to, from 0; at ``crash_at`` comes a crash. ``act`` is
+    called once at ``act_at``, before the process goes on.
+    """
+
+    def __init__(
+        self,
+        placement: PlacementFixture,
+        *,
+        crash_at: int | None = None,
+        act_at: int | None = None,
+        act: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self._placement = placement
+        self._crash_at = crash_at
+        self._act_at = act_at
+        self._act = act
+        self._acting = False
+        self.passed: list[str] = []
+
+    def _setUp(self) -> None:
+        adapter = self._placement.adapter
+        before, after = adapter.before, adapter.after
+        adapter.before = lambda method, path: self._request("before", method, path)
+        adapter.after = lambda method, path: self._request("after", method, path)
+        self.addCleanup(setattr, adapter, "before", before)
+        self.addCleanup(setattr, adapter, "after", after)
+        for kind, names in _WRITES:
+            for name in names:
+                self._replace(kind, name, self._around(kind, name))
+        self._replace(
+            ProviderRecordList,
+            "replace",
+            staticmethod(self._around(ProviderRecordList, "replace")),
+        )
+
+    def _replace(self, kind: type, name: str, new: Any) -> None:
+        old = kind.__dict__.get(name)
+        setattr(kind, name, new)
+        self.addCleanup(
+            *((delattr, kind, name) if old is None else (setattr, kind, name, old)),
+        )
+
+    def _around(self, kind: type, name: str) -> Callable[..., Any]:
+        write = getattr(kind, name)
+
+        def written(*args: Any) -> Any:
+            self._reach(f"before {kind.__name__}.{name}")
+            answer = write(*args)
+            self._reach(f"after {kind.__name__}.{name}")
+            return answer
+
+        return written
+
+    def _request(self, when: str, method: str, path: str) -> None:
+        # What is read before a look at Placement, and what after it, may differ.
+        if method != "GET" or (when == "after" and self._act_at is not None):
+            self._reach(f"{when} {method} {path}")
+
+    def _reach(self, name: str) -> None:
+        if self._acting:
+            return
+        number = len(self.passed)
+        self.passed.append(name)
+        if number == self._crash_at:
+            raise Crash(name)
+        if number == self._act_at:
+            self._acting = True
+            try:
+                self._act()
+            finally:
+                self._acting = False
+
+
+def holds_at_random(
+    holds: Holds, providers: Sequence[ProviderSummary], holders: Sequence[str], seed: int
+) -> Iterator[str]:
+    """Take and give up providers, forever; what others were faster with is passed over."""
+    choose = random.Random(seed)
+    while True:
+        provider, holder = choose.choice(providers), choose.choice(holders)
+        try:
+            if choose.random() < 0.5:
+                holds.reserve(provider, holder=holder, reason="at random")
+            else:
+                holds.release(provider, holder)
+        except (ConcurrentSave, ConcurrentUpdate, ObjectExists, ObjectNotFound) as error:
+            yield type(error).__name__
+        else:
+            yield "done"
+
+
+def hold_in_a_process() -> None:
+    """What a process of its own does; it says what became of each attempt, until it is killed."""
+    url, state, seed, *names = sys.argv[1:]
+    with WithoutSync():
+        client = PlacementClient(adapter_to(url))
+        providers = [one for one in client.list_providers() if one.name in names]
+        holds = Holds(client, local(Path(state), HOST))
+        for what in holds_at_random(holds, providers, [f"process {seed}", "both"], int(seed)):
+            print(what, flush=True)
+
+
+def start_holding(url: str, state: Path, seed: int, names: Sequence[str]) -> Popen[str]:
+    """Start such a process."""
+    return Popen(
+        [
+            *(sys.executable, "-c", f"import {__name__} as lab; lab.hold_in_a_process()"),
+            *(url, str(state), str(seed), *names),
+        ],
+        cwd=Path(__file__).resolve().parents[2],
+        stdout=PIPE,
+        text=True,
+    )

@@ -1,0 +1,170 @@
+"""A host that takes over a node of another one, and is killed, by SIGKILL, while it does."""
+
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import fixtures
+
+from tests.lab import killing
+from tests.lab.claiming import instance, migration, noted, taken
+from tests.lab.cycles import HOST, Publishing, allocate, everything, stored
+from tests.lab.killing import TIMEOUT, Ended
+from tests.lab.moments import Moments
+from tests.lab.objects import asking, elsewhere
+from tests.lab.placement import PlacementFixture, WithoutSync
+from tests.lab.skewed import Machine
+from wharfinger.exceptions import WharfingerError
+from wharfinger.objects import ComputeNodeList, Instance, Migration
+
+FAR: Final = "far-host"
+CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
+#: What goes: it is reserved, and has figures of its own that only its record knows.
+COMES: Final = {"cn": Machine(own=1, vgpus=4, why="cleaning")}
+FREE: Final = Machine(own=1, vgpus=4)
+STAYS: Final = {"stays": Machine()}
+
+_CONTEXT: Final = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["__main__", __name__])
+
+
+class TakingOver(fixtures.Fixture):
+    """The beginning, to which each process comes anew: a node that its host has let go."""
+
+    def __init__(self, placement: PlacementFixture, url: str, directory: Path) -> None:
+        super().__init__()
+        self._placement = placement
+        self._url = url
+        self._state = directory / "state"
+
+    def _setUp(self) -> None:
+        with self._publishing(HOST, {**COMES, **STAYS}) as near:
+            assert not near.cycle.sync().problems
+            context, here = near.context, (HOST, "cn")
+            self._sits = instance(context, 2, place=here).uuid
+            goes = instance(context, 3, place=here)
+            self._move = migration(context, goes, here, dest_compute=HOST, dest_node="stays").uuid
+            use: dict[str, Any] = {"cn-gpu": {"VGPU": 1}}
+            allocate(self._placement, CONSUMER, **use)
+            near.driver.nodes = dict(STAYS)
+            assert not near.cycle.sync().problems
+        self.before = everything()
+        self._moments = Moments(self._state)
+        self._beginning = self._moments.take()
+        ended = self.play()
+        assert ended.code == 0, "its traceback is on standard error"
+        self.boundaries = ended.boundaries
+
+    def play(self, kill_at: int | None = None) -> Ended:
+        """From the beginning, have the other host sync; kill it at a boundary, from 0 on."""
+        self._moments.go_back(self._beginning)
+        receiver, sender = _CONTEXT.Pipe(duplex=False)
+        way = asking()
+        process = _CONTEXT.Process(
+            target=_play,
+            args=(self._url, self._state, sender),
+            kwargs={"port": None if way is None else way.port, "kill_at": kill_at},
+        )
+        process.start()
+        sender.close()
+        try:
+            with receiver:
+                boundaries = receiver.recv() if receiver.poll(TIMEOUT) else ()
+        except EOFError:  # it failed
+            boundaries = ()
+        process.join(TIMEOUT)
+        code = process.exitcode
+        if code is None:
+            process.kill()
+            process.join()
+        process.close()
+        if way is not None:
+            way.settle()
+        return Ended(code, tuple(boundaries))
+
+    def faults(self, *, near_first: bool = False) -> list[str]:
+        """What is wrong when both hosts have synced, in either order, and after that."""
+        faults = []
+        if everything() != self.before:
+            faults.append(f"Placement had {everything()}")
+        syncs = [(FAR, COMES), (HOST, STAYS)]
+        try:
+            for host, nodes in [*(reversed(syncs) if near_first else syncs), *syncs]:
+                with self._publishing(host, nodes) as publishing:
+                    faults += map(str, publishing.cycle.sync().problems)
+            with self._publishing(FAR, {"cn": FREE}) as far:
+                faults += self._wrong(far, FAR)
+                far.cycle.sync()
+                if everything()["cn"]["inventories"] != {"VCPU": (8, 1)}:
+                    faults.append(f"its own figures are lost: {everything()['cn']}")
+        except WharfingerError as error:
+            return [*faults, str(error)]
+        return faults
+
+    def faults_back(self) -> list[str]:
+        """What is wrong when the host that has let it go has it again, and the other is no more."""
+        faults: list[str] = []
+        try:
+            for _ in range(2):
+                with self._publishing(HOST, {**COMES, **STAYS}) as near:
+                    faults += map(str, near.cycle.sync().problems)
+                    faults += self._wrong(near, HOST)
+            with self._publishing(HOST, {"cn": FREE, **STAYS}) as near:
+                near.cycle.sync()
+                if everything()["cn"]["inventories"] != {"VCPU": (8, 1)}:
+                    faults.append(f"its own figures are lost: {everything()['cn']}")
+        except WharfingerError as error:
+            return [*faults, str(error)]
+        return faults
+
+    def _wrong(self, one: Publishing, host: str) -> Iterator[str]:
+        """What is wrong where the node is on that host."""
+        context = one.context
+        if everything() != self.before:
+            yield f"Placement has {everything()}"
+        rows = ComputeNodeList.get_by_filters(context)
+        hosts = {row.hypervisor_hostname: row.host for row in rows}
+        if hosts != {"cn": host, "stays": HOST}:
+            yield f"nodes are on {hosts}"
+        if not {"cn", "cn-gpu"} <= self._known(host):
+            yield f"{host} remembers {self._known(host)}"
+        if host == FAR and self._known(HOST) != {"stays"}:
+            yield f"{HOST} remembers {self._known(HOST)}"
+        if Instance.get_by_uuid(context, self._sits).host != host:
+            yield "an instance was left behind"
+        move = Migration.get_by_uuid(context, self._move)
+        if (move.source_compute, move.dest_compute) != (host, HOST):
+            yield "a move was left behind"
+        if noted(context) != taken(context):
+            yield f"rows say {noted(context)}, and it is {taken(context)}"
+
+    def _known(self, host: str) -> set[str]:
+        records = stored(self._state, host=host).values()
+        return {record.applied.name for record in records if record.applied}
+
+    @contextmanager
+    def _publishing(self, host: str, nodes: dict[str, Machine]) -> Iterator[Publishing]:
+        with Publishing(self._placement, self._state, host=host) as publishing:
+            publishing.driver.nodes = dict(nodes)
+            yield publishing
+
+
+def _play(
+    url: str, state: Path, report: Connection, *, port: int | None, kill_at: int | None
+) -> None:
+    """What the process does: one sync of the host that has the node now."""
+    boundaries = killing._Boundaries(kill_at, report)
+    with (
+        WithoutSync(),
+        killing._WatchedDatabase(boundaries),
+        nullcontext() if port is None else elsewhere(killing._WatchedAsking(port, boundaries)),
+        killing._PlacementOverHTTP(url, boundaries) as placement,
+        Publishing(placement, state, host=FAR) as publishing,
+    ):
+        publishing.driver.nodes = dict(COMES)
+        outcome = publishing.cycle.sync()
+        assert not outcome.problems, outcome.problems
+    report.send(boundaries.passed)

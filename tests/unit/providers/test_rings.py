@@ -1,0 +1,116 @@
+"""Providers that want each other's names get them, though a name is one provider's at a time."""
+
+from dataclasses import replace
+from uuid import NAMESPACE_OID, uuid5
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.exceptions import NameTaken
+from wharfinger.providers import DesiredProvider, Inventory, Provider
+from wharfinger.providers.diff import plan_trees
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import Plan, UpdateProvider
+from wharfinger.providers.record import Record
+from wharfinger.providers.removal import RemovalPolicy, Removals
+
+US = Publisher("gpus", "OWNER_NOVA")
+NOW = Removals(now=1, policy=RemovalPolicy(delay=60))
+NAMES = [f"node-{number}" for number in range(6)]
+INVENTORY = {"VCPU": Inventory(total=8)}
+
+
+def provider(name: str) -> Provider:
+    uuid = str(uuid5(NAMESPACE_OID, name))
+    return Provider(
+        uuid=uuid, name=name, root_uuid=uuid, inventories=INVENTORY, traits=US.traits, generation=1
+    )
+
+
+class World:
+    """Nodes that were published under the names that they had first."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.live = {one.uuid: one for one in map(provider, names)}
+        self.records: dict[str, Record] = {
+            uuid: Record(applied=replace(one, generation=None), live=one)
+            for uuid, one in self.live.items()
+        }
+
+    def plan(self, names: dict[str, str]) -> Plan:
+        """The plan by which each uuid is to have its name."""
+        return plan_trees(
+            US,
+            [
+                DesiredProvider(provider=replace(self.live[uuid], name=name), reported=True)
+                for uuid, name in names.items()
+            ],
+            self.live,
+            self.records,
+            removals=NOW,
+            elsewhere={one.name: one for one in self.live.values()},
+        )
+
+    def apply(self, plan: Plan) -> None:
+        for step in plan.steps:
+            assert isinstance(step, UpdateProvider)
+            others = {one.name for one in self.live.values() if one.uuid != step.uuid}
+            assert step.after.name not in others, "Placement would refuse that"
+            after = step.result(self.live[step.uuid])
+            assert after is not None
+            self.live[step.uuid] = after
+        self.records |= {uuid: record for uuid, record in plan.records.items() if record}
+
+    @property
+    def names(self) -> dict[str, str]:
+        return {uuid: one.name for uuid, one in self.live.items()}
+
+
+@given(st.permutations(NAMES))
+def test_any_exchange_of_names_comes_about(names: list[str]) -> None:
+    world = World(NAMES)
+    wanted = dict(zip(world.live, names, strict=True))
+    for _ in range(len(NAMES) + 2):
+        plan = world.plan(wanted)
+        assert all(isinstance(one, NameTaken) for one in plan.problems)
+        assert bool(plan.steps) == (world.names != wanted), "each cycle brings it further"
+        world.apply(plan)
+    assert world.names == wanted
+    plan = world.plan(wanted)
+    assert not plan.steps
+    assert not plan.problems
+
+
+def test_one_of_two_is_called_by_its_uuid_for_a_while() -> None:
+    world = World(NAMES[:2])
+    one, other = sorted(world.live)
+    wanted = {one: world.names[other], other: world.names[one]}
+    plan = world.plan(wanted)
+    [step] = plan.steps
+    assert isinstance(step, UpdateProvider)
+    assert step.after.name == step.uuid
+    assert [type(problem) for problem in plan.problems] == [NameTaken]
+
+
+def test_what_waits_for_a_name_that_is_let_go_of_needs_no_other() -> None:
+    world = World(NAMES[:3])
+    first, second, third = world.live
+    wanted = {first: "node-1", second: "node-2", third: "another"}
+    seen = set()
+    for _ in range(3):
+        world.apply(world.plan(wanted))
+        seen |= set(world.names.values())
+    assert world.names == wanted
+    assert seen == {*NAMES[:3], "another"}
+
+
+def test_a_name_that_somebody_else_has_is_left_to_it() -> None:
+    world = World(NAMES[:2])
+    first, second = world.live
+    wanted = {first: "node-1"}
+    del world.records[second]
+    plan = world.plan(wanted)
+    assert not plan.steps
+    [problem] = plan.problems
+    assert isinstance(problem, NameTaken)
+    assert world.names[second] == "node-1"
