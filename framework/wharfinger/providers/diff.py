@@ -66,7 +66,8 @@ def plan_trees(
     if removals.is_listing:
         remove(draft, list(absent), removals, allocated)
     else:
-        draft.records |= {uuid: draft.seen(gone) for uuid, gone in absent.items()}
+        for uuid, gone in absent.items():
+            draft.keep_absent(gone, draft.record(uuid).absent_since)
     for uuid in live.keys() - draft.records.keys():
         draft.leave(uuid)
         if (

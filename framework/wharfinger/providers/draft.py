@@ -93,6 +93,16 @@ class Draft:
         if uuid in self.live:
             self.records[uuid] = replace(self.seen(self.live[uuid]), absent_since=None)
 
+    def keep_absent(self, live: Provider, since: float | None) -> None:
+        """Leave what is absent as it is; but what is held is reserved, and stays so."""
+        record = replace(self.seen(live), absent_since=since)
+        after = live
+        if live.uuid in self.held and self.standing(live) is not Standing.FOREIGN:
+            figures = reservation.own_reserved(live.inventories, record)
+            after = replace(live, inventories=reservation.reserve_fully(live.inventories))
+            record = replace(record, live=after, own_reserved=figures)
+        self.change(live, after, record)
+
     def seen(self, live: Provider) -> Record:
         """What was remembered of a provider, and how it is now."""
         record = self.record(live.uuid)

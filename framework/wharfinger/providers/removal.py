@@ -137,7 +137,7 @@ def _is_bare(live: Provider) -> bool:
 
 def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:
     draft.wait(live, reason)
-    draft.records[live.uuid] = replace(draft.seen(live), absent_since=record.absent_since)
+    draft.keep_absent(live, record.absent_since)
 
 
 def _keep_reserved(draft: Draft, live: Provider, record: Record, has: str) -> None:

@@ -28,7 +28,7 @@ def to_record(stored: ProviderRecord) -> Record:
         live=_provider(stored.live),
         own_reserved=dict(stored.own_reserved),
         reservations=tuple(stored.reservations),
-        reserved_since=dict(stored.reserved_since) if "reserved_since" in stored else {},
+        reserved_since=_since(stored),
         mode=PublishingMode(stored.mode),
         absent_since=stored.absent_since,
     )
@@ -40,3 +40,9 @@ def _document(provider: Provider | None) -> str | None:
 
 def _provider(document: str | None) -> Provider | None:
     return None if document is None else decode(document)
+
+
+def _since(stored: ProviderRecord) -> dict[str, float]:
+    """Since when, for the reasons that there are: an old release leaves those that have ended."""
+    since = stored.reserved_since if "reserved_since" in stored else {}
+    return {reason: since[reason] for reason in stored.reservations if reason in since}

@@ -20,6 +20,7 @@ from wharfinger.objects import (
     Flavor,
     Instance,
     Migration,
+    MigrationList,
 )
 from wharfinger.tracker.usage import HostUsage
 
@@ -72,7 +73,7 @@ class Claim:
     migration: Migration | None = None
 
     def abort(self) -> None:
-        """Give it up: the instance is where it was before. Raises ObjectError, ClaimRefused."""
+        """Give it up; as ``Claims.abort``."""
         self.claims.abort(self)
 
     def __enter__(self) -> Self:
@@ -187,7 +188,10 @@ class Claims:
                 self._note(node)
 
     def abort(self, claim: Claim) -> None:
-        """Give a claim up: its instance is where it was before."""
+        """Give a claim up: its instance is on no node, or one that was to move where it was.
+
+        Raises ObjectError, ClaimRefused.
+        """
         if claim.migration is not None:
             self.drop_move_claim(claim.instance, claim.migration, End.DESTINATION)
             return
@@ -214,6 +218,14 @@ class Claims:
                 host=self._host,
                 problem="it is nowhere, and cannot move",
             )
+        for one in MigrationList.get_by_filters(self._context, instance_uuid=instance.uuid):
+            if one.is_in_progress:
+                raise ClaimRefused(
+                    instance=instance.uuid,
+                    node=node,
+                    host=self._host,
+                    problem=f"it is on its way by migration {one.uuid}: end that first",
+                )
         migration = Migration(
             self._context,
             instance_uuid=instance.uuid,

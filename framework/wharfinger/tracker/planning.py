@@ -109,15 +109,17 @@ class Planner:
         reading = self._reader.read(listing.roots, self._memory.records)
         circumstances = circumstances.with_placement_read(self._context)
         unasked: tuple[ForeignReservation, ...] = ()
+        absent: Set[str] = frozenset()
         if circumstances.disabled == self._was_disabled:
             asked = _unsettled(reading, self._memory.records, circumstances.reservations)
             asked |= set(changed.roots.values()) if changed else set()
+            absent = asked - listing.listed
             listing = _only(listing, asked, reading.live)
             records = circumstances.reservations.with_figures(self._memory.records, reading.live)
             unasked = tuple(_foreign(reading.live, records, set(listing.roots.values())))
-        if not listing.nodes:
+        if not listing.nodes and not absent:
             return Planned(Plan(foreign=unasked), reading.live)
-        planned = self._plan(listing, reading, now, circumstances)
+        planned = self._plan(listing, reading, now, circumstances, absent=absent)
         return replace(planned, plan=Plan.merge([planned.plan, Plan(foreign=unasked)]))
 
     def plan_changed(
@@ -166,8 +168,12 @@ class Planner:
         *,
         is_listing: bool = False,
         has_looked: bool = True,
+        absent: Set[str] = frozenset(),
     ) -> Planned:
-        """The plan of these nodes, all or some; ``has_looked`` for their roots by name."""
+        """The plan of these nodes, all or some; ``has_looked`` for their roots by name.
+
+        ``absent`` are the roots of trees that no node is listed of, and that are to be planned too.
+        """
         live, memory = reading.live, self._memory
         records = circumstances.reservations.with_figures(memory.records, live)
         answers = ask(
@@ -221,7 +227,7 @@ class Planner:
             settled = self._settled.among(answers, changing)
             scopes = Scopes(answers, live, records, lambda root: root not in settled)
         else:
-            scopes = Scopes(answers, live, records, set(answers.roots.values()).__contains__)
+            scopes = Scopes(answers, live, records, {*answers.roots.values(), *absent}.__contains__)
         planning = partial(
             scopes.plan,
             self._publisher,
