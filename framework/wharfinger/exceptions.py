@@ -248,8 +248,9 @@ class NodeTaken(WharfingerError):
 
     template = (
         "node {node} ({uuid}) is published by driver instance {other} on host {host}, and listed "
-        "by {instance} here too: left to it. Have one of them alone list it; it is taken over "
-        "once that one lists it no more, or its service is down."
+        "by {instance} here too: left to it. Have one of them alone list it. An instance of the "
+        "same name takes it over when that one lists it no more, or its service is down; one that "
+        "was given a new name, when the old one's trait has been taken from its provider."
     )
     node: str
     uuid: str

@@ -1,10 +1,11 @@
 """Nodes that another host, or another driver instance, has a row of: whose they are.
 
-A node is published by whoever its row names. Another one takes it over when that one has let it
-go: its last complete listing lacked the node, or its service is down.
+A node is published by whoever its row names. A namesake on another host takes it over when that one
+has let it go: its last complete listing lacked the node, or its service is down. An instance of
+another name does when the mark of the one before has been taken from the root.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -46,8 +47,11 @@ class Handover:
         self._instance: Final = instance
         self._down_time: Final = down_time
 
-    def judge(self, uuids: Iterable[str]) -> Rows:
-        """Whose nodes are that this instance has no rows of, where somebody has. By uuid."""
+    def judge(self, uuids: Iterable[str], unmarked: Container[str]) -> Rows:
+        """Whose nodes are that this instance has no rows of, where somebody has. By uuid.
+
+        ``unmarked`` are those whose roots are there, without the mark of another instance.
+        """
         others = list(self._others(uuids))
         if not others:
             return Rows()
@@ -55,7 +59,11 @@ class Handover:
         up = self._hosts_up(others)
         free, taken = [], {}
         for row in others:
-            if row.driver_instance == self._instance and (row.uuid in absent or row.host not in up):
+            if row.driver_instance != self._instance:
+                is_free = row.uuid in unmarked
+            else:
+                is_free = row.uuid in absent or row.host not in up
+            if is_free:
                 free.append(row)
             else:
                 taken[row.uuid] = NodeTaken(
@@ -99,12 +107,17 @@ class Handover:
         for row in nodes:
             before.setdefault(row.host, []).append(row.hypervisor_hostname)
             LOG.warning(
-                "node %s (%s) comes from host %s, which has let it go or is down.",
+                "node %s (%s) comes from driver instance %s on host %s, which has let it go, or is "
+                "down.",
                 row.hypervisor_hostname,
                 row.uuid,
+                row.driver_instance,
                 row.host,
             )
-            row.host = self._host
+            if row.host != self._host:
+                row.host = self._host
+            if row.driver_instance != self._instance:
+                row.driver_instance = self._instance
         if nodes:
             ComputeNodeList(self._context, objects=nodes).save()
         for host, names in before.items():

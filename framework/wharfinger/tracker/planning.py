@@ -277,7 +277,12 @@ class Planner:
             and wanted.stated
             and wanted.mode is PublishingMode.OWN
         }
-        others = self._handover.judge(new)
+        unmarked = {
+            uuid
+            for uuid in new.keys() & live.keys()
+            if not ownership.other_instances(live[uuid].traits, self._publisher)
+        }
+        others = self._handover.judge(new, unmarked)
         for uuid, problem in others.taken.items():
             answers.problems.append(problem)
             answers.fail(uuid, live)

@@ -620,3 +620,31 @@ def test_one_of_several_nodes_that_come_may_fail(
 
 def all_rows(one: Publishing) -> list[ComputeNode]:
     return list(ComputeNodeList.get_by_filters(one.context))
+
+
+# An instance that was given another name.
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["marked", "mark taken"])
+def test_an_instance_under_a_new_name_has_the_node_when_the_old_mark_is_gone(
+    near: Publishing, placement: PlacementFixture, is_taken: bool
+) -> None:
+    root = contents(placement)["cn"]["uuid"]
+    if is_taken:
+        traits = placement.client.get_traits(root)
+        rest = traits.traits - {"CUSTOM_WHARFINGER_SCRIPTED"}
+        placement.client.set_traits(root, traits.resource_provider_generation, rest)
+    with Publishing(placement, near.state_path, name="renamed") as renamed:
+        renamed.driver.nodes["cn"] = NODE
+
+        problems = renamed.cycle.sync().problems
+
+        row = ComputeNode.get_by_uuid(renamed.context, root)
+    if is_taken:
+        assert not problems
+        assert row.driver_instance == "renamed"
+        assert "CUSTOM_WHARFINGER_RENAMED" in contents(placement)["cn"]["traits"]
+    else:
+        assert [type(one) for one in problems] == [NodeTaken]
+        assert row.driver_instance == "scripted"
+        assert "CUSTOM_WHARFINGER_RENAMED" not in contents(placement)["cn"]["traits"]
