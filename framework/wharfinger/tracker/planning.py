@@ -155,6 +155,7 @@ class Planner:
         }
         if not due:
             return Planned()
+        self._settled.forget(due)
         roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
         live = self._reader.read(roots, due).live
         return Planned(self._regardless(due.keys(), frozenset(), live, due, disabled=True), live)
@@ -224,10 +225,12 @@ class Planner:
                 for one in judgement.over
                 if one.provider_uuid in live
             }
-            settled = self._settled.among(answers, changing)
+            settled = self._settled.among(answers, live, changing)
             scopes = Scopes(answers, live, records, lambda root: root not in settled)
         else:
-            scopes = Scopes(answers, live, records, {*answers.roots.values(), *absent}.__contains__)
+            planned = {*answers.roots.values(), *absent}
+            self._settled.forget(planned)
+            scopes = Scopes(answers, live, records, planned.__contains__)
         planning = partial(
             scopes.plan,
             self._publisher,

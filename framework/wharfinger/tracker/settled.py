@@ -15,15 +15,25 @@ class SettledTrees:
     def __init__(self) -> None:
         self._desired: dict[str, list[DesiredProvider]] = {}
 
-    def among(self, answers: Answers, unsettled: Iterable[str]) -> frozenset[str]:
-        """The roots of those of which the driver says what it said then.
+    def among(
+        self, answers: Answers, live: Mapping[str, Provider], unsettled: Iterable[str]
+    ) -> frozenset[str]:
+        """The roots of those of which the driver says what it said then, and that are whole.
 
         ``unsettled`` are those that something else may change, whatever it says.
         """
         same = {
-            root for root, desired in _trees(answers).items() if self._desired.get(root) == desired
+            root
+            for root, desired in _trees(answers).items()
+            if self._desired.get(root) == desired
+            and all(_is_in(root, live.get(wanted.provider.uuid)) for wanted in desired)
         }
         return frozenset(same.difference(unsettled))
+
+    def forget(self, roots: Iterable[str]) -> None:
+        """Take trees for unsettled: a plan of another kind may have changed them since."""
+        for root in roots:
+            self._desired.pop(root, None)
 
     def note(
         self, answers: Answers, live: Mapping[str, Provider], plan: Plan, before: Set[str]
@@ -42,6 +52,10 @@ class SettledTrees:
             for root, desired in _trees(answers).items()
             if root in before or root not in touched
         }
+
+
+def _is_in(root: str, provider: Provider | None) -> bool:
+    return provider is not None and provider.root_uuid == root
 
 
 def _trees(answers: Answers) -> _Trees:

@@ -8,15 +8,23 @@ from typing import ClassVar
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.drivers import Edit, ScriptedDriver, also, does_not_answer, flat, with_children
+from tests.lab.drivers import (
+    Edit,
+    ScriptedDriver,
+    also,
+    does_not_answer,
+    flat,
+    with_children,
+    with_device,
+)
 from tests.lab.objects import statements
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import SUPPORTED, Capabilities
 from wharfinger.exceptions import BackendError, ConcurrentUpdate, PlacementUnavailable
-from wharfinger.objects import ComputeNodeList
+from wharfinger.objects import ComputeNodeList, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.diff import plan_trees
-from wharfinger.tracker import scopes
+from wharfinger.tracker import scopes, services
 
 LIST = "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED"
 
@@ -413,3 +421,60 @@ def test_a_restart_starts_from_what_is_remembered(
     assert publishing.cycle.sync().steps == ()
 
     assert publishing.placement.requests.seen == [LIST]
+
+
+def test_what_a_poll_has_changed_is_changed_back_by_a_full_cycle(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    publishing.cycle.sync()
+    before = feed.nodes["a"]
+    feed.nodes["a"] = reserved("a")
+    feed.changes.append("a")
+    publishing.cycle.poll()
+    feed.nodes["a"] = before  # and the feed has missed it
+
+    publishing.cycle.sync()
+
+    assert figures(publishing.placement)["a"] == (1, 0)
+
+
+def test_roots_that_said_disabled_without_their_driver_say_it_no_more_with_it(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    def has_said() -> bool:
+        return "COMPUTE_STATUS_DISABLED" in contents(publishing.placement)["a"]["traits"]
+
+    publishing.cycle.sync()
+    services.report(publishing.context, publishing.host, {"OWNER_NOVA"}, complete=True)
+    service = Service.get_by_host_and_binary(publishing.context, publishing.host, services.BINARY)
+    service.disabled = True
+    service.save()
+    feed.fails = True
+    with pytest.raises(BackendError):
+        publishing.cycle.sync()
+    assert has_said()
+    service.disabled = False
+    service.save()
+    feed.fails = False
+
+    publishing.cycle.sync()
+
+    assert not has_said()
+
+
+def test_a_device_that_a_poll_has_moved_is_moved_back_by_a_full_cycle(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    plain = flat(CUSTOM_GOLD=1)
+    feed.nodes["a"] = with_device(plain)
+    for _ in range(2):
+        publishing.cycle.sync()
+    feed.nodes["b"] = with_device(plain)
+    feed.changes.append("b")
+    publishing.cycle.poll()
+    assert contents(publishing.placement)["device"]["parent"] == "b"
+    feed.nodes["b"] = with_children({"CUSTOM_GOLD": 1}, {})
+
+    publishing.cycle.sync()
+
+    assert contents(publishing.placement)["device"]["parent"] == "a"
