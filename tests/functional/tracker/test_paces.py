@@ -21,7 +21,7 @@ from tests.lab.objects import statements
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import SUPPORTED, Capabilities
 from wharfinger.exceptions import BackendError, ConcurrentUpdate, PlacementUnavailable
-from wharfinger.objects import ComputeNodeList, Service
+from wharfinger.objects import ComputeNode, ComputeNodeList, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.diff import plan_trees
 from wharfinger.tracker import scopes, services
@@ -436,6 +436,30 @@ def test_what_a_poll_has_changed_is_changed_back_by_a_full_cycle(
     publishing.cycle.sync()
 
     assert figures(publishing.placement)["a"] == (1, 0)
+
+
+def test_a_name_that_a_poll_has_given_is_taken_back_by_a_full_cycle(
+    publishing: Publishing, feed: FeedingDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = contents(publishing.placement)["a"]["uuid"]
+    names = {"a", "z"}
+
+    def described(node: str) -> ComputeNode:
+        known = {"uuid": one} if node in names else {}
+        return ComputeNode(hypervisor_hostname=node, **known)
+
+    monkeypatch.setattr(feed, "get_available_resource", described)
+    for _ in range(2):
+        publishing.cycle.sync()
+    feed.nodes["z"] = feed.nodes.pop("a")
+    feed.changes.append("z")
+    publishing.cycle.poll()
+    assert contents(publishing.placement)["z"]["uuid"] == one
+    feed.nodes["a"] = feed.nodes.pop("z")  # renaming raises no generation
+
+    publishing.cycle.sync()
+
+    assert contents(publishing.placement)["a"]["uuid"] == one
 
 
 def test_roots_that_said_disabled_without_their_driver_say_it_no_more_with_it(
