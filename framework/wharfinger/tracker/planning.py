@@ -6,7 +6,6 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-import os_traits
 from oslo_log import log as logging
 
 from wharfinger.driver import ComputeDriver
@@ -14,22 +13,22 @@ from wharfinger.exceptions import MassRemoval, WharfingerError
 from wharfinger.objects import ComputeNode, Context
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader, Reading
-from wharfinger.providers import Provider, PublishingMode, ownership, reservation
-from wharfinger.providers.diff import plan_trees
+from wharfinger.providers import Provider, PublishingMode, ownership
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
+from wharfinger.tracker import drifting
 from wharfinger.tracker.circumstances import Circumstances
-from wharfinger.tracker.compute_status import as_it_is, says_disabled
 from wharfinger.tracker.desired import Answers, ask
 from wharfinger.tracker.handover import Handover
-from wharfinger.tracker.holding import Judgement, StoredReservations
+from wharfinger.tracker.holding import Judgement
 from wharfinger.tracker.inquiry import Inquiry, allocations_of
 from wharfinger.tracker.listing import Node, NodeListing, guarded
 from wharfinger.tracker.memory import InstanceMemory
 from wharfinger.tracker.scopes import Scopes
 from wharfinger.tracker.settled import SettledTrees
+from wharfinger.tracker.unasked import UnaskedTrees
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -78,6 +77,7 @@ class Planner:
         self._context: Final = context
         self._memory: Final = memory
         self._handover: Final = handover
+        self._unasked: Final = UnaskedTrees(publisher, policy, memory)
         self._settled: Final = SettledTrees()
         self._was_disabled: bool | None = None
 
@@ -111,12 +111,12 @@ class Planner:
         unasked: tuple[ForeignReservation, ...] = ()
         absent: Set[str] = frozenset()
         if circumstances.disabled == self._was_disabled:
-            asked = _unsettled(reading, self._memory.records, circumstances.reservations)
+            asked = drifting.unsettled(reading, self._memory.records, circumstances.reservations)
             asked |= set(changed.roots.values()) if changed else set()
             absent = asked - listing.listed
-            listing = _only(listing, asked, reading.live)
+            listing = drifting.only(listing, asked, reading.live)
             records = circumstances.reservations.with_figures(self._memory.records, reading.live)
-            unasked = tuple(_foreign(reading.live, records, set(listing.roots.values())))
+            unasked = tuple(drifting.foreign(reading.live, records, set(listing.roots.values())))
         if not listing.nodes and not absent:
             return Planned(Plan(foreign=unasked), reading.live)
         planned = self._plan(listing, reading, now, circumstances, absent=absent)
@@ -136,7 +136,7 @@ class Planner:
         if is_new or any(provider.generation is None for provider in live.values()):
             # A new node's root may be there already; and what a reshape has left is to be read.
             return self.plan_drift(listing, now, circumstances, changed)
-        if any(_shares(provider) for provider in live.values()):
+        if any(drifting.shares(provider) for provider in live.values()):
             changed, circumstances = listing, circumstances.seen_by_snapshot(frozenset())
         return self._plan(changed, Reading(live, (), {}), now, circumstances, has_looked=False)
 
@@ -145,20 +145,13 @@ class Planner:
 
         For a driver that could not be asked; no request is sent where all say so already.
         """
-        due = {
-            uuid: record
-            for uuid, record in self._memory.records.items()
-            if record.applied
-            and record.applied.parent_uuid is None
-            and not says_disabled(record)
-            and self._is_settled(uuid, record)
-        }
+        due = self._unasked.not_disabled()
         if not due:
             return Planned()
         self._settled.forget(due)
         roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
         live = self._reader.read(roots, due).live
-        return Planned(self._regardless(due.keys(), frozenset(), live, due, disabled=True), live)
+        return Planned(self._unasked.plan(due.keys(), live, due, disabled=True), live)
 
     def _plan(
         self,
@@ -219,7 +212,7 @@ class Planner:
             roots_may_be_elsewhere=listing.has_unknown_nodes(records),
         )
         if is_listing:
-            changing = _unsettled(reading, memory.records, circumstances.reservations)
+            changing = drifting.unsettled(reading, memory.records, circumstances.reservations)
             changing |= {
                 live[one.provider_uuid].root_uuid
                 for one in judgement.over
@@ -252,11 +245,11 @@ class Planner:
             pending=tuple(self._orphans(reading)) if is_listing else (),
             records={**_seen_again(listing, answers, records), **forgotten},
         )
-        unasked = self._regardless(
+        unasked = self._unasked.plan(
             answers.failed - coming.keys() - given_away.keys(),
-            judgement.held,
             live,
             records,
+            held=judgement.held,
             disabled=bool(circumstances.disabled),
         )
         return Planned(
@@ -340,49 +333,6 @@ class Planner:
     def _is_given_back(self, uuid: str, consumer: str) -> bool:
         return uuid not in self._client.get_allocations(consumer)["allocations"]
 
-    def _regardless(
-        self,
-        roots: Set[str],
-        held: Set[str],
-        live: _Live,
-        records: _Records,
-        *,
-        disabled: bool,
-    ) -> Plan:
-        """The plan of trees of which no more is known than what their drivers do not say.
-
-        The roots say that the service is disabled if it is, and what is held is reserved; all else
-        is as it is.
-        """
-        due = {
-            uuid: records[uuid]
-            for uuid in {*roots, *held} & live.keys() & records.keys()
-            if (uuid in held and live[uuid].root_uuid in roots) or (disabled and uuid in roots)
-            if self._is_settled(uuid, records[uuid])
-        }
-        return plan_trees(
-            self._publisher,
-            [
-                as_it_is(live[uuid], record, disabled=disabled and uuid in roots)
-                for uuid, record in due.items()
-            ],
-            {uuid: live[uuid] for uuid in due},
-            due,
-            removals=Removals(now=0.0, policy=self._policy, is_listing=False),
-            held=held,
-        )
-
-    def _is_settled(self, uuid: str, record: Record) -> bool:
-        """Whether a provider can be written though no more is known of it.
-
-        It is ours, and not absent.
-        """
-        return (
-            record.applied is not None
-            and record.absent_since is None
-            and uuid not in self._memory.damaged
-        )
-
     def _due(self, answers: Answers, live: _Live, records: _Records, now: float) -> list[str]:
         """The uuids of what is due to be removed."""
         return [
@@ -404,43 +354,6 @@ class Planner:
             and self._publisher.owner not in live[uuid].traits
             and ownership.standing(live[uuid], self._publisher, record) is Standing.OURS_BEFORE
         ]
-
-
-def _unsettled(reading: Reading, records: _Records, stored: StoredReservations) -> set[str]:
-    """The roots of trees that are not as they were left, or that a reservation changes."""
-    live = reading.live
-    found = {record.root_uuid for uuid, record in records.items() if uuid not in live}
-    for uuid, provider in live.items():
-        record = records.get(uuid)
-        if (
-            record is None
-            or record.live is not provider  # what has not moved is what is remembered
-            or (record.intended is not None and record.absent_since is None)
-            or stored.changes(uuid, provider, record)
-        ):
-            found.add(provider.root_uuid)
-    return {root for root in found if root is not None}.union(reading.unreadable)
-
-
-def _foreign(live: _Live, records: _Records, asked: Set[str]) -> Iterator[ForeignReservation]:
-    """What others have reserved of what is ours, but in the trees of these roots."""
-    for uuid, provider in live.items():
-        record = records.get(uuid)
-        if record is not None and record.is_ours and provider.root_uuid not in asked:
-            classes = reservation.foreign(provider.inventories, record)
-            if classes:
-                yield ForeignReservation(uuid=uuid, name=provider.name, classes=classes)
-
-
-def _only(listing: NodeListing, roots: Set[str], live: _Live) -> NodeListing:
-    """The nodes of these roots; all, where trees share providers, and what one says all need."""
-    if roots and any(_shares(provider) for provider in live.values()):
-        return listing
-    return listing.only(roots)
-
-
-def _shares(provider: Provider) -> bool:
-    return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits
 
 
 def _damaged_trees(memory: InstanceMemory, live: _Live) -> dict[str, WharfingerError]:
