@@ -156,6 +156,8 @@ class Holds:
         look again.
         """
         uuid = held.provider_uuid
+        if not self._is_ours(uuid):
+            return  # it has come to be another owner's since
         live = self._client.get_inventories(uuid)
         figures = reservation.own_reserved(live.inventories, self._remembered(uuid))
         several = [held, *(one for one in self._rows(uuid) if one.uuid != held.uuid)]
@@ -172,6 +174,7 @@ class Holds:
         uuid = held.provider_uuid
         # Before what is remembered: who reserves it after this look changes the generation.
         try:
+            is_ours = self._is_ours(uuid)
             live = self._client.get_inventories(uuid)
         except NotFound:
             return ()  # it is gone, and nothing can be had of it
@@ -181,7 +184,7 @@ class Holds:
             *record.reservations,
             *(f"{one.reason} (held by {one.holder})" for one in others),
         )
-        if not left:
+        if not left and is_ours:
             figures = held.own_reserved if "own_reserved" in held else {}
             record = replace(record, own_reserved={**figures, **record.own_reserved})
             own = reservation.release(live.inventories, record)
@@ -222,6 +225,17 @@ class Holds:
             "no driver instance publishes it.",
             remedy="Ask its owner, or publish it first.",
         )
+
+    def _is_ours(self, uuid: str) -> bool:
+        """Whether a provider that was reserved is still one that is published here.
+
+        Where no record is left, the mark of an instance says so. Raises NotFound.
+        """
+        traits = self._client.get_traits(uuid).traits
+        record = self._remembered(uuid)
+        if record.is_ours:
+            return ownership.owners(traits) <= ownership.owners(record.claimed_traits)
+        return any(map(ownership.is_instance_trait, traits))
 
     def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
         """Those of the providers that their drivers clean when they are given back."""

@@ -26,9 +26,16 @@ class Circumstances:
         """The same; ``earlier`` are the reservations that were there before the snapshot began."""
         return replace(self, reservations=replace(self.reservations, earlier=earlier))
 
-    def with_placement_read(self, context: Context) -> Self:
-        """The same, with what is reserved now that Placement has been read."""
-        return replace(self, reservations=self.reservations.read_again(context))
+    def with_placement_read(self, context: Context, host: str, instance: str) -> Self:
+        """The same, with the rows and reservations that there are now that Placement was read.
+
+        Another host may have taken nodes over while the backend was listed.
+        """
+        return replace(
+            self,
+            rows=ComputeNodeList.get_revisions(context, host, instance).keys(),
+            reservations=self.reservations.read_again(context),
+        )
 
     @classmethod
     def read(cls, context: Context, host: str, instance: str) -> Self:

@@ -53,7 +53,6 @@ _DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
             "pre-migrating": ("failed",),
             "migrating": ("failed",),
             "post-migrating": ("error",),
-            "confirming": ("error",),
         },
     }
 )
@@ -65,12 +64,16 @@ _ATTEMPTS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What an instance takes of a node; as a context, it is aborted where the block raises."""
+    """What an instance takes of a node; as a context, it is aborted where the block raises.
+
+    ``has_come``: it was not there before.
+    """
 
     claims: "Claims"
     instance: Instance
     node: str
     migration: Migration | None = None
+    has_come: bool = True
 
     def abort(self) -> None:
         """Give it up; as ``Claims.abort``."""
@@ -119,7 +122,7 @@ class Claims:
         if place != (self._host, node):
             instance.host, instance.node = self._host, node
         instance.save()
-        claim = Claim(self, instance, node)
+        claim = Claim(self, instance, node, has_come=place != (self._host, node))
         self._settle(claim)
         return claim
 
@@ -149,6 +152,7 @@ class Claims:
                 f"and of instance {migration.instance_uuid}",
             )
         is_new = "revision" not in migration
+        before = None if is_new else (migration.dest_compute, migration.dest_node)
         migration.dest_compute, migration.dest_node = self._host, node
         migration.old_flavor, migration.new_flavor = instance.flavor, new_flavor
         if migration.status == "accepted" and migration.migration_type != "live-migration":
@@ -159,6 +163,8 @@ class Claims:
             migration.save()
         claim = Claim(self, instance, node, migration)
         self._settle(claim)
+        if before is not None and before[0] == self._host and before[1] not in {None, node}:
+            self._note(str(before[1]))  # it was to go there
         return claim
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
@@ -188,7 +194,7 @@ class Claims:
                 self._note(node)
 
     def abort(self, claim: Claim) -> None:
-        """Give a claim up: its instance is on no node, or one that was to move where it was.
+        """Give a claim up: its instance is where it was before, if it was anywhere.
 
         Raises ObjectError, ClaimRefused.
         """
@@ -196,7 +202,7 @@ class Claims:
             self.drop_move_claim(claim.instance, claim.migration, End.DESTINATION)
             return
         instance = claim.instance
-        if (instance.host, instance.node) == (self._host, claim.node):
+        if claim.has_come and (instance.host, instance.node) == (self._host, claim.node):
             instance.host = instance.node = None
             instance.save()
         self._note(claim.node)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, Self
 
 from oslo_log import log as logging
-from tenacity import Retrying, retry_if_result, stop_after_attempt
+from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
 from wharfinger.driver import ComputeDriver
@@ -17,6 +17,7 @@ from wharfinger.exceptions import (
     ConcurrentUpdate,
     DriverError,
     DuplicateProvider,
+    NameTaken,
     NotFound,
     ObjectError,
     ObjectExists,
@@ -27,12 +28,20 @@ from wharfinger.exceptions import (
     WharfingerError,
     shown,
 )
-from wharfinger.objects import Context
+from wharfinger.objects import ComputeNode, ComputeNodeList, Context
 from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan, Step
+from wharfinger.providers.plan import (
+    DeleteProvider,
+    ForeignReservation,
+    PendingRemoval,
+    Plan,
+    Step,
+    UpdateProvider,
+)
 from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.tracker import services
 from wharfinger.tracker.circumstances import Circumstances
 from wharfinger.tracker.handover import Handover
 from wharfinger.tracker.listing import NodeListing, check_names, describe, guarded, list_nodes
@@ -45,6 +54,9 @@ LOG: Final = logging.getLogger(__name__)
 #: between two plans, in seconds.
 _ATTEMPTS: Final = 5
 _LONGEST_WAIT: Final = 2.0
+_BACKOFF: Final = wait_random_exponential(max=_LONGEST_WAIT)
+#: How often, at least, a service that is at work says so before it would count as down.
+_BEATS: Final = 3
 #: Errors that come from somebody else's write between our look and our write.
 _OTHERS_WORK: Final = (
     ConcurrentUpdate,
@@ -152,6 +164,8 @@ class DriverCycle:
             handover=self._handover,
         )
         self._applier: Final = PlanApplier(client, self.memory)
+        self._down_time: Final = down_time
+        self._beaten = time.monotonic()
         self._listing: NodeListing | None = None
         self._mark: str | None = None
         self._known: frozenset[tuple[str, int]] = frozenset()
@@ -267,16 +281,17 @@ class DriverCycle:
     def _inherit(self, listing: NodeListing, circumstances: Circumstances) -> None:
         """See that what another host knew of nodes that have come from it is known here."""
         records = self.memory.records
-        self._handover.inherit(
-            {
-                node.uuid: node.name
-                for node in listing.nodes
-                if node.uuid in circumstances.rows
-                # One that has been away may have been another host's, and come back.
-                and (node.uuid not in records or records[node.uuid].absent_since is not None)
-            },
-            self.memory,
-        )
+        listed = {node.uuid: node.name for node in listing.nodes}
+        # One that has been away may have been another host's, and come back.
+        back = {
+            uuid: name
+            for uuid, name in listed.items()
+            if uuid in circumstances.rows
+            and uuid in records
+            and records[uuid].absent_since is not None
+        }
+        unknown = circumstances.rows - records.keys()
+        self._handover.inherit({uuid: listed.get(uuid, "") for uuid in unknown} | back, self.memory)
 
     def _disable(self, circumstances: Circumstances, on_step: OnStep) -> Iterator[WharfingerError]:
         """Have the roots say so if the service is disabled, though the driver cannot be asked."""
@@ -295,7 +310,12 @@ class DriverCycle:
         try:
             self._nodes.keep(listing.nodes, records)
             if is_listing:
-                self._nodes.note_listing(listing.nodes, records, self.memory.damaged.keys())
+                self._nodes.note_listing(
+                    listing.nodes,
+                    records,
+                    self.memory.damaged.keys(),
+                    is_whole=not listing.has_unknown_nodes(records),
+                )
         except (ObjectError, StateError) as error:
             yield error
 
@@ -309,9 +329,11 @@ class DriverCycle:
         """Plan and apply until there is no more to do, or too often."""
         applied: list[Step] = []
         earlier = circumstances.reservations.earlier
+        self._beat()
 
         def note(step: Step) -> None:
             applied.append(step)
+            self._beat()
             on_step(step)
 
         def attempt() -> _Pass:
@@ -325,7 +347,7 @@ class DriverCycle:
         Retrying(
             retry=retry_if_result(lambda one: one.is_worth_another),
             stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(max=_LONGEST_WAIT),
+            wait=_wait,
             retry_error_callback=lambda _state: None,
         )(attempt)
         last = passes[-1]
@@ -335,6 +357,16 @@ class DriverCycle:
             foreign=last.plan.foreign,
             problems=(*last.plan.problems, *last.failures),
         )
+
+    def _beat(self) -> None:
+        """Say that the service is up, if that was long ago: it is at work."""
+        if time.monotonic() - self._beaten < self._down_time.total_seconds() / _BEATS:
+            return
+        self._beaten = time.monotonic()
+        try:
+            services.begin(self._context, self._driver.host)
+        except (ObjectError, StateError) as error:
+            LOG.warning("the service cannot be reported: %s", error)
 
     def _pass(
         self,
@@ -356,6 +388,7 @@ class DriverCycle:
             self._handover.take(planned.coming)
             self._nodes.claim(planned.new, {**self.memory.records, **plan.records})
             planned.judgement.note_figures(plan.records)
+            self._see_ours(planned)
         except _OTHERS_WORK as faster:
             return _Pass(plan, (faster,))
         failures = self._applier.apply(plan, planned.live, on_step)
@@ -365,4 +398,35 @@ class DriverCycle:
                 raise error  # nothing can be published
         if not failures:
             planned.judgement.save(self._context)
-        return _Pass(plan, tuple(failures), goes_on=bool(planned.coming))
+            planned.remember()
+        return _Pass(plan, tuple(failures), goes_on=bool(planned.coming) or _makes_room(plan))
+
+    def _see_ours(self, planned: Planned) -> None:
+        """See that nodes of which something is to be deleted are still this instance's.
+
+        Raises ConcurrentSave where another host has taken one over since it was planned.
+        """
+        roots = {step.root_uuid for step in planned.plan.steps if isinstance(step, DeleteProvider)}
+        if roots & planned.rows:
+            host, instance = self._driver.host, self.instance
+            gone = (
+                roots
+                & planned.rows - ComputeNodeList.get_revisions(self._context, host, instance).keys()
+            )
+            if gone:
+                raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=sorted(gone))
+
+
+def _makes_room(plan: Plan) -> bool:
+    """Whether it renames some, and others want a name that may be free after that."""
+    waits = any(isinstance(problem, NameTaken) for problem in plan.problems)
+    return waits and any(
+        isinstance(step, UpdateProvider) and step.before.name != step.after.name
+        for step in plan.steps
+    )
+
+
+def _wait(state: RetryCallState) -> float:
+    """Seconds until another round: none where nobody is in the way."""
+    assert state.outcome is not None
+    return _BACKOFF(state) if state.outcome.result().failures else 0.0

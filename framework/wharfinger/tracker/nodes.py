@@ -118,16 +118,22 @@ class NodeRows:
             self._write_usage(others)
 
     def note_listing(
-        self, nodes: Iterable[Node], records: Mapping[str, Record], damaged: Set[str]
+        self,
+        nodes: Iterable[Node],
+        records: Mapping[str, Record],
+        damaged: Set[str],
+        *,
+        is_whole: bool,
     ) -> None:
         """Say that these nodes, all there are, have been seen.
 
         The row of another one goes when nothing is remembered of its root; ``damaged`` are the
-        records that cannot be read. Comes after ``keep``.
+        records that cannot be read. None goes where the listing is not ``is_whole``: it may be that
+        of a node which could not be described. Comes after ``keep``.
         """
         seen = {node.uuid for node, _root in _published(nodes, records)}
         unseen = self._revisions().keys() - seen
-        gone = sorted(unseen - records.keys() - damaged)
+        gone = sorted(unseen - records.keys() - damaged) if is_whole else []
         if gone:
             self._of_ours(gone).destroy()
         ComputeNodeList.note_seen(

@@ -1,6 +1,6 @@
 """The plan of a cycle: what the driver says, what Placement has, what is remembered."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -42,7 +42,8 @@ class Planned:
 
     ``new`` are nodes whose rows have to be there before the plan is applied. ``coming`` are the
     rows of nodes to be taken over first: they are left out, and planned after that. ``judgement``
-    is saved when the plan has been applied.
+    is saved when the plan has been applied, and ``remember`` called. ``rows`` are the uuids of the
+    instance's nodes as it was planned.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -50,6 +51,8 @@ class Planned:
     new: tuple[Node, ...] = ()
     coming: tuple[ComputeNode, ...] = ()
     judgement: Judgement = field(default_factory=Judgement)
+    rows: Set[str] = frozenset()
+    remember: Callable[[], None] = lambda: None
 
 
 class Planner:
@@ -87,10 +90,8 @@ class Planner:
         """The plan of a complete listing."""
         listing.use_known_uuids(self._memory.records)
         reading = self._reader.read(listing.roots, self._memory.records)
-        circumstances = circumstances.with_placement_read(self._context)
-        planned = self._plan(listing, reading, now, circumstances, is_listing=True)
-        self._was_disabled = circumstances.disabled
-        return planned
+        circumstances = self._now(circumstances)
+        return self._plan(listing, reading, now, circumstances, is_listing=True)
 
     def plan_drift(
         self,
@@ -107,9 +108,10 @@ class Planner:
         if changed is not None:
             changed.use_known_uuids(self._memory.records)
         reading = self._reader.read(listing.roots, self._memory.records)
-        circumstances = circumstances.with_placement_read(self._context)
+        circumstances = self._now(circumstances)
         unasked: tuple[ForeignReservation, ...] = ()
         absent: Set[str] = frozenset()
+        every = listing
         if circumstances.disabled == self._was_disabled:
             asked = drifting.unsettled(reading, self._memory.records, circumstances.reservations)
             asked |= set(changed.roots.values()) if changed else set()
@@ -119,7 +121,9 @@ class Planner:
             unasked = tuple(drifting.foreign(reading.live, records, set(listing.roots.values())))
         if not listing.nodes and not absent:
             return Planned(Plan(foreign=unasked), reading.live)
-        planned = self._plan(listing, reading, now, circumstances, absent=absent)
+        planned = self._plan(
+            listing, reading, now, circumstances, absent=absent, asks_all=listing is every
+        )
         return replace(planned, plan=Plan.merge([planned.plan, Plan(foreign=unasked)]))
 
     def plan_changed(
@@ -133,12 +137,17 @@ class Planner:
         changed.use_known_uuids(self._memory.records)
         live = {uuid: record.live for uuid, record in self._memory.records.items() if record.live}
         is_new = not live.keys() >= set(changed.roots.values())
-        if is_new or any(provider.generation is None for provider in live.values()):
-            # A new node's root may be there already; and what a reshape has left is to be read.
+        if is_new or any(map(_has_to_be_read, self._memory.records.values())):
+            # A new node's root may be there already.
             return self.plan_drift(listing, now, circumstances, changed)
         if any(drifting.shares(provider) for provider in live.values()):
             changed, circumstances = listing, circumstances.seen_by_snapshot(frozenset())
         return self._plan(changed, Reading(live, (), {}), now, circumstances, has_looked=False)
+
+    def _now(self, circumstances: Circumstances) -> Circumstances:
+        return circumstances.with_placement_read(
+            self._context, self._driver.host, self._publisher.instance
+        )
 
     def plan_disabled(self) -> Planned:
         """The plan by which all roots say that the service is disabled, and nothing else.
@@ -163,10 +172,12 @@ class Planner:
         is_listing: bool = False,
         has_looked: bool = True,
         absent: Set[str] = frozenset(),
+        asks_all: bool = False,
     ) -> Planned:
         """The plan of these nodes, all or some; ``has_looked`` for their roots by name.
 
-        ``absent`` are the roots of trees that no node is listed of, and that are to be planned too.
+        ``absent`` are the roots of trees that no node is listed of, and that are to be planned too;
+        ``asks_all``: these are all nodes that were listed.
         """
         live, memory = reading.live, self._memory
         records = circumstances.reservations.with_figures(memory.records, live)
@@ -238,8 +249,6 @@ class Planner:
             instance = self._publisher.instance
             problems += (MassRemoval(instance=instance, count=len(plan.gone), total=ours),)
             plan = planning(replace(removals, withheld=True))
-        if is_listing:
-            self._settled.note(answers, live, plan, settled)
         apart = Plan(
             problems=problems,
             pending=tuple(self._orphans(reading)) if is_listing else (),
@@ -252,8 +261,21 @@ class Planner:
             held=judgement.held,
             disabled=bool(circumstances.disabled),
         )
+
+        def remember() -> None:
+            if is_listing:
+                self._settled.note(answers, live, plan, settled)
+            if is_listing or asks_all:
+                self._was_disabled = circumstances.disabled
+
         return Planned(
-            Plan.merge([apart, plan, unasked]), live, new, tuple(coming.values()), judgement
+            Plan.merge([apart, plan, unasked]),
+            live,
+            new,
+            tuple(coming.values()),
+            judgement,
+            circumstances.rows,
+            remember,
         )
 
     def _new_nodes(
@@ -354,6 +376,11 @@ class Planner:
             and self._publisher.owner not in live[uuid].traits
             and ownership.standing(live[uuid], self._publisher, record) is Standing.OURS_BEFORE
         ]
+
+
+def _has_to_be_read(record: Record) -> bool:
+    """Whether a provider may be there, or is as a reshape has left it, and was not read since."""
+    return record.is_ours and (record.live is None or record.live.generation is None)
 
 
 def _damaged_trees(memory: InstanceMemory, live: _Live) -> dict[str, WharfingerError]:

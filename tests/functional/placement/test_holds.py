@@ -714,3 +714,20 @@ def test_threads_processes_and_cycles_all_at_once_end_right_after_one_more_cycle
     for (uuid, holder), _row in rows(publishing.context).items():
         holds.release(next(one for one in providers if one.uuid == uuid), holder)
     assert {name: figures(placement, name) for name in OWN} == OWN
+
+
+def test_what_has_come_to_be_another_owners_is_not_written_when_it_is_released(
+    driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    holds = Holds(publishing.client, publishing.context)
+    gpu = summary(placement, "gpu")
+    holds.reserve(gpu, holder="ann", reason="loud")
+    traits = placement.client.get_traits(gpu.uuid)
+    placement.client.set_traits(gpu.uuid, traits.resource_provider_generation, {"OWNER_CYBORG"})
+    placement.requests.clear()
+
+    holds.release(gpu, "ann")
+
+    assert placement.requests.writes == []
+    assert figures(placement, "gpu") == FULL["gpu"]
+    assert not rows(publishing.context)

@@ -753,3 +753,46 @@ def test_nothing_is_claimed_where_the_objects_cannot_be_had(
         here.instance_claim(one, "cn-0")
     found = Instance.get_by_uuid(publishing.context, one.uuid)
     assert (found.host, found.node, found.revision) == (None, None, 1)
+
+
+def test_an_instance_that_was_there_before_a_claim_stays_when_it_is_aborted(
+    publishing: Publishing, here: Claims
+) -> None:
+    one = small(publishing.context)
+    here.instance_claim(one, "cn-0")
+
+    here.instance_claim(one, "cn-0").abort()
+
+    assert Instance.get_by_uuid(publishing.context, one.uuid).node == "cn-0"
+    assert is_right(publishing.context, cn_0=SMALL_SUM)
+
+
+def test_a_move_that_is_being_confirmed_cannot_be_taken_back(
+    publishing: Publishing, here: Claims
+) -> None:
+    one = small(publishing.context)
+    here.instance_claim(one, "cn-0")
+    move = here.move_claim(one, one.flavor, "cn-1").migration
+    assert move is not None
+    for status in ("migrating", "post-migrating", "finished", "confirming"):
+        move.status = status
+    move.save()
+
+    with pytest.raises(ClaimRefused):
+        here.drop_move_claim(one, move, End.DESTINATION)
+    here.drop_move_claim(one, move, End.SOURCE)
+
+    assert (move.status, one.node) == ("confirmed", "cn-1")
+    assert is_right(publishing.context, cn_1=SMALL_SUM)
+
+
+def test_a_move_that_is_to_go_to_another_node_after_all_leaves_the_first(
+    publishing: Publishing, here: Claims
+) -> None:
+    one = small(publishing.context)
+    here.instance_claim(one, "cn-0")
+    move = here.move_claim(one, one.flavor, "cn-1").migration
+
+    here.move_claim(one, one.flavor, "cn-0", move)
+
+    assert noted(publishing.context)[HOST, "cn-1"] == NOTHING

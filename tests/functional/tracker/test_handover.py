@@ -648,3 +648,62 @@ def test_an_instance_under_a_new_name_has_the_node_when_the_old_mark_is_gone(
         assert [type(one) for one in problems] == [NodeTaken]
         assert row.driver_instance == "scripted"
         assert "CUSTOM_WHARFINGER_RENAMED" not in contents(placement)["cn"]["traits"]
+
+
+# While one host is at work, another one is too.
+
+
+def test_a_node_that_is_taken_over_while_the_former_host_lists_is_not_deleted(
+    near: Publishing, far: Publishing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lists(refresh: bool = False) -> list[str]:
+        monkeypatch.undo()
+        far.driver.nodes["cn"] = NODE
+        sync(far)
+        return near.driver.get_available_nodes(refresh)
+
+    let_go(near, "cn")
+    before = everything()
+    monkeypatch.setattr(near.driver, "get_available_nodes", lists)
+
+    sync(near)
+
+    assert everything() == before
+    assert noted(far.context).keys() == {(HOST, "stays"), (FAR, "cn")}
+
+
+def test_a_host_that_is_at_work_is_up_however_long_it_takes(
+    near: Publishing, far: Publishing
+) -> None:
+    long_ago = Service.get_by_host_and_binary(near.context, HOST, services.BINARY).report_count
+    near.cycle._beaten -= 3600.0
+
+    near.cycle.drift()
+    near.cycle.drift()
+
+    service = Service.get_by_host_and_binary(near.context, HOST, services.BINARY)
+    assert service.report_count == long_ago + 1
+
+
+def test_a_node_that_cannot_be_described_after_a_takeover_keeps_its_row(
+    near: Publishing, far: Publishing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(node: str) -> ComputeNode:
+        raise OSError("no answer")
+
+    let_go(near, "cn")
+    root = contents(near.placement)["cn"]["uuid"]
+    row = ComputeNode.get_by_uuid(far.context, root)
+    row.host = FAR
+    row.save()  # and killed before it had inherited anything
+    far.driver.nodes["cn"] = NODE
+    with monkeypatch.context() as failing:
+        failing.setattr(far.driver, "get_available_resource", fails)
+        assert far.restarted().sync().problems
+
+    for _ in range(3):
+        near.cycle.sync()
+
+    assert contents(near.placement)["cn"]["uuid"] == root
+    sync(far)
+    assert (FAR, "cn") in noted(far.context)

@@ -502,3 +502,43 @@ def test_a_device_that_a_poll_has_moved_is_moved_back_by_a_full_cycle(
     publishing.cycle.sync()
 
     assert contents(publishing.placement)["device"]["parent"] == "a"
+
+
+# What is only looked at is not remembered.
+
+
+def test_a_plan_that_is_not_applied_changes_nothing_for_the_next_cycle(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    services.report(publishing.context, publishing.host, {"OWNER_NOVA"}, complete=True)
+    service = Service.get_by_host_and_binary(publishing.context, publishing.host, services.BINARY)
+    service.disabled = True
+    service.save()
+
+    assert len(publishing.cycle.plan().steps) == 3
+
+    assert len(publishing.cycle.drift().steps) == 3
+    assert publishing.cycle.drift().steps == ()
+
+
+def test_a_provider_whose_creation_was_not_answered_is_not_forgotten_by_a_poll(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    def lost(method: str, path: str) -> None:
+        if method == "POST":
+            raise PlacementUnavailable(request=path, status=0, code="", detail="no answer")
+
+    feed.nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"card": {"CUSTOM_GOLD": 1}})
+    publishing.placement.adapter.after = lost
+    with pytest.raises(PlacementUnavailable):
+        publishing.cycle.sync()
+    publishing.placement.adapter.after = lambda method, path: None
+    assert "card" in contents(publishing.placement)
+    feed.nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {})
+    feed.changes.append("a")
+
+    publishing.cycle.poll()
+    for _ in range(2):
+        publishing.cycle.sync()
+
+    assert set(contents(publishing.placement)) == {"a", "b", "c"}

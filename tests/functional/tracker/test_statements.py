@@ -9,7 +9,7 @@ from wharfinger.tracker.cycle import Outcome
 FLEET = 1000
 #: Statements of a cycle in which nothing has changed, whatever the size of the fleet; each is one
 #: question to another process.
-SYNC, DRIFT = 10, 8
+SYNC, DRIFT = 11, 9
 
 
 class Cost:
