@@ -129,7 +129,7 @@ def test_reserving_and_releasing_ask_no_more_of_placement_than_they_need(
     assert requests.seen == [
         f"GET /resource_providers?name={GPU}",
         f"GET {path}/inventories",
-        f"GET {path}/traits",
+        *[f"GET {path}/traits"] * 2,
         f"GET {path}/inventories",
         f"PUT {path}/inventories",
     ]
@@ -137,8 +137,10 @@ def test_reserving_and_releasing_ask_no_more_of_placement_than_they_need(
     release(published)
     assert requests.seen == [
         f"GET /resource_providers?name={GPU}",
+        f"GET {path}/traits",
         f"GET {path}/inventories",
         f"PUT {path}/inventories",
+        f"GET {path}/traits",
         f"GET {path}/inventories",
     ]
 

@@ -44,6 +44,11 @@ def between(killing: Killing) -> list[int]:
     return [0, *range(1, len(killing.boundaries), 2)]
 
 
+def some(killing: Killing) -> list[int]:
+    """All of those; each third where another process keeps the objects, as it does for all."""
+    return between(killing)[:: 1 if asking() is None else 3]
+
+
 @pytest.mark.parametrize("act", ["created", "changed", "shrunk"])
 def test_a_sync_killed_at_any_boundary_is_completed_by_the_next(
     act: str,
@@ -54,7 +59,7 @@ def test_a_sync_killed_at_any_boundary_is_completed_by_the_next(
 ) -> None:
     with Killing(placement, placement_url[0], tmp_path, act) as killing:
         every = act == "changed" and asking() is None
-        numbers = range(len(killing.boundaries)) if every else between(killing)
+        numbers = range(len(killing.boundaries)) if every else some(killing)
         found = killed(killing, numbers)
 
     record_testsuite_property(f"boundaries of a world {act}", len(killing.boundaries))
@@ -71,9 +76,9 @@ def test_a_change_killed_at_any_boundary_is_taken_back_when_the_world_has_change
     placement: PlacementFixture, placement_url: tuple[str, Requests], tmp_path: Path
 ) -> None:
     with Killing(placement, placement_url[0], tmp_path, "changed") as killing:
-        found = killed(killing, between(killing), back=True)
+        found = killed(killing, some(killing), back=True)
 
-    assert len(found) > 10
+    assert len(found) > 4
     assert not [(boundary, faults) for boundary, faults in found if faults]
 
 

@@ -16,7 +16,7 @@ from tests.lab.placement import PlacementFixture
 from tests.lab.postgresql import PostgreSQL
 from wharfinger.placement.embedded import EmbeddedPlacement
 
-KILLS = int(os.environ.get("WHARFINGER_KILLS") or 8)
+KILLS = int(os.environ.get("WHARFINGER_KILLS") or 5)
 FIRST_SEED = int(os.environ.get("WHARFINGER_SEED") or 1606)
 
 

@@ -836,7 +836,7 @@ CASES: Final = st.builds(
 
 
 @settings(
-    max_examples=15,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
