@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final, Self
 
 from oslo_log import log as logging
+from oslo_utils.uuidutils import is_uuid_like
 from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
@@ -290,7 +291,7 @@ class DriverCycle:
             and uuid in records
             and records[uuid].absent_since is not None
         }
-        unknown = circumstances.rows - records.keys()
+        unknown = filter(is_uuid_like, circumstances.rows - records.keys())
         self._handover.inherit({uuid: listed.get(uuid, "") for uuid in unknown} | back, self.memory)
 
     def _disable(self, circumstances: Circumstances, on_step: OnStep) -> Iterator[WharfingerError]:

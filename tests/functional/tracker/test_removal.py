@@ -40,6 +40,9 @@ class Clock:
     def time(self) -> float:
         return self.now
 
+    def monotonic(self) -> float:
+        return 0.0
+
     def later(self, seconds: float) -> None:
         self.now += seconds
 
