@@ -77,17 +77,20 @@ def lead(one: Migration, *statuses: str) -> None:
 
 
 def taken(context: Context) -> dict[Place, Amounts]:
-    """What is taken of each node that has a row, as instances and migrations have it."""
+    """What is taken of each node that has a row, as instances and migrations have it.
+
+    An instance counts by its moves on the hosts that those come from or go to; elsewhere by itself.
+    """
     counted: dict[Place, Counter[str]] = {}
     moving = set()
     for one in MigrationList.get_by_filters(context):
         if not one.is_in_progress:
             continue
-        moving.add(one.instance_uuid)
+        moving |= {(one.instance_uuid, host) for host in (one.source_compute, one.dest_compute)}
         _add(counted, one.source_compute, one.source_node, one.old_flavor)
         _add(counted, one.dest_compute, one.dest_node, one.new_flavor)
     for each in InstanceList.get_by_filters(context):
-        if each.uuid not in moving:
+        if (each.uuid, each.host) not in moving:
             _add(counted, each.host, each.node, each.flavor)
     empty: Counter[str] = Counter()
     return {place: _amounts(counted.get(place, empty)) for place in noted(context)}
