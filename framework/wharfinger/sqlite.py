@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, event
 
 #: Readers do not stop the writer; writers wait for each other, in milliseconds; what is
 #: committed survives a loss of power.
-_PRAGMAS: Final = ("journal_mode=WAL", "busy_timeout=30000", "synchronous=FULL")
+_PRAGMAS: Final = ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL")
 
 
 def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
