@@ -132,7 +132,7 @@ def ask(
         root = root_of(node)
         return root.uuid if root else node.uuid
 
-    sharing = {root.uuid: root for root in roots.values() if _shares(root)}
+    sharing = {root.uuid: root for root in roots.values() if shares(root)}
     taken: dict[str, tuple[str, str]] = {}
     for node in listing.nodes:
         root = root_of(node)
@@ -273,5 +273,6 @@ def _check(
     return desired
 
 
-def _shares(provider: Provider) -> bool:
+def shares(provider: Provider) -> bool:
+    """Whether a provider is shared by several trees."""
     return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Set
 
-import os_traits
-
 from wharfinger.placement.reader import Reading
 from wharfinger.providers import Provider, reservation
 from wharfinger.providers.plan import ForeignReservation
 from wharfinger.providers.record import Record
+from wharfinger.tracker.desired import shares
 from wharfinger.tracker.holding import StoredReservations
 from wharfinger.tracker.listing import NodeListing
 
@@ -47,8 +46,3 @@ def only(listing: NodeListing, roots: Set[str], live: Mapping[str, Provider]) ->
     if roots and any(shares(provider) for provider in live.values()):
         return listing
     return listing.only(roots)
-
-
-def shares(provider: Provider) -> bool:
-    """Whether a provider is shared by several trees."""
-    return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits

@@ -20,7 +20,7 @@ from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
 from wharfinger.tracker import drifting
 from wharfinger.tracker.circumstances import Circumstances
-from wharfinger.tracker.desired import Answers, ask
+from wharfinger.tracker.desired import Answers, ask, shares
 from wharfinger.tracker.handover import Handover
 from wharfinger.tracker.holding import Judgement
 from wharfinger.tracker.inquiry import Inquiry, allocations_of
@@ -140,7 +140,7 @@ class Planner:
         if is_new or any(map(_has_to_be_read, self._memory.records.values())):
             # A new node's root may be there already.
             return self.plan_drift(listing, now, circumstances, changed)
-        if any(drifting.shares(provider) for provider in live.values()):
+        if any(shares(provider) for provider in live.values()):
             changed, circumstances = listing, circumstances.seen_by_snapshot(frozenset())
         return self._plan(changed, Reading(live, (), {}), now, circumstances, has_looked=False)
 

@@ -33,7 +33,7 @@ class UnaskedTrees:
             if record.applied
             and record.applied.parent_uuid is None
             and not says_disabled(record)
-            and self._is_settled(uuid, record)
+            and self._can_be_written(uuid, record)
         }
 
     def plan(
@@ -50,7 +50,7 @@ class UnaskedTrees:
             uuid: records[uuid]
             for uuid in {*roots, *held} & live.keys() & records.keys()
             if (uuid in held and live[uuid].root_uuid in roots) or (disabled and uuid in roots)
-            if self._is_settled(uuid, records[uuid])
+            if self._can_be_written(uuid, records[uuid])
         }
         return plan_trees(
             self._publisher,
@@ -64,7 +64,7 @@ class UnaskedTrees:
             held=held,
         )
 
-    def _is_settled(self, uuid: str, record: Record) -> bool:
+    def _can_be_written(self, uuid: str, record: Record) -> bool:
         """Whether a provider can be written though no more is known of it.
 
         It is ours, and not absent.
