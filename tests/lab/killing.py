@@ -97,6 +97,37 @@ class Ended:
     boundaries: tuple[str, ...]
 
 
+def run(play: Callable[..., None], *args: Any, kill_at: int | None = None) -> Ended:
+    """Have a process play something; it is to kill itself at a boundary, counted from 0.
+
+    What it plays is given the arguments, where to send the boundaries that it came to, the
+    ``port`` of the process that keeps the objects, and ``kill_at``.
+    """
+    receiver, sender = _CONTEXT.Pipe(duplex=False)
+    way = asking()
+    process = _CONTEXT.Process(
+        target=play,
+        args=(*args, sender),
+        kwargs={"port": None if way is None else way.port, "kill_at": kill_at},
+    )
+    process.start()
+    sender.close()
+    try:
+        with receiver:
+            boundaries = receiver.recv() if receiver.poll(TIMEOUT) else ()
+    except EOFError:  # it failed
+        boundaries = ()
+    process.join(TIMEOUT)
+    code = process.exitcode
+    if code is None:
+        process.kill()
+        process.join()
+    process.close()
+    if way is not None:
+        way.settle()
+    return Ended(code, tuple(boundaries))
+
+
 class Killing(fixtures.Fixture):
     """An act to be played again and again, each time from the same beginning.
 
@@ -130,30 +161,7 @@ class Killing(fixtures.Fixture):
     def play(self, kill_at: int | None = None) -> Ended:
         """From the beginning, sync in a process; kill it at a boundary, counted from 0."""
         self._moments.go_back(self._beginning)
-        receiver, sender = _CONTEXT.Pipe(duplex=False)
-        way = asking()
-        port = None if way is None else way.port
-        process = _CONTEXT.Process(
-            target=_play,
-            args=(self._name, self._url, self._state, sender),
-            kwargs={"port": port, "kill_at": kill_at},
-        )
-        process.start()
-        sender.close()
-        try:
-            with receiver:
-                boundaries = receiver.recv() if receiver.poll(TIMEOUT) else ()
-        except EOFError:  # it failed
-            boundaries = ()
-        process.join(TIMEOUT)
-        code = process.exitcode
-        if code is None:
-            process.kill()
-            process.join()
-        process.close()
-        if way is not None:
-            way.settle()
-        return Ended(code, tuple(boundaries))
+        return run(_play, self._name, self._url, self._state, kill_at=kill_at)
 
     def faults(self, *, back: bool = False) -> list[str]:
         """What is wrong now, when a process has started and synced, and after that.

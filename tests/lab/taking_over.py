@@ -1,6 +1,5 @@
 """A host that takes over a node of another one, and is killed, by SIGKILL, while it does."""
 
-import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from multiprocessing.connection import Connection
@@ -12,9 +11,9 @@ import fixtures
 from tests.lab import killing
 from tests.lab.claiming import instance, migration, noted, taken
 from tests.lab.cycles import HOST, Publishing, allocate, everything, stored
-from tests.lab.killing import TIMEOUT, Ended
+from tests.lab.killing import Ended
 from tests.lab.moments import Moments
-from tests.lab.objects import asking, elsewhere
+from tests.lab.objects import elsewhere
 from tests.lab.placement import PlacementFixture, WithoutSync
 from tests.lab.skewed import Machine
 from wharfinger.exceptions import WharfingerError
@@ -26,9 +25,6 @@ CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 COMES: Final = {"cn": Machine(own=1, vgpus=4, why="cleaning")}
 FREE: Final = Machine(own=1, vgpus=4)
 STAYS: Final = {"stays": Machine()}
-
-_CONTEXT: Final = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["__main__", __name__])
 
 
 class TakingOver(fixtures.Fixture):
@@ -61,29 +57,7 @@ class TakingOver(fixtures.Fixture):
     def play(self, kill_at: int | None = None) -> Ended:
         """From the beginning, have the other host sync; kill it at a boundary, from 0 on."""
         self._moments.go_back(self._beginning)
-        receiver, sender = _CONTEXT.Pipe(duplex=False)
-        way = asking()
-        process = _CONTEXT.Process(
-            target=_play,
-            args=(self._url, self._state, sender),
-            kwargs={"port": None if way is None else way.port, "kill_at": kill_at},
-        )
-        process.start()
-        sender.close()
-        try:
-            with receiver:
-                boundaries = receiver.recv() if receiver.poll(TIMEOUT) else ()
-        except EOFError:  # it failed
-            boundaries = ()
-        process.join(TIMEOUT)
-        code = process.exitcode
-        if code is None:
-            process.kill()
-            process.join()
-        process.close()
-        if way is not None:
-            way.settle()
-        return Ended(code, tuple(boundaries))
+        return killing.run(_play, self._url, self._state, kill_at=kill_at)
 
     def faults(self, *, near_first: bool = False) -> list[str]:
         """What is wrong when both hosts have synced, in either order, and after that."""
