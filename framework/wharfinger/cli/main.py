@@ -61,19 +61,22 @@ class WharfingerApp(App):
 
     def configure_logging(self) -> None:
         super().configure_logging()
-        if self.options.verbose_level == self.DEFAULT_VERBOSE_LEVEL:
-            # The embedded Placement warns of each full reservation over an allocation, and it
-            # and oslo.db log a traceback of what is raised, and told, as our own error.
-            logging.getLogger("placement").setLevel(logging.CRITICAL)
-            logging.getLogger("oslo_db").setLevel(logging.CRITICAL)
-            # stevedore too, of a plugin that cannot be loaded, and oslo.versionedobjects of an
-            # object that it does not know.
-            logging.getLogger("object").setLevel(logging.CRITICAL)
-            logging.getLogger("stevedore").setLevel(logging.CRITICAL)
-        if self.options.verbose_level <= 1:
-            # What they say at INFO is nothing that happened here.
-            for name in ("alembic", "oslo_service"):
-                logging.getLogger(name).setLevel(logging.WARNING)
+        if self.options.verbose_level > 1:
+            return
+        # The embedded Placement tells each request at INFO, and warns of each full reservation
+        # over an allocation; it and oslo.db log a traceback of what is raised, and told, as our
+        # own error.
+        logging.getLogger("placement").setLevel(logging.CRITICAL)
+        logging.getLogger("oslo_db").setLevel(logging.CRITICAL)
+        # stevedore too, of a plugin that cannot be loaded, and oslo.versionedobjects of an
+        # object that it does not know.
+        logging.getLogger("object").setLevel(logging.CRITICAL)
+        logging.getLogger("stevedore").setLevel(logging.CRITICAL)
+        # It warns where it closes connections, since driver instances publish at the same time.
+        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+        # What they say at INFO is nothing that happened here.
+        for name in ("alembic", "oslo_service"):
+            logging.getLogger(name).setLevel(logging.WARNING)
 
     @cached_property
     def parsed(self) -> "Options":

@@ -11,8 +11,17 @@ from typing import Final
 
 from oslo_config import cfg
 
-from wharfinger.conf import accelerator, database, default, instance, placement, scheduling
+from wharfinger.conf import (
+    accelerator,
+    agent,
+    database,
+    default,
+    instance,
+    placement,
+    scheduling,
+)
 from wharfinger.conf.accelerator import AcceleratorSection
+from wharfinger.conf.agent import AgentSection
 from wharfinger.conf.database import DatabaseSection
 from wharfinger.conf.default import DefaultSection
 from wharfinger.conf.instance import InstanceSection
@@ -23,6 +32,7 @@ from wharfinger.exceptions import ConfigurationFileError, WharfingerError
 
 __all__ = [
     "AcceleratorSection",
+    "AgentSection",
     "DatabaseSection",
     "DefaultSection",
     "InstanceSection",
@@ -38,7 +48,7 @@ __all__ = [
 
 _PROJECT: Final = "wharfinger"
 #: Sections that are ours alone, and those that lead to services.
-OWN: Final = (DEFAULT, database.GROUP, scheduling.GROUP)
+OWN: Final = (DEFAULT, database.GROUP, scheduling.GROUP, agent.GROUP)
 SERVICES: Final[dict[str, type[PlacementSection | AcceleratorSection]]] = {
     placement.GROUP: PlacementSection,
     accelerator.GROUP: AcceleratorSection,
@@ -73,6 +83,7 @@ def parse(
     conf.register_opts(default.OPTIONS)
     conf.register_opts(database.OPTIONS, database.GROUP)
     conf.register_opts(scheduling.OPTIONS, scheduling.GROUP)
+    conf.register_opts(agent.OPTIONS, agent.GROUP)
     placement.register(conf)
     accelerator.register(conf)
     files = config_files
@@ -125,7 +136,7 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
         instances = DefaultSection.read(conf).enabled_drivers
     except WharfingerError as error:
         yield error
-    for kind in (DatabaseSection, SchedulingSection):
+    for kind in (DatabaseSection, SchedulingSection, AgentSection):
         try:
             kind.read(conf)
         except WharfingerError as error:
@@ -138,12 +149,14 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
             sections = service_sections(conf, group)
         except WharfingerError as error:
             yield error
-            read += [group, *(one.value for one in conf.settings() if one.key == "auth_section")]
+            read.append(group)
         else:
             for section in sections:
                 if section not in read:  # two services may share their credentials
                     read.append(section)
                     yield from conf.unknown(section)
+    # A driver's may lead to a service as well.
+    read += [one.value for one in conf.settings() if one.key == "auth_section"]
     if instances is not None:
         yield from _unknown_sections(conf, read, instances)
 
@@ -197,6 +210,7 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (database.GROUP, database.OPTIONS),
         (placement.GROUP, placement.sample_options()),
         (scheduling.GROUP, scheduling.OPTIONS),
+        (agent.GROUP, agent.OPTIONS),
         (accelerator.GROUP, accelerator.sample_options()),
         ("<instance>", instance.OPTIONS),
     ]

@@ -51,7 +51,9 @@ OPTIONS: Final = (
 #: It is kept in a column of that width.
 _LONGEST_HOST: Final = 255
 #: Sections that are not driver instances'.
-_RESERVED: Final = frozenset({"accelerator", "database", "default", "placement", "scheduling"})
+_RESERVED: Final = frozenset(
+    {"accelerator", "agent", "database", "default", "placement", "scheduling"}
+)
 #: Instance names become traits (CUSTOM_WHARFINGER_<NAME>) and configuration sections.
 _INSTANCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 
@@ -98,6 +100,15 @@ class DefaultSection:
             raise _wrong_host(host, f"it has more than {_LONGEST_HOST} characters.")
         state_path = read_path(DEFAULT, "state_path", values["state_path"])
         return cls(instances, host, state_path, values["service_down_time"])
+
+    def require_instances(self) -> None:
+        """Raise ConfigurationError where no driver instance is enabled."""
+        if not self.enabled_drivers:
+            raise _wrong_instances(
+                (),
+                "no driver instance is enabled: there is nothing to publish.",
+                "Name some, or another file with --config-file.",
+            )
 
 
 def _wrong_host(host: str, problem: str) -> ConfigurationError:

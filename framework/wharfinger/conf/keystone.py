@@ -1,12 +1,13 @@
-"""keystoneauth's options, in any section that leads to a service."""
+"""keystoneauth's options, in any section that leads to a service, and what they lead to."""
 
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
+from keystoneauth1 import exceptions as keystone_exceptions
 from keystoneauth1 import loading
-from keystoneauth1.exceptions import NoMatchingPlugin
+from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
 
 from wharfinger.conf.reading import read_options
@@ -52,6 +53,28 @@ def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | Non
     return credentials, auth_type or None
 
 
+def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
+    """The adapter for the service that keystoneauth's options in a section lead to.
+
+    Nothing is sent yet. Raises ConfigurationError.
+    """
+    try:
+        auth = loading.load_auth_from_conf_options(conf, section)
+        session = loading.load_session_from_conf_options(conf, section, auth=auth)
+        adapter: Adapter = loading.load_adapter_from_conf_options(
+            conf, section, session=session, auth=auth
+        )
+    except (keystone_exceptions.ClientException, cfg.Error) as error:
+        raise ConfigurationError(
+            section=section,
+            key="auth_type",
+            value=conf[section].auth_type,
+            problem=f"{error}.",
+            remedy="See keystoneauth's documentation for the options that this type takes.",
+        ) from error
+    return adapter
+
+
 def _problems(
     section: str, values: Mapping[str, Any], auth_type: str | None
 ) -> Iterator[ConfigurationError]:
@@ -85,9 +108,9 @@ def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
     known = entry_points(group=loading.PLUGIN_NAMESPACE).names
     try:
         if kind not in known:
-            raise NoMatchingPlugin(kind)
+            raise keystone_exceptions.NoMatchingPlugin(kind)
         options: list[cfg.Opt] = loading.get_auth_plugin_conf_options(kind)
-    except NoMatchingPlugin as error:
+    except keystone_exceptions.NoMatchingPlugin as error:
         raise ConfigurationError(
             section=section,
             key="auth_type",

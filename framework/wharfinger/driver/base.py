@@ -53,9 +53,10 @@ class ComputeDriver(abc.ABC):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
-        """Sections [<name>:...] that the instance of that name reads besides [<name>].
+        """Sections that the instance of that name reads besides [<name>]: [<name>:...].
 
-        Others of that form in the configuration are refused.
+        Others of that form in the configuration are refused. Also that which auth_section names,
+        where keystoneauth's options are read.
         """
         return ()
 

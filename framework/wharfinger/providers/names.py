@@ -12,6 +12,7 @@ from typing import Final
 
 import os_resource_classes
 import os_traits
+from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.exceptions import InvalidName
 
@@ -106,8 +107,8 @@ def is_custom(name: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def root_uuid(name: str) -> str:
-    """The uuid of a root provider whose driver gives none."""
-    return str(uuid_module.uuid5(_ROOTS, name))
+    """The uuid of a root provider whose driver gives none: the name itself if it is one."""
+    return _canonical_uuid(name) if is_uuid_like(name) else str(uuid_module.uuid5(_ROOTS, name))
 
 
 def child_uuid(parent_uuid: str, name: str) -> str:

@@ -9,11 +9,10 @@ import requests
 from keystoneauth1 import exceptions as keystone_exceptions
 from keystoneauth1.adapter import Adapter
 
-from wharfinger.conf import AcceleratorSection, Options
+from wharfinger.conf import AcceleratorSection, Options, keystone
 from wharfinger.conf.accelerator import GROUP
 from wharfinger.exceptions import ConfigurationError, DeviceProfileError
 from wharfinger.placement.model import UNDECODABLE
-from wharfinger.placement.session import load_adapter
 from wharfinger.scheduling.device_profiles import ProfileGroups, from_profile
 from wharfinger.scheduling.request import ResourceRequest
 
@@ -91,7 +90,7 @@ def open_source(conf: Options) -> ProfileSource:
             problem="device profiles are asked for, and nothing says where they are kept.",
             remedy="Set auth_type and its options for Cyborg, or device_profiles for a file.",
         )
-    return CyborgProfiles(load_adapter(conf, GROUP))
+    return CyborgProfiles(keystone.load_adapter(conf, GROUP))
 
 
 def read_profile(conf: Options, name: str) -> ResourceRequest:

@@ -89,7 +89,8 @@ def test_an_entry_point_that_was_changed_a_moment_ago_is_found(packages: Package
     loader.load("acme")
     packages.register("acme-driver", "acme2 = acme_driver:Driver", seconds=2)
     packages.as_in_a_new_process()
-    assert [driver.name for driver in loader.installed() if driver.name != "libvirt"] == ["acme2"]
+    acme = [driver.name for driver in loader.installed() if driver.name.startswith("acme")]
+    assert acme == ["acme2"]
     assert loader.load("acme2").__module__ == "acme_driver"
 
 
