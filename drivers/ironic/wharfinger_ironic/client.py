@@ -1,0 +1,221 @@
+"""Ironic's API, as far as it is asked: one method for each request.
+
+A listing is read page by page, each after the last node of the one before: the links in Ironic's
+answers are not needed for that, nor how many nodes it puts on a page.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+from ironicclient import client as ironicclient
+from ironicclient import exc
+from ironicclient.common.http import SessionClient
+from keystoneauth1 import exceptions as keystone_exceptions
+from oslo_config import cfg
+from requests import Response
+
+from wharfinger.conf import keystone
+from wharfinger.exceptions import BackendError, shown
+from wharfinger.providers import names
+from wharfinger_ironic.config import FleetSection
+from wharfinger_ironic.node import FIELDS, Node
+
+#: Nodes on a page, at most; Ironic's own limit is the same unless it is configured otherwise.
+PAGE: Final = 1000
+#: A project that there is not: who may list all nodes may ask for its.
+_NO_PROJECT: Final = "wharfinger-lists-all-nodes"
+#: What ironicclient and keystoneauth raise; also Python's own, for error bodies that are none of
+#: Ironic's.
+_ERRORS: Final = (
+    exc.ClientException,
+    keystone_exceptions.ClientException,
+    AttributeError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+_Answer = TypeVar("_Answer")
+
+# It logs as an error what it raises, and we tell.
+logging.getLogger("ironicclient.common.http").addFilter(
+    lambda record: record.levelno != logging.ERROR
+)
+
+
+class _Nodes(msgspec.Struct, frozen=True):
+    nodes: list[msgspec.Raw]
+    next: str | None = None
+
+
+class _Uuid(msgspec.Struct, frozen=True):
+    uuid: str
+
+
+class _Stamp(msgspec.Struct, frozen=True):
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The nodes that were updated last, the latest first, as far as they were asked for.
+
+    ``updated`` has for each when that was, by the clock of who wrote it; None: never, which some
+    databases sort to the beginning and some to the end. ``answered`` is when Ironic said so by its
+    own clock, None where that is not known. ``has_more``: there are others.
+    """
+
+    nodes: tuple[Node, ...]
+    updated: tuple[datetime | None, ...]
+    answered: datetime | None
+    has_more: bool
+
+
+class Ironic:
+    """The nodes of an Ironic that are selected. All methods raise BackendError."""
+
+    def __init__(self, client: SessionClient, section: FleetSection) -> None:
+        self._client: Final = client
+        self._section: Final = section
+
+    @classmethod
+    def connect(cls, conf: cfg.ConfigOpts, section: FleetSection) -> Self:
+        """Find out where the Ironic is to which a section leads.
+
+        Raises BackendError, ConfigurationError.
+        """
+        adapter = keystone.load_adapter(conf, section.name)
+        try:
+            client = ironicclient.get_client(
+                "1",
+                os_ironic_api_version=section.microversion,
+                session=adapter.session,
+                service_type=adapter.service_type,
+                valid_interfaces=adapter.interface,
+                region_name=adapter.region_name,
+                endpoint=adapter.endpoint_override,
+                max_retries=0,  # the next cycle comes soon enough
+            )
+        except _ERRORS as error:
+            raise BackendError(
+                driver=section.name, operation="looking for Ironic", reason=_told(error)
+            ) from error
+        return cls(client.http_client, section)
+
+    def check_sees_all(self) -> None:
+        """See that nodes are not kept from us; without that, a part of them would look complete.
+
+        Ironic lists to those who may not list all nodes those of their own project, and says
+        nothing of it. It refuses them those of another project.
+        """
+        selected = self._section.selected
+        project = selected.get("owner", _NO_PROJECT)
+        query = {"project": project, "fields": "uuid", "limit": 1}
+        try:
+            self._get("seeing whether it lists all nodes", "/v1/nodes", query)
+        except BackendError as error:
+            if not isinstance(error.__cause__, exc.Forbidden):
+                raise
+            own = f" of project {project}" if "owner" in selected else ""
+            raise BackendError(
+                driver=self._section.name,
+                operation=error.operation,
+                reason=f"these credentials may not list all nodes{own}, and a part of them would "
+                "look complete. Give them the reader role on the system, or the service role and "
+                "Ironic [DEFAULT] rbac_service_role_elevated_access = true; or set node_owner "
+                "to their project.",
+            ) from error
+
+    def last(self) -> str | None:
+        """The uuid of the node with which the listing ends now; None where there is none."""
+        query = {"fields": "uuid", "sort_dir": "desc", "limit": 1}
+        nodes = self._nodes("looking for the last node", "/v1/nodes", query).nodes
+        return self._read("looking for the last node", nodes[0], _Uuid).uuid if nodes else None
+
+    def page(self, after: str | None) -> list[Node]:
+        """The next nodes of the listing, after that of this uuid; none: it is at its end."""
+        query: dict[str, Any] = {"fields": ",".join(FIELDS), "limit": PAGE}
+        if after is not None:
+            query["marker"] = after
+        operation = "listing the nodes"
+        found = self._nodes(operation, "/v1/nodes", query)
+        return [self._node(operation, node) for node in found.nodes]
+
+    def latest(self, limit: int) -> Latest:
+        """The nodes that were updated last, that many at most."""
+        operation = "asking for the nodes that have changed"
+        answer = self._get(
+            operation,
+            "/v1/nodes/detail",
+            {"sort_key": "updated_at", "sort_dir": "desc", "limit": limit},
+        )
+        found = self._read(operation, answer.content, _Nodes)
+        stamps = [self._read(operation, node, _Stamp).updated_at for node in found.nodes]
+        return Latest(
+            nodes=tuple(self._node(operation, node) for node in found.nodes),
+            updated=tuple(stamp and _in_utc(stamp) for stamp in stamps),
+            answered=_date(answer),
+            has_more=found.next is not None,
+        )
+
+    def never_updated_come_last(self) -> bool:
+        """Whether the latest end with the nodes that were never updated, if there are any.
+
+        Some databases put them first; which, is seen when they are sorted the other way.
+        """
+        operation = "looking for nodes that were never updated"
+        query = {"sort_key": "updated_at", "sort_dir": "asc", "limit": 1}
+        found = self._nodes(operation, "/v1/nodes/detail", query)
+        return any(self._read(operation, node, _Stamp).updated_at is None for node in found.nodes)
+
+    def _nodes(self, operation: str, path: str, query: Mapping[str, Any]) -> _Nodes:
+        return self._read(operation, self._get(operation, path, query).content, _Nodes)
+
+    def _get(self, operation: str, path: str, query: Mapping[str, Any]) -> Response:
+        """What Ironic answers of the nodes that are selected."""
+        parameters = urlencode({**self._section.selected, **query})
+        try:
+            return self._client.raw_request("GET", f"{path}?{parameters}")
+        except _ERRORS as error:
+            raise self._failed(operation, _told(error)) from error
+
+    def _node(self, operation: str, content: msgspec.Raw) -> Node:
+        node = self._read(operation, content, Node)
+        try:
+            names.check_uuid(node.uuid)
+        except ValueError as error:
+            raise self._failed(operation, f"it answers with a node whose {error}") from error
+        return node
+
+    def _read(self, operation: str, content: bytes, kind: type[_Answer]) -> _Answer:
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            reason = f"an answer that is not understood: {error}: {shown(bytes(content))}"
+            raise self._failed(operation, reason) from error
+
+    def _failed(self, operation: str, reason: str) -> BackendError:
+        return BackendError(driver=self._section.name, operation=operation, reason=reason)
+
+
+def _told(error: Exception) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _in_utc(stamp: datetime) -> datetime:
+    return stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+
+
+def _date(answer: Response) -> datetime | None:
+    """When an answer was given, by the clock of who gave it."""
+    try:
+        return _in_utc(parsedate_to_datetime(answer.headers["Date"]))
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,133 @@
+"""The driver: what the framework asks, answered from what Ironic said last."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from oslo_config import cfg
+
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.exceptions import BackendError
+from wharfinger.objects import Migration, Service
+from wharfinger.providers import Inventory, ProviderTree
+from wharfinger_ironic.client import Ironic
+from wharfinger_ironic.config import FleetSection
+from wharfinger_ironic.fleet import Fleet
+from wharfinger_ironic.node import Node
+from wharfinger_ironic.states import reasons
+
+#: A node is given out whole.
+_ONE: Final = Inventory(total=1, min_unit=1, max_unit=1, step_size=1)
+
+
+class IronicDriver(ComputeDriver):
+    """Ironic's nodes: a root provider for each, named by its uuid, with one of its resource class.
+
+    That stays published for as long as the node is there. It is fully reserved while the node
+    cannot be given out: ``states`` says when, and why.
+    """
+
+    capabilities = Capabilities(
+        nested_providers=unsupported("a node is given out whole"),
+        reshape=unsupported("a node has no inventory that could move"),
+        change_feed=SUPPORTED,
+        programming=unsupported("what is deployed to a node is its instance's"),
+        cleans_after_release=SUPPORTED,
+    )
+    default_owner = "OWNER_NOVA"
+    object_versions = {"Migration": "1.0", "Service": "1.0"}
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self._section: Final = FleetSection.read(conf, name)
+        self._fleet: Fleet | None = None
+
+    @classmethod
+    def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
+        """The section that auth_section names, if it names one."""
+        credentials = FleetSection.read(conf, name).credentials
+        return [credentials] if credentials != name else []
+
+    def init_host(self, service: Service) -> None:
+        """Look for Ironic. Raises BackendError, ConfigurationError."""
+        self._fleet = Fleet(Ironic.connect(self.conf, self._section), self.name)
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        """The uuids of all nodes that are selected. Raises BackendError."""
+        fleet = self._connected()
+        if refresh:
+            fleet.refresh()
+        return list(fleet.nodes)
+
+    def get_inventory(self, nodename: str) -> Mapping[str, Inventory]:
+        """One of the node's resource class. Raises BackendError where that can have no name."""
+        node = self._node(nodename)
+        if node.custom_class is None:
+            raise BackendError(
+                driver=self.name,
+                operation=f"publishing node {node.known_as()}",
+                reason=f"{_problem(node)}: set one in Ironic (openstack baremetal node set "
+                "--resource-class)",
+            )
+        return {node.custom_class: _ONE}
+
+    def get_traits(self, nodename: str) -> set[str]:
+        """The traits that the node has in Ironic."""
+        return set(self._node(nodename).traits)
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        """Publish the node, and reserve it while it cannot be given out.
+
+        A node that has lost its resource class keeps what is published of it, reserved.
+        """
+        node = self._node(nodename)
+        if node.custom_class is None and provider_tree.data(nodename).inventory:
+            provider_tree.update_traits(nodename, self.get_traits(nodename))
+            provider_tree.reserve(nodename, _problem(node))
+        else:
+            super().update_provider_tree(provider_tree, nodename)
+        for reason in reasons(node):
+            provider_tree.reserve(nodename, reason)
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        """From a short answer of Ironic's. New nodes are not seen before their first update."""
+        fleet = self._connected()
+        return fleet.changed_since(since) if since else (set(), fleet.begin_following())
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        """Whether the node is to be had again.
+
+        Ironic has no node in ``available`` that it has yet to clean.
+        """
+        node = self._connected().nodes.get(provider_uuid)
+        return node is not None and not any(reasons(node))
+
+    def _connected(self) -> Fleet:
+        if self._fleet is None:
+            raise BackendError(
+                driver=self.name, operation="asking Ironic", reason="init_host has not been called"
+            )
+        return self._fleet
+
+    def _node(self, nodename: str) -> Node:
+        node = self._connected().nodes.get(nodename)
+        if node is None:
+            raise BackendError(
+                driver=self.name,
+                operation=f"looking up node {nodename}",
+                reason="there was none when Ironic was asked last",
+            )
+        return node
+
+
+def _problem(node: Node) -> str:
+    """What is wrong with its resource class."""
+    if not node.resource_class:
+        return "it has no resource class"
+    return f"its resource class {node.resource_class!r} cannot be a name in Placement"

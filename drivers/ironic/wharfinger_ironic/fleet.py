@@ -1,0 +1,118 @@
+"""All nodes that are selected, as Ironic had them last."""
+
+from collections.abc import Iterable
+from time import monotonic
+from typing import Final, Protocol
+from uuid import uuid4
+
+from wharfinger.exceptions import BackendError
+from wharfinger_ironic import feed
+from wharfinger_ironic.feed import ChangeFeed
+from wharfinger_ironic.node import Node
+
+#: A complete listing for want of a short answer comes after so many times as long as the last took.
+_PAUSE: Final = 10
+
+
+class Source(feed.Source, Protocol):
+    """Where the nodes are read from; an Ironic."""
+
+    def check_sees_all(self) -> None:
+        """See that no node is kept from us."""
+
+    def last(self) -> str | None:
+        """The uuid of the node with which the listing ends now."""
+
+    def page(self, after: str | None) -> list[Node]:
+        """The next nodes of the listing; none at its end."""
+
+
+class Fleet:
+    """The nodes, from complete listings and from the change feed.
+
+    ``nodes`` are by uuid. Where a reading fails they stay as they were. A mark is a turn of this
+    fleet's: each change that is read has one.
+    """
+
+    def __init__(self, source: Source, instance: str) -> None:
+        self._source: Final = source
+        self._instance: Final = instance
+        self._feed: Final = ChangeFeed(source)
+        self._life: Final = uuid4().hex
+        self._turn = 0
+        self._changed: dict[str, int] = {}
+        self._is_listed = False
+        self._pause_ends = 0.0
+        self.nodes: dict[str, Node] = {}
+
+    def refresh(self) -> None:
+        """Read all nodes. Raises BackendError where that is not certain to be all."""
+        started = monotonic()
+        listed = self._list()
+        now = monotonic()
+        self._pause_ends = now + _PAUSE * (now - started)
+        if self._is_listed:
+            self._note(listed.values())
+        self._changed = {uuid: turn for uuid, turn in self._changed.items() if uuid in listed}
+        self.nodes, self._is_listed = listed, True
+
+    def begin_following(self) -> str:
+        """The mark from which changes are followed. Raises BackendError."""
+        self._feed.begin()
+        return self._mark()
+
+    def changed_since(self, mark: str) -> tuple[set[str], str]:
+        """The uuids of the nodes that have changed since a mark, and the next one.
+
+        Raises BackendError.
+        """
+        if not self._is_listed:
+            self.refresh()
+        latest = self._feed.read(len(self.nodes))
+        if latest is not None:
+            self._note(latest)
+            self._feed.advance()
+        elif monotonic() >= self._pause_ends:
+            self.refresh()
+            self._feed.advance()
+        life, _, turn = mark.partition(":")
+        if life != self._life:
+            return set(self.nodes), self._mark()  # of another process: all may have changed since
+        changed = {uuid for uuid, its in self._changed.items() if its > int(turn)}
+        return changed, self._mark()
+
+    def _mark(self) -> str:
+        return f"{self._life}:{self._turn}"
+
+    def _note(self, nodes: Iterable[Node]) -> None:
+        """Take what has been read of some nodes, and note which of it is new."""
+        for node in nodes:
+            if self.nodes.get(node.uuid) != node:
+                self._turn += 1
+                self._changed[node.uuid] = self._turn
+                self.nodes[node.uuid] = node
+
+    def _list(self) -> dict[str, Node]:
+        """All nodes, to the one that is the last when the listing begins, and none left out.
+
+        Each page starts after the last node of the one before, and an empty one is the end. Where
+        that came too soon, the last one is missing.
+        """
+        self._source.check_sees_all()
+        last = self._source.last()
+        listed: dict[str, Node] = {}
+        after: str | None = None
+        while page := self._source.page(after):
+            for node in page:
+                if node.uuid in listed:
+                    raise self._incomplete(f"its pages have node {node.uuid} more than once")
+                listed[node.uuid] = node
+            after = page[-1].uuid
+        if last not in listed:
+            last = self._source.last()  # it may be gone, or the first have come
+        if last is not None and last not in listed:
+            raise self._incomplete(f"its pages end, and the last node, {last}, is on none of them")
+        return listed
+
+    def _incomplete(self, reason: str) -> BackendError:
+        return BackendError(driver=self._instance, operation="listing the nodes", reason=reason)

@@ -1,0 +1,98 @@
+"""Why a node cannot be given out: the table of Ironic's states, and what else holds it.
+
+Nova's driver holds back a node that is in maintenance, whose power state is unknown or an error,
+that has an instance, and that is in any state but ``available``. So does this one; a test holds the
+two side by side. What is stricter here: ``fault`` and ``retired`` hold, too, and so does a
+node without a provision state.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from wharfinger.exceptions import printable
+from wharfinger_ironic.node import Node
+
+#: The provision states of Ironic (39), and why a node in one is not to be had. The reason starts
+#: with the state as Ironic shows it; None: it is to be had. One that is not here holds as well.
+PROVISION_STATES: Final[dict[str, str | None]] = {
+    "available": None,
+    # On its way there.
+    "enroll": "enroll: Ironic does not manage it yet",
+    "verifying": "verifying: Ironic tries its credentials",
+    "manageable": "manageable: it has not been provided",
+    "inspecting": "inspecting",
+    "inspect wait": "inspect wait: inspecting, waits for the node",
+    "inspect failed": "inspect failed",
+    "adopting": "adopting: a deployed node is taken over",
+    "adopt failed": "adopt failed",
+    # Cleaning.
+    "cleaning": "cleaning",
+    "clean wait": "clean wait: cleaning, waits for the node",
+    "clean hold": "clean hold: cleaning, waits for an operator",
+    "clean failed": "clean failed: an operator has to see to it",
+    # In use.
+    "deploying": "deploying",
+    "wait call-back": "wait call-back: deploying, waits for the node",
+    "deploy hold": "deploy hold: deploying, waits for an operator",
+    "deploy complete": "deploy complete",
+    "deploy failed": "deploy failed: it has not been torn down",
+    "active": "active: in use",
+    "rescuing": "rescuing",
+    "rescue wait": "rescue wait: waits for the rescue system",
+    "rescue": "rescue: in use, with a rescue system",
+    "rescue failed": "rescue failed",
+    "unrescuing": "unrescuing: comes back from its rescue system",
+    "unrescue failed": "unrescue failed",
+    "servicing": "servicing",
+    "service wait": "service wait: servicing, waits for the node",
+    "service hold": "service hold: servicing, waits for an operator",
+    "service failed": "service failed",
+    # On its way back.
+    "deleting": "deleting: its instance is taken down",
+    "deleted": "deleted: its instance has been taken down",
+    "error": "error: an operator has to see to it",
+}
+
+#: Power states in which nothing can be deployed; None is unknown.
+_NO_POWER: Final = {
+    None: "its power state is unknown",
+    "error": "its power state is an error",
+}
+
+#: Characters of Ironic's own words that are shown.
+_LONGEST: Final = 200
+
+
+def reasons(node: Node) -> Iterator[str]:
+    """Why a node cannot be given out, in words for people; nothing where it can."""
+    state = node.provision_state
+    if state is None or state not in PROVISION_STATES:
+        yield f"provision state {_shown(str(state))}: unknown to this driver"
+    elif (held := PROVISION_STATES[state]) is not None:
+        yield _with_words(held, node.last_error) if _has_failed(state) else held
+    if node.maintenance:
+        told = node.maintenance_reason == node.last_error  # by Ironic, when a step failed
+        yield _with_words("maintenance", None if told else node.maintenance_reason)
+    if node.fault:
+        yield f"fault: {_shown(node.fault)}"
+    if node.retired:
+        yield _with_words("retired", node.retired_reason)
+    if node.power_state in _NO_POWER:
+        yield _NO_POWER[node.power_state]
+    if node.instance_uuid:
+        yield f"it belongs to instance {_shown(node.instance_uuid)}"
+
+
+def _has_failed(state: str) -> bool:
+    return state == "error" or state.endswith(" failed")
+
+
+def _with_words(reason: str, words: str | None) -> str:
+    """The reason, and what Ironic or an operator has written of it."""
+    return f"{reason}: {_shown(words)}" if words and words.strip() else reason
+
+
+def _shown(words: str) -> str:
+    """Words from outside in one line of bounded length."""
+    line = printable(" ".join(words.split()))
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
