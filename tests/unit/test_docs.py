@@ -1,4 +1,7 @@
-"""The tables of docs/objects.rst: they leave nothing out, and nothing unexplained."""
+"""Tables of the documentation: they leave nothing out, and nothing unexplained."""
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -6,6 +9,9 @@ from docs._ext import object_rows
 from docs._ext.object_rows import FieldRow, Unsaid
 from wharfinger import objects
 from wharfinger.objects import SERVICE_VERSIONS, ComputeNode, WharfingerObject, kinds
+from wharfinger_ironic.states import PROVISION_STATES
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 #: What the package offers of them; the tables go by what is registered.
 OFFERED = [
@@ -101,3 +107,12 @@ class Twice(WharfingerObject):
 def test_a_field_without_one_meaning_is_an_error(kind: type[WharfingerObject]) -> None:
     with pytest.raises(Unsaid, match="cup"):
         object_rows.field_rows(kind)
+
+
+def test_each_provision_state_that_reserves_a_node_has_a_row() -> None:
+    page = (DOCS / "bare-metal.rst").read_text()
+    rows = dict(re.findall(r"^``([^`]+)`` +``([^`]+)``$", page, re.MULTILINE))
+
+    held = {state: reason for state, reason in PROVISION_STATES.items() if reason is not None}
+    assert rows.items() >= held.items()
+    assert PROVISION_STATES.keys() - held.keys() == {"available"}
