@@ -28,6 +28,8 @@ from wharfinger.placement.query import Query
 from wharfinger.providers.inventory import Inventory
 
 Answer = TypeVar("Answer")
+#: What Keystone answers to credentials that it does not take; 404 to a token that has ended.
+_KEYSTONE_REFUSES: Final = (401, 403, 404)
 
 
 class PlacementClient:
@@ -297,7 +299,7 @@ class PlacementClient:
                 path, method, raise_exc=False, microversion=microversion, **content
             )
         except keystone_exceptions.HttpError as error:  # Keystone's answer, not Placement's
-            if error.http_status in (401, 403):
+            if error.http_status in _KEYSTONE_REFUSES:
                 raise errors.refused(request, error.http_status, f"Keystone: {error}") from error
             raise errors.unavailable(request, f"Keystone: {error}", error.http_status) from error
         except (keystone_exceptions.ClientException, ValueError) as error:  # of a URL that is none

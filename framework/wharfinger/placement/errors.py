@@ -57,7 +57,7 @@ def refused(request: str, status: int, detail: str, code: str = "") -> Permissio
         roles = (
             "service role" if request.startswith("POST /reshaper") else "admin or the service role"
         )
-        remedy = f"The user of [placement] lacks a role: this takes the {roles}."
+        remedy = f"The user of [placement] lacks a role: this takes the {roles}, on a project."
     else:
         remedy = "Check the credentials in [placement]."
     return PermissionRefused(

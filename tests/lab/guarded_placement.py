@@ -1,0 +1,49 @@
+"""A real Placement that takes nothing but Keystone's tokens; in a process of its own."""
+
+import sys
+from pathlib import Path
+
+from tests.lab.daemons import Daemon
+from tests.lab.keystone import SERVICE_PROJECT, Keystone
+
+_PROGRAM = Path(__file__).with_name("placement_service.py")
+_CONFIGURATION = """\
+[api]
+auth_strategy = keystone
+
+[placement_database]
+connection = sqlite:///{directory}/placement.sqlite
+sync_on_startup = true
+
+[keystone_authtoken]
+{authtoken}
+"""
+
+
+class GuardedPlacement(Daemon):
+    """Placement on 127.0.0.1, empty, and in the catalog of a Keystone.
+
+    ``url`` is what the catalog has.
+    """
+
+    url: str
+
+    def __init__(self, keystone: Keystone) -> None:
+        super().__init__()
+        self._keystone = keystone
+
+    def _setUp(self) -> None:
+        super()._setUp()
+        user = self._keystone.create_user("placement", SERVICE_PROJECT, "service")
+        options = self._keystone.authtoken_options(user)
+        authtoken = "\n".join(f"{key} = {value}" for key, value in options.items())
+        (self.directory / "placement.conf").write_text(
+            _CONFIGURATION.format(directory=self.directory, authtoken=authtoken)
+        )
+        # Isolated: beside the program there is a module that is called placement.
+        self.start(sys.executable, "-I", "-W", "ignore", str(_PROGRAM), str(self.directory))
+        self.url = f"http://127.0.0.1:{(self.directory / 'port').read_text()}"
+        self._keystone.register("placement", "placement", self.url)
+
+    def _give_up_root(self) -> None:
+        """Stay who we are: nobody else need be able to read what Python is to run."""

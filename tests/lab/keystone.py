@@ -1,0 +1,185 @@
+"""A real Keystone that issues tokens, for as long as a test or a module of them."""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.identity.v3 import Password
+from keystoneauth1.session import Session
+
+from tests.lab.daemons import TIMEOUT, Daemon
+
+REGION = "harbour"
+#: The project that services' users have their roles in.
+SERVICE_PROJECT = "service"
+
+_PROGRAM = Path(__file__).with_name("keystone_service.py")
+_DOMAIN = "Default"
+_CONFIGURATION = """\
+[database]
+connection = sqlite:///{directory}/keystone.sqlite
+
+[fernet_tokens]
+key_repository = {directory}/keys
+
+[fernet_receipts]
+key_repository = {directory}/keys
+
+# The fewest there are: each login takes a quarter of a second with the default.
+[identity]
+password_hash_rounds = 4
+
+# Without, a tenth of a second for each token that a service asks about.
+[cache]
+backend = dogpile.cache.memory
+"""
+
+
+@dataclass(frozen=True)
+class User:
+    """A user in the default domain, and what tokens are asked for with the password.
+
+    Without a project they are for the system.
+    """
+
+    name: str
+    password: str
+    project: str | None = None
+    project_id: str | None = None
+
+
+class Keystone(Daemon):
+    """Keystone on 127.0.0.1, with the roles admin, manager, member, reader and service.
+
+    ``url`` is that of its API. ``admin`` may do everything in a project of that name, and
+    ``system_admin`` in the system: it is the same user.
+    """
+
+    url: str
+    admin: User
+    system_admin: User
+
+    def _setUp(self) -> None:
+        super()._setUp()
+        self._stopped = False
+        (self.directory / "keystone.conf").write_text(
+            _CONFIGURATION.format(directory=self.directory)
+        )
+        self.system_admin = User("admin", uuid4().hex)
+        self.admin = replace(self.system_admin, project="admin")
+        # Isolated: beside the program there is a module that is called keystone.
+        self.start(
+            *(sys.executable, "-I", "-W", "ignore", str(_PROGRAM)),
+            *(str(self.directory), REGION, self.admin.password),
+        )
+        self.url = f"http://127.0.0.1:{(self.directory / 'port').read_text()}/v3"
+        self._identity = self.adapter(self.admin, "identity")
+        self._roles = self._ids("roles")
+        self._projects = self._ids("projects")
+        self.admin = replace(self.admin, project_id=self._projects["admin"])
+
+    def _give_up_root(self) -> None:
+        """Stay who we are: nobody else need be able to read what Python is to run."""
+
+    def stop(self) -> None:
+        """End it, before its time: nobody gets a token any more, or is told of one."""
+        self._stopped = True
+        self._end()
+
+    def _check(self, name: str) -> None:
+        if not self._stopped:
+            super()._check(name)
+
+    def create_user(
+        self,
+        name: str,
+        project: str | None,
+        *roles: str,
+        system_roles: Iterable[str] = (),
+    ) -> User:
+        """Make a user with roles in a project, which is made if need be, and in the system."""
+        password = uuid4().hex
+        user_id = self._create("users", "user", name=name, password=password)
+        project_id = None if project is None else self.project_id(project)
+        grants = [(f"/projects/{project_id}", role) for role in roles]
+        grants += [("/system", role) for role in system_roles]
+        for scope, role in grants:
+            self._identity.put(f"{scope}/users/{user_id}/roles/{self._roles[role]}")
+        return User(name, password, project, project_id)
+
+    def project_id(self, name: str) -> str:
+        """The id of a project, which is made if need be."""
+        if name not in self._projects:
+            self._projects[name] = self._create("projects", "project", name=name)
+        return self._projects[name]
+
+    def register(self, service_type: str, name: str, url: str) -> None:
+        """Put a service, with the same URL for everybody, into the catalog."""
+        service_id = self._create("services", "service", type=service_type, name=name)
+        for interface in ("public", "internal", "admin"):
+            self._create(
+                "endpoints",
+                "endpoint",
+                service_id=service_id,
+                interface=interface,
+                url=url,
+                region_id=REGION,
+            )
+
+    def auth_options(self, user: User) -> dict[str, str]:
+        """keystoneauth's options, for a section of a configuration file."""
+        return {
+            "auth_type": "password",
+            "auth_url": self.url,
+            "username": user.name,
+            "password": user.password,
+            "user_domain_name": _DOMAIN,
+            **_scope(user),
+        }
+
+    def authtoken_options(self, user: User) -> dict[str, str]:
+        """The options of [keystone_authtoken], for a service that asks as that user."""
+        return {
+            **self.auth_options(user),
+            "www_authenticate_uri": self.url,
+            # It would believe for minutes what it has once been told.
+            "token_cache_time": "-1",
+            # Nor is it to ask a Keystone that is gone again and again.
+            "http_request_max_retries": "0",
+            "service_token_roles_required": "true",
+        }
+
+    def adapter(self, user: User, service_type: str) -> Adapter:
+        """What asks a service in the catalog as that user."""
+        options: dict[str, Any] = {**self.auth_options(user)}
+        del options["auth_type"]
+        session = Session(auth=Password(**options), timeout=TIMEOUT)
+        return Adapter(session, service_type=service_type)
+
+    def token(self, user: User) -> str:
+        """A new token for the user."""
+        token = self.adapter(user, "identity").get_token()
+        assert token is not None
+        return token
+
+    def revoke(self, token: str) -> None:
+        """Have a token be worth nothing from now on."""
+        self._identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
+
+    def _ids(self, collection: str) -> dict[str, str]:
+        found = self._identity.get(f"/{collection}").json()[collection]
+        return {item["name"]: item["id"] for item in found}
+
+    def _create(self, collection: str, kind: str, **fields: str) -> str:
+        answer = self._identity.post(f"/{collection}", json={kind: fields}).json()
+        return str(answer[kind]["id"])
+
+
+def _scope(user: User) -> dict[str, str]:
+    if user.project is None:
+        return {"system_scope": "all"}
+    return {"project_name": user.project, "project_domain_name": _DOMAIN}

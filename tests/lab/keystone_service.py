@@ -1,0 +1,61 @@
+"""The real Keystone in one process, which makes its database and its keys first.
+
+Run as a program, by tests/lab/keystone.py, in a directory that has the configuration. There it
+leaves its port, and says when it is ready as systemd has it. It is told the region and the
+administrator's password.
+"""
+
+import sys
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+import keystone.server
+from keystone.cmd.bootstrap import Bootstrapper
+from keystone.common.fernet_utils import FernetUtils
+from keystone.common.sql import upgrades
+from keystone.server.flask import application, core
+from oslo_service import systemd
+
+_ADMINISTRATOR = "admin"
+
+
+class _ThreadingServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+def make_keys(directory: Path) -> None:
+    """What tokens are signed with; Keystone does not start without."""
+    keys = FernetUtils(str(directory), 3, "fernet_tokens")
+    keys.create_key_directory()
+    keys.initialize_key_repository()
+
+
+def bootstrap(url: str, region: str, password: str) -> None:
+    """Have the roles, the administrator and Keystone's own entry in the catalog."""
+    bootstrapper = Bootstrapper()
+    bootstrapper.admin_username = bootstrapper.project_name = _ADMINISTRATOR
+    bootstrapper.admin_role_name = _ADMINISTRATOR
+    bootstrapper.admin_password = password
+    bootstrapper.region_id = region
+    bootstrapper.service_name = "keystone"
+    bootstrapper.public_url = bootstrapper.internal_url = bootstrapper.admin_url = url
+    bootstrapper.bootstrap()
+
+
+def main(directory: Path, region: str, password: str) -> None:
+    del sys.argv[1:]  # Keystone reads them, too
+    keystone.server.configure(config_files=[str(directory / "keystone.conf")])
+    make_keys(directory / "keys")
+    upgrades.offline_sync_database_to_version()
+    server = _ThreadingServer(("127.0.0.1", 0), WSGIRequestHandler)
+    # It loads the backends, which can be done but once: what makes the whole would do it again.
+    bootstrap(f"http://127.0.0.1:{server.server_port}/v3", region, password)
+    server.set_app(core.setup_app_middleware(application.application_factory("public")))
+    (directory / "port").write_text(str(server.server_port))
+    systemd.notify_once()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

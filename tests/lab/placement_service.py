@@ -1,0 +1,44 @@
+"""The real Placement behind keystone's middleware, in one process, on SQLite.
+
+Run as a program, by tests/lab/guarded_placement.py, in a directory that has the configuration.
+There it leaves its port, and says when it is ready as systemd has it.
+"""
+
+import sys
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIServer, make_server
+
+import placement.conf
+from oslo_config import cfg
+from oslo_service import systemd
+from placement import db_api, deploy
+
+from wharfinger.sqlite import allow_concurrent_writers
+
+
+class _ThreadingServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+def load(configuration: Path) -> Any:
+    """Placement's application, with its database in place."""
+    conf = cfg.ConfigOpts()
+    placement.conf.register_opts(conf)
+    conf([], project="placement", default_config_files=[str(configuration)])
+    db_api.configure(conf)
+    allow_concurrent_writers(db_api.get_placement_engine())
+    return deploy.loadapp(conf)
+
+
+def main(directory: Path) -> None:
+    application = load(directory / "placement.conf")
+    server = make_server("127.0.0.1", 0, application, _ThreadingServer)
+    (directory / "port").write_text(str(server.server_port))
+    systemd.notify_once()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
