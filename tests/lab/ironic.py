@@ -1,0 +1,258 @@
+"""A real Ironic, for as long as a test or a module of them; PyPI's ironic.
+
+Its nodes do as their ``extra["lab"]`` says: see tests/lab/ironic_hardware.py.
+"""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from configparser import RawConfigParser
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import requests
+from sqlalchemy import MetaData, NullPool, Table, create_engine, select, text
+
+from tests.lab.daemons import TIMEOUT, Daemon, LabError
+
+PROGRAM = Path(__file__).with_name("ironic_service.py")
+#: Seconds between two looks at a node.
+_PACE = 0.02
+#: What asks for the newest microversion.
+_NEWEST = {"X-OpenStack-Ironic-API-Version": "latest"}
+
+#: Sections of ironic.conf, of options.
+Options = Mapping[str, Mapping[str, Any]]
+
+
+class Ironic(Daemon):
+    """Ironic's conductor and its API on 127.0.0.1, with an empty database.
+
+    ``url`` is what a catalog has for the service. ``headers`` go with all that is asked of it
+    here: a token, where it wants one.
+    """
+
+    host = "ironic"
+    url: str
+
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__()
+        self._options = options or {}
+        self.headers: dict[str, str] = {}
+
+    def _setUp(self) -> None:
+        super()._setUp()
+        self._stopped = False
+        configuration = RawConfigParser()
+        configuration.read_dict(self._options)
+        with (self.directory / "ironic.conf").open("w") as file:
+            configuration.write(file)
+        database = self._options.get("database", {}).get("connection")
+        self._engine = create_engine(
+            database or f"sqlite:///{self.directory}/ironic.sqlite", poolclass=NullPool
+        )
+        self._start(0)
+        self.port = int((self.directory / "port").read_text())
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _give_up_root(self) -> None:
+        """Stay who we are: nobody else need be able to read what Python is to run."""
+
+    def _start(self, port: int) -> None:
+        # Isolated: beside the program there is a module that is called ironic.
+        self.start(
+            *(sys.executable, "-I", "-W", "ignore"),
+            *(str(PROGRAM), str(self.directory), str(port)),
+        )
+
+    def stop(self, by: signal.Signals = signal.SIGKILL) -> None:
+        """End it, whatever it is doing, with this signal; its database stays."""
+        self.process.send_signal(by)
+        self.process.wait(TIMEOUT)
+        self._stopped = True
+
+    def start_again(self) -> None:
+        """Have it back after a stop: at the same address, with the same database."""
+        self._stopped = False
+        self._start(self.port)
+
+    def _check(self, name: str) -> None:
+        if not self._stopped:
+            super()._check(name)
+
+    def _end(self) -> None:
+        super()._end()
+        self._stopped = True
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
+        """What Ironic answers to a request, whatever that is.
+
+        The microversion is the newest unless the headers say otherwise.
+        """
+        return requests.request(
+            method,
+            f"{self.url}{path}",
+            json=body,
+            headers={**_NEWEST, **self.headers, **headers},
+            timeout=TIMEOUT,
+        )
+
+    def _succeed(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.ask(method, path, body)
+        if not answer.ok:
+            raise LabError(f"{method} {path}: {answer.status_code}: {answer.text}")
+        return answer.json() if answer.content else None
+
+    def create_node(
+        self,
+        name: str | None,
+        *,
+        resource_class: str | None = "baremetal.gold",
+        extra: Mapping[str, Any] | None = None,
+        owner: str | None = None,
+        **fields: Any,
+    ) -> str:
+        """Enroll a node of the tests' hardware type; return its uuid."""
+        body = {
+            "driver": "lab",
+            "name": name,
+            "resource_class": resource_class,
+            "extra": extra or {},
+            **fields,
+        }
+        uuid = str(self._succeed("POST", "/v1/nodes", body)["uuid"])
+        if owner is not None:
+            # Who creates a node for others has to have a project, or be the system.
+            self.update_node(uuid, owner=owner)
+        return uuid
+
+    def node(self, uuid: str) -> dict[str, Any]:
+        """Ironic's description of a node."""
+        described: dict[str, Any] = self._succeed("GET", f"/v1/nodes/{uuid}")
+        return described
+
+    def update_node(self, uuid: str, **fields: Any) -> None:
+        """Give a node these fields."""
+        changes = [
+            {"op": "add", "path": f"/{name}", "value": value} for name, value in fields.items()
+        ]
+        self._succeed("PATCH", f"/v1/nodes/{uuid}", changes)
+
+    def set_traits(self, uuid: str, *traits: str) -> None:
+        """Give a node these traits, and no others."""
+        self._succeed("PUT", f"/v1/nodes/{uuid}/traits", {"traits": traits})
+
+    def provision(self, uuid: str, target: str, **body: Any) -> None:
+        """Ask for a change of a node's provision state, which then begins."""
+        path = f"/v1/nodes/{uuid}/states/provision"
+        self._succeed("PUT", path, {"target": target, **body})
+
+    def make_available(self, *uuids: str) -> None:
+        """Take enrolled nodes all the way: off, cleaned, and available."""
+        for uuid in uuids:
+            self.provision(uuid, "manage")
+        for uuid in uuids:
+            self.wait_for(uuid, "manageable")
+            self._succeed("PUT", f"/v1/nodes/{uuid}/states/power", {"target": "power off"})
+        for uuid in uuids:
+            self._wait(uuid, "power off", lambda node: node["power_state"] == "power off")
+            self.provision(uuid, "provide")
+        for uuid in uuids:
+            self.wait_for(uuid, "available")
+
+    def deploy(self, uuid: str, instance_uuid: str) -> None:
+        """Give an available node to an instance as nova does; it then is being deployed."""
+        self.update_node(uuid, instance_uuid=instance_uuid)
+        self.provision(uuid, "active")
+
+    def set_maintenance(self, uuid: str, reason: str) -> None:
+        self._succeed("PUT", f"/v1/nodes/{uuid}/maintenance", {"reason": reason})
+
+    def end_maintenance(self, uuid: str) -> None:
+        self._succeed("DELETE", f"/v1/nodes/{uuid}/maintenance")
+
+    def delete_node(self, uuid: str) -> None:
+        """Remove a node from Ironic."""
+        self._succeed("DELETE", f"/v1/nodes/{uuid}")
+
+    def go(self, uuid: str) -> None:
+        """Have a node go on from where it holds, or waits, as its ``extra["lab"]`` has it."""
+        (self.directory / "go" / uuid).touch()
+
+    def wait_for(self, uuid: str, state: str) -> dict[str, Any]:
+        """The node, once it is in this provision state.
+
+        Unless that is a state which ends in -ing, Ironic is done with the node then: what is
+        asked of it next is not refused for its being locked. Raises LabError, with what Ironic
+        says of it, when the node ends up in another state that tells of a failure.
+        """
+
+        def arrived(node: Mapping[str, Any]) -> bool:
+            settled = state.endswith("ing") or node["reservation"] is None
+            return bool(node["provision_state"] == state and settled)
+
+        return self._wait(uuid, state, arrived)
+
+    def _wait(
+        self, uuid: str, what: str, arrived: Callable[[Mapping[str, Any]], bool]
+    ) -> dict[str, Any]:
+        deadline = time.monotonic() + TIMEOUT
+        while not arrived(node := self.node(uuid)):
+            failed = node["provision_state"].endswith(("error", "failed"))
+            if (failed and node["reservation"] is None) or time.monotonic() > deadline:
+                raise LabError(
+                    f"node {uuid} is not {what} but {node['provision_state']}, locked by "
+                    f"{node['reservation']}: {node['last_error']}"
+                )
+            time.sleep(_PACE)
+        return node
+
+    def insert_nodes(self, count: int, **columns: Any) -> list[str]:
+        """Put nodes into the database behind Ironic's back; return their uuids.
+
+        They are like the first node there is, traits included, but for these columns, whose
+        values may be functions of a node's index.
+        """
+        uuids = [str(uuid4()) for _ in range(count)]
+        with self._engine.begin() as connection:
+            nodes, traits = (
+                Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
+                for name in ("nodes", "node_traits")
+            )
+            first = connection.execute(select(nodes).order_by(nodes.c.id)).mappings().first()
+            if first is None:
+                raise LabError("there is no node to be like")
+            common = {name: value for name, value in first.items() if name != "id"}
+            rows = [
+                {**common, "name": f"node-{uuid}", **_values(columns, index), "uuid": uuid}
+                for index, uuid in enumerate(uuids)
+            ]
+            connection.execute(nodes.insert(), rows)
+            theirs = connection.execute(select(traits).where(traits.c.node_id == first["id"]))
+            newest = connection.execute(select(nodes.c.id).order_by(nodes.c.id.desc()))
+            pairs = product(theirs.mappings().all(), newest.scalars().fetchmany(count))
+            if had := [{**trait, "node_id": node_id} for trait, node_id in pairs]:
+                connection.execute(traits.insert(), had)
+        return uuids
+
+    def execute(self, statement: str, **parameters: Any) -> None:
+        """Do this in the database behind Ironic's back."""
+        with self._engine.begin() as connection:
+            connection.execute(text(statement), parameters)
+
+    def log(self) -> str:
+        """All that it has said so far."""
+        with suppress(FileNotFoundError):
+            return (self.directory / "ironic.log").read_text(errors="replace")
+        return ""
+
+    def _tell(self, what: str) -> str:
+        return f"{super()._tell(what)}\n{self.log()}"
+
+
+def _values(columns: Mapping[str, Any], index: int) -> dict[str, Any]:
+    return {name: value(index) if callable(value) else value for name, value in columns.items()}

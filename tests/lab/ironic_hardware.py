@@ -1,0 +1,91 @@
+"""Ironic's hardware type and deploy interface `lab`: nodes that do as they are told.
+
+Loaded by tests/lab/ironic_service.py into the real Ironic. A node's ``extra["lab"]`` says what
+its ``clean``, ``deploy`` and ``delete`` do:
+
+``hold``
+    stays in the middle of it (cleaning, deploying, deleting), until the node has a go;
+``wait``
+    waits for what in life would be the ramdisk (clean wait, wait call-back), until the node has
+    a go; not for ``delete``;
+``fail``
+    fails.
+
+What nothing is said of is done at once. A node's go is a file named for its uuid in the directory
+`go` beside the configuration; what takes it removes it. ``extra`` can be changed at any time but
+while Ironic works on the node.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ironic.common import states
+from ironic.conductor import periodics, utils
+from ironic.conf import CONF
+from ironic.drivers import base, fake_hardware
+from ironic.drivers.modules import fake
+
+#: Seconds between two looks for a go.
+_PACE = 0.02
+_WAITING = {
+    states.CLEANWAIT: utils.notify_conductor_resume_clean,
+    states.DEPLOYWAIT: utils.notify_conductor_resume_deploy,
+}
+
+
+def _go(node: Any) -> Path:
+    return Path(CONF.state_path, "go", node.uuid)
+
+
+def _has_go(node: Any) -> bool:
+    return _go(node).exists()
+
+
+def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
+    """Do as the node says; return what a step is to return."""
+    match task.node.extra.get("lab", {}).get(what):
+        case "hold":
+            while not _has_go(task.node):
+                time.sleep(_PACE)
+            _go(task.node).unlink()
+        case "wait":
+            return waiting
+        case "fail":
+            raise RuntimeError(f"the lab has {what} fail")
+    return None
+
+
+class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
+    """Deployment and cleaning without hardware, as told."""
+
+    @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
+    def lab_clean(self, task: Any) -> str | None:
+        return _do(task, "clean", states.CLEANWAIT)
+
+    @base.deploy_step(priority=90)  # type: ignore[untyped-decorator]
+    def lab_deploy(self, task: Any) -> str | None:
+        return _do(task, "deploy", states.DEPLOYWAIT)
+
+    def tear_down(self, task: Any) -> str:
+        _do(task, "delete")
+        return str(super().tear_down(task))
+
+    @periodics.node_periodic(  # type: ignore[untyped-decorator]
+        purpose="looking for a go",
+        spacing=0.1,
+        filters={"reserved": False, "provision_state_in": list(_WAITING)},
+        # Asked before a task is made for the node, of which there may be thousands.
+        predicate=_has_go,
+    )
+    def lab_resume(self, task: Any, _manager: Any, _context: Any) -> None:
+        _go(task.node).unlink()
+        _WAITING[task.node.provision_state](task)
+
+
+class LabHardware(fake_hardware.FakeHardware):  # type: ignore[misc]
+    """Ironic's own fake hardware, deployed as told."""
+
+    @property
+    def supported_deploy_interfaces(self) -> list[type]:
+        return [LabDeploy]
