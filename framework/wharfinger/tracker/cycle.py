@@ -24,6 +24,7 @@ from wharfinger.exceptions import (
     ObjectExists,
     ObjectNotFound,
     PlacementError,
+    PlacementUnavailable,
     StateError,
     UnknownTrait,
     WharfingerError,
@@ -67,6 +68,9 @@ _OTHERS_WORK: Final = (
     ObjectExists,
     ObjectNotFound,
 )
+
+#: Errors that may be over two seconds later; others are left to the next drift cycle.
+_PASSING: Final = (*_OTHERS_WORK, ObjectError, PlacementUnavailable, StateError)
 
 OnPlan = Callable[[Plan], None]
 OnStep = Callable[[Step], None]
@@ -169,6 +173,7 @@ class DriverCycle:
         self._beaten = time.monotonic()
         self._listing: NodeListing | None = None
         self._mark: str | None = None
+        self._unfinished: frozenset[str] = frozenset()
         self._known: frozenset[tuple[str, int]] = frozenset()
 
     @property
@@ -201,33 +206,40 @@ class DriverCycle:
             return self._planner.plan_listing(listing, now, circumstances)
 
         outcome = self._run(planning, circumstances, on_plan, on_step)
-        self._listing = listing
+        self._listing, self._unfinished = listing, frozenset()
         return outcome.with_problems(self._keep(listing, is_listing=True))
 
     def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
         """Mend what others have changed, and note what is taken of the nodes.
 
-        The backend is not asked anew. One list from Placement where nothing has changed.
+        What polls could not bring to its end is tried again. The backend is not asked anew. One
+        list from Placement where nothing has changed.
         """
-        listing = self._listing
-        if listing is None:
+        before = self._listing
+        if before is None:
             return self.sync(on_plan, on_step)
         now = time.time()
+        unfinished = describe(self._driver, self._unfinished, before.without(self._unfinished))
+        listing = before.with_changes(unfinished)
 
         def planning(circumstances: Circumstances, _again: bool) -> Planned:
             self._inherit(listing, circumstances)
-            return self._planner.plan_drift(listing, now, circumstances)
+            return self._planner.plan_drift(listing, now, circumstances, unfinished)
 
         # The snapshot is older than what is read now.
         circumstances = self._circumstances(frozenset())
         outcome = self._run(planning, circumstances, on_plan, on_step)
-        return outcome.with_problems(self._keep(listing))
+        outcome = outcome.with_problems(self._keep(listing))
+        if not outcome.problems:
+            self._unfinished = frozenset()
+        return outcome
 
     def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
         """Publish the nodes that the backend's change feed names.
 
         Where it names none, neither Placement nor an object is asked for anything. Nothing is done
-        for a driver without a feed.
+        for a driver without a feed. What fails for a reason that stays is not tried again before
+        the next drift cycle.
         """
         before = self._listing
         if before is None:
@@ -250,8 +262,11 @@ class DriverCycle:
         outcome = self._run(planning, circumstances, on_plan, on_step)
         self._listing = listing
         outcome = outcome.with_problems(self._keep(changed))
-        if not outcome.problems and not circumstances.reservations.has_later:
+        passes = any(isinstance(problem, _PASSING) for problem in outcome.problems)
+        if not passes and not circumstances.reservations.has_later:
             self._mark = changes.mark  # else they are to be named again
+            if outcome.problems:
+                self._unfinished = self._unfinished.union(changes.names)
         return outcome
 
     def _circumstances(self, earlier: frozenset[tuple[str, int]] | None = None) -> Circumstances:

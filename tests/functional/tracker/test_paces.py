@@ -25,6 +25,7 @@ from wharfinger.objects import ComputeNode, ComputeNodeList, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.diff import plan_trees
 from wharfinger.tracker import scopes, services
+from wharfinger.tracker.cycle import Outcome
 
 LIST = "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED"
 
@@ -204,7 +205,7 @@ def test_nothing_is_gone_for_a_poll_or_a_drift_cycle(
     assert {step.name for step in publishing.cycle.sync().steps} == {"device", "c"}
 
 
-def test_a_node_that_fails_in_a_poll_leaves_the_others_alone_and_is_named_again(
+def test_a_node_that_fails_in_a_poll_leaves_the_others_alone_and_the_next_drift_cycle_has_it(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     feed.nodes["a"] = does_not_answer
@@ -216,8 +217,30 @@ def test_a_node_that_fails_in_a_poll_leaves_the_others_alone_and_is_named_again(
     assert [type(one) for one in outcome.problems] == [BackendError]
     assert figures(publishing.placement) == {"a": (1, 0), "b": (1, 1), "c": (1, 0)}
     feed.nodes["a"] = reserved("a")
-    assert [step.name for step in publishing.cycle.poll().steps] == ["a"]
-    assert feed.marks == [None, "0", "0"]
+    assert publishing.cycle.poll() == Outcome()
+    assert [step.name for step in publishing.cycle.drift().steps] == ["a"]
+    assert feed.marks == [None, "0", "2"]
+
+
+def test_a_node_that_goes_on_failing_makes_no_poll_ask_placement(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
+    feed.nodes["new"] = does_not_answer
+    feed.changes.append("new")
+    assert publishing.cycle.poll().problems
+    publishing.placement.requests.clear()
+
+    assert publishing.cycle.poll() == Outcome()
+    feed.nodes["b"] = reserved("b")
+    feed.changes.append("b")
+    assert [step.name for step in publishing.cycle.poll().steps] == ["b"]
+
+    assert publishing.placement.requests.seen == publishing.placement.requests.writes
+    for _ in range(2):
+        assert [type(one) for one in publishing.cycle.drift().problems] == [BackendError]
+    feed.nodes["new"] = flat(CUSTOM_GOLD=1)
+    assert publishing.cycle.drift().steps
+    assert figures(publishing.placement)["new"] == (1, 0)
 
 
 def test_a_placement_that_is_away_in_a_poll_is_told_the_same_at_the_next(
