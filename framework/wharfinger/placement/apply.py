@@ -6,6 +6,7 @@ request, then what is gone is deleted.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from threading import Event, Lock
@@ -24,6 +25,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.known_names import KnownNames
 from wharfinger.placement.microversions import Feature
 from wharfinger.placement.write import Memory, StepWriter, TreeUnderWay
+from wharfinger.providers import reservation
 from wharfinger.providers.plan import (
     DeleteProvider,
     Plan,
@@ -192,6 +194,8 @@ class _Run:
             except (InventoryInUse, ProviderInUse) as error:
                 # This provider stays as it is; what its neighbours need does not wait for it.
                 tree.refuse(step, error)
+                if isinstance(step, SetInventories):
+                    self._reserve_what_stays(tree, step)
             except PlacementError as error:
                 if error.status == HTTPStatus.BAD_REQUEST:
                     # Somebody may have deleted a trait or class that we know to be there.
@@ -199,6 +203,20 @@ class _Run:
                 tree.failed = error
             else:
                 self.done(step)
+
+    def _reserve_what_stays(self, tree: TreeUnderWay, step: SetInventories) -> None:
+        """Reserve inventories that cannot be replaced yet, by others that were to be reserved."""
+        stays = replace(step, after=reservation.reserve_fully(step.before))
+        is_reserved = all(inventory.is_fully_reserved for inventory in step.after.values())
+        if step.after and is_reserved and stays.after != stays.before:
+            try:
+                self._writer.write_instead(tree, stays)
+            except (PlacementUnavailable, PermissionRefused):
+                raise
+            except PlacementError as error:
+                tree.failed = error
+            else:
+                self.done(stays)
 
     def done(self, step: Step) -> None:
         """Tell of a step that was taken."""

@@ -117,6 +117,20 @@ class StepWriter:
             tree.now |= self._send(tree, step)
         self._memory.save({uuid: self._result(tree, uuid) for uuid in step.touched})
 
+    def write_instead(self, tree: TreeUnderWay, step: SetInventories) -> None:
+        """Take a step that is none of the plan's, in place of one that was refused.
+
+        Its provider is still to become what was planned, and the figures that it has now are to be
+        restored if it does not.
+        """
+        record = self._memory.get(step.uuid)
+        figures = reservation.own_reserved(step.before, record)
+        own_reserved = {**figures, **record.own_reserved}
+        self._memory.save({step.uuid: replace(record, own_reserved=own_reserved)})
+        tree.now |= self._send(tree, step)
+        live = tree.now[step.uuid]
+        self._memory.save({step.uuid: replace(record, own_reserved=own_reserved, live=live)})
+
     def write_together(self, batch: Sequence[tuple[TreeUnderWay, SetInventories]]) -> None:
         """Replace the inventories of several providers in one request, all or none."""
         self._memory.save({step.uuid: self._intent(tree, step.uuid) for tree, step in batch})
@@ -134,9 +148,11 @@ class StepWriter:
         if planned is None:
             return replace(record, live=live)
         own_reserved = planned.own_reserved
-        if record.own_reserved and live and not own_reserved:
-            # Until the reservation is seen to have ended, the figures to restore are needed.
-            own_reserved = reservation.own_reserved(live.inventories, record)
+        if record.own_reserved and live:
+            # Until the reservation is seen to have ended, or a class to have gone, the figures to
+            # restore are needed.
+            figures = reservation.own_reserved(live.inventories, record)
+            own_reserved = {**figures, **own_reserved}
         return replace(
             planned,
             live=live,
