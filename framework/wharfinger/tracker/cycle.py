@@ -174,6 +174,7 @@ class DriverCycle:
         self._listing: NodeListing | None = None
         self._mark: str | None = None
         self._unfinished: frozenset[str] = frozenset()
+        self._given_back: frozenset[str] = frozenset()
         self._known: frozenset[tuple[str, int]] = frozenset()
 
     @property
@@ -232,6 +233,7 @@ class DriverCycle:
         outcome = outcome.with_problems(self._keep(listing))
         if not outcome.problems:
             self._unfinished = frozenset()
+        self._given_back = self._nodes_given_back(circumstances, listing)
         return outcome
 
     def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
@@ -245,11 +247,12 @@ class DriverCycle:
         if before is None:
             return self.sync(on_plan, on_step)
         changes = self._changes(self._mark)
-        if not changes.names:
+        names = self._given_back.union(changes.names)
+        if not names:
             self._mark = changes.mark
             return Outcome()
         now = time.time()
-        changed = describe(self._driver, changes.names, before.without(changes.names))
+        changed = describe(self._driver, names, before.without(names))
         listing = before.with_changes(changed)
 
         def planning(circumstances: Circumstances, again: bool) -> Planned:
@@ -262,12 +265,23 @@ class DriverCycle:
         outcome = self._run(planning, circumstances, on_plan, on_step)
         self._listing = listing
         outcome = outcome.with_problems(self._keep(changed))
-        passes = any(isinstance(problem, _PASSING) for problem in outcome.problems)
-        if not passes and not circumstances.reservations.has_later:
+        if not any(isinstance(problem, _PASSING) for problem in outcome.problems):
             self._mark = changes.mark  # else they are to be named again
+            self._given_back = self._nodes_given_back(circumstances, listing)
             if outcome.problems:
                 self._unfinished = self._unfinished.union(changes.names)
         return outcome
+
+    def _nodes_given_back(
+        self, circumstances: Circumstances, listing: NodeListing
+    ) -> frozenset[str]:
+        """The nodes of what was given back after the snapshot: the next poll's is not older."""
+        if not self._has_feed:
+            return frozenset()
+        records = self.memory.records
+        later = circumstances.reservations.later
+        roots = {records[uuid].root_uuid for uuid in later if uuid in records}
+        return frozenset(node.name for node in listing.nodes if node.uuid in roots)
 
     def _circumstances(self, earlier: frozenset[tuple[str, int]] | None = None) -> Circumstances:
         """As they are now; ``earlier`` as StoredReservations has it, None: all that there are."""
@@ -275,11 +289,15 @@ class DriverCycle:
         self._known = read.reservations.known
         return read.seen_by_snapshot(self._known if earlier is None else earlier)
 
+    @property
+    def _has_feed(self) -> bool:
+        declared = self._driver.capabilities.change_feed
+        return declared is not None and declared.supported
+
     def _changes(self, since: str | None = None) -> _Changes:
         """What the driver's feed has, if it has one."""
         driver = self._driver
-        declared = driver.capabilities.change_feed
-        if declared is None or not declared.supported:
+        if not self._has_feed:
             return _Changes()
         operation = "changed_nodes"
         answer = guarded(driver.name, operation, lambda: driver.changed_nodes(since))

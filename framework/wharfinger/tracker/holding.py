@@ -88,10 +88,13 @@ class StoredReservations:
         return replace(later, earlier=self.earlier, before=self.by_provider)
 
     @property
-    def has_later(self) -> bool:
-        """Whether something was given back of which the driver's snapshot can say nothing yet."""
-        rows = [one for several in self.by_provider.values() for one in several]
-        return any(_phase(one) and not self._is_earlier(one) for one in rows)
+    def later(self) -> frozenset[str]:
+        """The uuids of the providers that were given back too late for the driver's snapshot."""
+        return frozenset(
+            uuid
+            for uuid, rows in self.by_provider.items()
+            if any(_phase(one) and not self._is_earlier(one) for one in rows)
+        )
 
     @property
     def known(self) -> frozenset[tuple[str, int]]:

@@ -477,3 +477,20 @@ def test_what_was_about_to_be_given_back_waits_for_that(
     placement.client.delete_allocations(CONSUMER)  # somebody else has done it
     run(publishing, "sync")
     assert phases(publishing) == ["released"]
+
+
+def test_what_is_clean_already_is_free_after_a_drift_cycle_and_a_poll(
+    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    driver.clean.add(summary(placement, "metal").uuid)
+    give_back(publishing)
+
+    run(publishing, "drift")  # it sees that something was given back
+    assert is_full(placement, "metal")
+    run(publishing, "poll")  # its look at the backend comes after that
+
+    assert phases(publishing) == []
+    assert figures(placement, "metal") == GOLD
+    placement.requests.clear()
+    run(publishing, "poll")
+    assert placement.requests.seen == []
