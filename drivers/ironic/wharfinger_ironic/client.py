@@ -30,16 +30,11 @@ from wharfinger_ironic.node import FIELDS, Node
 PAGE: Final = 1000
 #: A project that there is not: who may list all nodes may ask for its.
 _NO_PROJECT: Final = "wharfinger-lists-all-nodes"
-#: What ironicclient and keystoneauth raise; also Python's own, for error bodies that are none of
-#: Ironic's.
-_ERRORS: Final = (
-    exc.ClientException,
-    keystone_exceptions.ClientException,
-    AttributeError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+#: Python's own, which ironicclient raises for answers that are none of Ironic's.
+_PYTHONS: Final = (AttributeError, RuntimeError, TypeError, ValueError)
+_ERRORS: Final = (exc.ClientException, keystone_exceptions.ClientException, *_PYTHONS)
+#: Characters of an error that are shown.
+_LONGEST: Final = 1000
 
 _Answer = TypeVar("_Answer")
 
@@ -96,10 +91,7 @@ class Ironic:
                 "1",
                 os_ironic_api_version=section.microversion,
                 session=adapter.session,
-                service_type=adapter.service_type,
-                valid_interfaces=adapter.interface,
-                region_name=adapter.region_name,
-                endpoint=adapter.endpoint_override,
+                endpoint=adapter.get_endpoint(),  # whose errors say what is wrong
                 max_retries=0,  # the next cycle comes soon enough
             )
         except _ERRORS as error:
@@ -118,7 +110,7 @@ class Ironic:
         project = selected.get("owner", _NO_PROJECT)
         query = {"project": project, "fields": "uuid", "limit": 1}
         try:
-            self._get("seeing whether it lists all nodes", "/v1/nodes", query)
+            self._nodes("seeing whether it lists all nodes", "/v1/nodes", query)
         except BackendError as error:
             if not isinstance(error.__cause__, exc.Forbidden):
                 raise
@@ -129,7 +121,7 @@ class Ironic:
                 reason=f"these credentials may not list all nodes{own}, and a part of them would "
                 "look complete. Give them the reader role on the system, or the service role and "
                 "Ironic [DEFAULT] rbac_service_role_elevated_access = true; or set node_owner "
-                "to their project.",
+                "to the id of their project.",
             ) from error
 
     def last(self) -> str | None:
@@ -182,8 +174,16 @@ class Ironic:
         parameters = urlencode({**self._section.selected, **query})
         try:
             return self._client.raw_request("GET", f"{path}?{parameters}")
+        except exc.UnsupportedVersion as error:
+            needed = f"API {self._section.microversion} is needed for {self._section.needed_for}"
+            raise self._failed(operation, f"{needed}: {_told(error)}") from error
         except _ERRORS as error:
-            raise self._failed(operation, _told(error)) from error
+            raise self._failed(operation, self._reason(error, path)) from error
+
+    def _reason(self, error: Exception, path: str) -> str:
+        """What an error says, and where."""
+        told, where = _told(error), f"{self._client.endpoint_trimmed}{path}"
+        return told if where in told else f"{told}: {where}"
 
     def _node(self, operation: str, content: msgspec.Raw) -> Node:
         node = self._read(operation, content, Node)
@@ -196,7 +196,7 @@ class Ironic:
     def _read(self, operation: str, content: bytes, kind: type[_Answer]) -> _Answer:
         try:
             return msgspec.json.decode(content, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             reason = f"an answer that is not understood: {error}: {shown(bytes(content))}"
             raise self._failed(operation, reason) from error
 
@@ -206,7 +206,10 @@ class Ironic:
 
 def _told(error: Exception) -> str:
     """What an error says, in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    told = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, _PYTHONS):
+        told = f"an answer that is not understood: {told}"
+    return told if len(told) <= _LONGEST else f"{told[: _LONGEST - 3]}..."
 
 
 def _in_utc(stamp: datetime) -> datetime:

@@ -51,13 +51,14 @@ class FleetSection:
 
     ``selected`` is what nodes have to have, by Ironic's names of it. ``credentials`` is the section
     that says how to authenticate: this one, or what auth_section names. ``microversion`` is the
-    lowest of Ironic's API that has all that is asked for.
+    lowest of Ironic's API that has all that is asked for, and ``needed_for`` what takes it.
     """
 
     name: str
     selected: dict[str, str]
     credentials: str
     microversion: str
+    needed_for: str
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
@@ -85,8 +86,11 @@ class FleetSection:
                     remedy="Give a value, or remove the option for all nodes.",
                 )
         selected = {_ITS_NAMES.get(key, key): value for key, value in given.items()}
-        needed = next((_NEEDED_BY[key] for key in given if key in _NEEDED_BY), _NEEDED)
-        return cls(instance, selected, credentials, needed)
+        microversion, needed_for = _NEEDED, "what nodes are asked for"
+        for key, more in _NEEDED_BY.items():
+            if key in given:
+                microversion, needed_for = more, f"[{instance}] {key}"
+        return cls(instance, selected, credentials, microversion, needed_for)
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:

@@ -65,14 +65,15 @@ _LONGEST: Final = 200
 
 def reasons(node: Node) -> Iterator[str]:
     """Why a node cannot be given out, in words for people; nothing where it can."""
-    state = node.provision_state
+    state, told = node.provision_state, None
     if state is None or state not in PROVISION_STATES:
         yield f"provision state {_shown(str(state))}: unknown to this driver"
     elif (held := PROVISION_STATES[state]) is not None:
-        yield _with_words(held, node.last_error) if _has_failed(state) else held
+        told = node.last_error if _has_failed(state) else None
+        yield _with_words(held, told)
     if node.maintenance:
-        told = node.maintenance_reason == node.last_error  # by Ironic, when a step failed
-        yield _with_words("maintenance", None if told else node.maintenance_reason)
+        why = node.maintenance_reason  # Ironic gives its error when a step failed
+        yield _with_words("maintenance", None if why == told else why)
     if node.fault:
         yield f"fault: {_shown(node.fault)}"
     if node.retired:
@@ -93,6 +94,7 @@ def _with_words(reason: str, words: str | None) -> str:
 
 
 def _shown(words: str) -> str:
-    """Words from outside in one line of bounded length."""
+    """Words from outside in one line of bounded length: its beginning, and its end."""
     line = printable(" ".join(words.split()))
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    half = (_LONGEST - 3) // 2
+    return line if len(line) <= _LONGEST else f"{line[:half]}...{line[-half:]}"
