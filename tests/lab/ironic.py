@@ -4,6 +4,7 @@ Its nodes do as their ``extra["lab"]`` says: see tests/lab/ironic_hardware.py.
 """
 
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -55,8 +56,11 @@ class Ironic(Daemon):
         self._engine = create_engine(
             database or f"sqlite:///{self.directory}/ironic.sqlite", poolclass=NullPool
         )
-        self._start(0)
-        self.port = int((self.directory / "port").read_text())
+        # Chosen here: at one that the server has chosen itself it could not start again while a
+        # client is still connected to the one before.
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self._start(self.port)
         self.url = f"http://127.0.0.1:{self.port}"
 
     def _give_up_root(self) -> None:
