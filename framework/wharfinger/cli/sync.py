@@ -11,7 +11,7 @@ from rich.console import Console
 
 from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
 from wharfinger.cli.objects import ObjectCommand
-from wharfinger.exceptions import ConfigurationError, WharfingerError
+from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
     from wharfinger.conf import DefaultSection
@@ -72,15 +72,9 @@ class Sync(ObjectCommand):
         from wharfinger.conf import DefaultSection
 
         default = DefaultSection.read(self.conf)
+        if not parsed_args.driver:
+            default.require_instances()
         instances = list(dict.fromkeys(parsed_args.driver or default.enabled_drivers))
-        if not instances:
-            raise ConfigurationError(
-                section="DEFAULT",
-                key="enabled_drivers",
-                value="",
-                problem="no driver instance is enabled: there is nothing to publish.",
-                remedy="Name some, or another file with --config-file.",
-            )
         outcomes = {}
         self._owners: set[str] = set()
         unprinted: OSError | SystemExit | None = None

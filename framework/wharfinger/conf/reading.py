@@ -37,7 +37,10 @@ def read_options(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt])
 def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
     values = conf if section == DEFAULT else conf[section]
     try:
-        return values[option.dest]
+        value = values[option.dest]
+        if value is not None or option.default is None:
+            return value
+        problem, remedy = "there is no value.", _kind(option.type) or "Give one, or remove it."
     except (cfg.ConfigFileValueError, cfg.ConfigSourceValueError) as error:
         problem = "this value cannot be used."
         told = str(error).rpartition(" is not valid: ")[2].rstrip(".")

@@ -220,7 +220,7 @@ class _Run:
 
     def done(self, step: Step) -> None:
         """Tell of a step that was taken."""
-        LOG.info("%s: %s (%s)", step.verb, step.name, step.uuid)
+        LOG.debug("%s: %s (%s)", step.verb, step.name, step.uuid)
         with self._lock:
             self._on_step(step)
 

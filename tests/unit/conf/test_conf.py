@@ -477,6 +477,7 @@ def test_all_options_are_listed_for_the_sample_with_help() -> None:
     assert listed.keys() == {
         "DEFAULT",
         "accelerator",
+        "agent",
         "database",
         "placement",
         "scheduling",

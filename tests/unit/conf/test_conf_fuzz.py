@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from wharfinger import conf
 from wharfinger.conf import (
     AcceleratorSection,
+    AgentSection,
     DefaultSection,
     InstanceSection,
     PlacementSection,
@@ -24,7 +25,7 @@ STRUCTURED_EXAMPLES = 300
 
 SECTIONS = (
     *("DEFAULT", "placement", "gpus", "metal", "gpus:nvidia-35", "default", "Placement"),
-    *("scheduling", "accelerator"),
+    *("scheduling", "accelerator", "agent"),
 )
 KEYS = {
     "enabled_drivers": "DEFAULT",
@@ -49,6 +50,8 @@ KEYS = {
     "cache_time": "scheduling",
     "device_profiles": "accelerator",
     "region_name": "accelerator",
+    "poll_interval": "agent",
+    "full_interval": "agent",
 }
 VALUES = (
     *("", "gpus", "gpus, metal", "OWNER_NOVA", "/srv/state", "true", "False", "60", "libvirt"),
@@ -135,6 +138,7 @@ def read_everything(directory: Path, content: bytes) -> list[WharfingerError]:
         lambda: PlacementSection.read(loaded),
         lambda: SchedulingSection.read(loaded),
         lambda: AcceleratorSection.read(loaded),
+        lambda: AgentSection.read(loaded),
         lambda: InstanceSection.read(loaded, "gpus"),
         lambda: InstanceSection.read(loaded, "metal"),
     ):

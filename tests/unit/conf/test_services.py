@@ -78,7 +78,7 @@ def test_what_the_section_does_not_take_is_refused(
     assert [str(error)] == [str(problem) for problem in conf.problems(opts)]
 
 
-@pytest.mark.parametrize("section", ["scheduling", "accelerator"])
+@pytest.mark.parametrize("section", ["scheduling", "accelerator", "agent"])
 def test_no_driver_instance_can_have_the_name_of_the_section(tmp_path: Path, section: str) -> None:
     [problem] = told(tmp_path, f"[DEFAULT]\nenabled_drivers = {section}\n")
 

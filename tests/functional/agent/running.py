@@ -1,0 +1,118 @@
+"""An agent in a thread of this process, and what it tells."""
+
+import logging
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import fixtures
+import pytest
+
+from tests.functional.agent.drivers import FLEETS, TIMEOUT, Fleet, install
+from tests.lab.cycles import HOST, make_state
+from tests.lab.objects import opened
+from tests.lab.placement import PlacementFixture
+from wharfinger import agent, conf
+from wharfinger.agent.agent import Agent
+from wharfinger.objects import Service
+from wharfinger.tracker.services import BINARY
+
+#: Longer than any test.
+NEVER = 10_000.0
+SOON = 0.01
+
+
+class Log(logging.Handler):
+    """What the agent has logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._records: list[logging.LogRecord] = []
+        self._told = threading.Condition()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._told:
+            self._records.append(record)
+            self._told.notify_all()
+
+    def records(self, part: str) -> list[logging.LogRecord]:
+        """Those with a part in their message."""
+        with self._told:
+            return [one for one in self._records if part in one.getMessage()]
+
+    def lines(self, part: str = "") -> list[str]:
+        return [one.getMessage() for one in self.records(part)]
+
+    def wait_for(self, part: str) -> None:
+        """Wait until something has been told, or see that it has."""
+        with self._told:
+            assert self._told.wait_for(lambda: self.records(part), TIMEOUT), (part, self.lines())
+
+
+class Running(fixtures.Fixture):
+    """An agent on fleets by the names of their instances; it runs once it is started."""
+
+    def __init__(self, placement: PlacementFixture, directory: Path, **fleets: Fleet) -> None:
+        super().__init__()
+        self._placement = placement
+        self._directory = directory
+        self.fleets = fleets
+        self.log = Log()
+        self.left: tuple[str, ...] | None = None
+
+    def _setUp(self) -> None:
+        patch = pytest.MonkeyPatch()
+        self.addCleanup(patch.undo)
+        patch.syspath_prepend(str(install(self._directory)))
+        FLEETS.update(self.fleets)
+        self.addCleanup(FLEETS.clear)
+        logger = logging.getLogger(agent.__name__)
+        level = logger.level
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self.log)
+        self.addCleanup(logger.setLevel, level)
+        self.addCleanup(logger.removeHandler, self.log)
+        self.state = self._directory / "state"
+        make_state(self.state)
+        self.context = opened(self.state)
+        self.addCleanup(self.context.close)
+
+    def configure(
+        self,
+        *more: str,
+        poll: float = SOON,
+        drift: float = NEVER,
+        full: float = NEVER,
+        drivers: Iterable[str] = (),
+    ) -> conf.Options:
+        """A configuration with these paces."""
+        names = [*self.fleets, *drivers]
+        path = self._directory / "wharfinger.conf"
+        path.write_text(
+            f"[DEFAULT]\nenabled_drivers = {', '.join(names)}\nhost = {HOST}\n"
+            f"state_path = {self.state}\nservice_down_time = 1\n"
+            f"[agent]\npoll_interval = {poll}\ndrift_interval = {drift}\nfull_interval = {full}\n"
+            + "".join(f"[{name}]\ndriver = fleet\n" for name in self.fleets)
+            + "\n".join(more)
+        )
+        return conf.load([str(path)])
+
+    def start(self, *more: str, drivers: Iterable[str] = (), **paces: float) -> None:
+        """Run it until the test is over, or it is stopped."""
+        configuration = self.configure(*more, drivers=drivers, **paces)
+        self.agent = Agent(configuration, self._placement.new_client(), self.context)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        self.addCleanup(self.stop)
+
+    def stop(self) -> None:
+        """Have it come to its end."""
+        self.agent.stop()
+        self._thread.join(TIMEOUT)
+        assert not self._thread.is_alive()
+
+    def service(self) -> Service:
+        return Service.get_by_host_and_binary(self.context, HOST, BINARY)
+
+    def _run(self) -> None:
+        self.left = self.agent.run()

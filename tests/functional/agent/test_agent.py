@@ -1,0 +1,530 @@
+"""An agent, its paces, and what becomes of it when a driver fails or hangs."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.agent.drivers import TIMEOUT, Fleet
+from tests.functional.agent.running import SOON, Running
+from tests.lab.cycles import contents
+from tests.lab.placement import PlacementFixture
+from tests.lab.reserving import summary
+from wharfinger.agent import agent as agent_module
+from wharfinger.agent.agent import Agent
+from wharfinger.exceptions import StateError
+from wharfinger.objects import OWNER_TAG_VERSION
+from wharfinger.tracker import services
+from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.tracker.exclusive import exclusive
+
+Act = Callable[[], object]
+
+
+@pytest.fixture
+def metal() -> Fleet:
+    return Fleet("metal-1", "metal-2")
+
+
+@pytest.fixture
+def spare() -> Fleet:
+    return Fleet("spare-1")
+
+
+@pytest.fixture
+def running(
+    placement: PlacementFixture, tmp_path: Path, metal: Fleet, spare: Fleet
+) -> Iterator[Running]:
+    with Running(placement, tmp_path, metal=metal, spare=spare) as running:
+        yield running
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> "Reports":
+    return Reports(monkeypatch)
+
+
+class Reports:
+    """Tells of each report of a service when it has been written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._said: list[bool] = []
+        self._written = threading.Condition()
+        report = services.report
+
+        def reported(*args: object, complete: bool) -> None:
+            report(*args, complete=complete)  # type: ignore[arg-type]
+            with self._written:
+                self._said.append(complete)
+                self._written.notify_all()
+
+        monkeypatch.setattr(services, "report", reported)
+
+    @property
+    def said(self) -> list[bool]:
+        with self._written:
+            return list(self._said)
+
+    def wait_for(self, more: int = 1, *, complete: bool = False) -> None:
+        """Wait until there are so many more, of complete cycles or at all."""
+        with self._written:
+            here = len(self._said)
+            assert self._written.wait_for(
+                lambda: sum(one or not complete for one in self._said[here:]) >= more, TIMEOUT
+            )
+
+
+class Hanging:
+    """Something that hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._go_on = threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        self._go_on.wait()
+
+    def let_go(self) -> None:
+        self._go_on.set()
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    hanging = Hanging()
+    yield hanging
+    hanging.let_go()
+
+
+def reserved(placement: PlacementFixture, name: str) -> int:
+    """How much of a node is reserved."""
+    figures: tuple[int, int] = contents(placement)[name]["inventories"]["CUSTOM_GOLD"]
+    return figures[1]
+
+
+def fails(error: BaseException) -> Act:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+def first(error: BaseException) -> Act:
+    """What fails when it is first done."""
+    errors = [error]
+
+    def act() -> None:
+        if errors:
+            raise errors.pop()
+
+    return act
+
+
+def sees_others_go_on(
+    running: Running, placement: PlacementFixture, spare: Fleet, times: int = 2
+) -> None:
+    """What an instance has to say is published."""
+    for number in range(times):
+        reason = "" if number % 2 else "cleaning"
+        spare.change("spare-1", reason)
+        spare.await_calls("changed_nodes", 2)  # the one before has come to its end
+        assert reserved(placement, "spare-1") == bool(reason)
+
+
+# Paces.
+
+
+def test_all_instances_are_published_and_what_changes_then_by_a_poll(
+    running: Running, placement: PlacementFixture, metal: Fleet, spare: Fleet
+) -> None:
+    running.start()
+    running.log.wait_for("metal: 6 changes written")
+    running.log.wait_for("spare: 3 changes written")
+
+    metal.change("metal-2", "cleaning")
+    running.log.wait_for("metal: 1 change written; reserved: metal-2")
+    assert reserved(placement, "metal-2") == 1
+    metal.change("metal-2")
+    running.log.wait_for("metal: 1 change written; released: metal-2")
+    assert reserved(placement, "metal-2") == 0
+
+    assert metal.calls("get_available_nodes") == spare.calls("get_available_nodes") == 1
+
+
+def test_nothing_is_told_and_nothing_asked_of_placement_by_polls_without_changes(
+    running: Running, placement: PlacementFixture, metal: Fleet, spare: Fleet
+) -> None:
+    running.start()
+    running.log.wait_for("metal: 6 changes written")
+    running.log.wait_for("spare: 3 changes written")
+    before = running.log.lines()
+    placement.requests.clear()
+
+    for fleet in (metal, spare):
+        fleet.await_calls("changed_nodes", 10)
+
+    assert running.log.lines() == before
+    assert placement.requests.seen == []
+
+
+def test_what_others_have_changed_is_mended_without_another_listing(
+    running: Running, placement: PlacementFixture, metal: Fleet
+) -> None:
+    running.start(drift=SOON)
+    running.log.wait_for("metal: 6 changes written")
+    one = summary(placement, "metal-1")
+    generation = placement.client.get_traits(one.uuid).resource_provider_generation
+    placement.client.create_trait("CUSTOM_THEIRS")
+
+    placement.client.set_traits(one.uuid, generation, ["CUSTOM_THEIRS", "OWNER_NOVA"])
+
+    running.log.wait_for("metal: 1 change written")
+    assert contents(placement)["metal-1"]["traits"] == {
+        *("CUSTOM_THEIRS", "CUSTOM_WHARFINGER_METAL", "OWNER_NOVA")
+    }
+    assert metal.calls("get_available_nodes") == 1
+
+
+def test_what_the_feed_does_not_tell_is_found_by_a_full_cycle(
+    running: Running, placement: PlacementFixture, metal: Fleet
+) -> None:
+    running.start(drift=SOON, full=SOON)
+    running.log.wait_for("metal: 6 changes written")
+
+    metal.nodes["metal-3"] = ""
+
+    running.log.wait_for("metal: 3 changes written")
+    assert reserved(placement, "metal-3") == 0
+
+
+def test_one_line_names_some_of_many(running: Running, metal: Fleet) -> None:
+    metal.nodes |= {f"n-{number:02}": "cleaning" for number in range(12)}
+
+    running.start()
+
+    names = ", ".join(f"n-{number:02}" for number in range(10))
+    running.log.wait_for(f"metal: 42 changes written; reserved: {names} and 2 more")
+
+
+# What fails.
+
+
+@pytest.mark.parametrize("error", [OSError("away"), SystemExit(3), KeyError("x")], ids=repr)
+@pytest.mark.parametrize("call", ["__init__", "init_host", "get_available_nodes"])
+def test_what_fails_at_first_is_tried_again_and_the_others_go_on(
+    running: Running, placement: PlacementFixture, *, call: str, error: BaseException
+) -> None:
+    metal, spare = running.fleets.values()
+    metal.acts[call] = fails(error)
+    running.start(drift=0.05)
+    told = f"metal: driver metal: {call} failed: {type(error).__name__}"
+    running.log.wait_for(told)
+    metal.await_calls(call, 3)
+
+    sees_others_go_on(running, placement, spare)
+    # It has been failing all the time.
+    assert contents(placement).keys() == {"spare-1"}
+    assert len(running.log.lines(told)) == 1
+    assert not metal.calls("update_provider_tree")
+
+    del metal.acts[call]
+    running.log.wait_for(f"metal: over: driver metal: {call}")
+    running.log.wait_for("metal: 6 changes written")
+
+
+def test_until_the_first_listing_nothing_else_is_asked_of_a_driver(
+    running: Running, metal: Fleet, spare: Fleet
+) -> None:
+    metal.acts["get_available_nodes"] = fails(OSError("away"))
+
+    running.start()  # what failed is due much later
+    running.log.wait_for("get_available_nodes failed: OSError")
+    spare.await_calls("changed_nodes", 10)
+
+    assert metal.calls("get_available_nodes") == 1
+    assert metal.calls("changed_nodes") == 1  # for a mark, before the listing
+
+
+def test_an_instance_that_cannot_be_loaded_is_told_and_the_others_go_on(
+    running: Running, placement: PlacementFixture, spare: Fleet
+) -> None:
+    running.start("[none]\ndriver = nothing-like-it\n", drivers=["none"], drift=0.1)
+
+    running.log.wait_for("none: driver nothing-like-it: entry point: found none")
+    sees_others_go_on(running, placement, spare)
+    assert len(running.log.lines("none: ")) == 1
+
+
+def test_an_instance_that_another_process_has_is_taken_when_it_is_free(
+    running: Running, placement: PlacementFixture, spare: Fleet
+) -> None:
+    with exclusive(running.state, "metal"):
+        running.start(drift=0.1)
+        running.log.wait_for("is at work on driver instance metal")
+        sees_others_go_on(running, placement, spare)
+        assert contents(placement).keys() == {"spare-1"}
+
+    running.log.wait_for("metal: 6 changes written")
+
+
+def test_a_listing_that_fails_later_is_told_once_and_polls_go_on(
+    running: Running, placement: PlacementFixture, metal: Fleet
+) -> None:
+    metal.acts["get_available_nodes"] = first(OSError("away"))
+    running.start(drift=0.05, full=0.05)
+    running.log.wait_for("metal: over: driver metal: get_available_nodes failed: OSError: away")
+    metal.acts["get_available_nodes"] = fails(OSError("away again"))
+    running.log.wait_for("away again")
+    metal.await_calls("get_available_nodes", 5)
+
+    metal.change("metal-1", "cleaning")
+    running.log.wait_for("reserved: metal-1")
+
+    assert len(running.log.lines("metal: driver metal: get_available_nodes")) == 2
+    assert len(running.log.lines("over: ")) == 1
+
+
+def test_a_poll_that_fails_is_told_once_and_its_end_too(running: Running, metal: Fleet) -> None:
+    running.start(drift=0.05)
+    running.log.wait_for("metal: 6 changes written")
+    metal.acts["changed_nodes"] = fails(OSError("no feed"))
+    metal.await_calls("changed_nodes", 20)  # and drift cycles between those
+    metal.change("metal-1", "cleaning")
+    del metal.acts["changed_nodes"]
+
+    running.log.wait_for("reserved: metal-1")
+    running.log.wait_for("over: ")
+
+    told = "driver metal: changed_nodes failed: OSError: no feed"
+    assert running.log.lines(told) == [f"metal: {told}", f"metal: over: {told}"]
+
+
+def test_a_node_that_fails_is_told_once_by_whoever_finds_it_and_the_others_go_on(
+    running: Running, placement: PlacementFixture, metal: Fleet
+) -> None:
+    running.start(drift=SOON, full=0.05)
+    running.log.wait_for("metal: 6 changes written")
+    metal.nodes[""] = ""  # nothing can have such a name
+    running.log.wait_for("metal: driver metal: provider : ")
+    metal.await_calls("get_available_nodes", 3)  # and many other cycles between those
+    metal.change("metal-1", "cleaning")
+    running.log.wait_for("reserved: metal-1")
+
+    del metal.nodes[""]
+    running.log.wait_for("over: ")
+
+    first, over = running.log.lines("provider : ")
+    assert over == first.replace("metal: ", "metal: over: ", 1)
+
+
+def test_what_a_poll_finds_wrong_is_over_when_a_full_cycle_does_not_find_it(
+    running: Running, metal: Fleet
+) -> None:
+    running.start(drift=0.05, full=0.5)
+    running.log.wait_for("metal: 6 changes written")
+    metal.acts["update_provider_tree"] = fails(OSError("no node"))
+    metal.change("metal-1", "cleaning")
+    running.log.wait_for("metal: driver metal: ")
+    for _ in range(2):  # polls that do not name it, drift and full cycles
+        metal.await_calls("changed_nodes", 10)
+        metal.await_calls("get_available_nodes")
+
+    del metal.acts["update_provider_tree"]
+    running.log.wait_for("over: ")
+
+    named = [line for line in running.log.lines("no node") if "metal-1" in line]
+    assert len(named) == 2
+    assert named[1] == named[0].replace("metal: ", "metal: over: ", 1)
+
+
+def test_what_a_drift_cycle_finds_wrong_is_told_once_though_the_next_ones_pass_it_over(
+    running: Running, placement: PlacementFixture, metal: Fleet
+) -> None:
+    running.start(drift=0.05)
+    running.log.wait_for("metal: 6 changes written")
+    one = summary(placement, "metal-1")
+    generation = placement.client.get_traits(one.uuid).resource_provider_generation
+    placement.client.set_traits(one.uuid, generation, ["OWNER_CYBORG"])
+    running.log.wait_for("belongs to OWNER_CYBORG")
+    placement.requests.clear()
+
+    metal.await_calls("changed_nodes", 20)
+
+    assert len(placement.requests) > 1  # of drift cycles
+    assert len(running.log.lines("belongs to OWNER_CYBORG")) == 1
+
+
+@pytest.mark.parametrize("kind", [KeyError, SystemExit])
+def test_what_nobody_has_thought_of_is_told_with_its_traceback_and_the_next_cycle_goes_on(
+    running: Running, metal: Fleet, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
+    def fault(*_args: object, **_more: object) -> None:
+        raise kind("nothing")
+
+    running.start()
+    running.log.wait_for("metal: 6 changes written")
+    with monkeypatch.context() as patch:
+        patch.setattr(DriverCycle, "poll", fault)
+        running.log.wait_for(f"metal: {kind.__name__}: ")
+    running.log.wait_for(f"metal: over: {kind.__name__}: ")
+    metal.change("metal-1", "cleaning")
+    running.log.wait_for("reserved: metal-1")
+
+    told, over = (
+        one for one in running.log.records(kind.__name__) if one.getMessage().startswith("metal: ")
+    )
+    assert told.exc_info is not None
+    assert over.exc_info is None
+
+
+# What hangs, and the service.
+
+
+def test_while_a_driver_hangs_the_others_go_on_and_the_service_is_up(
+    running: Running, placement: PlacementFixture, reports: Reports, hanging: Hanging
+) -> None:
+    metal, spare = running.fleets.values()
+    metal.acts["get_available_nodes"] = hanging
+    running.start()
+    assert hanging.reached.wait(TIMEOUT)
+    sees_others_go_on(running, placement, spare)
+
+    before = running.service()
+    reports.wait_for(2)
+    after = running.service()
+
+    assert after.report_count >= before.report_count + 2
+    assert after.last_seen_up is not None
+    assert before.last_seen_up is not None
+    assert after.last_seen_up >= before.last_seen_up
+    assert not any(reports.said)
+    assert (after.version, list(after.owners)) == (1, ["OWNER_NOVA"])
+
+    hanging.let_go()
+    reports.wait_for(complete=True)
+    assert running.service().version == OWNER_TAG_VERSION
+
+
+@pytest.mark.parametrize("call", ["init_host", "get_available_nodes"])
+def test_the_service_is_complete_when_every_instance_is(
+    running: Running, metal: Fleet, reports: Reports, call: str
+) -> None:
+    metal.acts[call] = fails(OSError("away"))
+    running.start(drift=SOON)
+    running.log.wait_for("spare: 3 changes written")
+    reports.wait_for(2)
+    assert not any(reports.said)
+
+    del metal.acts[call]
+    reports.wait_for(complete=True)
+
+    service = running.service()
+    assert (service.version, list(service.owners)) == (OWNER_TAG_VERSION, ["OWNER_NOVA"])
+
+
+def test_a_full_cycle_with_a_problem_is_not_complete(
+    running: Running, metal: Fleet, reports: Reports
+) -> None:
+    metal.nodes[""] = ""
+    running.start(drift=SOON, full=SOON)
+    running.log.wait_for("metal: 6 changes written")
+    running.log.wait_for("spare: 3 changes written")
+    reports.wait_for(2)
+    assert not any(reports.said)
+
+    del metal.nodes[""]
+    reports.wait_for(complete=True)
+
+
+def test_a_report_that_fails_is_told_once_and_the_agent_goes_on(
+    running: Running,
+    placement: PlacementFixture,
+    spare: Fleet,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = threading.Semaphore(0)
+
+    def fail(*_args: object, **_more: object) -> None:
+        failed.release()
+        raise StateError(path="the database", problem="it is away.", remedy="Look.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(services, "report", fail)
+        running.start()
+        for _ in range(3):
+            assert failed.acquire(timeout=TIMEOUT)
+        sees_others_go_on(running, placement, spare)
+    running.log.wait_for("the service of test-host: over: ")
+
+    assert len(running.log.lines("the service of test-host: state in the database")) == 1
+
+
+# The end.
+
+
+def test_stopped_it_lets_go_of_the_backends_and_of_the_instances(
+    running: Running, metal: Fleet, spare: Fleet
+) -> None:
+    running.start()
+    running.log.wait_for("metal: 6 changes written")
+    running.log.wait_for("spare: 3 changes written")
+
+    running.stop()
+
+    assert running.left == ()
+    assert metal.calls("cleanup_host") == spare.calls("cleanup_host") == 1
+    for name in ("metal", "spare"):
+        with exclusive(running.state, name):
+            pass
+    assert running.log.lines()[-1] == "the agent of test-host stops"
+
+
+def test_a_cycle_that_is_under_way_comes_to_its_end(
+    running: Running, placement: PlacementFixture, metal: Fleet, hanging: Hanging
+) -> None:
+    metal.acts["get_available_nodes"] = hanging
+    running.start()
+    assert hanging.reached.wait(TIMEOUT)
+
+    running.agent.stop()
+    running.log.wait_for("stops")
+    hanging.let_go()
+    running.stop()
+
+    assert running.left == ()
+    assert contents(placement).keys() >= {"metal-1", "metal-2"}
+    assert metal.calls("cleanup_host") == 1
+    assert metal.calls("changed_nodes") == 1
+
+
+def test_what_hangs_is_named_and_left_behind(
+    running: Running,
+    placement: PlacementFixture,
+    hanging: Hanging,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agent_module, "PATIENCE", 0.5)
+    running.fleets["metal"].acts["get_available_nodes"] = hanging
+    running.start()
+    assert hanging.reached.wait(TIMEOUT)
+    sees_others_go_on(running, placement, running.fleets["spare"])
+
+    running.stop()
+
+    assert running.left == ("metal",)
+    assert "metal: still at work after 0.5 seconds, and left behind" in running.log.lines()
+    threads = [one for one in threading.enumerate() if one.name == "metal"]
+    assert threads
+    hanging.let_go()
+    for thread in threads:
+        thread.join(TIMEOUT)
+
+
+def test_stopped_before_it_runs_it_ends_at_once(
+    running: Running, placement: PlacementFixture
+) -> None:
+    stopped = Agent(running.configure(), placement.new_client(), running.context)
+    stopped.stop()
+
+    assert stopped.run() == ()

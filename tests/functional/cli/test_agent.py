@@ -1,0 +1,336 @@
+"""``wharfinger agent`` as the process that it is: how it starts, what it tells, how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import Queue
+
+import fixtures
+import pytest
+
+from tests.functional.agent.drivers import TIMEOUT, install
+from tests.lab import inprocess
+from tests.lab.cycles import everything
+from tests.lab.placement import Requests
+from tests.lab.program import Done, Program
+from wharfinger.objects import OWNER_TAG_VERSION
+
+ROOT = Path(__file__).resolve().parents[3]
+#: The program, with less patience for what hangs than an operator's.
+IMPATIENT = """
+import sys
+from wharfinger.agent import agent
+from wharfinger.cli.main import main
+agent.PATIENCE = 1.0
+sys.exit(main())
+"""
+#: What the fleet has when all is published.
+NODES = {f"{name}-{number}" for name in ("one", "two") for number in range(5)}
+
+
+class Process(fixtures.Fixture):
+    """An agent in a process of its own; it is killed at the latest when this is cleaned up."""
+
+    def __init__(self, program: Program, *options: str, command: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._program = program
+        self._command = command or (str(Path(sys.executable).with_name("wharfinger")),)
+        self._options = options
+        self.lines: list[str] = []
+
+    def _setUp(self) -> None:
+        self.process = subprocess.Popen(
+            [*self._command, "--config-file", str(self._program.config), *self._options, "agent"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self._program.directory,
+        )
+        self._told = Queue[str | None]()
+        reader = threading.Thread(target=self._read)
+        reader.start()
+        self.addCleanup(reader.join)
+        self.addCleanup(self._kill)
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._told.put(line.rstrip("\n"))
+        self._told.put(None)
+
+    def wait_for(self, *parts: str) -> None:
+        """Wait until each of these was told, in any order."""
+        missing = set(parts)
+        while missing:
+            line = self._told.get(timeout=TIMEOUT)
+            assert line is not None, (missing, self.lines)
+            self.lines.append(line)
+            missing = {part for part in missing if part not in line}
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> Done:
+        """Send a signal, and see how it ends."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> Done:
+        """See how it ends."""
+        code = self.process.wait(TIMEOUT)
+        while (line := self._told.get(timeout=TIMEOUT)) is not None:
+            self.lines.append(line)
+        assert self.process.stdout is not None
+        return Done(code, self.process.stdout.read(), "\n".join(self.lines))
+
+    def _kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Acting(list[str]):
+    """Requests as they come; something is done at one of them, before it is answered."""
+
+    def __init__(self, is_it: Callable[[str], bool], act: Callable[[], object]) -> None:
+        super().__init__()
+        self._is_it = is_it
+        self._act = act
+        self.done = threading.Event()
+
+    def append(self, request: str) -> None:
+        super().append(request)
+        if not self.done.is_set() and self._is_it(request):
+            self.done.set()
+            self._act()
+
+
+@pytest.fixture
+def fleet(program: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """The program with two instances, of five nodes each."""
+    site = install(program.directory)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(site), str(ROOT))))
+    monkeypatch.syspath_prepend(str(site))  # for what runs here
+    configure(program)
+    return program
+
+
+def configure(program: Program, *more: str) -> None:
+    """Have two instances in place of the sample's; the first may have more options."""
+    placement = program.config.read_text().partition("[placement]")[2].partition("[agent]")[0]
+    instances = "[two]\ndriver = gated\n[one]\ndriver = gated\n" + "\n".join(more)
+    program.config.write_text(
+        "[DEFAULT]\nenabled_drivers = one, two\nhost = lab\nservice_down_time = 1\n"
+        f"state_path = {program.directory}\n[placement]{placement}\n"
+        f"[agent]\npoll_interval = 0.01\n{instances}\n"
+    )
+
+
+@pytest.fixture
+def gate(fleet: Program) -> Path:
+    """Where listings of the first instance wait."""
+    gate = fleet.directory / "gate"
+    os.mkfifo(gate)
+    configure(fleet, f"gate = {gate}")
+    return gate
+
+
+def has_nothing_to_do(program: Program) -> None:
+    """Everything is published, and another sync finds no difference."""
+    configure(program)  # without a gate
+    synced = inprocess.run(program, "sync")
+    assert (synced.code, synced.err) == (0, "")
+    assert synced.out == "one: no change\ntwo: no change\n"
+    assert everything().keys() == NODES
+
+
+# While it runs.
+
+
+def test_without_v_nothing_is_told_where_all_is_well(fleet: Program, requests: Requests) -> None:
+    published = Acting(lambda request: request.startswith("POST /reshaper"), lambda: None)
+    requests.seen = published
+    with Process(fleet) as agent:
+        assert published.done.wait(TIMEOUT)
+        done = agent.end()
+
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_with_v_there_is_a_line_for_each_cycle_that_wrote_and_for_the_beginning_and_the_end(
+    fleet: Program,
+) -> None:
+    with Process(fleet, "-v") as agent:
+        agent.wait_for("one: 15 changes written", "two: 15 changes written")
+        done = agent.end()
+
+    assert (done.code, done.out) == (0, "")
+    # Its Placement refuses the role by which many are written at once, and that is told.
+    told = "inventories are set one by one"
+    lines = [line for line in done.err.splitlines() if not line.startswith(told)]
+    assert (lines[0], lines[-1]) == ("the agent of lab runs one, two", "the agent of lab stops")
+    assert sorted(lines[1:-1]) == [
+        "one: 15 changes written",
+        "one: driver gated publishes for OWNER_NOVA",
+        "two: 15 changes written",
+        "two: driver gated publishes for OWNER_NOVA",
+    ]
+
+
+def test_its_service_is_up_and_has_tagged_all_that_there_is(fleet: Program) -> None:
+    with Process(fleet, "-vv") as agent:
+        agent.wait_for("the service of lab is up, its cycles complete: True")
+        [service] = inprocess.run(fleet, "service", "list", "-f", "json").json()
+        assert agent.end().code == 0
+
+    assert (service["Host"], service["State"]) == ("lab", "up")
+    assert (service["Version"], service["Gates"]) == (OWNER_TAG_VERSION, {"OWNER_NOVA": True})
+
+
+def test_a_sync_beside_it_says_who_has_the_instance_and_a_dry_run_works(fleet: Program) -> None:
+    with Process(fleet, "-v") as agent:
+        agent.wait_for("one: 15 changes written", "two: 15 changes written")
+
+        synced = inprocess.run(fleet, "sync", "--driver", "one")
+        dry = inprocess.run(fleet, "sync", "--driver", "one", "--dry-run")
+
+        number = agent.process.pid
+        assert synced.code == 1
+        assert f"process {number} is at work on driver instance one" in synced.err
+        assert (dry.code, dry.out) == (0, "one: no change\n")
+        assert agent.end().code == 0
+    has_nothing_to_do(fleet)
+
+
+# How it starts.
+
+
+def test_without_an_instance_it_does_not_start(fleet: Program) -> None:
+    fleet.config.write_text(f"[DEFAULT]\nstate_path = {fleet.directory}\n")
+
+    done = inprocess.run(fleet, "agent")
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err == inprocess.run(fleet, "sync").err
+    assert "no driver instance is enabled" in done.err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("[agent]\npoll_interval = 61", "[agent] drift_interval = 60: it is shorter"),
+        ("[agent]\nfull_interval = soon", "[agent] full_interval = soon: "),
+        ("[agents]\n", "nobody reads section [agents]. Did you mean [agent]?"),
+        ("[placement]\nembedded = no", "[placement] auth_type = "),
+        ("[database]\nconnection = nonsense", "[database] connection = ***: this is no URL"),
+    ],
+)
+def test_with_a_configuration_that_cannot_be_it_does_not_start(
+    fleet: Program, wrong: str, told: str
+) -> None:
+    fleet.config.write_text(
+        f"[DEFAULT]\nenabled_drivers = one\nstate_path = {fleet.directory}\n"
+        f"[one]\ndriver = gated\n{wrong}\n"
+    )
+
+    done = inprocess.run(fleet, "agent")
+
+    assert (done.code, done.out) == (1, "")
+    assert told in done.err
+    assert "Traceback" not in done.err
+
+
+# How it ends.
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_while_it_is_idle(fleet: Program, number: signal.Signals) -> None:
+    with Process(fleet, "-v") as agent:
+        agent.wait_for("one: 15 changes written", "two: 15 changes written")
+        done = agent.end(number)
+
+    assert (done.code, done.out) == (0, "")
+    assert "left behind" not in done.err
+    has_nothing_to_do(fleet)
+
+
+def test_a_cycle_that_is_writing_comes_to_its_end_first(fleet: Program, requests: Requests) -> None:
+    """Both write by then, or one has not begun: what it has begun, it ends."""
+    with Process(fleet, "-v") as agent:
+        requests.seen = stopped = Acting(
+            lambda request: request.endswith("/traits") and len(requests.writes) > 5,
+            lambda: agent.process.send_signal(signal.SIGTERM),
+        )
+        done = agent.ended()
+
+    assert stopped.done.is_set()
+    assert (done.code, done.out) == (0, "")
+    written = {name for name in ("one", "two") if f"{name}: 15 changes written" in done.err}
+    assert written
+    assert everything().keys() == {name for name in NODES if name[:3] in written}
+    configure(fleet)
+    for name in written:
+        assert inprocess.run(fleet, "sync", "--driver", name).out == f"{name}: no change\n"
+
+
+def test_a_listing_that_is_under_way_is_published_first(fleet: Program, gate: Path) -> None:
+    with Process(fleet, "-v") as agent:
+        agent.wait_for("one waits", "two: 15 changes written")
+        agent.process.send_signal(signal.SIGTERM)
+        agent.wait_for("stops")
+        gate.write_text("")
+        done = agent.ended()
+
+    assert (done.code, done.out) == (0, "")
+    assert "one: 15 changes written" in done.err
+    has_nothing_to_do(fleet)
+
+
+def test_a_driver_that_hangs_is_named_and_does_not_keep_it_from_ending(
+    fleet: Program, gate: Path
+) -> None:
+    with Process(fleet, "-v", command=(sys.executable, "-c", IMPATIENT)) as agent:
+        agent.wait_for("one waits", "two: 15 changes written")
+        done = agent.end()
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines()[-1] == "one: still at work after 1 seconds, and left behind"
+    assert everything().keys() == {name for name in NODES if name.startswith("two")}
+    configure(fleet)
+    assert inprocess.run(fleet, "sync").out.splitlines()[-2:] == [
+        "one: 15 changes written",
+        "two: no change",
+    ]
+    has_nothing_to_do(fleet)
+
+
+@pytest.mark.parametrize("at", [1, 8, 15])
+def test_killed_while_it_writes_it_goes_on_when_it_is_started_again(
+    fleet: Program, requests: Requests, at: int
+) -> None:
+    with Process(fleet) as agent:
+        requests.seen = killed = Acting(
+            lambda _request: len(requests.writes) == at, agent.process.kill
+        )
+        assert agent.ended().code == -signal.SIGKILL
+        assert killed.done.is_set()
+    requests.seen = []
+
+    with Process(fleet, "-vv") as agent:
+        agent.wait_for("one: full cycle: ", "two: full cycle: ")
+        done = agent.end()
+
+    assert (done.code, done.out) == (0, "")
+    has_nothing_to_do(fleet)
+
+
+def test_it_runs_with_the_embedded_placement_which_tells_nothing(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    with Process(program, "-v") as agent:
+        agent.wait_for("gpus: 9 changes written")
+        done = agent.end()
+
+    assert (done.code, done.out) == (0, "")
+    assert "GET /" not in done.err
+    assert program.run("sync").out == "gpus: no change\n"
