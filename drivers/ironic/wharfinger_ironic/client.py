@@ -96,7 +96,7 @@ class Ironic:
             )
         except _ERRORS as error:
             raise BackendError(
-                driver=section.name, operation="looking for Ironic", reason=_told(error)
+                driver=section.name, operation="looking for Ironic", reason=_told(error, section)
             ) from error
         return cls(client.http_client, section)
 
@@ -110,7 +110,7 @@ class Ironic:
         project = selected.get("owner", _NO_PROJECT)
         query = {"project": project, "fields": "uuid", "limit": 1}
         try:
-            self._nodes("seeing whether it lists all nodes", "/v1/nodes", query)
+            self._nodes("checking that all nodes are listed", "/v1/nodes", query)
         except BackendError as error:
             if not isinstance(error.__cause__, exc.Forbidden):
                 raise
@@ -176,14 +176,15 @@ class Ironic:
             return self._client.raw_request("GET", f"{path}?{parameters}")
         except exc.UnsupportedVersion as error:
             needed = f"API {self._section.microversion} is needed for {self._section.needed_for}"
-            raise self._failed(operation, f"{needed}: {_told(error)}") from error
+            reason = f"{needed}: {_told(error, self._section)}"
+            raise self._failed(operation, reason) from error
         except _ERRORS as error:
             raise self._failed(operation, self._reason(error, path)) from error
 
     def _reason(self, error: Exception, path: str) -> str:
         """What an error says, and where."""
-        told, where = _told(error), f"{self._client.endpoint_trimmed}{path}"
-        return told if where in told else f"{told}: {where}"
+        told, where = _told(error, self._section), f"{self._client.endpoint_trimmed}{path}"
+        return told if where in told else f"{where}: {told}"
 
     def _node(self, operation: str, content: msgspec.Raw) -> Node:
         node = self._read(operation, content, Node)
@@ -204,12 +205,18 @@ class Ironic:
         return BackendError(driver=self._section.name, operation=operation, reason=reason)
 
 
-def _told(error: Exception) -> str:
-    """What an error says, in one line."""
+def _told(error: Exception, section: FleetSection) -> str:
+    """What an error says, in one line, and what to do about it."""
     told = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, _PYTHONS):
         told = f"an answer that is not understood: {told}"
-    return told if len(told) <= _LONGEST else f"{told[: _LONGEST - 3]}..."
+    if isinstance(error, keystone_exceptions.HttpError):
+        told = f"Keystone: {told}"  # what Ironic answers is ironicclient's
+    if len(told) > _LONGEST:
+        told = f"{told[: _LONGEST - 3]}..."
+    if isinstance(error, exc.Unauthorized | keystone_exceptions.Unauthorized):
+        told = f"{told}. Check the credentials in [{section.credentials}]."
+    return told
 
 
 def _in_utc(stamp: datetime) -> datetime:

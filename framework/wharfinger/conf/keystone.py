@@ -21,6 +21,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
 )
 #: What keystoneauth puts into an endpoint, and where it has none of that.
 _FILLED_IN: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
+_INTERFACES: Final = frozenset({"admin", "internal", "public"})
 _WITHOUT_PROJECT: Final = frozenset({"admin_token", "http_basic", "noauth", "none"})
 #: Seconds; keystoneauth would wait for ever.
 _TIMEOUT: Final = 60
@@ -88,6 +89,16 @@ def _problems(
     for key in ("cafile", "certfile", "keyfile"):
         if values[key] and not Path(values[key]).exists():
             yield wrong(key, "there is no such file.", "Correct it, or remove it.")
+    if not _INTERFACES.issuperset(values["valid_interfaces"] or ()):
+        yield wrong(
+            "valid_interfaces",
+            "there is no such interface.",
+            f"It takes {', '.join(sorted(_INTERFACES))}.",
+        )
+    if values["version"] and (values["min_version"] or values["max_version"]):
+        yield wrong(
+            "version", "it does not go together with min_version, max_version.", "Remove one."
+        )
     if values["timeout"] is not None and values["timeout"] <= 0:
         yield wrong("timeout", "no answer comes in that time.", "Give seconds, above 0.")
     override = values["endpoint_override"] or ""

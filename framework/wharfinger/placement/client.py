@@ -302,6 +302,9 @@ class PlacementClient:
             if error.http_status in _KEYSTONE_REFUSES:
                 raise errors.refused(request, error.http_status, f"Keystone: {error}") from error
             raise errors.unavailable(request, f"Keystone: {error}", error.http_status) from error
+        except keystone_exceptions.EndpointNotFound as error:
+            self._adapter.invalidate()  # the catalog comes with the token: it may be there by now
+            raise errors.unavailable(request, f"no answer: {error}") from error
         except (keystone_exceptions.ClientException, ValueError) as error:  # of a URL that is none
             raise errors.unavailable(request, f"no answer: {error}") from error
         if response.status_code >= 400:

@@ -74,7 +74,9 @@ def check(conf: Options) -> Check:
             problems += _unknown(conf, driver)
         except WharfingerError as error:
             problems.append(error)
-    return Check(tuple(sections), tuple(problems))
+    # Of a section that several read, one is enough.
+    once = {str(problem): problem for problem in problems}
+    return Check(tuple(dict.fromkeys(sections)), tuple(once.values()))
 
 
 def load(conf: Options, name: str) -> Instance:
