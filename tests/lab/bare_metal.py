@@ -1,0 +1,267 @@
+"""Instances of the Ironic driver: what a real Ironic has, and what the real Placement shows of it.
+
+An instance has the nodes of one owner, so that tests can share an Ironic, which takes seconds to
+come up.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import fixtures
+
+from tests.lab.cycles import HOST, allocate, everything, make_state
+from tests.lab.ironic import Ironic
+from tests.lab.objects import opened
+from tests.lab.placement import PlacementFixture
+from wharfinger.conf import load
+from wharfinger.objects import Context, Service
+from wharfinger.placement import survey
+from wharfinger.placement.holds import Holds
+from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.tracker import instances
+from wharfinger.tracker.cycle import DriverCycle, Outcome
+
+#: What a node's inventory is called, unless the node is of another class.
+GOLD: Final = "CUSTOM_BAREMETAL_GOLD"
+
+#: What each node has.
+TRAITS: Final = ("CUSTOM_FAST", "HW_CPU_X86_VMX")
+
+#: Total and what is reserved of it, by resource class.
+Figures = dict[str, tuple[int, int]]
+
+
+def with_template(ironic: Ironic) -> Ironic:
+    """Have a first node, of nobody's, that others are made like: to be available takes a while."""
+    node = ironic.create_node(None)
+    ironic.set_traits(node, *TRAITS)
+    ironic.make_available(node)
+    return ironic
+
+
+class Metal(fixtures.Fixture):
+    """An instance of the Ironic driver, its state and what it has published.
+
+    Instances that are given one ``state_path`` keep their objects in one database. The ``options``
+    are of its section; ``url`` is where it finds Ironic, if not where that is.
+    """
+
+    def __init__(
+        self,
+        placement: PlacementFixture,
+        ironic: Ironic,
+        state_path: Path,
+        *,
+        url: str | None = None,
+        owner: str | None = None,
+        name: str = "metal",
+        host: str = HOST,
+        removal_delay: float = 0,
+        **options: str,
+    ) -> None:
+        super().__init__()
+        self.placement = placement
+        self.ironic = ironic
+        self.owner = owner or uuid4().hex
+        self.name = name
+        self._url = url or ironic.url
+        self._state_path = state_path
+        self._host = host
+        self._removal_delay = removal_delay
+        self._options = options
+
+    def _setUp(self) -> None:
+        make_state(self._state_path)
+        self._configuration = self._state_path / f"{self.name}-{self._host}.conf"
+        self._configuration.write_text(self._configured())
+        self._open: list[Context] = []
+        self.addCleanup(self._close)
+        self.restarted()
+
+    def _configured(self) -> str:
+        options = {
+            "driver": "ironic",
+            "auth_type": "none",
+            "endpoint": self._url,
+            "node_owner": self.owner,
+            **self._options,
+        }
+        return "\n".join(
+            [
+                "[DEFAULT]",
+                f"enabled_drivers = {self.name}",
+                f"host = {self._host}",
+                f"[{self.name}]",
+                *(f"{name} = {value}" for name, value in options.items()),
+                "",
+            ]
+        )
+
+    def restarted(self) -> DriverCycle:
+        """From now on, the cycle of a process that starts now: it knows what is on the disk."""
+        instance = instances.load(load([str(self._configuration)]), self.name)
+        instance.driver.init_host(Service(host=self._host, binary="wharfinger"))
+        self.context = opened(self._state_path, self._host)
+        self._open.append(self.context)
+        self.client = self.placement.new_client()
+        self.cycle = DriverCycle(
+            instance.driver,
+            instance.publisher,
+            self.client,
+            self.context,
+            RemovalPolicy(delay=self._removal_delay),
+        )
+        return self.cycle
+
+    def _close(self) -> None:
+        for context in self._open:
+            context.close()
+
+    # What is done.
+
+    def enroll(self, **told: str) -> str:
+        """Have Ironic know one more node, which does as it is told; returns its uuid."""
+        uuid = self.ironic.create_node(None, owner=self.owner, extra={"lab": told})
+        self.ironic.set_traits(uuid, *TRAITS)
+        return uuid
+
+    def available(self, **told: str) -> str:
+        """Have one more that is available already; of Ironics of ``with_template`` alone."""
+        extra = json.dumps({"lab": told})
+        [uuid] = self.ironic.insert_nodes(1, owner=self.owner, extra=extra, updated_at=None)
+        return uuid
+
+    def told(self, uuid: str, **told: str) -> None:
+        """From now on, a node does as it is told."""
+        self.ironic.update_node(uuid, extra={"lab": told})
+
+    def switch(self, uuid: str, power: str) -> None:
+        """Have a node's power be so."""
+        before = self.ironic.node(uuid)
+        answer = self.ironic.ask("PUT", f"/v1/nodes/{uuid}/states/power", {"target": power})
+        assert answer.ok
+        # It is locked from the answer on.
+        after = self.ironic.wait_for(uuid, before["provision_state"])
+        assert after["power_state"] == power
+
+    def forget(self, uuid: str) -> None:
+        """Have Ironic know a node no more, whatever it is doing."""
+        for statement in (
+            "DELETE FROM node_traits WHERE node_id = (SELECT id FROM nodes WHERE uuid = :it)",
+            "DELETE FROM nodes WHERE uuid = :it",
+        ):
+            self.ironic.execute(statement, it=uuid)
+
+    def write(self, uuid: str, **columns: Any) -> None:
+        """Have a node be so, whatever Ironic thinks of that; it is updated now."""
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+        values = {**columns, "updated_at": now}
+        assignments = ", ".join(f"{name} = :{name}" for name in values)
+        self.ironic.execute(f"UPDATE nodes SET {assignments} WHERE uuid = :it", **values, it=uuid)
+
+    def goes(self, uuid: str, target: str, arrives: str) -> None:
+        """Have Ironic take a node to a provision state, and a poll see it there."""
+        self.ironic.provision(uuid, target)
+        self.ironic.wait_for(uuid, arrives)
+        self.poll()
+
+    def goes_on(self, uuid: str, arrives: str) -> None:
+        """Have a node that holds or waits go on, and a poll see where it is then."""
+        self.ironic.go(uuid)
+        self.ironic.wait_for(uuid, arrives)
+        self.poll()
+
+    def allocate(self, uuid: str, consumer: str) -> None:
+        """Have a consumer use a node."""
+        amounts: dict[str, Any] = {uuid: {GOLD: 1}}
+        allocate(self.placement, consumer, **amounts)
+
+    def sync(self) -> Outcome:
+        """A complete cycle that has no problems."""
+        return _sound(self.cycle.sync())
+
+    def poll(self) -> Outcome:
+        """A poll that has no problems."""
+        return _sound(self.cycle.poll())
+
+    def give_back(self, consumer: str) -> None:
+        Holds(self.client, self.context).give_back(consumer)
+
+    # What is to be seen.
+
+    def figures(self, uuid: str) -> Figures | None:
+        """The inventory of a node in Placement; None where there is no provider."""
+        provider = everything().get(uuid)
+        return provider and provider["inventories"]
+
+    def reasons(self, uuid: str) -> list[str]:
+        """Why a node is reserved, as ``wharfinger reservation list`` has it."""
+        every = survey.reserved(self.context)
+        return [one.reason for one in every if one.provider_uuid == uuid]
+
+    def shows(self, uuid: str) -> tuple[Figures | None, list[str]]:
+        return self.figures(uuid), self.reasons(uuid)
+
+
+def reserved(*reasons: str, kind: str = GOLD) -> tuple[Figures, list[str]]:
+    """What is shown of a node that is reserved for these reasons."""
+    return {kind: (1, 1)}, list(reasons)
+
+
+def free(kind: str = GOLD) -> tuple[Figures, list[str]]:
+    """What is shown of a node that can be had."""
+    return {kind: (1, 0)}, []
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was to be seen of a provider before or after a request."""
+
+    when: str
+    figures: Figures
+    is_candidate: bool
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is something, all of which is reserved."""
+        return bool(self.figures) and all(total == its for total, its in self.figures.values())
+
+
+def is_candidate(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> bool:
+    """Whether somebody who asks now could have a node."""
+    path = f"/allocation_candidates?resources={kind}:1"
+    answer = placement.adapter.request(path, "GET", microversion="1.39")
+    return uuid in answer.json()["provider_summaries"]
+
+
+@contextmanager
+def watching(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> Iterator[list[Look]]:
+    """Look at a provider before and after each write, whoever makes it, one at a time."""
+    adapter = placement.adapter
+    looks: list[Look] = []
+
+    def look(when: str, method: str, path: str) -> None:
+        if method != "GET":
+            figures = everything()[uuid]["inventories"]
+            looks.append(
+                Look(f"{when} {method} {path}", figures, is_candidate(placement, uuid, kind))
+            )
+
+    adapter.before, adapter.after = partial(look, "before"), partial(look, "after")
+    try:
+        yield looks
+    finally:
+        adapter.before = adapter.after = lambda method, path: None
+
+
+def _sound(outcome: Outcome) -> Outcome:
+    assert not outcome.problems
+    assert not outcome.foreign
+    return outcome

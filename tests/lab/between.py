@@ -1,0 +1,113 @@
+"""What stands between a client and a real service that answers over HTTP."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import requests
+import webob
+
+from tests.lab.daemons import TIMEOUT
+from tests.lab.faults import Answer, Ending, Fault, Interceptor, Where
+
+_GET: Final = frozenset({"GET"})
+#: What is of a connection, and not of what is sent over it.
+_OF_CONNECTION: Final = frozenset(
+    {"connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding"}
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that has been answered, and how many nodes the service's answer had."""
+
+    path: str
+    rows: int
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameters of its query."""
+        given = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        return {name: value for name, [value] in given.items()}
+
+
+class Between(Interceptor):
+    """A service of the lab behind another port: what is asked of it is written down.
+
+    ``expect`` has a fault happen to a request; ``replace`` and ``act`` are for what is not in
+    ``FAULTS``.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(self._forward)
+        self._service = url
+        self.asked: list[Asked] = []
+
+    def expect(self, where: Where | None = None, fault: Fault | None = None) -> None:
+        super().expect(where, fault)
+        self.asked.clear()
+
+    def replace(
+        self, where: Where, change: Callable[[Answer], Answer], *, each_time: bool = False
+    ) -> None:
+        """Have another answer come back to a request, made of the service's own."""
+        self.expect(
+            where, Fault("replaced", "", answer=change, carried_out=_GET, persistent=each_time)
+        )
+
+    def act(self, where: Where, action: Callable[[], object]) -> None:
+        """Have something happen when a request has been answered, before the client hears it."""
+
+        def change(answer: Answer) -> Answer:
+            action()
+            return answer
+
+        self.replace(where, change)
+
+    def is_slow(self, where: Where) -> None:
+        """Have the answer to a request not come for as long as the client waits."""
+        self.expect(where, Fault("slow", "", Ending.LATE, carried_out=_GET))
+
+    @property
+    def rows(self) -> list[int]:
+        """How many nodes there were in each answer."""
+        return [one.rows for one in self.asked]
+
+    def _forward(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        request = webob.Request(environ)
+        answer = requests.request(
+            request.method,
+            f"{self._service}{request.path_qs}",
+            data=request.body,
+            headers=_passed_on(request.headers.items()),
+            timeout=TIMEOUT,
+            allow_redirects=False,
+        )
+        self.asked.append(Asked(request.path_qs, _rows(answer.content)))
+        headers = _passed_on(answer.headers.items())
+        start_response(f"{answer.status_code} {answer.reason}", list(headers.items()))
+        return [answer.content]
+
+
+def edited(change: Callable[[Any], object]) -> Callable[[Answer], Answer]:
+    """An answer whose JSON is changed where it is."""
+
+    def edit(answer: Answer) -> Answer:
+        content = json.loads(answer.body)
+        change(content)
+        return replace(answer, body=json.dumps(content).encode())
+
+    return edit
+
+
+def _passed_on(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name: value for name, value in headers if name.lower() not in _OF_CONNECTION}
+
+
+def _rows(content: bytes) -> int:
+    try:
+        return len(json.loads(content)["nodes"])
+    except (KeyError, TypeError, ValueError):
+        return 0
