@@ -191,15 +191,17 @@ class Ironic:
         try:
             names.check_uuid(node.uuid)
         except ValueError as error:
-            raise self._failed(operation, f"it answers with a node whose {error}") from error
+            reason = f"it answers with a node whose uuid is {shown(node.uuid)}, which is none"
+            raise self._failed(operation, reason) from error
         return node
 
     def _read(self, operation: str, content: bytes, kind: type[_Answer]) -> _Answer:
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            reason = f"an answer that is not understood: {error}: {shown(bytes(content))}"
-            raise self._failed(operation, reason) from error
+            where = self._client.endpoint_trimmed
+            told = f"an answer that is not understood, from {where}: {error}"
+            raise self._failed(operation, f"{told}: {shown(bytes(content))}") from error
 
     def _failed(self, operation: str, reason: str) -> BackendError:
         return BackendError(driver=self._section.name, operation=operation, reason=reason)

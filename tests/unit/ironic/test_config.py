@@ -1,0 +1,200 @@
+"""What an operator may write in an instance's section, and what is said where it is wrong."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from wharfinger.conf import load, parse
+from wharfinger.exceptions import ConfigurationError, WharfingerError
+from wharfinger.tracker import instances
+from wharfinger_ironic.config import OPTIONS, FleetSection, list_opts
+
+#: An Ironic without Keystone.
+BARE = "[metal]\ndriver = ironic\nauth_type = none\nendpoint = http://127.0.0.1:6385\n"
+KEYSTONE = """\
+auth_type = password
+auth_url = https://keystone.example.org/v3
+username = wharfinger
+password = secret
+user_domain_name = Default
+system_scope = all
+"""
+
+
+def written(directory: Path, text: str) -> str:
+    path = directory / "wharfinger.conf"
+    path.write_text(f"[DEFAULT]\nenabled_drivers = metal\n{dedent(text)}")
+    return str(path)
+
+
+def read(directory: Path, text: str) -> FleetSection:
+    return FleetSection.read(parse([written(directory, text)]), "metal")
+
+
+def problems(directory: Path, text: str) -> list[WharfingerError]:
+    """What is found when the configuration is checked."""
+    return list(instances.check(parse([written(directory, text)])).problems)
+
+
+# What may be written.
+
+
+def test_all_nodes_are_selected_unless_it_is_said(tmp_path: Path) -> None:
+    assert read(tmp_path, BARE) == FleetSection(
+        name="metal",
+        selected={},
+        credentials="metal",
+        microversion="1.61",
+        needed_for="what nodes are asked for",
+    )
+
+
+# Of an option: the line, and what Ironic is asked.
+SELECTED = {
+    "conductor_group = rack-1": ("conductor_group", "rack-1"),
+    "conductor_group =": ("conductor_group", ""),
+    "shard = a&b=c": ("shard", "a&b=c"),
+    "node_owner = 6d4ad2": ("owner", "6d4ad2"),
+    "resource_class = bare metal/gold": ("resource_class", "bare metal/gold"),
+}
+
+
+@pytest.mark.parametrize("line", SELECTED)
+def test_an_option_selects_by_ironics_name_of_it(tmp_path: Path, line: str) -> None:
+    section = read(tmp_path, f"{BARE}{line}\n")
+    assert section.selected == dict([SELECTED[line]])
+    needed = (section.microversion, section.needed_for)
+    if line.startswith("shard"):
+        assert needed == ("1.82", "[metal] shard")
+    else:
+        assert needed == ("1.61", "what nodes are asked for")
+
+
+def test_all_options_may_be_given_at_once(tmp_path: Path) -> None:
+    section = read(tmp_path, BARE + "".join(f"{line}\n" for line in SELECTED if line[-1] != "="))
+    assert section.selected == dict(
+        selected for line, selected in SELECTED.items() if line[-1] != "="
+    )
+    assert section.microversion == "1.82"
+
+
+def test_a_value_may_have_what_oslo_config_would_fill_in(tmp_path: Path) -> None:
+    assert read(tmp_path, f"{BARE}shard = $$1%x\n").selected == {"shard": "$1%x"}
+
+
+def test_an_instance_may_say_itself_how_to_authenticate(tmp_path: Path) -> None:
+    text = f"[metal]\ndriver = ironic\n{KEYSTONE}"
+    assert read(tmp_path, text).credentials == "metal"
+    assert problems(tmp_path, f"{text}[placement]\nembedded = true\n") == []
+
+
+@pytest.mark.parametrize("section", ["keystone-of-all", "placement"])
+def test_another_section_may_say_how_to_authenticate(tmp_path: Path, section: str) -> None:
+    text = f"[metal]\ndriver = ironic\nauth_section = {section}\n[{section}]\n{KEYSTONE}"
+    text += "embedded = false\n" if section == "placement" else "[placement]\nembedded = true\n"
+    assert read(tmp_path, text).credentials == section
+    assert problems(tmp_path, text) == []
+    instance = instances.load(load([written(tmp_path, text)]), "metal")
+    assert list(instance.driver.config_sections(instance.driver.conf, "metal")) == [section]
+
+
+def test_an_instance_of_its_own_credentials_has_no_other_section(tmp_path: Path) -> None:
+    instance = instances.load(load([written(tmp_path, BARE)]), "metal")
+    assert list(instance.driver.config_sections(instance.driver.conf, "metal")) == []
+
+
+def test_two_instances_select_each_for_itself(tmp_path: Path) -> None:
+    text = f"{BARE}shard = a\n{BARE.replace('metal', 'other')}conductor_group = x\n"
+    conf = parse([written(tmp_path, text)])
+    first, second = (FleetSection.read(conf, name) for name in ("metal", "other"))
+    assert (first.selected, first.microversion) == ({"shard": "a"}, "1.82")
+    assert (second.selected, second.microversion) == ({"conductor_group": "x"}, "1.61")
+
+
+# What may not.
+
+
+@pytest.mark.parametrize("key", ["shard", "node_owner", "resource_class"])
+def test_an_option_with_nothing_is_told(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(tmp_path, f"{BARE}{key} =\n")
+    error = caught.value
+    assert (error.section, error.key, error.value) == ("metal", key, "")
+    assert "no node" in error.problem
+    assert "remove the option" in error.remedy
+
+
+@pytest.mark.parametrize("line", ["", "auth_type =\n"])
+def test_credentials_that_are_missing_are_told(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(tmp_path, f"[metal]\ndriver = ironic\n{line}")
+    error = caught.value
+    assert (error.section, error.key) == ("metal", "auth_type")
+    assert "authenticate to Ironic" in error.problem
+    assert "none and endpoint" in error.remedy
+
+
+@pytest.mark.parametrize("section", ["elsewhere", "placement"])
+def test_credentials_that_are_missing_elsewhere_are_told_there(
+    tmp_path: Path, section: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(tmp_path, f"[metal]\ndriver = ironic\nauth_section = {section}\n[{section}]\n")
+    assert (caught.value.section, caught.value.key) == (section, "auth_type")
+
+
+def test_a_way_to_authenticate_that_there_is_not_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"^\[metal\] auth_type = passwort: .* password"):
+        read(tmp_path, BARE.replace("= none", "= passwort"))
+
+
+# Each of: a line, and what is said of it.
+UNKNOWN = {
+    "conductor_groups = a": "conductor_group?",
+    "owner_of_nodes = a": "nobody reads the option owner_of_nodes of section [metal]",
+    "peer_list = a": "nobody reads",
+    "partition_key = a": "nobody reads",
+    "timeout = 0": "[metal] timeout",
+    "timeout = soon": "[metal] timeout",
+    "cafile = /nowhere": "there is no such file",
+    "endpoint_override = http://ironic/%(tenant)s": "%%",
+    "shard = $nowhere": "[metal] shard",
+}
+
+
+@pytest.mark.parametrize("line", UNKNOWN)
+def test_what_is_wrong_is_told_at_the_check_and_at_the_start(tmp_path: Path, line: str) -> None:
+    found = problems(tmp_path, f"{BARE}{line}\n[placement]\nembedded = true\n")
+    assert len(found) == 1
+    assert UNKNOWN[line] in str(found[0])
+    with pytest.raises(WharfingerError) as caught:
+        instances.load(load([written(tmp_path, f"{BARE}{line}\n")]), "metal")
+    assert str(caught.value) == str(found[0])
+
+
+def test_what_nobody_reads_of_another_section_is_told(tmp_path: Path) -> None:
+    text = (
+        f"[metal]\ndriver = ironic\nauth_section = elsewhere\n[elsewhere]\n{KEYSTONE}usrname = x\n"
+    )
+    found = problems(tmp_path, f"{text}[placement]\nembedded = true\n")
+    assert [one for one in found if "usrname" in str(one) and "[elsewhere]" in str(one)] == found
+    assert len(found) == 1
+
+
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
+    text = f"[metal]\ndriver = ironic\n{KEYSTONE}".replace("secret", "$ecret")
+    found = problems(tmp_path, f"{text}[placement]\nembedded = true\n")
+    assert len(found) == 1
+    assert "ecret" not in str(found[0])
+
+
+# The sample.
+
+
+def test_every_option_is_in_the_sample_with_help() -> None:
+    ((section, options),) = list_opts()
+    assert section == "<instance with driver = ironic>"
+    assert {option.dest for option in OPTIONS} < {option.dest for option in options}
+    assert {"auth_type", "auth_section", "endpoint_override"} <= {one.dest for one in options}
+    assert all(option.help for option in options)

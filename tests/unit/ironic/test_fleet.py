@@ -1,0 +1,147 @@
+"""Complete listings: a part of the nodes is never taken for all."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.ironic.model import Model
+from wharfinger.exceptions import BackendError
+from wharfinger_ironic.fleet import Fleet
+from wharfinger_ironic.node import Node
+
+
+@pytest.fixture
+def model() -> Model:
+    """25 nodes, 8 on a page."""
+    model = Model()
+    model.create(25)
+    return model
+
+
+@pytest.fixture
+def fleet(model: Model) -> Fleet:
+    fleet = Fleet(model, "metal")
+    fleet.refresh()
+    model.asked.clear()
+    return fleet
+
+
+def page_is(
+    monkeypatch: pytest.MonkeyPatch, model: Model, index: int, made: Callable[[list[Node]], object]
+) -> None:
+    """Have one of the pages be another."""
+    real, pages = model.page, list[None]()
+
+    def page(after: str | None) -> object:
+        pages.append(None)
+        return made(real(after)) if len(pages) - 1 == index else real(after)
+
+    monkeypatch.setattr(model, "page", page)
+
+
+def test_all_pages_are_read_and_what_they_must_have(model: Model, fleet: Fleet) -> None:
+    fleet.refresh()
+    assert fleet.nodes == model.nodes()
+    assert model.asked == [
+        *(("check", 0), ("last", 1)),
+        *(("page", 8), ("page", 8), ("page", 8), ("page", 1), ("page", 0)),
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16])
+def test_a_listing_of_any_length_is_complete(count: int) -> None:
+    model = Model()
+    model.create(count)
+    fleet = Fleet(model, "metal")
+    fleet.refresh()
+    assert fleet.nodes == model.nodes()
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_an_empty_page_is_not_the_end(
+    model: Model, fleet: Fleet, index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fleet.nodes
+    page_is(monkeypatch, model, index, lambda _page: [])
+    last = list(model.rows)[-1]
+    with pytest.raises(BackendError, match=f"^driver metal: listing the nodes .*last node, {last}"):
+        fleet.refresh()
+    assert fleet.nodes is before
+
+
+@pytest.mark.parametrize("index", range(1, 4))
+def test_a_page_that_comes_twice_is_told(
+    model: Model, fleet: Fleet, index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fleet.nodes
+    page_is(monkeypatch, model, index, lambda _page: list(before.values())[:8])
+    first = next(iter(model.rows))
+    with pytest.raises(BackendError, match=f"node {first} more than once"):
+        fleet.refresh()
+    assert fleet.nodes is before
+
+
+@pytest.mark.parametrize("at", range(7))
+def test_a_request_that_fails_leaves_all_as_it_was(model: Model, fleet: Fleet, at: int) -> None:
+    before = fleet.nodes
+    model.create()
+    model.fails_at = at
+    with pytest.raises(BackendError, match="the lab has it fail"):
+        fleet.refresh()
+    assert fleet.nodes is before
+    fleet.refresh()
+    assert fleet.nodes == model.nodes()
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_nodes_that_come_meanwhile_do_no_harm(model: Model, fleet: Fleet, at: int) -> None:
+    before = set(model.rows)
+    model.meanwhile = [(at, lambda: model.create(3))]
+    fleet.refresh()
+    assert before <= fleet.nodes.keys()
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("which", [0, 3, 12, 20, 24])
+def test_a_node_that_goes_meanwhile_takes_no_other_with_it(
+    model: Model, fleet: Fleet, at: int, which: int
+) -> None:
+    uuid = list(model.rows)[which]
+    model.meanwhile = [(at, lambda: model.delete(uuid))]
+    fleet.refresh()
+    assert set(model.rows) <= fleet.nodes.keys() <= {*model.rows, uuid}
+
+
+@pytest.mark.parametrize(("which", "at"), [(7, 3), (15, 4), (23, 5), (24, 6)])
+def test_the_last_node_of_a_page_that_goes_before_the_next_is_asked_for_is_told(
+    model: Model, fleet: Fleet, which: int, at: int
+) -> None:
+    before = fleet.nodes
+    uuid = list(model.rows)[which]  # after which the next page begins
+    model.meanwhile = [(at, lambda: model.delete(uuid))]
+    with pytest.raises(BackendError, match=f"node {uuid} could not be found"):
+        fleet.refresh()
+    assert fleet.nodes is before
+    fleet.refresh()
+    assert fleet.nodes == model.nodes()
+
+
+def test_all_nodes_may_go(model: Model, fleet: Fleet) -> None:
+    model.rows.clear()
+    fleet.refresh()
+    assert fleet.nodes == {}
+
+
+def test_the_first_node_may_come_meanwhile() -> None:
+    model = Model()
+    model.meanwhile = [(2, model.create)]
+    fleet = Fleet(model, "metal")
+    fleet.refresh()
+    assert fleet.nodes == model.nodes()
+
+
+def test_whether_all_are_seen_is_asked_first(model: Model) -> None:
+    model.fails_at = 0
+    with pytest.raises(BackendError):
+        Fleet(model, "metal").refresh()
+    assert model.asked == []
