@@ -78,6 +78,7 @@ class PlanApplier:
             for jobs in (
                 [partial(run.take, tree, _identities(tree)) for tree in trees],
                 self._inventory_jobs(run, trees),
+                (partial(run.reserve_failed, tree) for tree in trees if tree.failed is not None),
                 [partial(run.take, tree, _deletions(tree)) for tree in trees],
             ):
                 _finish(pool, jobs, run.stop)
@@ -204,6 +205,18 @@ class _Run:
             else:
                 self.done(step)
 
+    def reserve_failed(self, tree: TreeUnderWay) -> None:
+        """Reserve what was to be reserved in a tree that failed before that.
+
+        What failed may stay so for long, and nobody is to get it meanwhile.
+        """
+        for step in tree.plan.steps:
+            if isinstance(step, SetInventories) and not self.stop.is_set():
+                now = tree.now.get(step.uuid)
+                is_due = now is not None and now.inventories == step.before
+                if is_due and self._writer.has_published(step.uuid):
+                    self._reserve_what_stays(tree, step)
+
     def _reserve_what_stays(self, tree: TreeUnderWay, step: SetInventories) -> None:
         """Reserve inventories that cannot be replaced yet, by others that were to be reserved."""
         stays = replace(step, after=reservation.reserve_fully(step.before))
@@ -214,7 +227,7 @@ class _Run:
             except (PlacementUnavailable, PermissionRefused):
                 raise
             except PlacementError as error:
-                tree.failed = error
+                tree.failed = tree.failed or error
             else:
                 self.done(stays)
 

@@ -117,14 +117,18 @@ class StepWriter:
             tree.now |= self._send(tree, step)
         self._memory.save({uuid: self._result(tree, uuid) for uuid in step.touched})
 
+    def has_published(self, uuid: str) -> bool:
+        """Whether a provider is known to be as this instance has put it there before."""
+        return self._memory.get(uuid).applied is not None
+
     def write_instead(self, tree: TreeUnderWay, step: SetInventories) -> None:
         """Take a step that is none of the plan's, in place of one that was refused.
 
         Its provider is still to become what was planned, and the figures that it has now are to be
         restored if it does not.
         """
-        record = self._memory.get(step.uuid)
-        figures = reservation.own_reserved(step.before, record)
+        record = self._intent(tree, step.uuid)
+        figures = reservation.own_reserved(step.before, self._memory.get(step.uuid))
         own_reserved = {**figures, **record.own_reserved}
         self._memory.save({step.uuid: replace(record, own_reserved=own_reserved)})
         tree.now |= self._send(tree, step)

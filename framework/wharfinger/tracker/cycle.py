@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from http.client import INTERNAL_SERVER_ERROR
 from typing import Final, Self
 
 from oslo_log import log as logging
@@ -265,12 +266,18 @@ class DriverCycle:
         outcome = self._run(planning, circumstances, on_plan, on_step)
         self._listing = listing
         outcome = outcome.with_problems(self._keep(changed))
-        if not any(isinstance(problem, _PASSING) for problem in outcome.problems):
+        if not any(map(self._may_pass, outcome.problems)):
             self._mark = changes.mark  # else they are to be named again
             self._given_back = self._nodes_given_back(circumstances, listing)
             if outcome.problems:
                 self._unfinished = self._unfinished.union(changes.names)
         return outcome
+
+    def _may_pass(self, problem: WharfingerError) -> bool:
+        """Whether it may be over with the next poll; a record that cannot be read stays so."""
+        if isinstance(problem, PlacementError) and problem.status >= INTERNAL_SERVER_ERROR:
+            return True
+        return isinstance(problem, _PASSING) and problem not in self.memory.damaged.values()
 
     def _nodes_given_back(
         self, circumstances: Circumstances, listing: NodeListing

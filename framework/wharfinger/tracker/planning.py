@@ -135,10 +135,17 @@ class Planner:
         applied. Where that is not enough, it is the plan of a drift cycle.
         """
         changed.use_known_uuids(self._memory.records)
-        live = {uuid: record.live for uuid, record in self._memory.records.items() if record.live}
-        is_new = not live.keys() >= set(changed.roots.values())
-        if is_new or any(map(_has_to_be_read, self._memory.records.values())):
-            # A new node's root may be there already.
+        records = self._memory.records
+        live = {uuid: record.live for uuid, record in records.items() if record.live}
+        roots = set(changed.roots.values())
+        held = circumstances.reservations.by_provider.keys()
+        if not live.keys() >= roots or any(
+            _has_to_be_read(record)
+            or (record.root_uuid in roots and (record.intended is not None or uuid in held))
+            for uuid, record in records.items()
+        ):
+            # A new node's root may be there already. What became of a write is not known where its
+            # answer was lost, and those who hold a provider write it themselves.
             return self.plan_drift(listing, now, circumstances, changed)
         if any(shares(provider) for provider in live.values()):
             changed, circumstances = listing, circumstances.seen_by_snapshot(frozenset())

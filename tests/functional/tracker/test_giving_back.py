@@ -494,3 +494,19 @@ def test_what_is_clean_already_is_free_after_a_drift_cycle_and_a_poll(
     placement.requests.clear()
     run(publishing, "poll")
     assert placement.requests.seen == []
+
+
+def test_it_is_free_though_a_poll_for_another_node_came_before_the_one_that_sees_it_clean(
+    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    driver.clean.add(summary(placement, "metal").uuid)
+    give_back(publishing)
+    driver.says("spare", "spare", "cleaning")
+    run(publishing, "poll")
+    driver.says("metal", "metal")
+
+    for pace in ("poll", "poll", "drift", "sync"):
+        run(publishing, pace)
+
+    assert phases(publishing) == []
+    assert figures(placement, "metal") == GOLD
