@@ -288,7 +288,7 @@ def test_what_ends_is_seen_too(followed: Followed) -> None:
     followed.lab.set_traits(uuid)
     assert followed.poll() == {uuid}
     node = followed.fleet.nodes[uuid]
-    assert (node.maintenance, node.maintenance_reason, node.traits) == (False, None, ())
+    assert (node.maintenance, node.maintenance_reason, node.traits) == (False, None, frozenset())
 
 
 def test_a_node_that_is_written_as_it_was_is_read_and_not_named(followed: Followed) -> None:

@@ -5,6 +5,7 @@ answers are not needed for that, nor how many nodes it puts on a page.
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ from wharfinger_ironic.node import FIELDS, Node
 
 #: Nodes on a page, at most; Ironic's own limit is the same unless it is configured otherwise.
 PAGE: Final = 1000
+#: What a URL may have before its host: perhaps a password.
+_USERINFO: Final = re.compile(r"//[^/@\s]+@")
 #: A project that there is not: who may list all nodes may ask for its.
 _NO_PROJECT: Final = "wharfinger-lists-all-nodes"
 #: Python's own, which ironicclient raises for answers that are none of Ironic's.
@@ -183,8 +186,12 @@ class Ironic:
 
     def _reason(self, error: Exception, path: str) -> str:
         """What an error says, and where."""
-        told, where = _told(error, self._section), f"{self._client.endpoint_trimmed}{path}"
+        told, where = _told(error, self._section), f"{self._where}{path}"
         return told if where in told else f"{where}: {told}"
+
+    @property
+    def _where(self) -> str:
+        return _USERINFO.sub("//***@", self._client.endpoint_trimmed)
 
     def _node(self, operation: str, content: msgspec.Raw) -> Node:
         node = self._read(operation, content, Node)
@@ -199,8 +206,7 @@ class Ironic:
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            where = self._client.endpoint_trimmed
-            told = f"an answer that is not understood, from {where}: {error}"
+            told = f"an answer that is not understood, from {self._where}: {error}"
             raise self._failed(operation, f"{told}: {shown(bytes(content))}") from error
 
     def _failed(self, operation: str, reason: str) -> BackendError:
@@ -218,7 +224,7 @@ def _told(error: Exception, section: FleetSection) -> str:
         told = f"{told[: _LONGEST - 3]}..."
     if isinstance(error, exc.Unauthorized | keystone_exceptions.Unauthorized):
         told = f"{told}. Check the credentials in [{section.credentials}]."
-    return told
+    return _USERINFO.sub("//***@", told)
 
 
 def _in_utc(stamp: datetime) -> datetime:

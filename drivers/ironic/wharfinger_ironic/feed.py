@@ -49,29 +49,25 @@ class ChangeFeed:
 
     def begin(self) -> None:
         """Have the next look show what changes from now on. Raises BackendError."""
-        self._next_horizon = self._before(self._source.latest(SIZES[0]))
+        self._look(SIZES[0])
         self.advance()
 
-    def read(self, count: int) -> Sequence[Node] | None:
-        """Those nodes as they are now; None where only a complete listing can say.
+    def read(self, count: int) -> tuple[Sequence[Node], bool]:
+        """The latest of those nodes as they are now, and whether these are all.
 
-        ``count`` is how many nodes there are, as far as is known. Until ``advance`` is called, the
-        same is read again. Raises BackendError.
+        Where they may not be, a complete listing can say. ``count`` is how many nodes there are, as
+        far as is known. Until ``advance`` is called, the same is read again. Raises BackendError.
         """
-        first: Latest | None = None
         for size in SIZES[SIZES.index(self._size) :]:
-            latest = self._source.latest(size)
-            if first is None:
-                first = latest
-                self._next_horizon = self._before(first)
+            latest = self._look(size)
             needed = self._needed(latest)
-            if needed is None and not latest.has_more and count <= len(latest.nodes) < size:
+            if needed is None and not latest.has_more and count <= len(latest.nodes):
                 needed = len(latest.nodes)  # these are all
             if needed is not None:
                 self._size = next((one for one in SIZES if one > needed), PAGE)
-                return latest.nodes
+                return latest.nodes, True
         self._size = PAGE
-        return None
+        return latest.nodes, False
 
     def advance(self) -> None:
         """What was read has been taken: the next look starts from there."""
@@ -91,10 +87,17 @@ class ChangeFeed:
             return 0
         return None
 
-    def _before(self, latest: Latest) -> datetime | None:
-        """What is updated after an answer is dated later than that; None: that is not known."""
+    def _look(self, size: int) -> Latest:
+        """Ask for that many, and note from when on the next look has to show changes.
+
+        An answer may be as old as the question.
+        """
+        began = monotonic()
+        latest = self._source.latest(size)
         now = self._clock.at(latest)
-        return now and now - OVERLAP
+        took = timedelta(seconds=monotonic() - began)
+        self._next_horizon = now and now - took - OVERLAP
+        return latest
 
 
 class _ItsClock:

@@ -48,9 +48,11 @@ class Fleet:
     def refresh(self) -> None:
         """Read all nodes. Raises BackendError where that is not certain to be all."""
         started = monotonic()
-        listed = self._list()
-        now = monotonic()
-        self._pause_ends = now + _PAUSE * (now - started)
+        try:
+            listed = self._list()
+        finally:
+            now = monotonic()
+            self._pause_ends = now + _PAUSE * (now - started)
         if self._is_listed:
             self._note(listed.values())
         self._changed = {uuid: turn for uuid, turn in self._changed.items() if uuid in listed}
@@ -68,12 +70,13 @@ class Fleet:
         """
         if not self._is_listed:
             self.refresh()
-        latest = self._feed.read(len(self.nodes))
-        if latest is not None:
+        latest, is_all = self._feed.read(len(self.nodes))
+        if is_all or monotonic() < self._pause_ends:
             self._note(latest)
-            self._feed.advance()
-        elif monotonic() >= self._pause_ends:
+        else:
             self.refresh()
+            is_all = True
+        if is_all:
             self._feed.advance()
         life, _, turn = mark.partition(":")
         if life != self._life:

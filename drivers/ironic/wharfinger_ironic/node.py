@@ -18,7 +18,7 @@ class Node(msgspec.Struct, frozen=True):
     uuid: str
     name: str | None
     resource_class: str | None
-    traits: tuple[str, ...]
+    traits: frozenset[str]
     provision_state: str | None
     power_state: str | None
     maintenance: bool
