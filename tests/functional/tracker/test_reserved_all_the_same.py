@@ -72,6 +72,7 @@ def test_a_trait_that_placement_does_not_know_keeps_no_provider_free(
 def test_a_provider_that_is_not_tagged_yet_is_not_written_for_it(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
+    placement.client.create_resource_class("CUSTOM_GOLD")
     makes(placement, "metal", CUSTOM_GOLD=(1, 0))
     driver = ReservingDriver()
     drives(publishing, driver)
