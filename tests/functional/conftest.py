@@ -1,4 +1,4 @@
-"""The real Placement for all functional tests, and what publishes into it."""
+"""What publishes into the real Placement, for functional tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,21 +12,9 @@ from tests.lab.cycles import Publishing
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 
-@pytest.fixture(scope="session")
-def placement_service(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedPlacement:
-    return lab.start(tmp_path_factory.mktemp("placement"))
-
-
 @pytest.fixture(scope="session", autouse=True)
-def without_sync() -> Iterator[None]:
-    with lab.WithoutSync():
-        yield
-
-
-@pytest.fixture
-def placement(placement_service: EmbeddedPlacement) -> Iterator[lab.PlacementFixture]:
-    with lab.PlacementFixture(placement_service) as fixture:
-        yield fixture
+def _without_sync(without_sync: None) -> None:
+    """In all of these."""
 
 
 @pytest.fixture

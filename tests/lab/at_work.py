@@ -27,7 +27,8 @@ import fixtures
 from keystoneauth1.adapter import Adapter
 
 from tests.lab import killing
-from tests.lab.placement import WithoutSync, adapter_to
+from tests.lab.placement import adapter_to
+from tests.lab.sqlite import WithoutSync
 from tests.lab.yard import HOSTS, Yard, YardDriver
 from wharfinger.db.database import Database
 from wharfinger.exceptions import PlacementUnavailable, StateError, WharfingerError

@@ -29,7 +29,8 @@ from tests.lab.cycles import Publishing, allocate, everything
 from tests.lab.drivers import Edit
 from tests.lab.moments import Moments
 from tests.lab.objects import Asking, asking, decoded, elsewhere
-from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync, adapter_to
+from tests.lab.placement import PlacementFixture, RecordingAdapter, adapter_to
+from tests.lab.sqlite import WithoutSync
 from tests.lab.worlds import Host, World
 from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError

@@ -9,7 +9,6 @@ Another process keeps those of a state directory of its own, and of any other th
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from urllib.parse import quote, unquote
 import fixtures
 import sqlalchemy as sa
 
+from tests.lab.sqlite import StayingOpen, WithoutSync
 from wharfinger.db import migration
 from wharfinger.db.database import FILE_NAME, Database
 from wharfinger.db.tables import METADATA
@@ -357,18 +357,16 @@ def serve() -> None:
     directory, *modules = sys.argv[1:]
     for module in modules:
         import_module(module)
-    sa.event.listen(sa.Pool, "checkout", _turn_off_sync)
-    with _Server(Path(directory)) as server, _noted(server.note):
+    with (
+        WithoutSync(),
+        StayingOpen(),
+        _Server(Path(directory)) as server,
+        _noted(server.note),
+    ):
         print(server.server_port, flush=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         sys.stdin.buffer.read()
         os._exit(0)
-
-
-def _turn_off_sync(connection: Any, *_: object) -> None:
-    """Have it not wait for the disk: a test's machine does not lose its power."""
-    if isinstance(connection, sqlite3.Connection):
-        connection.execute("PRAGMA synchronous=OFF").close()
 
 
 class _Server(ThreadingHTTPServer):

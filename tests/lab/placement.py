@@ -5,7 +5,6 @@ so that a test can say how many there were.
 """
 
 import copy
-import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,12 +16,15 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import fixtures
 import pytest
+from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 from placement import db_api, microversion
-from sqlalchemy import Pool, event, text
+from sqlalchemy import text
 
+from tests.lab.sqlite import StayingOpen
+from tests.lab.sqlite import WithoutSync as WithoutSync  # noqa: PLC0414 - for conftest.py
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
@@ -115,22 +117,6 @@ class PlacementFixture(fixtures.Fixture):
         self.adapter._adapter = admin
 
 
-class WithoutSync(fixtures.Fixture):
-    """Have SQLite not wait for the disk: what is written survives a process, if not a crash.
-
-    Takes effect in all databases of this process, whose tests write a great deal.
-    """
-
-    def _setUp(self) -> None:
-        event.listen(Pool, "checkout", _turn_off_sync)
-        self.addCleanup(event.remove, Pool, "checkout", _turn_off_sync)
-
-
-def _turn_off_sync(connection: Any, *_: object) -> None:
-    if isinstance(connection, sqlite3.Connection):
-        connection.execute("PRAGMA synchronous=OFF").close()
-
-
 @contextmanager
 def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
     """Serve an emptied Placement on a free port of 127.0.0.1; gives its URL."""
@@ -166,9 +152,34 @@ def adapter_to(url: str) -> Adapter:
     )
 
 
-def start(directory: Path) -> EmbeddedPlacement:
-    """The one embedded Placement of this process."""
-    return EmbeddedPlacement(directory / "placement.sqlite")
+@contextmanager
+def started(directory: Path) -> Iterator[EmbeddedPlacement]:
+    """The one embedded Placement of this process, each of whose requests costs half."""
+    with StayingOpen():
+        service = EmbeddedPlacement(directory / "placement.sqlite")
+    with _CheckedOnce():
+        yield service
+    db_api.get_placement_engine().dispose()
+
+
+class _CheckedOnce(fixtures.Fixture):
+    """Have each of Placement's schemas checked once, and not at each request."""
+
+    def _setUp(self) -> None:
+        validator: Any = validator_for({})
+        check, checked = validator.check_schema, dict[int, object]()
+
+        def check_once(schema: object) -> None:
+            if id(schema) not in checked:
+                check(schema)
+                checked[id(schema)] = schema
+
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f"{validator.__module__}.{validator.__qualname__}.check_schema",
+                staticmethod(check_once),
+            )
+        )
 
 
 def lower(monkeypatch: pytest.MonkeyPatch, newest: str) -> None:

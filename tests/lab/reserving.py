@@ -13,7 +13,8 @@ import fixtures
 
 from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, ScriptedDriver
-from tests.lab.placement import PlacementFixture, WithoutSync, adapter_to
+from tests.lab.placement import PlacementFixture, adapter_to
+from tests.lab.sqlite import WithoutSync
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities
 from wharfinger.exceptions import (
     ConcurrentSave,

@@ -16,7 +16,8 @@ import fixtures
 from tests.lab.claiming import instance, noted, taken
 from tests.lab.cycles import Publishing
 from tests.lab.objects import Asking, asking, elsewhere
-from tests.lab.placement import PlacementFixture, RecordingAdapter, WithoutSync, adapter_to
+from tests.lab.placement import PlacementFixture, RecordingAdapter, adapter_to
+from tests.lab.sqlite import WithoutSync
 from wharfinger.driver import Allocations
 from wharfinger.objects import ComputeNode, PciDevice, PciDeviceList
 from wharfinger.providers import ProviderTree

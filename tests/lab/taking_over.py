@@ -14,8 +14,9 @@ from tests.lab.cycles import HOST, Publishing, allocate, everything, stored
 from tests.lab.killing import Ended
 from tests.lab.moments import Moments
 from tests.lab.objects import elsewhere
-from tests.lab.placement import PlacementFixture, WithoutSync
+from tests.lab.placement import PlacementFixture
 from tests.lab.skewed import Machine
+from tests.lab.sqlite import WithoutSync
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNodeList, Instance, Migration
 

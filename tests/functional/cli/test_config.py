@@ -15,7 +15,7 @@ def program(tmp_path: Path) -> Program:
 
 
 def shown(program: Program) -> dict[tuple[str, str], dict[str, Any]]:
-    rows = program.run("config", "show", "-f", "json").json()
+    rows = inprocess.run(program, "config", "show", "-f", "json").json()
     return {(row["Section"], row["Option"]): row for row in rows}
 
 
@@ -46,7 +46,7 @@ def test_secrets_are_never_shown(program: Program) -> None:
         "auth_url = http://127.0.0.1:1\n",
     )
 
-    done = program.run("config", "show", "-f", "json")
+    done = inprocess.run(program, "config", "show", "-f", "json")
 
     assert "hunter2" not in done.out + done.err
     rows = {row["Option"]: row["Value"] for row in done.json() if row["Section"] == "placement"}
@@ -57,7 +57,7 @@ def test_secrets_are_never_shown(program: Program) -> None:
 def test_a_configuration_that_can_be_used_is_valid_and_nothing_is_started(
     program: Program,
 ) -> None:
-    valid = program.run("config", "validate")
+    valid = inprocess.run(program, "config", "validate")
 
     assert (valid.code, valid.err) == (0, "")
     assert "can be used" in valid.out
@@ -109,7 +109,9 @@ def test_what_nobody_reads_or_can_use_is_refused(
 ) -> None:
     add(program, more)
 
-    failed = program.run(*command.split(), *(["-f", "csv"] if "config" in command else []))
+    failed = inprocess.run(
+        program, *command.split(), *(["-f", "csv"] if "config" in command else [])
+    )
 
     assert failed.code == 1
     assert told in failed.out + failed.err
@@ -122,12 +124,12 @@ def test_a_request_filter_that_is_not_installed_is_told_before_anybody_asks(
 ) -> None:
     add(program, "[scheduling]\nrequest_filters = compute_status, ownr\n")
 
-    told = program.run("config", "validate", "-f", "csv")
+    told = inprocess.run(program, "config", "validate", "-f", "csv")
 
     assert told.code == 1
     assert "no installed packages have a filter 'ownr'" in told.out
     assert "There are: compute_status, owner." in told.out
-    assert program.run("config", "show").code == 1
+    assert inprocess.run(program, "config", "show").code == 1
 
 
 def test_a_section_that_keystoneauth_is_sent_to_is_no_stray(program: Program) -> None:
@@ -137,10 +139,10 @@ def test_a_section_that_keystoneauth_is_sent_to_is_no_stray(program: Program) ->
         "[keystone]\nauth_type = password\nauth_url = http://127.0.0.1:1\n",
     )
 
-    assert program.run("config", "validate").code == 0
+    assert inprocess.run(program, "config", "validate").code == 0
     assert shown(program)["keystone", "auth_url"]["Source"] == str(program.config)
     add(program, "pasword = x\n")
-    assert "Did you mean password?" in program.run("config", "validate").out
+    assert "Did you mean password?" in inprocess.run(program, "config", "validate").out
 
 
 def test_files_of_a_directory_are_listed_shown_and_checked(

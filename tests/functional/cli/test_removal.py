@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.lab import inprocess
 from tests.lab.placement import Requests
 from tests.lab.program import Program
 
@@ -16,7 +17,7 @@ GONE = "gpu-host-1_pci_0000_c5_00_0"
 def shrunk(program: Program) -> Program:
     """A host that was published with three GPUs and has two."""
     program.has_host("host-grown.xml")
-    assert program.run("sync").code == 0
+    assert inprocess.run(program, "sync").code == 0
     program.has_host("host.xml")
     return program
 
@@ -39,15 +40,15 @@ def has_more_gpus(program: Program, count: int) -> None:
 
 
 def names(program: Program) -> set[str]:
-    return {row["Name"] for row in program.run("provider", "list", "-f", "json").json()}
+    return {row["Name"] for row in inprocess.run(program, "provider", "list", "-f", "json").json()}
 
 
 def test_what_is_pending_is_told_and_is_no_difference(shrunk: Program, requests: Requests) -> None:
     requests.clear()
 
-    planned = shrunk.run("sync", "--dry-run")
-    synced = shrunk.run("sync")
-    again = shrunk.run("sync", "-f", "json").json()[0]
+    planned = inprocess.run(shrunk, "sync", "--dry-run")
+    synced = inprocess.run(shrunk, "sync")
+    again = inprocess.run(shrunk, "sync", "-f", "json").json()[0]
 
     for done in (planned, synced):
         assert (done.code, done.err) == (0, "")
@@ -61,10 +62,10 @@ def test_what_is_pending_is_told_and_is_no_difference(shrunk: Program, requests:
 
 
 def test_without_a_delay_the_second_listing_removes(shrunk: Program) -> None:
-    first = shrunk.run("sync", "--removal-delay", "0")
-    planned = shrunk.run("sync", "--removal-delay", "0", "--dry-run")
-    later = shrunk.run("sync", "--dry-run")
-    second = shrunk.run("sync", "--removal-delay", "0")
+    first = inprocess.run(shrunk, "sync", "--removal-delay", "0")
+    planned = inprocess.run(shrunk, "sync", "--removal-delay", "0", "--dry-run")
+    later = inprocess.run(shrunk, "sync", "--dry-run")
+    second = inprocess.run(shrunk, "sync", "--removal-delay", "0")
 
     assert [first.code, planned.code, later.code, second.code] == [0, 2, 0, 0]
     assert f"- {GONE} (" in planned.out
@@ -77,8 +78,8 @@ def test_the_delay_of_the_configuration_holds_where_none_is_given(shrunk: Progra
     text = shrunk.config.read_text()
     shrunk.config.write_text(text.replace("[gpus]\n", "[gpus]\nremoval_delay = 0\n"))
 
-    shrunk.run("sync")
-    kept = shrunk.run("sync", "--removal-delay", "3600")
+    inprocess.run(shrunk, "sync")
+    kept = inprocess.run(shrunk, "sync", "--removal-delay", "3600")
     removed = shrunk.run("sync")
 
     assert "gpus: no change\n" in kept.out
@@ -87,7 +88,7 @@ def test_the_delay_of_the_configuration_holds_where_none_is_given(shrunk: Progra
 
 @pytest.mark.parametrize("delay", ["nan", "inf", "soon"])
 def test_a_delay_that_is_no_number_of_seconds_is_wrong_usage(program: Program, delay: str) -> None:
-    done = program.run("sync", f"--removal-delay={delay}")
+    done = inprocess.run(program, "sync", f"--removal-delay={delay}")
 
     assert done.code == 64
     assert "--removal-delay" in done.err
@@ -95,19 +96,19 @@ def test_a_delay_that_is_no_number_of_seconds_is_wrong_usage(program: Program, d
 
 
 def test_a_delay_with_a_sign_before_it_is_wrong_usage(program: Program) -> None:
-    assert program.run("sync", "--removal-delay", "-1").code == 64
+    assert inprocess.run(program, "sync", "--removal-delay", "-1").code == 64
 
 
 def test_too_many_at_once_are_refused_until_somebody_says_so(program: Program) -> None:
     has_more_gpus(program, 5)
-    assert program.run("sync").code == 0
+    assert inprocess.run(program, "sync").code == 0
     everything = names(program)
     assert len(everything) == 8
     program.has_host("host.xml")
 
-    pending = program.run("sync", "--removal-delay", "0")
-    refused = program.run("sync", "--removal-delay", "0")
-    planned = program.run("sync", "--removal-delay", "0", "--dry-run")
+    pending = inprocess.run(program, "sync", "--removal-delay", "0")
+    refused = inprocess.run(program, "sync", "--removal-delay", "0")
+    planned = inprocess.run(program, "sync", "--removal-delay", "0", "--dry-run")
 
     assert [pending.code, refused.code, planned.code] == [0, 1, 1]
     for done in (refused, planned):
@@ -116,21 +117,21 @@ def test_too_many_at_once_are_refused_until_somebody_says_so(program: Program) -
     assert names(program) == everything
 
     allowed = ("--removal-delay", "0", "--allow-mass-removal")
-    assert program.run("sync", *allowed, "--dry-run").code == 2
-    done = program.run("sync", *allowed)
+    assert inprocess.run(program, "sync", *allowed, "--dry-run").code == 2
+    done = inprocess.run(program, "sync", *allowed)
     assert (done.code, done.err) == (0, "")
     assert "gpus: 5 changes written" in done.out
     assert len(names(program)) == 3
-    assert program.run("sync").out == "gpus: no change\n"
+    assert inprocess.run(program, "sync").out == "gpus: no change\n"
 
 
 def test_that_too_many_may_go_does_not_shorten_the_delay(program: Program) -> None:
     has_more_gpus(program, 5)
-    program.run("sync")
+    inprocess.run(program, "sync")
     program.has_host("host.xml")
 
     for _ in range(2):
-        done = program.run("sync", "--allow-mass-removal")
+        done = inprocess.run(program, "sync", "--allow-mass-removal")
         assert (done.code, done.err) == (0, "")
         assert "gpus: no change\n" in done.out
     assert len(names(program)) == 8

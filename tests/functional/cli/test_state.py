@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import inprocess
 from tests.lab.cycles import contents
 from tests.lab.limits import LimitedProgram
 from tests.lab.placement import PlacementFixture, Requests
@@ -57,7 +58,7 @@ def grown(program: Program, state: Path) -> Program:
 @pytest.fixture
 def synced(program: Program, state: Path) -> Program:
     """What it has published is not all that the host has now."""
-    assert program.run("sync").code == 0
+    assert inprocess.run(program, "sync").code == 0
     program.has_host("host-grown.xml")
     return program
 
@@ -68,12 +69,12 @@ def synced(program: Program, state: Path) -> Program:
 def test_a_lost_state_directory_changes_nothing_in_placement(
     program: Program, state: Path, placement: PlacementFixture, requests: Requests
 ) -> None:
-    program.run("sync")
+    inprocess.run(program, "sync")
     before = contents(placement)
     shutil.rmtree(state)
     requests.clear()
 
-    after = program.run("sync")
+    after = inprocess.run(program, "sync")
 
     assert (after.code, after.out, after.err) == (0, "gpus: no change\n", "")
     assert not requests.writes
@@ -83,14 +84,14 @@ def test_a_lost_state_directory_changes_nothing_in_placement(
 def test_after_a_lost_state_directory_what_the_driver_lacks_is_reported_and_left(
     grown: Program, state: Path, placement: PlacementFixture, requests: Requests
 ) -> None:
-    grown.run("sync")
+    inprocess.run(grown, "sync")
     before = contents(placement)
     shutil.rmtree(state)
     grown.has_host("host.xml")
     requests.clear()
 
     for _ in range(2):
-        after = grown.run("sync")
+        after = inprocess.run(grown, "sync")
         assert after.code == 0
         assert f"? {NEW_DEVICE} is absent: it has this instance's mark" in after.out
         assert "left as it is" in after.out
@@ -101,14 +102,14 @@ def test_after_a_lost_state_directory_what_the_driver_lacks_is_reported_and_left
 def test_what_is_adopted_after_a_loss_is_removed_when_it_is_gone(
     grown: Program, state: Path, placement: PlacementFixture
 ) -> None:
-    grown.run("sync")
+    inprocess.run(grown, "sync")
     shutil.rmtree(state)
 
-    assert grown.run("sync").out == "gpus: no change\n"
+    assert inprocess.run(grown, "sync").out == "gpus: no change\n"
     grown.has_host("host.xml")
-    assert "removed when" in grown.run("sync").out
+    assert "removed when" in inprocess.run(grown, "sync").out
     assert NEW_DEVICE in contents(placement)
-    assert f"- {NEW_DEVICE}" in grown.run("sync").out
+    assert f"- {NEW_DEVICE}" in inprocess.run(grown, "sync").out
     assert NEW_DEVICE not in contents(placement)
 
 
@@ -132,8 +133,8 @@ def test_the_state_of_a_newer_version_that_has_all_that_is_needed_is_used(
         "UPDATE provider_records SET more = 'mine'",
     )
 
-    assert "changes written" in synced.run("sync").out
-    assert synced.run("sync").out == "gpus: no change\n"
+    assert "changes written" in inprocess.run(synced, "sync").out
+    assert inprocess.run(synced, "sync").out == "gpus: no change\n"
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("SELECT more, count(*) FROM provider_records GROUP BY more")
         assert dict(rows.fetchall()) == {"mine": 3, "kept": 1}
@@ -155,7 +156,10 @@ def test_the_state_of_a_newer_version_that_lacks_what_is_needed_is_told_and_left
 
     for arguments in (("sync",), ("sync", "--dry-run")):
         failed_with(
-            synced.run(*arguments), f"state in {database}: ", "newer version", "Run that version."
+            inprocess.run(synced, *arguments),
+            f"state in {database}: ",
+            "newer version",
+            "Run that version.",
         )
     assert not requests.seen
     assert database.read_bytes() == before
@@ -179,13 +183,13 @@ def test_a_state_that_cannot_be_understood_is_told_and_left(
     before = database.read_bytes()
     requests.clear()
 
-    failed = synced.run("sync")
+    failed = inprocess.run(synced, "sync")
 
     failed_with(failed, "wharfinger.sqlite", "backup", "move that one file away")
     assert not requests.writes
     assert database.read_bytes() == before
     database.rename(state / "spoilt")
-    assert synced.run("sync").code == 0
+    assert inprocess.run(synced, "sync").code == 0
 
 
 def test_a_record_that_cannot_be_understood_is_told_and_its_tree_left(
@@ -196,14 +200,14 @@ def test_a_record_that_cannot_be_understood_is_told_and_its_tree_left(
     requests.clear()
 
     failed_with(
-        synced.run("sync"),
+        inprocess.run(synced, "sync"),
         "provider_records",
         "backup",
         "Its tree, where it is known, is left as it is",
     )
     assert not requests.writes
     execute(database, "DELETE FROM provider_records")
-    assert synced.run("sync").code == 0
+    assert inprocess.run(synced, "sync").code == 0
 
 
 # Full, or not a directory.
@@ -219,6 +223,14 @@ def limited_embedded(tmp_path: Path) -> LimitedProgram:
     return LimitedProgram(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def published_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a program with the embedded Placement has published the host."""
+    program = Program(tmp_path_factory.mktemp("before"))
+    assert program.run("sync").code == 0
+    return program.directory
+
+
 @pytest.mark.parametrize("file_size", [0, 4096])
 def test_no_space_for_the_first_state_is_told_and_nothing_is_published(
     limited: LimitedProgram, requests: Requests, file_size: int
@@ -230,8 +242,7 @@ def test_no_space_for_the_first_state_is_told_and_nothing_is_published(
 
     failed_with(failed, f"state in {state / 'wharfinger.sqlite'}: ", "has space left")
     assert not requests.writes
-    limited.file_size = None
-    assert "9 changes written" in limited.run("sync").out
+    assert "9 changes written" in inprocess.run(limited, "sync").out
 
 
 @pytest.mark.parametrize("file_size", [0, 16384])
@@ -239,7 +250,7 @@ def test_no_space_for_more_state_is_told_and_nothing_is_published(
     limited: LimitedProgram, placement: PlacementFixture, requests: Requests, file_size: int
 ) -> None:
     state = apart(limited)
-    assert limited.run("sync").code == 0
+    assert inprocess.run(limited, "sync").code == 0
     before = contents(placement)
     limited.has_host("host-grown.xml")
     limited.file_size = file_size
@@ -250,8 +261,7 @@ def test_no_space_for_more_state_is_told_and_nothing_is_published(
     failed_with(failed, f"state in {state / 'wharfinger.sqlite'}: ", "has space left")
     assert not requests.writes
     assert contents(placement) == before
-    limited.file_size = None
-    assert limited.run("sync").code == 0
+    assert inprocess.run(limited, "sync").code == 0
     after = contents(placement)
     assert after.pop(NEW_DEVICE)["inventories"] == {"VGPU": (8, 0)}
     assert after == before
@@ -277,9 +287,10 @@ def test_no_space_for_the_embedded_placement_is_told(
 # Enough to start, not enough for all writes.
 @pytest.mark.parametrize("file_size", [33_000, 40_000])
 def test_no_more_space_for_the_embedded_placement_is_told_and_made_up_for(
-    limited_embedded: LimitedProgram, file_size: int
+    limited_embedded: LimitedProgram, published_before: Path, file_size: int
 ) -> None:
-    assert limited_embedded.run("sync").code == 0
+    for database in published_before.glob("*.sqlite"):
+        shutil.copy(database, limited_embedded.directory)
     limited_embedded.has_host("host-grown.xml")
     limited_embedded.file_size = file_size
 
@@ -305,7 +316,7 @@ def test_a_file_in_place_of_the_state_directory_is_told_and_left(
     )
     state.write_text("mine")
 
-    failed_with(program.run("sync"), f"state in {state / below / 'wharfinger.sqlite'}: ")
+    failed_with(inprocess.run(program, "sync"), f"state in {state / below / 'wharfinger.sqlite'}: ")
     assert not requests.seen
     assert state.read_text() == "mine"
 
@@ -316,7 +327,11 @@ def test_a_state_directory_that_may_not_be_written_is_told(
 ) -> None:
     state.mkdir(mode=0o500)
 
-    failed_with(program.run("sync"), f"state in {state / 'wharfinger.sqlite'}: ", "can be written")
+    failed_with(
+        inprocess.run(program, "sync"),
+        f"state in {state / 'wharfinger.sqlite'}: ",
+        "can be written",
+    )
     assert not requests.seen
 
 
@@ -346,7 +361,7 @@ def test_an_instance_that_somebody_has_is_left_alone(
     requests.clear()
     with exclusive(state, "gpus"):
         refused = synced.run("sync")
-        beside = synced.run("sync", "--dry-run")
+        beside = inprocess.run(synced, "sync", "--dry-run")
 
     failed_with(
         refused,
@@ -355,7 +370,7 @@ def test_an_instance_that_somebody_has_is_left_alone(
     )
     assert not requests.writes
     assert beside.code == 2
-    assert synced.run("sync").code == 0
+    assert inprocess.run(synced, "sync").code == 0
 
 
 def test_a_process_that_is_killed_leaves_no_lock(
@@ -370,13 +385,13 @@ def test_a_process_that_is_killed_leaves_no_lock(
             # It asks Placement, and gets no answer.
             connection, _ = silent.accept()
             with connection:
-                refused = synced.run("sync")
+                refused = inprocess.run(synced, "sync")
                 holder.kill()
                 assert holder.wait() == -9
 
     failed_with(refused, f"process {holder.pid} is at work on driver instance gpus")
     assert not requests.writes
-    assert synced.run("sync").code == 0
+    assert inprocess.run(synced, "sync").code == 0
 
 
 def test_two_instances_share_one_embedded_placement_at_the_same_time(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import inprocess
 from tests.lab.program import Program
 
 
@@ -66,7 +67,7 @@ def test_an_instance_with_wrong_configuration_fails_its_check(program: Program) 
     text = program.config.read_text()
     program.config.write_text(text.replace("0000:c4:00.0", "not-an-address"))
 
-    checked = program.run("driver", "check", "gpus", "-f", "json")
+    checked = inprocess.run(program, "driver", "check", "gpus", "-f", "json")
 
     assert checked.code == 1
     [row] = checked.json()
@@ -104,7 +105,7 @@ def test_wrong_configuration_is_told_in_one_line(
 ) -> None:
     program.config.write_text(program.config.read_text().replace(found, replaced, 1))
 
-    failed = program.run("sync")
+    failed = inprocess.run(program, "sync")
 
     assert failed.code == 1
     assert told in failed.err

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.objects import Served, elsewhere
+from tests.lab.sqlite import StayingOpen
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +28,13 @@ def where(request: pytest.FixtureRequest) -> Iterator[str]:
     with elsewhere(served):
         yield request.param
     served.questions.clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def files_stay_open() -> Iterator[None]:
+    """That each transaction may connect anew is tested with the objects, and by the program."""
+    with StayingOpen():
+        yield
 
 
 @pytest.fixture(autouse=True)

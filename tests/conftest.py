@@ -1,0 +1,36 @@
+"""The real Placement of this process, which has one, for the tests that want it."""
+
+# ruff: noqa: PLC0415 - unit tests want none, and are quick without it
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.lab.placement import PlacementFixture
+    from wharfinger.placement.embedded import EmbeddedPlacement
+
+
+@pytest.fixture(scope="session")
+def placement_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator["EmbeddedPlacement"]:
+    from tests.lab import placement as lab
+
+    with lab.started(tmp_path_factory.mktemp("placement")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def without_sync() -> Iterator[None]:
+    from tests.lab import placement as lab
+
+    with lab.WithoutSync():
+        yield
+
+
+@pytest.fixture
+def placement(placement_service: "EmbeddedPlacement") -> Iterator["PlacementFixture"]:
+    from tests.lab import placement as lab
+
+    with lab.PlacementFixture(placement_service) as fixture:
+        yield fixture
