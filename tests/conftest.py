@@ -22,9 +22,9 @@ def placement_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Emb
 
 @pytest.fixture(scope="session")
 def without_sync() -> Iterator[None]:
-    from tests.lab import placement as lab
+    from tests.lab.sqlite import WithoutSync
 
-    with lab.WithoutSync():
+    with WithoutSync():
         yield
 
 

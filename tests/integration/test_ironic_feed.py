@@ -238,7 +238,7 @@ CHANGES: Final[dict[str, tuple[Change, Callable[[Node], object], object]]] = {
     "traits": (
         lambda lab, uuid: lab.set_traits(uuid, "CUSTOM_A"),
         lambda node: node.traits,
-        ("CUSTOM_A",),
+        frozenset({"CUSTOM_A"}),
     ),
     "maintenance": (
         lambda lab, uuid: lab.set_maintenance(uuid, "a fan"),

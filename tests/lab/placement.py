@@ -24,7 +24,6 @@ from placement import db_api, microversion
 from sqlalchemy import text
 
 from tests.lab.sqlite import StayingOpen
-from tests.lab.sqlite import WithoutSync as WithoutSync  # noqa: PLC0414 - for conftest.py
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
