@@ -72,9 +72,9 @@ class WharfingerApp(App):
         # object that it does not know.
         logging.getLogger("object").setLevel(logging.CRITICAL)
         logging.getLogger("stevedore").setLevel(logging.CRITICAL)
-        # It warns of a Keystone that does not answer, which is told as our own error.
+        # keystoneauth warns of a Keystone that does not answer, which is told as our own error.
         logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
-        # It warns where it closes connections, since driver instances publish at the same time.
+        # urllib3 warns where it closes connections: driver instances publish at the same time.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
         # What they say at INFO is nothing that happened here.
         for name in ("alembic", "oslo_service"):
