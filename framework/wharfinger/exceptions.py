@@ -7,7 +7,9 @@ and what to do about it::
     ├── ConfigurationError          a file, key or value is wrong
     ├── DriverError                 something a driver is, said or did
     │   ├── DriverLoadError         its declaration does not fit the contract
-    │   └── BackendError            what it drives does not answer, or not completely
+    │   ├── BackendError            what it drives does not answer, or not completely
+    │   ├── ProgrammingRefused      a device was not programmed, and not touched
+    │   └── ProgrammingFailed       a device was not programmed, and may hold anything
     ├── ReshapeNeeded               raised by drivers; see ComputeDriver
     ├── InvalidName                 of a trait, resource class or provider
     ├── InvalidInventory            figures that cannot be
@@ -17,6 +19,8 @@ and what to do about it::
     ├── ProviderMissing             an overlaid provider that nobody has created yet
     ├── NameTaken                   by a provider in another tree
     ├── MassRemoval                 too many providers are gone at once
+    ├── JobRefused                  for a device that cannot be programmed now
+    ├── JobUnresolved               a device is reserved until somebody decides
     ├── OwnershipConflict           another owner's, or nobody's: left alone
     ├── InvalidRequest              for resources, that nothing could answer
     ├── RequestFilterError          a request filter failed, or is none
@@ -157,6 +161,28 @@ class BackendError(DriverError):
     reason: str
 
 
+class ProgrammingRefused(DriverError):
+    """A device that was not programmed, and is as it was before: nothing has been begun.
+
+    Drivers raise it.
+    """
+
+    template = "driver {driver}: programming {provider} was refused: {reason}"
+    provider: str
+    reason: str
+
+
+class ProgrammingFailed(DriverError):
+    """A device that certainly does not hold its new image, and may have lost the old one.
+
+    Drivers raise it.
+    """
+
+    template = "driver {driver}: programming {provider} failed: {reason}"
+    provider: str
+    reason: str
+
+
 class ReshapeNeeded(WharfingerError):
     """Raised by ``update_provider_tree`` to be called again with the allocations."""
 
@@ -277,6 +303,28 @@ class ReservationRefused(WharfingerError):
     uuid: str
     problem: str
     remedy: str
+
+
+class JobRefused(WharfingerError):
+    """A device job that does not begin, or comes to nothing: the device is as it was before."""
+
+    template = "device {provider} ({uuid}): {problem} {remedy}"
+    provider: str
+    uuid: str
+    problem: str
+    remedy: str
+
+
+class JobUnresolved(WharfingerError):
+    """A device job whose outcome is not known: the device stays reserved."""
+
+    template = (
+        "device {provider} ({uuid}): {problem} It stays reserved. Find out what the device holds, "
+        "and say so: `wharfinger device resolve {provider} ...`."
+    )
+    provider: str
+    uuid: str
+    problem: str
 
 
 class OwnershipConflict(WharfingerError):

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
@@ -15,6 +16,7 @@ from wharfinger.exceptions import FieldUnset, InvalidName, WharfingerError, prin
 
 if TYPE_CHECKING:
     from wharfinger.objects import Context, WharfingerObject
+    from wharfinger.placement.model import ProviderSummary
 
 #: What stands for a field of which nothing is known.
 UNSET: Final = "?"
@@ -160,6 +162,27 @@ def owner(text: str) -> str:
         return check_owner(text)
     except InvalidName as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def seconds(text: str) -> float:
+    """Take a number of seconds, as an argument."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or above")
+    return number
+
+
+def which(provider: "ProviderSummary") -> str:
+    """A provider by both of its names."""
+    return f"{provider.name} ({provider.uuid})"
+
+
+def print_done(provider: "ProviderSummary", done: str) -> None:
+    """Say what has become of a provider."""
+    sys.stdout.write(f"{printable(f'{which(provider)}: {done}')}\n")
 
 
 def _cell(value: Any) -> Any:

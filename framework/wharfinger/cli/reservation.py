@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cliff.columns import FormattableColumn
 
-from wharfinger.cli.objects import ObjectCommand, ObjectLister, as_uuid, row, text, values
+from wharfinger.cli.objects import (
+    ObjectCommand,
+    ObjectLister,
+    as_uuid,
+    print_done,
+    row,
+    text,
+    values,
+    which,
+)
 from wharfinger.exceptions import (
     NotFound,
     ObjectExists,
     ObjectNotFound,
     PlacementError,
     WharfingerError,
-    printable,
     shown,
 )
 
@@ -161,12 +169,12 @@ class ProviderReserve(ObjectCommand):
             if not _stored(self, provider.uuid, holder):
                 raise
             raise WharfingerError(
-                reason=f"{_which(provider)}: the reservation is stored, but not all of it is in "
+                reason=f"{which(provider)}: the reservation is stored, but not all of it is in "
                 f"Placement: the next cycle (`wharfinger sync`) writes it. {error}"
             ) from error
         end = reservations.moment(held.expected_end)
         until = f", until {end}" if end else ""
-        _print(provider, f"reserved: {held.reason}{until} ({held.holder})")
+        print_done(provider, f"reserved: {held.reason}{until} ({held.holder})")
 
     def _refuse_second(self, provider: "ProviderSummary", holder: str) -> None:
         """Raise WharfingerError where the holder has a reservation of the provider already."""
@@ -175,7 +183,7 @@ class ProviderReserve(ObjectCommand):
         for one in _stored(self, provider.uuid, holder):
             since, reason = values(one, "since", "reason")
             raise WharfingerError(
-                reason=f"{_which(provider)}: {holder} has reserved it already, since "
+                reason=f"{which(provider)}: {holder} has reserved it already, since "
                 f"{reservations.moment(since)}: {reason}. Release that first "
                 f"(`{_release_command(provider, holder)}`), or name another --holder."
             )
@@ -206,10 +214,10 @@ class ProviderRelease(ObjectCommand):
             if _stored(self, provider.uuid, holder):
                 raise
             raise WharfingerError(
-                reason=f"{_which(provider)}: the reservation has ended, but Placement may not say "
+                reason=f"{which(provider)}: the reservation has ended, but Placement may not say "
                 f"so yet: the next cycle (`wharfinger sync`) writes it. {error}"
             ) from error
-        _print(provider, f"still reserved: {'; '.join(left)}" if left else "free")
+        print_done(provider, f"still reserved: {'; '.join(left)}" if left else "free")
 
     def _forget(self, name: str, holder: str) -> bool:
         """End a reservation of a provider that is no more; whether there was one."""
@@ -237,7 +245,7 @@ class ProviderRelease(ObjectCommand):
             else "Nobody here has reserved it."
         )
         return WharfingerError(
-            reason=f"{_which(provider)}: there is no reservation by {holder}. {there}"
+            reason=f"{which(provider)}: there is no reservation by {holder}. {there}"
         )
 
 
@@ -267,11 +275,3 @@ def _release_command(provider: "ProviderSummary", holder: str) -> str:
     if holder != _OPERATOR:
         words += ["--holder", holder]
     return shlex.join(words)
-
-
-def _which(provider: "ProviderSummary") -> str:
-    return f"{provider.name} ({provider.uuid})"
-
-
-def _print(provider: "ProviderSummary", done: str) -> None:
-    sys.stdout.write(f"{printable(f'{_which(provider)}: {done}')}\n")

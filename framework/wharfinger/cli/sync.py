@@ -10,23 +10,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
-from wharfinger.cli.objects import ObjectCommand
+from wharfinger.cli.objects import ObjectCommand, seconds
 from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
     from wharfinger.conf import DefaultSection
     from wharfinger.providers.plan import Step
     from wharfinger.tracker.cycle import Outcome
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or above")
-    return seconds
 
 
 class Sync(ObjectCommand):
@@ -53,7 +43,7 @@ class Sync(ObjectCommand):
         parser.add_argument(
             "--removal-delay",
             metavar="SECONDS",
-            type=_seconds,
+            type=seconds,
             help="how far apart two listings have to be that lack a device or node, for it to "
             "be gone; default: as configured",
         )

@@ -1,11 +1,14 @@
-"""Progress of long work, on standard error and only on a terminal."""
+"""Progress of long work; what moves is on standard error, and only on a terminal."""
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from wharfinger.exceptions import printable
 from wharfinger.providers.plan import Plan, Step
 
 
@@ -29,3 +32,29 @@ def applying(
             progress.update(task, advance=1, description=f"{instance}: {step.name}")
 
         yield on_plan, on_step
+
+
+@contextmanager
+def following(device: str) -> Iterator[Callable[[str, str], None]]:
+    """Show the steps of a device's job, a line for each, and on a terminal that it goes on.
+
+    Gives the callback that ``jobs.program`` takes.
+    """
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    shown: list[tuple[str, str]] = []
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(device, total=None)
+
+        def on_step(step: str, detail: str) -> None:
+            if (step, detail) not in shown[-1:]:
+                shown.append((step, detail))
+                progress.update(task, description=f"{device}: {step}")
+                line = f"{datetime.now():%H:%M:%S} {device}: {step}: {detail}"
+                with suppress(OSError):  # nobody reads any more: what is begun goes on
+                    sys.stdout.write(f"{printable(line)}\n")
+                    sys.stdout.flush()
+
+        yield on_step

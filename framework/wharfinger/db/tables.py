@@ -185,6 +185,26 @@ RESERVATIONS: Final = _table(
     sa.UniqueConstraint("provider_uuid", "holder", name="uniq_reservations_provider_holder"),
 )
 
+DEVICE_JOBS: Final = _table(
+    "device_jobs",
+    _uuid("provider_uuid"),
+    sa.Column("provider_name", sa.String(NAME), nullable=False),
+    sa.Column("siblings", long_text(), nullable=False),
+    sa.Column("driver_instance", sa.String(INSTANCE), nullable=False),
+    sa.Column("host", sa.String(NAME), nullable=False),
+    sa.Column("process_id", sa.Integer, nullable=False),
+    sa.Column("image", sa.String(36), nullable=False),
+    sa.Column("function", sa.String(NAME)),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("trait", sa.String(NAME)),
+    sa.Column("former_trait", sa.String(NAME)),
+    sa.Column("problem", long_text()),
+    sa.Column("started_at", _Time, nullable=False),
+    sa.Column("seen_at", _Time, nullable=False),
+    _revision(),
+    sa.UniqueConstraint("provider_uuid", name="uniq_device_jobs_provider_uuid"),
+)
+
 PROVIDER_RECORDS: Final = _table(
     "provider_records",
     sa.Column("host", sa.String(NAME), nullable=False),

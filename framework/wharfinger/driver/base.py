@@ -4,7 +4,7 @@ Names follow nova's ComputeDriver, so that what an author knows carries over.
 """
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from oslo_config import cfg
 from wharfinger.driver.capabilities import Capabilities
 from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import AnyInventory, ProviderTree
+from wharfinger.providers.functions import function_trait
 
 #: By consumer uuid, what GET /allocations/{consumer} of the Placement API answers:
 #: {"allocations": {provider uuid: {"resources": {class: amount}}}, "project_id": ...,
@@ -114,6 +115,13 @@ class ComputeDriver(abc.ABC):
         """Traits for the root provider: True, it has them; False, it must not."""
         return {}
 
+    def get_problems(self) -> Sequence[str]:
+        """What it could not publish since the last snapshot, for people; nothing else suffers.
+
+        Asked after each round of ``update_provider_tree``, which need not be of all nodes.
+        """
+        return ()
+
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         """The nodes that changed since a mark, and the next mark (``change_feed``).
 
@@ -135,10 +143,32 @@ class ComputeDriver(abc.ABC):
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         """Load an image into a device and wait for it (``programming``).
 
-        Raises BackendError where it is not known whether the image was loaded.
+        The device is reserved, and nothing is allocated from it. ``image`` is a uuid; ``function``
+        names what it does, where that is known. Raises ProgrammingRefused where the device has
+        not been touched, ProgrammingFailed where it certainly does not hold the image, and
+        BackendError where it is not known whether it does. It may take minutes, in a thread of its
+        own; a snapshot was taken before, and nothing else is called meanwhile.
         """
         raise NotImplementedError
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """The function that a device holds now, None for none (``programming``)."""
+        """The function that a device holds at this moment, None for none (``programming``).
+
+        As the device itself says: what somebody noted before the last ``program`` is not known to
+        hold. Raises BackendError where it is not known.
+        """
         raise NotImplementedError
+
+    def programming_scope(self, provider_uuid: str) -> Collection[str]:
+        """The uuids of all providers that lose what they hold when this one is programmed.
+
+        Its own, and those of other parts of the same device where it is programmed as a whole.
+        """
+        return (provider_uuid,)
+
+    def function_trait(self, provider_uuid: str, function: str) -> str:
+        """The trait by which a device's provider says that it holds a function.
+
+        Raises InvalidName.
+        """
+        return function_trait(function)

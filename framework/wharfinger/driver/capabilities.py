@@ -41,6 +41,11 @@ class Capabilities:
     programming: Capability | None = None
     cleans_after_release: Capability | None = None
 
+    def supports(self, name: str) -> bool:
+        """Whether a capability is declared as supported."""
+        declared: Capability | None = getattr(self, name)
+        return declared is not None and declared.supported
+
     def items(self) -> list[tuple[str, Capability | None]]:
         """Each capability's name and declaration."""
         return [(field.name, getattr(self, field.name)) for field in fields(self)]

@@ -27,6 +27,9 @@ _CALLS: Final[dict[str, tuple[str, ...]]] = {
     "changed_nodes": ("since",),
     "program": ("provider_uuid, image, function",),
     "current_function": ("provider_uuid",),
+    "programming_scope": ("provider_uuid",),
+    "function_trait": ("provider_uuid, function",),
+    "get_problems": ("",),
 }
 
 

@@ -7,6 +7,7 @@ each carries a version, and a field changes only with it.
 from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.compute_node import ComputeNode, ComputeNodeList
 from wharfinger.objects.context import Context, connect
+from wharfinger.objects.device_job import DeviceJob, DeviceJobList
 from wharfinger.objects.flavor import Flavor, FlavorList
 from wharfinger.objects.instance import Instance, InstanceList
 from wharfinger.objects.migration import Migration, MigrationList
@@ -28,6 +29,8 @@ __all__ = [
     "ComputeNode",
     "ComputeNodeList",
     "Context",
+    "DeviceJob",
+    "DeviceJobList",
     "Flavor",
     "FlavorList",
     "Instance",

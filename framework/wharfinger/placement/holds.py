@@ -83,6 +83,17 @@ class Holds:
             self._empty(held)  # somebody has released it meanwhile
         return held
 
+    def keep(self, held: Reservation) -> None:
+        """See that Placement still says so: its owner may have written other figures.
+
+        One request where it does. Nothing is written of what somebody has released meanwhile.
+        """
+        live = self._client.get_inventories(held.provider_uuid).inventories.values()
+        if not all(one.is_fully_reserved for one in live) and any(
+            one.uuid == held.uuid for one in self._rows(held.provider_uuid)
+        ):
+            self._fill(held)
+
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
         """End what a holder has of a provider: it is free again if nobody else has it.
 
@@ -156,7 +167,7 @@ class Holds:
         look again.
         """
         uuid = held.provider_uuid
-        if not self._is_ours(uuid):
+        if not self.is_ours(uuid):
             return  # it has come to be another owner's since
         live = self._client.get_inventories(uuid)
         figures = reservation.own_reserved(live.inventories, self._remembered(uuid))
@@ -174,7 +185,7 @@ class Holds:
         uuid = held.provider_uuid
         # Before what is remembered: who reserves it after this look changes the generation.
         try:
-            is_ours = self._is_ours(uuid)
+            is_ours = self.is_ours(uuid)
             live = self._client.get_inventories(uuid)
         except NotFound:
             return ()  # it is gone, and nothing can be had of it
@@ -226,7 +237,7 @@ class Holds:
             remedy="Ask its owner, or publish it first.",
         )
 
-    def _is_ours(self, uuid: str) -> bool:
+    def is_ours(self, uuid: str) -> bool:
         """Whether a provider that was reserved is still one that is published here.
 
         Where no record is left, the mark of an instance says so. Raises NotFound.

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from wharfinger.objects import ComputeNodeList, Context, Migration, MigrationList
-from wharfinger.tracker import services
+from wharfinger.providers.functions import HeldFunction
+from wharfinger.tracker import held_functions, services
 from wharfinger.tracker.holding import StoredReservations
 
 
@@ -14,13 +15,15 @@ class Circumstances:
     """Whether the service is disabled (None: that is not known), who moves, and what is reserved.
 
     ``rows`` are the uuids of the instance's nodes that have rows; ``migrations`` those in progress,
-    by each node of the host that they come from or go to.
+    by each node of the host that they come from or go to; ``functions`` are those that devices were
+    programmed with, by provider uuid.
     """
 
     disabled: bool | None = False
     rows: Set[str] = frozenset()
     migrations: Mapping[str, Sequence[Migration]] = field(default_factory=dict)
     reservations: StoredReservations = field(default_factory=StoredReservations)
+    functions: Mapping[str, HeldFunction] = field(default_factory=dict)
 
     def seen_by_snapshot(self, earlier: frozenset[tuple[str, int]]) -> Self:
         """The same; ``earlier`` are the reservations that were there before the snapshot began."""
@@ -38,8 +41,11 @@ class Circumstances:
         )
 
     @classmethod
-    def read(cls, context: Context, host: str, instance: str) -> Self:
-        """As they are now; raises ObjectError, StateError."""
+    def read(cls, context: Context, host: str, instance: str, *, programs: bool = False) -> Self:
+        """As they are now; raises ObjectError, StateError.
+
+        What devices hold is asked where the instance ``programs`` some.
+        """
         migrations: dict[str, list[Migration]] = {}
         for one in MigrationList.get_in_progress_by_host(context, host):
             for node in _nodes_here(one, host):
@@ -49,6 +55,7 @@ class Circumstances:
             rows=ComputeNodeList.get_revisions(context, host, instance).keys(),
             migrations=migrations,
             reservations=StoredReservations.read(context),
+            functions=held_functions.read(context, host, instance) if programs else {},
         )
 
 

@@ -292,14 +292,18 @@ class DriverCycle:
 
     def _circumstances(self, earlier: frozenset[tuple[str, int]] | None = None) -> Circumstances:
         """As they are now; ``earlier`` as StoredReservations has it, None: all that there are."""
-        read = Circumstances.read(self._context, self._driver.host, self.instance)
+        read = Circumstances.read(
+            self._context,
+            self._driver.host,
+            self.instance,
+            programs=self._driver.capabilities.supports("programming"),
+        )
         self._known = read.reservations.known
         return read.seen_by_snapshot(self._known if earlier is None else earlier)
 
     @property
     def _has_feed(self) -> bool:
-        declared = self._driver.capabilities.change_feed
-        return declared is not None and declared.supported
+        return self._driver.capabilities.supports("change_feed")
 
     def _changes(self, since: str | None = None) -> _Changes:
         """What the driver's feed has, if it has one."""

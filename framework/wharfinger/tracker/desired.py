@@ -24,6 +24,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Migration
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
+from wharfinger.providers.functions import HeldFunction, with_function
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.record import Record
 from wharfinger.tracker import compute_status
@@ -32,6 +33,7 @@ from wharfinger.tracker.listing import Node, NodeListing, as_problem, guarded
 from wharfinger.tracker.reshaping import edited
 
 LOG: Final = logging.getLogger(__name__)
+_NO_RECORD: Final = Record()
 
 #: From the providers of a tree to the allocations from them, as a driver edits them.
 AllocationsOf = Callable[[Iterable[str]], Allocations]
@@ -44,7 +46,8 @@ class Answers:
     ``desired`` are the providers by uuid, parents first. ``reshapes`` are, by root uuid,
     the allocations before and after the driver edited them. ``failed`` are the uuids of
     the roots of which nothing is known, with the errors in ``problems``. ``roots`` are the uuids
-    of the roots by the names of their nodes.
+    of the roots by the names of their nodes. ``reported`` is what the driver cannot publish, and
+    that keeps it from nothing else.
     """
 
     desired: dict[str, DesiredProvider] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class Answers:
     failed: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
     roots: dict[str, str] = field(default_factory=dict)
+    reported: list[WharfingerError] = field(default_factory=list)
 
     def fail(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
         """Note that nothing is known of a node, wherever its root stands now."""
@@ -65,6 +69,19 @@ class Answers:
         if wanted and wanted.stated:
             root = compute_status.with_status(wanted.provider, disabled=True)
             self.desired[root_uuid] = replace(wanted, provider=root)
+
+    def set_functions(
+        self,
+        functions: Mapping[str, HeldFunction],
+        live: Mapping[str, Provider],
+        records: Mapping[str, Record],
+    ) -> None:
+        """Have devices say which functions they hold, by provider uuid."""
+        for uuid, held in functions.items():
+            wanted = self.desired.get(uuid)
+            if wanted and wanted.stated:
+                record = records.get(uuid, _NO_RECORD)
+                self.desired[uuid] = with_function(wanted, live.get(uuid), record, held)
 
     def add(
         self,
@@ -162,6 +179,7 @@ def ask(
             answers.problems.append(as_problem(driver, node.name, error))
     for node in listing.failed:
         answers.fail(root_uuid_of(node), live)
+    answers.reported += reported_problems(driver)
     if disabled is not False:
         for root_uuid in map(root_uuid_of, listing.nodes):
             if disabled or compute_status.says_disabled(records.get(root_uuid)):
@@ -170,6 +188,16 @@ def ask(
         # A sharing provider may be that of a node that failed.
         answers.failed |= sharing.keys() - answers.desired.keys()
     return answers
+
+
+def reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
+    """What the driver cannot publish of all that it was asked for until now."""
+    operation = "get_problems"
+    problems = guarded(driver.name, operation, lambda: list(driver.get_problems()))
+    return [
+        BackendError(driver=driver.name, operation="publishing", reason=str(problem))
+        for problem in problems
+    ]
 
 
 def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
@@ -221,8 +249,7 @@ def _update(
 
 
 def _may_reshape(driver: ComputeDriver) -> bool:
-    declared = driver.capabilities.reshape
-    return declared is not None and declared.supported
+    return driver.capabilities.supports("reshape")
 
 
 def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str) -> None:

@@ -139,12 +139,13 @@ def running(
         cycle = DriverCycle(
             driver, instance.publisher, client, context, policy, down_time=down_time
         )
-        with _connected(driver):
+        with connected(driver):
             yield cycle
 
 
 @contextmanager
-def _connected(driver: ComputeDriver) -> Iterator[None]:
+def connected(driver: ComputeDriver) -> Iterator[None]:
+    """Connect a driver to its backend, and let go of it at the end; raises BackendError."""
     guarded(
         driver.name,
         "init_host",

@@ -14,11 +14,12 @@ from wharfinger.objects import ComputeNode, Context
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, ownership
+from wharfinger.providers.functions import with_claims
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
-from wharfinger.tracker import drifting
+from wharfinger.tracker import drifting, held_functions
 from wharfinger.tracker.circumstances import Circumstances
 from wharfinger.tracker.desired import Answers, ask, shares
 from wharfinger.tracker.handover import Handover
@@ -187,7 +188,10 @@ class Planner:
         ``asks_all``: these are all nodes that were listed.
         """
         live, memory = reading.live, self._memory
-        records = circumstances.reservations.with_figures(memory.records, live)
+        functions = circumstances.functions
+        records = with_claims(
+            circumstances.reservations.with_figures(memory.records, live), functions
+        )
         answers = ask(
             self._driver,
             listing,
@@ -197,6 +201,7 @@ class Planner:
             circumstances=circumstances,
             unreadable={**reading.unreadable, **_damaged_trees(memory, live)},
         )
+        answers.set_functions(functions, live, records)
         # What moves is planned where it goes: not without its record.
         answers.failed |= {
             answers.desired[uuid].provider.root_uuid
@@ -251,7 +256,7 @@ class Planner:
         )
         plan = planning(removals)
         ours = sum(record.is_ours for record in records.values())
-        problems = tuple(answers.problems)
+        problems = (*answers.problems, *answers.reported)
         if not self._policy.believes(len(plan.gone), ours):
             instance = self._publisher.instance
             problems += (MassRemoval(instance=instance, count=len(plan.gone), total=ours),)
@@ -272,6 +277,8 @@ class Planner:
         def remember() -> None:
             if is_listing:
                 self._settled.note(answers, live, plan, settled)
+                known = live.keys() | records.keys() | answers.desired.keys()
+                held_functions.forget(self._context, functions.keys() - known)
             if is_listing or asks_all:
                 self._was_disabled = circumstances.disabled
 

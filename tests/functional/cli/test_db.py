@@ -14,7 +14,7 @@ from wharfinger.db import migration
 from wharfinger.db.tables import METADATA
 from wharfinger.sqlite import allow_concurrent_writers
 
-HEAD = "0004"
+HEAD = "0005"
 BEFORE = "0002"
 
 

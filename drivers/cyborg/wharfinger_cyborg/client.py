@@ -1,0 +1,213 @@
+"""Cyborg's API, as far as it is asked: one method for each request.
+
+Through openstacksdk's adapter alone: of its typed calls for accelerators, some do not work, and
+some take an error for an empty list.
+"""
+
+import re
+from http import HTTPStatus
+from typing import Final, Self, TypeVar
+
+import msgspec
+from keystoneauth1 import exceptions as keystone_exceptions
+from keystoneauth1.adapter import Adapter
+from openstack import exceptions as sdk_exceptions
+from openstack.connection import Connection
+from oslo_config import cfg
+from requests import Response
+
+from wharfinger.conf import keystone
+from wharfinger.exceptions import BackendError, ProgrammingFailed, ProgrammingRefused, shown
+from wharfinger.providers import names
+from wharfinger_cyborg.config import CyborgSection
+from wharfinger_cyborg.deployable import Deployable
+
+#: What a URL may have before its host: perhaps a password.
+_USERINFO: Final = re.compile(r"//[^/@\s]+@")
+_ERRORS: Final = (
+    keystone_exceptions.ClientException,
+    sdk_exceptions.SDKException,
+    ValueError,  # of a URL that is none
+)
+#: Characters of an error that are shown.
+_LONGEST: Final = 1000
+#: An accelerator request in this state is being bound: its device may be programmed for it.
+_BINDING: Final = "BindStarted"
+#: What Cyborg says where a device has refused its image.
+_REFUSED_BY_DEVICE: Final = "FPGA programming failed"
+
+_Answer = TypeVar("_Answer")
+
+
+class _Device(msgspec.Struct, frozen=True):
+    hostname: str
+
+
+class _Devices(msgspec.Struct, frozen=True):
+    devices: list[_Device]
+
+
+class _Deployables(msgspec.Struct, frozen=True):
+    deployables: list[Deployable]
+
+
+class AcceleratorRequest(msgspec.Struct, frozen=True):
+    """An accelerator request (ARQ) of an instance, by the names of Cyborg's API."""
+
+    uuid: str
+    state: str
+    device_rp_uuid: str | None = None
+
+
+class _Requests(msgspec.Struct, frozen=True):
+    arqs: list[AcceleratorRequest]
+
+
+class _Error(msgspec.Struct, frozen=True):
+    error_message: str
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    faultstring: str
+
+
+class Cyborg:
+    """The accelerators of a Cyborg. All methods raise BackendError."""
+
+    def __init__(self, adapter: Adapter, section: CyborgSection) -> None:
+        self._adapter: Final = adapter
+        self._section: Final = section
+
+    @classmethod
+    def connect(cls, conf: cfg.ConfigOpts, section: CyborgSection) -> Self:
+        """Find out where the Cyborg is to which a section leads.
+
+        Raises BackendError, ConfigurationError.
+        """
+        adapter = keystone.load_adapter(conf, section.name)
+        try:
+            connection = Connection(
+                session=adapter.session,
+                accelerator_endpoint_override=adapter.get_endpoint(version="2"),
+            )
+            return cls(connection.accelerator, section)
+        except _ERRORS as error:
+            raise BackendError(
+                driver=section.name, operation="looking for Cyborg", reason=_told(error, section)
+            ) from error
+
+    def hosts(self) -> frozenset[str]:
+        """The hosts that have devices, by the names of their root providers."""
+        devices = self._get("listing the devices", "/devices", _Devices).devices
+        return frozenset(device.hostname for device in devices)
+
+    def deployables(self) -> list[Deployable]:
+        """All deployables, in one answer."""
+        operation = "listing the deployables"
+        found = self._get(operation, "/deployables", _Deployables).deployables
+        for one in found:
+            self._check(operation, one)
+        return found
+
+    def deployable(self, uuid: str) -> Deployable:
+        """One deployable, as it is now."""
+        operation = f"looking up deployable {uuid}"
+        one = self._get(operation, f"/deployables/{uuid}", Deployable)
+        self._check(operation, one)
+        return one
+
+    def binding(self) -> list[AcceleratorRequest]:
+        """The accelerator requests that are being bound."""
+        found = self._get("listing the accelerator requests", "/accelerator_requests", _Requests)
+        return [one for one in found.arqs if one.state == _BINDING]
+
+    def program(self, deployable: Deployable, image: str) -> None:
+        """Load an image into a deployable; Cyborg answers when that is done.
+
+        Raises ProgrammingRefused, ProgrammingFailed, and BackendError where nobody knows.
+        """
+        operation = f"programming {deployable.name}"
+        path = f"/deployables/{deployable.uuid}/program"
+        change = {"op": "replace", "path": "/program", "value": [{"image_uuid": image}]}
+        try:
+            answer = self._adapter.patch(
+                path, json=[change], raise_exc=False, timeout=self._section.program_timeout
+            )
+        except _ERRORS as error:
+            raise self._failed(operation, _told(error, self._section)) from error
+        if answer.status_code == HTTPStatus.OK:
+            self._read(operation, answer, Deployable)
+            return
+        reason = self._unexpected(answer)
+        untouched = 400 <= answer.status_code < 500
+        if untouched and answer.status_code != HTTPStatus.REQUEST_TIMEOUT:
+            raise ProgrammingRefused(
+                driver=self._section.name, provider=deployable.name, reason=reason
+            )
+        if _REFUSED_BY_DEVICE in reason:
+            raise ProgrammingFailed(
+                driver=self._section.name, provider=deployable.name, reason=reason
+            )
+        raise self._failed(operation, reason)
+
+    def _get(self, operation: str, path: str, kind: type[_Answer]) -> _Answer:
+        try:
+            answer = self._adapter.get(path, raise_exc=False)
+        except _ERRORS as error:
+            raise self._failed(operation, _told(error, self._section)) from error
+        if answer.status_code != HTTPStatus.OK:
+            raise self._failed(operation, self._unexpected(answer))
+        return self._read(operation, answer, kind)
+
+    def _unexpected(self, answer: Response) -> str:
+        """What an answer says that is no success."""
+        try:
+            inner = msgspec.json.decode(answer.content, type=_Error).error_message
+            told = msgspec.json.decode(inner, type=_Fault).faultstring
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            told = answer.reason or "no explanation was given"
+        where = _USERINFO.sub("//***@", answer.url)
+        return _short(
+            f"{where} answers {answer.status_code}: {told}{_advice(answer, self._section)}"
+        )
+
+    def _check(self, operation: str, one: Deployable) -> None:
+        for field in ("uuid", "rp_uuid"):
+            value = getattr(one, field)
+            try:
+                if field == "uuid" or value is not None:
+                    names.check_uuid(value)
+            except ValueError as error:
+                reason = f"deployable {shown(one.name)} has {field} {shown(value)}, which is none"
+                raise self._failed(operation, reason) from error
+
+    def _read(self, operation: str, answer: Response, kind: type[_Answer]) -> _Answer:
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            where = _USERINFO.sub("//***@", answer.url)
+            told = f"an answer that is not understood, from {where}: {error}"
+            raise self._failed(operation, f"{told}: {shown(answer.content)}") from error
+
+    def _failed(self, operation: str, reason: str) -> BackendError:
+        return BackendError(driver=self._section.name, operation=operation, reason=reason)
+
+
+def _advice(answer: Response, section: CyborgSection) -> str:
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        return f". Check the credentials in [{section.credentials}]"
+    if answer.status_code == HTTPStatus.FORBIDDEN:
+        return f". Give the user in [{section.credentials}] the admin role in its project"
+    return ""
+
+
+def _told(error: Exception, section: CyborgSection) -> str:
+    """What an error says, in one line, and what to do about it."""
+    told = _USERINFO.sub("//***@", " ".join(str(error).split())) or type(error).__name__
+    if isinstance(error, keystone_exceptions.Unauthorized):
+        told = f"{told}. Check the credentials in [{section.credentials}]."
+    return _short(told)
+
+
+def _short(told: str) -> str:
+    return told if len(told) <= _LONGEST else f"{told[: _LONGEST - 3]}..."

@@ -1,0 +1,80 @@
+"""[<instance>]: which Cyborg, and who publishes its accelerators.
+
+Besides the options here it takes keystoneauth's, as [placement] does: they lead to Cyborg.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from oslo_config import cfg
+
+from wharfinger.conf import keystone
+from wharfinger.conf.reading import read_options
+from wharfinger.exceptions import ConfigurationError
+from wharfinger.providers import PublishingMode
+
+_SERVICE_TYPE: Final = "accelerator"
+
+OPTIONS: Final = (
+    cfg.StrOpt(
+        "publish",
+        default=str(PublishingMode.OVERLAY),
+        choices=[
+            (
+                "overlay",
+                "Cyborg's conductor creates the providers; they get the owner trait, reservations "
+                "and the trait of the function that they were programmed with.",
+            ),
+            ("own", "Nobody else publishes them: they are created, and removed, here."),
+        ],
+        help="Who publishes the accelerators.",
+    ),
+    cfg.IntOpt(
+        "program_timeout",
+        default=900,
+        min=1,
+        help="Seconds that Cyborg may take to program a device. After that, it is not known what "
+        "the device holds, and it stays reserved. Cyborg itself gives up sooner unless its own "
+        "rpc_response_timeout is longer than programming takes.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CyborgSection:
+    """A driver instance's section, validated, less keystoneauth's own options.
+
+    ``credentials`` is the section that says how to authenticate: this one, or what auth_section
+    names. ``program_timeout`` is in seconds.
+    """
+
+    name: str
+    publish: PublishingMode
+    program_timeout: int
+    credentials: str
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
+        """Read the section of an instance; raises ConfigurationError."""
+        keystone.register(conf, instance, _SERVICE_TYPE)
+        values = read_options(conf, instance, OPTIONS)
+        credentials, auth_type = keystone.read_credentials(conf, instance)
+        if not auth_type:
+            raise ConfigurationError(
+                section=credentials,
+                key="auth_type",
+                value="",
+                problem="nothing says how to authenticate to Cyborg.",
+                remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
+                "for a Cyborg without Keystone none and endpoint.",
+            )
+        return cls(
+            instance, PublishingMode(values["publish"]), values["program_timeout"], credentials
+        )
+
+
+def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
+    """The options by section, for oslo-config-generator."""
+    section = "<instance with driver = cyborg>"
+    return [(section, [*OPTIONS, *keystone.sample_options()])]

@@ -1,0 +1,95 @@
+"""A deployable, Cyborg's word for a part of a device that can be given out; pure."""
+
+import uuid
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from wharfinger.providers import Inventory
+from wharfinger.providers.functions import function_trait
+from wharfinger.providers.inventory import check_inventories
+from wharfinger.providers.names import check_provider_name, check_trait
+
+_CLASS: Final = "rc"
+_TRAIT: Final = "trait"
+_ATTRIBUTES: Final = msgspec.json.Decoder(list[dict[str, str]])
+
+
+class Deployable(msgspec.Struct, frozen=True):
+    """A deployable, by the names and values of Cyborg's API. Other fields are passed over.
+
+    Those with one ``device_id`` are parts of one device.
+    ``rp_uuid`` is its provider's, None as long as Cyborg has not published it. ``attributes_list``
+    is JSON: a list of objects with one key each, ``rc`` for the resource class and ``trait...`` for
+    a trait.
+    """
+
+    uuid: str
+    name: str
+    num_accelerators: int
+    device_id: int
+    rp_uuid: str | None
+    driver_name: str | None
+    attributes_list: str
+
+    @property
+    def provider_uuid(self) -> str:
+        """The uuid of its provider, as Cyborg gives it, or would."""
+        return self.rp_uuid or str(uuid.uuid3(uuid.NAMESPACE_DNS, self.name))
+
+    @property
+    def inventory(self) -> dict[str, Inventory]:
+        """What it has to give; raises ValueError where that cannot be published."""
+        classes = {value for key, value in self._attributes() if key == _CLASS}
+        if len(classes) != 1:
+            raise ValueError(f"it has {len(classes)} resource classes among its attributes")
+        total = self.num_accelerators
+        check_provider_name(self.name)
+        if total == 0:
+            return {}
+        inventory = Inventory(total=total, max_unit=total)
+        return dict(check_inventories(self.name, {classes.pop(): inventory}))
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """Its traits; raises ValueError for what Placement would not take."""
+        given = (value for key, value in self._attributes() if key.startswith(_TRAIT))
+        return frozenset(map(check_trait, given))
+
+    @property
+    def function(self) -> str | None:
+        """The function that Cyborg's agent has found on it; None where it does not say."""
+        prefix = self.function_trait("X")[:-1]
+        found = [trait for trait in self.traits if trait.startswith(prefix)]
+        return found[0].removeprefix(prefix) if len(found) == 1 else None
+
+    def function_trait(self, function: str) -> str:
+        """The trait that says that it holds a function, as Cyborg's drivers name it."""
+        return function_trait(function, self.driver_name or "")
+
+    def _attributes(self) -> list[tuple[str, str]]:
+        try:
+            listed = _ATTRIBUTES.decode(self.attributes_list)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise ValueError(f"its attributes are not understood: {error}") from error
+        return [pair for attribute in listed for pair in attribute.items()]
+
+
+def host_of(name: str, hosts: Collection[str]) -> str | None:
+    """Which of the hosts a deployable of that name is on; None where the name does not tell.
+
+    Cyborg's API says that of none. Its drivers begin names with the host's, with its domain or
+    without, and an underscore.
+    """
+    if len(hosts) == 1:
+        return next(iter(hosts))
+    found = {
+        host: prefix
+        for host in hosts
+        for prefix in (host.partition(".")[0], host)
+        if name.startswith(f"{prefix}_")
+    }
+    longest = max(map(len, found.values()), default=0)
+    best = [host for host, prefix in found.items() if len(prefix) == longest]
+    return best[0] if len(best) == 1 else None

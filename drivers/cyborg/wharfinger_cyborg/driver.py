@@ -1,0 +1,226 @@
+"""The driver: what the framework asks, answered from what Cyborg said last."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from oslo_config import cfg
+
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.exceptions import BackendError
+from wharfinger.objects import Migration, Service
+from wharfinger.providers import ProviderTree, PublishingMode
+from wharfinger_cyborg.accelerators import Accelerators
+from wharfinger_cyborg.client import Cyborg
+from wharfinger_cyborg.config import CyborgSection
+from wharfinger_cyborg.deployable import Deployable, host_of
+
+
+class CyborgDriver(ComputeDriver):
+    """Cyborg's deployables: a child provider each, below the root of the host that has them.
+
+    The root is nova's, and left alone. Where Cyborg publishes the children itself, they are
+    overlaid: what it puts there stays, and nothing is created or removed.
+    """
+
+    capabilities = Capabilities(
+        nested_providers=SUPPORTED,
+        reshape=unsupported("an accelerator never moves to another provider"),
+        change_feed=SUPPORTED,
+        programming=SUPPORTED,
+        cleans_after_release=unsupported("Cyborg cleans no device that is given back"),
+    )
+    default_owner = "OWNER_CYBORG"
+    object_versions = {"Migration": "1.0", "Service": "1.0"}
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self._section: Final = CyborgSection.read(conf, name)
+        self._cyborg: Cyborg | None = None
+        self._accelerators: Accelerators | None = None
+        #: The hosts that were asked for since the last snapshot, and where each provider was.
+        self._asked: set[str] = set()
+        self._found: dict[str, str] = {}
+        #: What cannot be published of deployables, by provider uuid.
+        self._unpublished: dict[str, str] = {}
+        #: What was programmed by this process: Cyborg's word of what it holds may be older.
+        self._programmed: set[str] = set()
+
+    @classmethod
+    def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
+        """The section that auth_section names, if it names one."""
+        credentials = CyborgSection.read(conf, name).credentials
+        return [credentials] if credentials != name else []
+
+    def init_host(self, service: Service) -> None:
+        """Look for Cyborg. Raises BackendError, ConfigurationError."""
+        self._cyborg = Cyborg.connect(self.conf, self._section)
+        self._accelerators = Accelerators(self._cyborg, self.name)
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        """The hosts that have devices. Raises BackendError; where there are none, too."""
+        accelerators = self._connected()
+        if refresh:
+            accelerators.refresh()
+            self._asked.clear()
+            self._found.clear()
+            self._unpublished.clear()
+        return sorted(accelerators.snapshot.hosts)
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        """Overlay the host's accelerators, or publish them; reserve those that are being bound.
+
+        An instance of nova's has something of the device then, and Cyborg may be programming it
+        for that: nobody is to get what is left.
+        """
+        self._asked.add(nodename)
+        self._found = {uuid: node for uuid, node in self._found.items() if node != nodename}
+        if self._section.publish is PublishingMode.OWN:
+            self._publish(provider_tree, nodename)
+        else:
+            self._overlay(provider_tree, nodename)
+        snapshot = self._connected().snapshot
+        for uuid, node in self._found.items():
+            if node == nodename:
+                for request in snapshot.being_bound(uuid):
+                    provider_tree.reserve(uuid, f"being bound to accelerator request {request}")
+
+    def _overlay(self, provider_tree: ProviderTree, nodename: str) -> None:
+        deployables = self._connected().snapshot.deployables
+        for uuid in provider_tree.get_provider_uuids(nodename):
+            if uuid in deployables and deployables[uuid].rp_uuid is not None:
+                provider_tree.set_publishing_mode(uuid, PublishingMode.OVERLAY)
+                self._found[uuid] = nodename
+
+    def _publish(self, provider_tree: ProviderTree, nodename: str) -> None:
+        snapshot = self._connected().snapshot
+        wanted = {
+            uuid: one
+            for uuid, one in snapshot.deployables.items()
+            if host_of(one.name, snapshot.hosts) == nodename
+        }
+        root = provider_tree.data(nodename).uuid
+        for uuid in provider_tree.get_provider_uuids(nodename):
+            is_below = provider_tree.exists(uuid) and provider_tree.data(uuid).parent_uuid == root
+            if is_below and uuid not in wanted:
+                provider_tree.remove(uuid)  # what others publish stays, whatever is done here
+        for uuid, one in wanted.items():
+            self._unpublished.pop(uuid, None)
+            try:
+                inventory, traits = one.inventory, one.traits
+            except ValueError as error:
+                self._unpublished[uuid] = str(error)  # and what is published of it stays
+                continue
+            if not provider_tree.exists(uuid):
+                provider_tree.new_child(one.name, nodename, uuid=uuid)
+            provider_tree.update_inventory(uuid, inventory)
+            provider_tree.update_traits(uuid, traits)
+            self._found[uuid] = nodename
+
+    def get_problems(self) -> list[str]:
+        """The deployables that are not published, and why."""
+        snapshot = self._connected().snapshot
+        is_overlay = self._section.publish is PublishingMode.OVERLAY
+        why = self._not_overlaid if is_overlay else self._not_published
+        return [
+            f"deployable {one.name} ({one.uuid}): {problem}"
+            for uuid, one in sorted(snapshot.deployables.items())
+            if (problem := why(uuid, one))
+        ]
+
+    def _not_overlaid(self, uuid: str, one: Deployable) -> str | None:
+        if one.rp_uuid is None:
+            return "it has no resource provider: Cyborg has not published it yet"
+        hosts = self._connected().snapshot.hosts
+        if uuid not in self._found and self._asked >= hosts:
+            return (
+                f"its resource provider {uuid} is below none of {', '.join(sorted(hosts))}: it is "
+                "gone, and Cyborg's to create again"
+            )
+        return None
+
+    def _not_published(self, uuid: str, one: Deployable) -> str | None:
+        hosts = self._connected().snapshot.hosts
+        if host_of(one.name, hosts) is None:
+            return f"its name does not tell on which of {', '.join(sorted(hosts))} it is"
+        return self._unpublished.get(uuid)
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        """From complete answers of Cyborg's, which has none that are shorter.
+
+        At most a tenth of the time goes into that: the slower Cyborg answers, the rarer it is
+        asked.
+        """
+        accelerators = self._connected()
+        if since is None:
+            return set(), accelerators.mark()
+        changed, mark = accelerators.changed_since(since)
+        hosts = accelerators.snapshot.hosts
+        nodes = {self._found.get(uuid) for uuid in changed}
+        # Where it is not known where something is, it may be anywhere.
+        return set(hosts) if None in nodes else {node for node in nodes if node in hosts}, mark
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        """Have Cyborg load an image of Glance's."""
+        deployable = self._deployable(provider_uuid)
+        self._programmed.add(provider_uuid)
+        self._client().program(deployable, image)
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        """What Cyborg's agent has found on the device; most of its drivers look for nothing.
+
+        Cyborg does not say when that was: after something was programmed, it is not believed.
+        """
+        deployable = self._deployable(provider_uuid)
+        operation = f"looking for the function of {deployable.name}"
+        if provider_uuid in self._programmed:
+            reason = "Cyborg says what its agent found at its last look, and not when that was"
+            raise BackendError(driver=self.name, operation=operation, reason=reason)
+        found = self._client().deployable(deployable.uuid)
+        try:
+            function = found.function
+        except ValueError as error:
+            raise BackendError(driver=self.name, operation=operation, reason=str(error)) from error
+        if function is None:
+            raise BackendError(driver=self.name, operation=operation, reason="Cyborg says none")
+        return function
+
+    def programming_scope(self, provider_uuid: str) -> list[str]:
+        """All deployables of the device: Cyborg tells its driver which device, and no more."""
+        deployables = self._connected().snapshot.deployables
+        device = self._deployable(provider_uuid).device_id
+        return [uuid for uuid, one in deployables.items() if one.device_id == device]
+
+    def function_trait(self, provider_uuid: str, function: str) -> str:
+        """As Cyborg's own drivers name it: with the name of the one that drives the device."""
+        return self._deployable(provider_uuid).function_trait(function)
+
+    def _deployable(self, provider_uuid: str) -> Deployable:
+        deployable = self._connected().snapshot.deployables.get(provider_uuid)
+        if deployable is None:
+            raise BackendError(
+                driver=self.name,
+                operation=f"looking up the deployable of provider {provider_uuid}",
+                reason="there was none when Cyborg was asked last",
+            )
+        return deployable
+
+    def _connected(self) -> Accelerators:
+        if self._accelerators is None:
+            raise self._unconnected()
+        return self._accelerators
+
+    def _client(self) -> Cyborg:
+        if self._cyborg is None:
+            raise self._unconnected()
+        return self._cyborg
+
+    def _unconnected(self) -> BackendError:
+        return BackendError(
+            driver=self.name, operation="asking Cyborg", reason="init_host has not been called"
+        )

@@ -1,0 +1,236 @@
+"""``wharfinger device``: programming devices, and what became of it."""
+
+import argparse
+import sys
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.cli.objects import (
+    ObjectCommand,
+    ObjectLister,
+    as_uuid,
+    known,
+    print_done,
+    row,
+    seconds,
+    text,
+    uuid,
+    values,
+    which,
+)
+from wharfinger.exceptions import NotFound, WharfingerError, printable
+
+if TYPE_CHECKING:
+    from wharfinger.driver import ComputeDriver
+    from wharfinger.placement.model import ProviderSummary
+
+
+class _DeviceCommand(ObjectCommand):
+    """A command on one device."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+        return parser
+
+    @property
+    def down_time(self) -> timedelta:
+        """How long a process may be silent before its job counts as left."""
+        from wharfinger.conf import DefaultSection
+
+        return timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+
+    def driver_of(self, provider: "ProviderSummary") -> "ComputeDriver":
+        """The driver instance that publishes a device on this host; raises WharfingerError."""
+        from wharfinger.conf import DefaultSection
+        from wharfinger.objects import ProviderRecordList
+        from wharfinger.tracker import instances
+
+        host = DefaultSection.read(self.conf).host
+        publishers = [
+            (one.host, one.driver_instance)
+            for one in ProviderRecordList.get_by_filters(self.objects, provider_uuid=provider.uuid)
+            if (one.applied or one.intended) is not None
+        ]
+        for where, name in publishers:
+            if where == host:
+                return instances.load(self.conf, name).driver
+        others = "; ".join(f"instance {name} on host {where} does" for where, name in publishers)
+        raise WharfingerError(
+            reason=f"{which(provider)}: no driver instance of this host ({host}) publishes it"
+            f"{f': {others}. Run this there.' if others else '. Publish it first.'}"
+        )
+
+
+class DeviceProgram(_DeviceCommand):
+    """Load an image into a device, which is reserved for as long as that takes.
+
+    Nothing may be allocated from it. Where it is not known whether the image was loaded, it stays
+    reserved, until `device resolve` says what it holds.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--image", metavar="UUID", type=uuid, required=True, help="the image to load"
+        )
+        parser.add_argument(
+            "--function",
+            metavar="ID",
+            type=text(),
+            help="what the image does; the provider gets the trait CUSTOM_FPGA_FUNCTION_ID_* for "
+            "it, in place of what it had. Default: none, unless the driver knows",
+        )
+        parser.add_argument(
+            "--wait-for-idle",
+            metavar="SECONDS",
+            type=seconds,
+            default=0.0,
+            help="wait so long for what is allocated from it to end; default: refuse at once",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.console import progress
+        from wharfinger.jobs import program
+        from wharfinger.placement import survey
+        from wharfinger.tracker import instances
+        from wharfinger.tracker.listing import list_nodes
+
+        provider = survey.find(self.placement, parsed_args.provider)
+        driver = self.driver_of(provider)
+        with instances.connected(driver), progress.following(provider.name) as on_step:
+            list_nodes(driver)  # it has to know its devices
+            program(
+                self.placement,
+                self.objects,
+                driver,
+                provider,
+                image=parsed_args.image,
+                function=parsed_args.function,
+                wait_for_idle=parsed_args.wait_for_idle,
+                down_time=self.down_time,
+                on_step=on_step,
+            )
+
+
+class DeviceJobs(ObjectLister):
+    """List the last job of each device that was ever programmed, and what it came to.
+
+    Unless it is programmed or failed, the device is reserved; one that was interrupted, or of which
+    the outcome is unknown, waits for `device resolve`.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--unfinished",
+            action="store_true",
+            help="only those that are under way, or wait for somebody to resolve them",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.conf import DefaultSection
+        from wharfinger.jobs import HOLDER, describe
+        from wharfinger.objects import DeviceJobList, ReservationList
+        from wharfinger.objects.kinds import now
+
+        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        present = now()
+        jobs = DeviceJobList.get_by_filters(self.objects)
+        held = {
+            one.provider_uuid for one in ReservationList.get_by_filters(self.objects, holder=HOLDER)
+        }
+        return (
+            "Provider",
+            "UUID",
+            "State",
+            "Reserved",
+            "Image",
+            "Trait",
+            "Started",
+            "Seen",
+            "Host",
+            "Process",
+            "Problem",
+        ), [
+            row(
+                *values(job, "provider_name", "provider_uuid"),
+                known(partial(describe, job, down_time, present)),
+                job.provider_uuid in held,
+                *values(job, "image", "trait", "started_at", "seen_at", "host", "process_id"),
+                *values(job, "problem"),
+            )
+            for job in jobs
+            if not parsed_args.unfinished
+            or job.provider_uuid in held
+            or known(partial(getattr, job, "is_unfinished"))
+        ]
+
+
+class DeviceResolve(_DeviceCommand):
+    """Say what a device holds that a job has left reserved, and release it.
+
+    For a job that was interrupted, or of which nobody knows what became of it. Look at the device
+    first: what is said here is believed.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        outcome = parser.add_mutually_exclusive_group(required=True)
+        outcome.add_argument(
+            "--programmed", action="store_true", help="it holds the image of the job"
+        )
+        outcome.add_argument(
+            "--unchanged", action="store_true", help="it holds what it held before the job"
+        )
+        parser.add_argument(
+            "--function",
+            metavar="ID",
+            type=text(),
+            help="with --programmed: what the image does; default: as the job has it",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.jobs import resolve
+        from wharfinger.placement import survey
+
+        if parsed_args.function and not parsed_args.programmed:
+            raise WharfingerError(reason="--function goes with --programmed alone")
+        try:
+            provider = survey.find(self.placement, parsed_args.provider)
+        except NotFound:
+            if not self._forget(parsed_args.provider):
+                raise
+            return
+        trait = None
+        if parsed_args.function:
+            trait = self.driver_of(provider).function_trait(provider.uuid, parsed_args.function)
+        left = resolve(
+            self.placement,
+            self.objects,
+            provider,
+            programmed=parsed_args.programmed,
+            trait=trait,
+            down_time=self.down_time,
+        )
+        print_done(provider, f"still reserved: {'; '.join(left)}" if left else "free")
+
+    def _forget(self, name: str) -> bool:
+        """End what is left of a device that is no more; whether there was anything."""
+        from wharfinger.jobs import forget
+        from wharfinger.objects import DeviceJobList
+
+        gone = as_uuid(name)
+        key = {"provider_uuid": gone} if gone else {"provider_name": name}
+        jobs = DeviceJobList.get_by_filters(self.objects, **key)
+        for job in jobs:
+            forget(self.objects, job, self.down_time)
+            sys.stdout.write(
+                printable(f"{name}: its job is forgotten; there is no such provider any more")
+                + "\n"
+            )
+        return bool(jobs)
