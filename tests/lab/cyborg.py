@@ -1,87 +1,147 @@
-"""A real Cyborg, for as long as a test or a module of them; PyPI's openstack-cyborg."""
+"""A real Cyborg, for as long as a test or a module of them; PyPI's openstack-cyborg.
 
+Its devices are what it is told that they are: see tests/lab/cyborg_hardware.py.
+"""
+
+import json
+import signal
+import socket
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from configparser import RawConfigParser
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import requests
+from sqlalchemy import NullPool, create_engine, text
 
 from tests.lab.daemons import TIMEOUT, Daemon, LabError
 
-_PROGRAM = Path(__file__).with_name("cyborg_service.py")
-_CONFIGURATION = """\
-[DEFAULT]
-host = {host}
-transport_url = fake://
-state_path = {directory}
+PROGRAM = Path(__file__).with_name("cyborg_service.py")
+HOST = "fpga-host-1"
+#: Seconds between two looks at what is to happen.
+_PACE = 0.02
+#: What nova's requests have beside its user's token.
+_SERVICE = {"X-Service-Roles": "service"}
 
-[api]
-api_paste_config = {directory}/api-paste.ini
+T = TypeVar("T")
 
-[database]
-connection = sqlite:///{directory}/cyborg.sqlite
+#: Sections of cyborg.conf, of options.
+Options = Mapping[str, Mapping[str, Any]]
+#: A device, or a part of one, as tests/lab/cyborg_hardware.py has it.
+Part = Mapping[str, Any]
 
-[oslo_concurrency]
-lock_path = {directory}
 
-# What the conductor makes clients for when it starts. It asks them for nothing as long as no
-# agent reports: nobody listens there. Without a version it would look for one.
-[placement]
-auth_type = none
-endpoint = http://127.0.0.1:9/v1
+def deployable(
+    name: str = "r0",
+    resource_class: str = "FPGA",
+    accelerators: int = 1,
+    traits: Sequence[str] = ("CUSTOM_FPGA_LAB",),
+) -> dict[str, Any]:
+    """What a device offers of one resource class."""
+    return {
+        "name": name,
+        "resource_class": resource_class,
+        "accelerators": accelerators,
+        "traits": [*traits],
+    }
 
-[nova]
-auth_type = none
-endpoint = http://127.0.0.1:9/v2.1
-"""
-#: What Cyborg comes with, but for keystone's filter.
-_PIPELINE = """\
-[pipeline:main]
-pipeline = cors http_proxy_to_wsgi request_id without_keystone api_v2
 
-[app:api_v2]
-paste.app_factory = cyborg.api.app:app_factory
-
-[filter:cors]
-paste.filter_factory = oslo_middleware.cors:filter_factory
-oslo_config_project = cyborg
-
-[filter:http_proxy_to_wsgi]
-paste.filter_factory = oslo_middleware.http_proxy_to_wsgi:HTTPProxyToWSGI.factory
-
-[filter:request_id]
-paste.filter_factory = oslo_middleware:RequestId.factory
-
-[filter:without_keystone]
-paste.filter_factory = __main__:without_keystone
-"""
+def device(bus: str, *deployables: Part, **more: Any) -> dict[str, Any]:
+    """An FPGA with one region and one accelerator, unless it is said to be something else."""
+    return {"bus": bus, "deployables": [*(deployables or [deployable()])], **more}
 
 
 class Cyborg(Daemon):
     """Cyborg's conductor and its API on 127.0.0.1, with an empty database.
 
+    With Placement's URL there are agents too, one for each of ``hosts``, or for the one ``host``;
+    root providers of these names have to be there already. The first has ``hardware``, which is
+    devices, and is meant wherever no host is named. The agents report what there is before this
+    is set up, then at each ``discover``; and all the while, if ``reports_every`` says after how
+    many seconds.
+
     ``url`` is what a catalog has for the service.
     """
 
-    host = "accelerated-host-1"
     url: str
+
+    def __init__(
+        self,
+        placement: str | None = None,
+        options: Options | None = None,
+        *,
+        host: str = HOST,
+        hosts: Sequence[str] = (),
+        hardware: Sequence[Part] = (),
+        reports_every: float | None = None,
+    ) -> None:
+        super().__init__()
+        self._options: dict[str, Mapping[str, Any]] = dict(options or {})
+        if placement is not None:
+            had = self._options.get("placement", {})
+            self._options["placement"] = {"endpoint_override": placement, **had}
+        self._hosts = hosts or (host,)
+        self.host = self._hosts[0]
+        self._initial = hardware
+        self._reports_every = reports_every
 
     def _setUp(self) -> None:
         super()._setUp()
-        self._has("cyborg.conf", _CONFIGURATION)
-        self._has("api-paste.ini", _PIPELINE)
-        # Isolated: beside the program there is a module that is called cyborg.
-        self.start(sys.executable, "-I", "-W", "ignore", str(_PROGRAM), str(self.directory))
-        port = int((self.directory / "port").read_text())
-        self.url = f"http://127.0.0.1:{port}/accelerator/v2"
+        self._stopped = False
+        configuration = RawConfigParser()
+        configuration.read_dict({"DEFAULT": {"host": self.host}})
+        configuration.read_dict(self._options)
+        with (self.directory / "cyborg.conf").open("w") as file:
+            configuration.write(file)
+        self._write("hardware.json", {host: [] for host in self._hosts})
+        self._write("images.json", {})
+        self.set_hardware(*self._initial)
+        self._engine = create_engine(
+            f"sqlite:///{self.directory}/cyborg.sqlite", poolclass=NullPool
+        )
+        # Chosen here: at one that the server has chosen itself it could not start again while a
+        # client is still connected to the one before.
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self._start()
+        self._root = f"http://127.0.0.1:{self.port}"
+        self.url = f"{self._root}/accelerator/v2"
 
     def _give_up_root(self) -> None:
         """Stay who we are: nobody else need be able to read what Python is to run."""
 
-    def _has(self, name: str, template: str) -> None:
-        text = template.format(directory=self.directory, host=self.host)
-        (self.directory / name).write_text(text)
+    def _start(self) -> None:
+        every = [] if self._reports_every is None else ["--reports-every", str(self._reports_every)]
+        # Isolated: beside the program there is a module that is called cyborg.
+        self.start(
+            *(sys.executable, "-I", "-W", "ignore"),
+            *(str(PROGRAM), str(self.directory), str(self.port), *every),
+        )
+
+    def stop(self, by: signal.Signals = signal.SIGKILL) -> None:
+        """End it, whatever it is doing, with this signal; its database stays."""
+        self.process.send_signal(by)
+        self.process.wait(TIMEOUT)
+        self._stopped = True
+
+    def start_again(self) -> None:
+        """Have it back after a stop: at the same address, with the same database."""
+        self._stopped = False
+        self._start()
+
+    def _check(self, name: str) -> None:
+        if not self._stopped:
+            super()._check(name)
+
+    def _end(self) -> None:
+        super()._end()
+        self._stopped = True
+
+    # What is asked of Cyborg.
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
         """What Cyborg answers to a request, whatever that is."""
@@ -89,14 +149,253 @@ class Cyborg(Daemon):
             method, f"{self.url}{path}", json=body, headers=headers, timeout=TIMEOUT
         )
 
+    def _succeed(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        answer = self.ask(method, path, body, **headers)
+        if not answer.ok:
+            raise LabError(f"{method} {path}: {answer.status_code}: {answer.text}")
+        return answer.json() if answer.content else None
+
     def create_profile(self, name: str, *groups: Mapping[str, str]) -> dict[str, Any]:
         """Make a device profile of these groups; return Cyborg's description of it."""
-        answer = self.ask("POST", "/device_profiles", [{"name": name, "groups": groups}])
-        if answer.status_code != 201:
-            raise LabError(self._tell(f"no profile {name}: {answer.status_code}: {answer.text}"))
-        created: dict[str, Any] = answer.json()
+        created: dict[str, Any] = self._succeed(
+            "POST", "/device_profiles", [{"name": name, "groups": groups}]
+        )
         return created
+
+    def deployables(self) -> list[dict[str, Any]]:
+        """All deployables, as Cyborg describes them."""
+        described: list[dict[str, Any]] = self._succeed("GET", "/deployables")["deployables"]
+        return described
+
+    def deployable(self, bus: str, name: str = "r0", host: str | None = None) -> dict[str, Any]:
+        """What Cyborg says of one deployable of a device."""
+        named = f"{host or self.host}_{bus}_{name}"
+        for described in self.deployables():
+            if described["name"] == named:
+                return described
+        raise LabError(f"Cyborg knows no deployable {named}")
+
+    def program(self, deployable_uuid: str, image: str) -> requests.Response:
+        """What Cyborg answers when it is to program a deployable, which is when that is over."""
+        body = [{"op": "replace", "path": "/program", "value": [{"image_uuid": image}]}]
+        return self.ask("PATCH", f"/deployables/{deployable_uuid}/program", body)
+
+    def bind(
+        self,
+        provider_uuid: str,
+        host: str | None = None,
+        instance: str | None = None,
+        **accel: str,
+    ) -> str:
+        """Begin to bind an accelerator request to a provider as nova does; return its uuid.
+
+        What the device is to be programmed with is its ``bitstream_id``, an image, or the
+        ``function_id`` in one.
+        """
+        name = f"lab-{uuid4()}"
+        wanted = {f"accel:{key}": value for key, value in accel.items()}
+        self.create_profile(name, {"resources:FPGA": "1", **wanted})
+        made = self._succeed("POST", "/accelerator_requests", {"device_profile_name": name})
+        uuid = str(made["arqs"][0]["uuid"])
+        fields = {
+            "hostname": host or self.host,
+            "device_rp_uuid": provider_uuid,
+            "instance_uuid": instance or str(uuid4()),
+        }
+        changes = [
+            {"op": "add", "path": f"/{field}", "value": value} for field, value in fields.items()
+        ]
+        self._succeed("PATCH", "/accelerator_requests", {uuid: changes}, **_SERVICE)
+        return uuid
+
+    def request(self, uuid: str) -> dict[str, Any]:
+        """Cyborg's description of an accelerator request."""
+        described: dict[str, Any] = self._succeed("GET", f"/accelerator_requests/{uuid}")
+        return described
+
+    def wait_for_request(self, uuid: str, state: str) -> dict[str, Any]:
+        """The accelerator request, once it is in this state."""
+        return self._wait(
+            f"accelerator request {uuid} is not {state}",
+            lambda: found if (found := self.request(uuid))["state"] == state else None,
+        )
+
+    def delete_request(self, uuid: str) -> None:
+        """Delete an accelerator request as nova does, bound or not."""
+        self._succeed("DELETE", f"/accelerator_requests?arqs={uuid}", **_SERVICE)
+
+    # What hardware there is.
+
+    def set_hardware(self, *devices: Part, host: str | None = None) -> None:
+        """Have these be the devices of a host, as Cyborg finds at its next discovery."""
+        hardware = self._read("hardware.json")
+        hardware[host or self.host] = devices
+        self._write("hardware.json", hardware)
+
+    def hardware(self, host: str | None = None) -> list[dict[str, Any]]:
+        """The devices of a host."""
+        devices: list[dict[str, Any]] = self._read("hardware.json")[host or self.host]
+        return devices
+
+    def add_device(
+        self, bus: str, *deployables: Part, host: str | None = None, **more: Any
+    ) -> None:
+        """Put another device into a host."""
+        self.set_hardware(*self.hardware(host), device(bus, *deployables, **more), host=host)
+
+    def remove_device(self, bus: str, host: str | None = None) -> None:
+        """Take a device out of a host."""
+        others = [found for found in self.hardware(host) if found["bus"] != bus]
+        self.set_hardware(*others, host=host)
+
+    def change_device(self, bus: str, host: str | None = None, **fields: Any) -> None:
+        """Give a device these fields."""
+        changed = [
+            {**found, **fields} if found["bus"] == bus else found for found in self.hardware(host)
+        ]
+        self.set_hardware(*changed, host=host)
+
+    def resize(
+        self, bus: str, accelerators: int, name: str = "r0", host: str | None = None
+    ) -> None:
+        """Have a deployable of a device be of so many accelerators."""
+        (parts,) = (found["deployables"] for found in self.hardware(host) if found["bus"] == bus)
+        resized = [
+            {**part, "accelerators": accelerators} if part["name"] == name else part
+            for part in parts
+        ]
+        self.change_device(bus, host, deployables=resized)
+
+    def discover(self, host: str | None = None) -> None:
+        """Have an agent look at its hardware and report it now.
+
+        Raises LabError, with what Cyborg says, when the report as a whole failed. Where Cyborg
+        fails to add one device it goes on with the others, and only its log tells.
+        """
+        self._control(f"discover?host={host or self.host}")
+
+    def wait_for_reports(self, count: int = 2) -> None:
+        """Wait until all agents have reported so often again, by themselves.
+
+        The last report of two, or of more, has begun after this was asked for.
+        """
+        last = int(self._control("reports")) + count
+        self._wait("no reports", lambda: int(self._control("reports")) >= last or None)
+
+    def _control(self, path: str) -> str:
+        answer = requests.post(f"{self._root}/lab/{path}", timeout=TIMEOUT)
+        if not answer.ok:
+            raise LabError(f"{path}: {answer.text}")
+        return answer.text
+
+    # Programming.
+
+    def create_image(self, function: str | None = None) -> str:
+        """Have Glance know an image, with this function in it; return its uuid."""
+        uuid = str(uuid4())
+        self._write("images.json", {**self._read("images.json"), uuid: function})
+        return uuid
+
+    def programmed(self, bus: str, host: str | None = None) -> str | None:
+        """The image that a device really holds; None as long as none was programmed."""
+        with suppress(FileNotFoundError):
+            return (self.directory / "holds" / self._device(bus, host)).read_text()
+        return None
+
+    def programmings(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
+        """Beginnings and ends of a device's programming, in their order."""
+        return [
+            event
+            for event in self._lines("programmings")
+            if (event["bus"], event["host"]) == (bus, host or self.host)
+        ]
+
+    def underway(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
+        """The beginnings of what a device is being programmed with, now."""
+        events = self.programmings(bus, host)
+        over = {event["programming"] for event in events if event["event"] == "end"}
+        return [
+            event
+            for event in events
+            if event["programming"] not in over and event["process"] == self.process.pid
+        ]
+
+    def wait_for_programming(
+        self, bus: str, host: str | None = None, count: int = 1
+    ) -> dict[str, Any]:
+        """The latest beginning, once a device is being programmed by so many at once."""
+        begun = self._wait(
+            f"{self._device(bus, host)} is not being programmed",
+            lambda: found if len(found := self.underway(bus, host)) >= count else None,
+        )
+        return begun[-1]
+
+    def wait_until_programmed(self, bus: str, host: str | None = None) -> dict[str, Any]:
+        """The latest end, once a device has been programmed and is not being so any more."""
+
+        def ended() -> dict[str, Any] | None:
+            events = self.programmings(bus, host)
+            done = events and events[-1]["event"] == "end" and not self.underway(bus, host)
+            return events[-1] if done else None
+
+        return self._wait(f"{self._device(bus, host)} has not been programmed", ended)
+
+    def go(self, bus: str, host: str | None = None) -> None:
+        """Have one programming of a device, which holds there, go on."""
+        gos = self.directory / "go" / self._device(bus, host)
+        gos.mkdir(exist_ok=True)
+        (gos / uuid4().hex).touch()
+
+    def _device(self, bus: str, host: str | None) -> str:
+        return f"{host or self.host}_{bus}"
+
+    # What remains.
+
+    def told_to_nova(self) -> list[dict[str, Any]]:
+        """The events that nova was told of."""
+        return self._lines("nova")
+
+    def wait_for_nova(self, request_uuid: str) -> dict[str, Any]:
+        """The event, once nova was told what became of an accelerator request."""
+
+        def told() -> dict[str, Any] | None:
+            events = [event for event in self.told_to_nova() if event["tag"] == request_uuid]
+            return events[-1] if events else None
+
+        return self._wait(f"nova was told nothing of {request_uuid}", told)
+
+    def execute(self, statement: str, **parameters: Any) -> None:
+        """Do this in the database behind Cyborg's back."""
+        with self._engine.begin() as connection:
+            connection.execute(text(statement), parameters)
 
     def log(self) -> str:
         """All that it has said so far."""
-        return self._log.read_text(errors="replace")
+        with suppress(FileNotFoundError):
+            return (self.directory / "cyborg.log").read_text(errors="replace")
+        return ""
+
+    def _tell(self, what: str) -> str:
+        return f"{super()._tell(what)}\n{self.log()}"
+
+    def _read(self, name: str) -> Any:
+        return json.loads((self.directory / name).read_text())
+
+    def _write(self, name: str, content: Any) -> None:
+        """Write a file that may be read at any moment."""
+        new = self.directory / f"{name}.new"
+        new.write_text(json.dumps(content))
+        new.replace(self.directory / name)
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        with suppress(FileNotFoundError):
+            return [json.loads(line) for line in (self.directory / name).read_text().splitlines()]
+        return []
+
+    def _wait(self, what_is_wrong: str, look: Callable[[], T | None]) -> T:
+        deadline = time.monotonic() + TIMEOUT
+        while (found := look()) is None:
+            if time.monotonic() > deadline:
+                raise LabError(self._tell(what_is_wrong))
+            time.sleep(_PACE)
+        return found

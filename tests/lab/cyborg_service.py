@@ -1,24 +1,51 @@
-"""The real Cyborg in one process: its conductor, and its API beneath /accelerator.
+"""The real Cyborg in one process: its conductor, its agents, and its API beneath /accelerator.
 
-Run as a program, by tests/lab/cyborg.py, in a directory that has the configuration. There it
-leaves its port, and says when it is ready as systemd has it. Whoever asks is an administrator
-unless the request says otherwise: there is no keystone.
+Run as a program in a directory: `cyborg_service.py DIRECTORY [PORT] [--reports-every SECONDS]`.
+A cyborg.conf there is read after what is said here, and need have only what differs; there need
+be none. The database gets its schema if it has none. The API is on 127.0.0.1, at any free port
+unless one is given; the file `port` has it, once it answers, and systemd is told then, if it
+started this. The file `cyborg.log` has what Cyborg says. Whoever asks is an administrator unless
+the request says otherwise: there is no keystone.
 
-Its parts talk in memory, so the agent has to be in this process as well.
+Where [placement] has an endpoint_override there are agents, one for each host that hardware.json
+names; see tests/lab/cyborg_hardware.py. For each there has to be a root provider already. They
+report once before it is ready, then whenever they are asked to, by `POST /lab/discover`; and with
+--reports-every again and again.
+
+Its parts talk in memory, so they have to be in one process. Glance and nova are here as well: see
+tests/lab/cyborg_peers.py.
 """
 
+import os
 import sys
-from collections.abc import Callable, Iterable
+
+if not sys.flags.isolated:
+    # Beside this there is a module that is called cyborg; and libraries warn each other.
+    os.execv(sys.executable, [sys.executable, "-I", "-W", "ignore", *sys.argv])
+
+import argparse
+import importlib.util
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from socketserver import ThreadingMixIn
+from types import SimpleNamespace
 from typing import Any
-from wsgiref.simple_server import WSGIServer, make_server
+from urllib.parse import parse_qs
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 # First of all, since it says how oslo.service is to have its threads.
 import cyborg.cmd
 import oslo_messaging
+from cyborg import context
+from cyborg.agent.manager import AgentManager
 from cyborg.api import app
-from cyborg.common import constants, rpc, service
+from cyborg.common import constants, exception, rpc, service
 from cyborg.conductor.manager import ConductorManager
 from cyborg.conf import CONF
 from cyborg.db import migration
@@ -27,8 +54,83 @@ from oslo_service import systemd
 
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
+LOG = logging.getLogger("cyborg.lab")
+
+_DEFAULTS = """\
+[DEFAULT]
+transport_url = fake://
+state_path = {directory}
+log_file = {directory}/cyborg.log
+
+[api]
+api_paste_config = {directory}/api-paste.ini
+
+[database]
+connection = sqlite:///{directory}/cyborg.sqlite
+# What is here need not outlive the machine.
+sqlite_synchronous = False
+
+[agent]
+enabled_drivers = lab
+resource_provider_startup_retries = 0
+
+[oslo_concurrency]
+lock_path = {directory}
+
+# What the conductor makes clients for when it starts. Without a version in the URLs it would look
+# for one, and there is nobody yet, or ever.
+[placement]
+auth_type = admin_token
+token = admin
+endpoint = http://127.0.0.1:9/v1
+
+[nova]
+auth_type = none
+endpoint = http://127.0.0.1:{port}/compute/v2.1
+
+[glance]
+endpoint_override = http://127.0.0.1:{port}/image
+"""
+#: Where it looks, while an accelerator is bound, for images.
+_CLOUDS = """\
+clouds:
+  devstack-admin:
+    auth_type: none
+    auth:
+      endpoint: http://127.0.0.1:{port}/image/v2
+    image_endpoint_override: http://127.0.0.1:{port}/image/v2
+"""
+#: What Cyborg comes with, but for keystone's filter.
+_PIPELINE = """\
+[pipeline:main]
+pipeline = cors http_proxy_to_wsgi request_id without_keystone api_v2
+
+[app:api_v2]
+paste.app_factory = cyborg.api.app:app_factory
+
+[filter:cors]
+paste.filter_factory = oslo_middleware.cors:filter_factory
+oslo_config_project = cyborg
+
+[filter:http_proxy_to_wsgi]
+paste.filter_factory = oslo_middleware.http_proxy_to_wsgi:HTTPProxyToWSGI.factory
+
+[filter:request_id]
+paste.filter_factory = oslo_middleware:RequestId.factory
+
+[filter:without_keystone]
+paste.filter_factory = __main__:without_keystone
+"""
+_HARDWARE = "cyborg_hardware"
+_PEERS = "cyborg_peers"
+_ENTRY_POINTS = f"""\
+[cyborg.accelerator.driver]
+lab = {_HARDWARE}:LabDriver
+"""
+
 #: What keystone would have said of whoever asks.
 _ADMINISTRATOR = {
+    "HTTP_X_AUTH_TOKEN": "admin",
     "HTTP_X_ROLES": "admin,member,reader",
     "HTTP_X_USER_ID": "0" * 32,
     "HTTP_X_PROJECT_ID": "1" * 32,
@@ -39,6 +141,11 @@ _MOUNTED_AT = "/accelerator"
 
 class _ThreadingServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
 
 
 def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Application]:
@@ -53,38 +160,179 @@ def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Appli
     return filtered
 
 
-def mounted(application: Application) -> Application:
-    """The application where it is looked for; nothing anywhere else."""
+def mounted(applications: Mapping[str, Application]) -> Application:
+    """The applications where they are looked for; nothing anywhere else."""
 
     def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
-        if not f"{path}/".startswith(f"{_MOUNTED_AT}/"):
-            start_response("404 Not Found", [("Content-Length", "0")])
-            return []
-        environ["SCRIPT_NAME"] += _MOUNTED_AT
-        environ["PATH_INFO"] = path.removeprefix(_MOUNTED_AT)
-        return application(environ, start_response)
+        for place, application in applications.items():
+            if f"{path}/".startswith(f"{place}/"):
+                environ["SCRIPT_NAME"] += place
+                environ["PATH_INFO"] = path.removeprefix(place)
+                return application(environ, start_response)
+        start_response("404 Not Found", [("Content-Length", "0")])
+        return []
 
     return dispatch
 
 
-def answer_calls(topic: str, manager: Any) -> None:
+def load_beside(name: str) -> Any:
+    """Import a module from where nothing else is to be imported."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def install_hardware(directory: Path) -> None:
+    """Have Cyborg find the tests' driver, as a distribution would have it."""
+    distribution = directory / "lab-0.dist-info"
+    distribution.mkdir(exist_ok=True)
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")
+    (distribution / "entry_points.txt").write_text(_ENTRY_POINTS)
+    sys.path.append(str(directory))
+
+
+def configure(directory: Path, port: int) -> None:
+    for name, template in {
+        "defaults.conf": _DEFAULTS,
+        "api-paste.ini": _PIPELINE,
+        "clouds.yaml": _CLOUDS,
+    }.items():
+        (directory / name).write_text(template.format(directory=directory, port=port))
+    for name in ("hardware.json", "images.json"):
+        if not (directory / name).exists():
+            (directory / name).write_text("{}")
+    for name in ("go", "holds"):
+        (directory / name).mkdir(exist_ok=True)
+    os.environ["OS_CLIENT_CONFIG_FILE"] = str(directory / "clouds.yaml")
+    names = [name for name in ("defaults.conf", "cyborg.conf") if (directory / name).exists()]
+    options = [f"--config-file={directory / name}" for name in names]
+    service.prepare_service([cyborg.cmd.__name__, *options])
+
+
+def create_schema() -> None:
+    """Make the tables, unless they are there; Cyborg's migrations are not for SQLite."""
+    if migration.version() is None:
+        migration.create_schema()
+
+
+def answer_calls(topic: str, manager: Any, host: str) -> None:
     """Have a manager do what is asked of it in the other parts."""
-    target = oslo_messaging.Target(topic=topic, server=CONF.host)
+    target = oslo_messaging.Target(topic=topic, server=host)
     rpc.get_server(target, [manager], CyborgObjectSerializer()).start()
     manager.init_host()
 
 
-def main(directory: Path) -> None:
-    service.prepare_service([cyborg.cmd.__name__, "--config-file", str(directory / "cyborg.conf")])
-    # Cyborg's migrations are not for SQLite.
-    migration.create_schema()
-    answer_calls(constants.CONDUCTOR_TOPIC, ConductorManager(constants.CONDUCTOR_TOPIC))
-    server = make_server("127.0.0.1", 0, mounted(app.load_app()), _ThreadingServer)
-    (directory / "port").write_text(str(server.server_port))
+class Agent:
+    """The real agent of one host."""
+
+    def __init__(self, host: str) -> None:
+        # Which host it is, it asks the configuration while it is being made.
+        CONF.set_override("host", host)
+        CONF.set_override("resource_provider_name", host, "agent")
+        self._manager = AgentManager(constants.AGENT_TOPIC, host)
+        drivers = self._manager.fpga_driver
+        self._manager.fpga_driver = SimpleNamespace(create=partial(drivers.create, host=host))
+        # It does not say what came of a report.
+        self._conductor = self._manager._rt.conductor_api
+        self._manager._rt.conductor_api = SimpleNamespace(report_data=self._send)
+        self._error: Exception | None = None
+        self._reporting = threading.Lock()
+        answer_calls(constants.AGENT_TOPIC, self._manager, host)
+
+    def report(self) -> None:
+        """Look at the hardware and report it; raises what the conductor has raised."""
+        with self._reporting:
+            self._error = None
+            self._manager.update_available_resource(context.get_admin_context())
+            if self._error is not None:
+                raise self._error
+
+    def _send(self, *report: Any) -> None:
+        try:
+            self._conductor.report_data(*report)
+        except Exception as error:
+            self._error = error
+            raise
+
+
+class Control:
+    """What tests ask of the agents, which nobody else can."""
+
+    def __init__(self, agents: Mapping[str, Agent]) -> None:
+        self._agents = agents
+        self._reports = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/discover":
+            (host,) = parse_qs(environ["QUERY_STRING"])["host"]
+            try:
+                self._agents[host].report()
+            except Exception as error:
+                LOG.exception("No report of %s", host)
+                start_response("500 No Report", [])
+                return [f"{type(error).__name__}: {error}".encode()]
+        start_response("200 OK", [])
+        return [str(self._reports).encode()]
+
+    def report(self) -> None:
+        """Have all agents report, for better or worse."""
+        for host, agent in self._agents.items():
+            try:
+                agent.report()
+            except Exception:
+                LOG.exception("No report of %s", host)
+        self._reports += 1
+
+    def report_every(self, seconds: float) -> None:
+        while True:
+            time.sleep(seconds)
+            self.report()
+
+
+def main(directory: Path, port: int, reports_every: float | None) -> None:
+    said = directory / "port"
+    said.unlink(missing_ok=True)
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+    install_hardware(directory)
+    configure(directory, port)
+    load_beside(_HARDWARE)
+    peers = load_beside(_PEERS)
+    create_schema()
+    answer_calls(constants.CONDUCTOR_TOPIC, ConductorManager(constants.CONDUCTOR_TOPIC), CONF.host)
+    hosts = json.loads((directory / "hardware.json").read_text())
+    try:
+        agents = {host: Agent(host) for host in hosts if CONF.placement.endpoint_override}
+    except exception.PlacementResourceProviderNotFound as error:
+        sys.exit(f"an agent's host has to be a root provider in Placement first: {error}")
+    control = Control(agents)
+    control.report()
+    if reports_every is not None:
+        threading.Thread(target=control.report_every, args=(reports_every,), daemon=True).start()
+    application = mounted(
+        {
+            _MOUNTED_AT: app.load_app(),
+            "/image": peers.glance(directory),
+            "/compute": peers.nova(directory),
+            "/lab": control,
+        }
+    )
+    server = make_server("127.0.0.1", port, application, _ThreadingServer, _QuietHandler)
+    said.write_text(str(server.server_port))
     systemd.notify_once()
     server.serve_forever()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("port", type=int, nargs="?", default=0)
+    parser.add_argument("--reports-every", type=float, metavar="SECONDS")
+    arguments = parser.parse_args()
+    main(arguments.directory.resolve(), arguments.port, arguments.reports_every)

@@ -1,0 +1,181 @@
+"""Cyborg's accelerator driver `lab`: devices that are what a file says, and do as they are told.
+
+Loaded by tests/lab/cyborg_service.py into the real Cyborg. The file `hardware.json` beside the
+configuration has for each host its devices; it is read whenever a device is looked at. Of a
+device it says
+
+``bus``
+    where on its host it is, like "0c";
+``kind``
+    what Cyborg takes it for: FPGA, unless it says GPU or another of Cyborg's;
+``deployables``
+    a list of what it offers, with ``name``, ``resource_class``, ``accelerators`` and ``traits``;
+    the name is unique on the device;
+``function``
+    the id of the function that it has held from the beginning, if any;
+``reports_function``
+    whether Cyborg sees, as a trait of each deployable, what function it holds;
+``programming``
+    what becomes of programming: "succeeds", which is what it does unless said otherwise;
+    "fails" (the driver says no); "fails late" (it says no, and yet the device holds the new
+    function); "raises" (the driver breaks); "raises late";
+``hold``
+    whether programming, once begun, waits for a go;
+``seconds``
+    how long it takes besides.
+
+The last three are as they were when the programming began.
+
+A device has one control path: what it holds, it holds in all of its deployables. Only FPGAs can be
+programmed. What one was programmed with is in the directory `holds`, in a file named for it. Each
+beginning and end of a programming is a line in `programmings`. A go is a file in the directory of
+the device's name in `go`; what takes it removes it.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from cyborg.accelerator.drivers.fpga.base import FPGADriver
+from cyborg.common import constants
+from cyborg.conf import CONF
+from cyborg.objects.driver_objects.driver_attach_handle import DriverAttachHandle
+from cyborg.objects.driver_objects.driver_attribute import DriverAttribute
+from cyborg.objects.driver_objects.driver_controlpath_id import DriverControlPathID
+from cyborg.objects.driver_objects.driver_deployable import DriverDeployable
+from cyborg.objects.driver_objects.driver_device import DriverDevice
+
+#: Seconds between two looks for a go.
+_PACE = 0.02
+#: How long an image's uuid is, with which Cyborg begins the name of the file that it is in.
+_UUID = 36
+
+
+def _directory() -> Path:
+    return Path(CONF.state_path)
+
+
+def _read(name: str) -> Any:
+    return json.loads((_directory() / name).read_text())
+
+
+class LabDriver(FPGADriver):  # type: ignore[misc]
+    """All devices of one host: of the agent that is being made, unless it is given."""
+
+    VENDOR = "lab"
+
+    def __init__(self, host: str | None = None) -> None:
+        self._host = host or CONF.agent.resource_provider_name
+
+    def discover(self) -> list[Any]:
+        return [self._describe(device) for device in self._devices()]
+
+    def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:
+        """Have a device hold an image, given as a file; whether it says that it does."""
+        bus = controlpath_id["cpid_info"]["bus"]
+        (device,) = (device for device in self._devices() if device["bus"] == bus)
+        facts = {"host": self._host, "bus": bus, "image": Path(image).name[:_UUID]}
+        facts |= {"programming": uuid4().hex, "process": os.getpid()}
+        outcome = device.get("programming", "succeeds")
+        _note("start", **facts, size=Path(image).stat().st_size)
+        time.sleep(device.get("seconds", 0))
+        if device.get("hold"):
+            _wait_for_go(_directory() / "go" / self._named(bus))
+        if outcome == "succeeds" or outcome.endswith("late"):
+            self._hold(bus, facts["image"])
+        _note("end", **facts, outcome=outcome)
+        if outcome.startswith("raises"):
+            raise RuntimeError("the lab has programming fail")
+        return bool(outcome == "succeeds")
+
+    def _devices(self) -> list[dict[str, Any]]:
+        devices: list[dict[str, Any]] = _read("hardware.json").get(self._host, [])
+        return devices
+
+    def _named(self, bus: str) -> str:
+        return f"{self._host}_{bus}"
+
+    def _hold(self, bus: str, image: str) -> None:
+        new = _directory() / "holds" / f"{self._named(bus)}.new"
+        new.write_text(image)
+        new.replace(new.with_suffix(""))
+
+    def _function(self, device: Mapping[str, Any]) -> str | None:
+        holds = _directory() / "holds" / self._named(device["bus"])
+        function: str | None = device.get("function")
+        if holds.exists():
+            function = _read("images.json").get(holds.read_text())
+        return function
+
+    def _describe(self, device: Mapping[str, Any]) -> Any:
+        return DriverDevice(
+            vendor="1234",
+            model="lab",
+            type=device.get("kind", constants.DEVICE_FPGA),
+            std_board_info=json.dumps({"product_id": "0001"}),
+            vendor_board_info="lab",
+            stub=False,
+            controlpath_id=DriverControlPathID(
+                cpid_type=constants.CPID_TYPE_PCI,
+                cpid_info=json.dumps(_address(device["bus"], "00", 0)),
+            ),
+            deployable_list=[
+                self._describe_deployable(device, deployable, index)
+                for index, deployable in enumerate(device["deployables"], start=1)
+            ],
+        )
+
+    def _describe_deployable(
+        self, device: Mapping[str, Any], deployable: Mapping[str, Any], index: int
+    ) -> Any:
+        traits = [*deployable["traits"]]
+        if device.get("reports_function") and (function := self._function(device)):
+            traits.append(_function_trait(function))
+        attributes = {"rc": deployable["resource_class"]}
+        attributes.update((f"trait{number}", trait) for number, trait in enumerate(traits))
+        kind = device.get("kind", constants.DEVICE_FPGA)
+        programmable = kind == constants.DEVICE_FPGA
+        return DriverDeployable(
+            name=f"{self._named(device['bus'])}_{deployable['name']}",
+            driver_name=self.VENDOR if programmable else f"{self.VENDOR}_{kind.lower()}",
+            num_accelerators=deployable["accelerators"],
+            attribute_list=[
+                DriverAttribute(key=key, value=value) for key, value in attributes.items()
+            ],
+            attach_handle_list=[
+                DriverAttachHandle(
+                    attach_type=constants.AH_TYPE_TEST_PCI,
+                    attach_info=json.dumps(_address(device["bus"], f"{index:02x}", number)),
+                    in_use=False,
+                )
+                for number in range(deployable["accelerators"])
+            ],
+        )
+
+
+def _note(event: str, **facts: Any) -> None:
+    with (_directory() / "programmings").open("a") as file:
+        file.write(f"{json.dumps({'event': event, 'at': time.time(), **facts})}\n")
+
+
+def _wait_for_go(gos: Path) -> None:
+    """Take a go, as one of all that wait for one, when there is one."""
+    while True:
+        for go in gos.glob("*"):
+            with suppress(FileNotFoundError):
+                return go.unlink()
+        time.sleep(_PACE)
+
+
+def _address(bus: str, device: str, function: int) -> dict[str, str]:
+    return {"domain": "0000", "bus": bus, "device": device, "function": str(function)}
+
+
+def _function_trait(function: str) -> str:
+    """The trait by which a driver says what function a device holds, as Intel's does."""
+    return f"{constants.FPGA_FUNCTION_ID}_{LabDriver.VENDOR}_{function.replace('-', '')}".upper()

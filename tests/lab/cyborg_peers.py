@@ -1,0 +1,87 @@
+"""What Cyborg asks of Glance and of nova, and no more; served by tests/lab/cyborg_service.py.
+
+Images are in the file `images.json`: by uuid, the id of the function in each, or null. What nova
+is told is in the file `nova`, an event a line.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+#: Where an image says what function is in it.
+_FUNCTION = "accel:function_id"
+
+
+def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[bytes]:
+    """Answer a request: with this as JSON, or as it is if it is bytes."""
+    raw = isinstance(body, bytes)
+    content = body if raw else json.dumps(body).encode()
+    start_response(
+        f"{status.value} {status.phrase}",
+        [
+            ("Content-Type", "application/octet-stream" if raw else "application/json"),
+            ("Content-Length", str(len(content))),
+        ],
+    )
+    return [content]
+
+
+def _version(environ: dict[str, Any], path: str, name: str, **more: str) -> dict[str, Any]:
+    """What a service says of its one version."""
+    url = f"http://{environ['HTTP_HOST']}{environ['SCRIPT_NAME']}/{path}/"
+    return {"id": name, "status": "CURRENT", "links": [{"rel": "self", "href": url}], **more}
+
+
+def glance(directory: Path) -> Application:
+    """Images, beneath /v2/images; the bits of each are its uuid."""
+
+    def images() -> list[dict[str, Any]]:
+        functions = json.loads((directory / "images.json").read_text())
+        return [
+            {"id": uuid, "status": "active", **({_FUNCTION: function} if function else {})}
+            for uuid, function in functions.items()
+        ]
+
+    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        match environ["PATH_INFO"].strip("/").split("/"):
+            case [""] | ["v2"]:
+                versions = {"versions": [_version(environ, "v2", "v2.9")]}
+                return answer(start_response, HTTPStatus.OK, versions)
+            case ["v2", "images"]:
+                functions = parse_qs(environ.get("QUERY_STRING", "")).get(_FUNCTION)
+                found = [
+                    image
+                    for image in images()
+                    if functions is None or image.get(_FUNCTION) in functions
+                ]
+                return answer(start_response, HTTPStatus.OK, {"images": found})
+            case ["v2", "images", uuid, *more]:
+                for image in images():
+                    if image["id"] == uuid:
+                        bits = more == ["file"]
+                        return answer(
+                            start_response, HTTPStatus.OK, uuid.encode() if bits else image
+                        )
+        return answer(start_response, HTTPStatus.NOT_FOUND, {})
+
+    return application
+
+
+def nova(directory: Path) -> Application:
+    """Takes every event, and notes it."""
+
+    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "POST":
+            version = _version(environ, "v2.1", "v2.1", version="2.96", min_version="2.1")
+            return answer(start_response, HTTPStatus.OK, {"version": version})
+        told = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        with (directory / "nova").open("a") as file:
+            file.writelines(f"{json.dumps(event)}\n" for event in told["events"])
+        return answer(start_response, HTTPStatus.OK, told)
+
+    return application
