@@ -139,8 +139,8 @@ class CyborgDriver(ComputeDriver):
         hosts = self._connected().snapshot.hosts
         if uuid not in self._found and self._asked >= hosts:
             return (
-                f"its resource provider {uuid} is below none of {', '.join(sorted(hosts))}: it is "
-                "gone, and Cyborg's to create again"
+                f"its resource provider {uuid} is below none of {', '.join(sorted(hosts))}: if it "
+                "is gone, Cyborg creates it again when it finds the device anew"
             )
         return None
 
