@@ -152,8 +152,9 @@ class ProviderReserve(ObjectCommand):
         from wharfinger.placement import survey
         from wharfinger.placement.holds import Holds
 
-        provider = survey.find(self.placement, parsed_args.provider)
         holder = parsed_args.holder
+        _refuse_jobs(holder)
+        provider = survey.find(self.placement, parsed_args.provider)
         self._refuse_second(provider, holder)
         try:
             held = Holds(self.placement, self.objects).reserve(
@@ -200,6 +201,7 @@ class ProviderRelease(ObjectCommand):
         from wharfinger.placement.holds import Holds
 
         holder = parsed_args.holder
+        _refuse_jobs(holder)
         try:
             provider = survey.find(self.placement, parsed_args.provider)
         except NotFound:
@@ -259,6 +261,17 @@ def _takes_provider(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="who reserves it, each once, and releases it; default: %(default)s",
     )
     return parser
+
+
+def _refuse_jobs(holder: str) -> None:
+    """Raise WharfingerError for what only jobs reserve and release."""
+    from wharfinger.jobs import HOLDER
+
+    if holder == HOLDER:
+        raise WharfingerError(
+            reason=f"--holder {holder} is for jobs that program devices. See `wharfinger device "
+            "jobs`; what a job has left reserved ends with `wharfinger device resolve`."
+        )
 
 
 def _stored(

@@ -58,14 +58,14 @@ def with_function(
     mine = wanted.provider
     newer = function_traits(live.traits) if live else frozenset()
     said = frozenset[str]()
+    stale: set[str | None] = {held.trait}
     if wanted.mode is PublishingMode.OWN:
         newer -= record.claimed_traits
-        said = function_traits(mine.traits) - {held.trait, held.former}
-    if newer - {held.trait} or said:
-        traits = mine.traits - {held.trait}
-    else:
-        stale = {held.former} if wanted.mode is PublishingMode.OWN else set()
-        traits = mine.traits - stale | {held.trait}
+        stale.add(held.former)
+        said = function_traits(mine.traits) - stale
+    traits = mine.traits - stale
+    if not newer - {held.trait} and not said:
+        traits |= {held.trait}
     if traits == mine.traits:
         return wanted
     return replace(wanted, provider=replace(mine, traits=traits))
