@@ -13,6 +13,8 @@ from wharfinger_cyborg.deployable import Deployable
 #: A look at what has changed comes after so many times as long as the last took: Cyborg makes
 #: several statements of each deployable and request that it lists.
 _PAUSE: Final = 10
+#: Seconds; after that it is asked again however long the last look took.
+_LONGEST_PAUSE: Final = 60
 
 
 class Source(Protocol):
@@ -81,7 +83,7 @@ class Accelerators:
             snapshot = self._read()
         finally:
             ended = monotonic()
-            self._pause_ends = ended + _PAUSE * (ended - started)
+            self._pause_ends = ended + min(_PAUSE * (ended - started), _LONGEST_PAUSE)
         self._turn += 1
         changed = self.snapshot.differences(snapshot)
         self._changed.update(dict.fromkeys(changed, self._turn))

@@ -1,7 +1,10 @@
 """``wharfinger device``: programming devices, and what became of it."""
 
 import argparse
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -100,7 +103,11 @@ class DeviceProgram(_DeviceCommand):
 
         provider = survey.find(self.placement, parsed_args.provider)
         driver = self.driver_of(provider)
-        with instances.connected(driver), progress.following(provider.name) as on_step:
+        with (
+            _terminated_as_interrupted(),
+            instances.connected(driver),
+            progress.following(provider.name) as on_step,
+        ):
             list_nodes(driver)  # it has to know its devices
             program(
                 self.placement,
@@ -113,6 +120,16 @@ class DeviceProgram(_DeviceCommand):
                 down_time=self.down_time,
                 on_step=on_step,
             )
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Have SIGTERM do what Ctrl+C does: the job says how far it was, and lets go if it may."""
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 class DeviceJobs(ObjectLister):

@@ -74,11 +74,10 @@ class Holds:
         try:
             held = self._new(provider, holder=holder, reason=reason, expected_end=expected_end)
         except ObjectExists:
-            for one in self._rows(provider.uuid):
-                if "holder" in one and one.holder == holder:
-                    self._fill(one)  # which a crash may have kept from it
+            if any("holder" in one and one.holder == holder for one in self._rows(provider.uuid)):
+                self._fill(provider.uuid)  # which a crash may have kept from it
             raise
-        self._fill(held)
+        self._fill(provider.uuid)
         if held.uuid not in {one.uuid for one in self._rows(provider.uuid)}:
             self._empty(held)  # somebody has released it meanwhile
         return held
@@ -92,7 +91,7 @@ class Holds:
         if not all(one.is_fully_reserved for one in live) and any(
             one.uuid == held.uuid for one in self._rows(held.provider_uuid)
         ):
-            self._fill(held)
+            self._fill(held.provider_uuid)
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
         """End what a holder has of a provider: it is free again if nobody else has it.
@@ -130,7 +129,7 @@ class Holds:
                     consumer_uuid=consumer_uuid,
                     phase="releasing",
                 )
-            self._fill(held[provider.uuid])
+            self._fill(provider.uuid)
         if allocations:
             self._client.delete_allocations(consumer_uuid)
         return tuple(self._released(holder))
@@ -160,19 +159,17 @@ class Holds:
         return held
 
     @_patiently
-    def _fill(self, held: Reservation) -> None:
+    def _fill(self, uuid: str) -> None:
         """Have Placement say that all is reserved.
 
         It is written though it says so already: who looked before that, and gives it back, has to
         look again.
         """
-        uuid = held.provider_uuid
         if not self.is_ours(uuid):
             return  # it has come to be another owner's since
         live = self._client.get_inventories(uuid)
         figures = reservation.own_reserved(live.inventories, self._remembered(uuid))
-        several = [held, *(one for one in self._rows(uuid) if one.uuid != held.uuid)]
-        for one in several:
+        for one in self._rows(uuid):
             if "own_reserved" in one and one.own_reserved != figures:
                 one.own_reserved = figures
                 one.save()
