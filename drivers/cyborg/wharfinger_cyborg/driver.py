@@ -99,15 +99,16 @@ class CyborgDriver(ComputeDriver):
 
     def _publish(self, provider_tree: ProviderTree, nodename: str) -> None:
         snapshot = self._connected().snapshot
+        places = {
+            uuid: host_of(one.name, snapshot.hosts) for uuid, one in snapshot.deployables.items()
+        }
         wanted = {
-            uuid: one
-            for uuid, one in snapshot.deployables.items()
-            if host_of(one.name, snapshot.hosts) == nodename
+            uuid: one for uuid, one in snapshot.deployables.items() if places[uuid] == nodename
         }
         root = provider_tree.data(nodename).uuid
         for uuid in provider_tree.get_provider_uuids(nodename):
             is_below = provider_tree.exists(uuid) and provider_tree.data(uuid).parent_uuid == root
-            if is_below and uuid not in wanted:
+            if is_below and places.get(uuid, "") not in (nodename, None):
                 provider_tree.remove(uuid)  # what others publish stays, whatever is done here
         for uuid, one in wanted.items():
             self._unpublished.pop(uuid, None)
@@ -168,7 +169,7 @@ class CyborgDriver(ComputeDriver):
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         """Have Cyborg load an image of Glance's."""
         deployable = self._deployable(provider_uuid)
-        self._programmed.add(provider_uuid)
+        self._programmed.update(self.programming_scope(provider_uuid))
         self._client().program(deployable, image)
 
     def current_function(self, provider_uuid: str) -> str | None:
