@@ -84,8 +84,9 @@ class Accelerators:
         finally:
             ended = monotonic()
             self._pause_ends = ended + min(_PAUSE * (ended - started), _LONGEST_PAUSE)
+        # What is read first has not changed: nobody has seen anything before.
+        changed = self.snapshot.differences(snapshot) if self._turn else set()
         self._turn += 1
-        changed = self.snapshot.differences(snapshot)
         self._changed.update(dict.fromkeys(changed, self._turn))
         self.snapshot = snapshot
 

@@ -124,8 +124,8 @@ class Cyborg:
     def program(self, deployable: Deployable, image: str) -> None:
         """Load an image into a deployable; Cyborg answers when that is done.
 
-        Raises ProgrammingRefused, ProgrammingFailed, and BackendError where nobody knows. Refused is
-        what is answered with 4xx: an image that Glance does not have, too. None of Cyborg's own
+        Raises ProgrammingRefused, ProgrammingFailed, and BackendError where nobody knows. What is
+        answered with 4xx is refused, an image that Glance does not have, too: none of Cyborg's own
         drivers raises anything of that kind once it is at work (seen in Cyborg 17).
         """
         operation = f"programming {deployable.name}"

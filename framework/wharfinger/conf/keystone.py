@@ -1,6 +1,7 @@
 """keystoneauth's options, in any section that leads to a service, and what they lead to."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -114,9 +115,15 @@ def _problems(
         )
 
 
+@cache
+def _ways() -> frozenset[str]:
+    """The ways to authenticate that are installed; to look takes longer than all else here."""
+    return frozenset(entry_points(group=loading.PLUGIN_NAMESPACE).names)
+
+
 def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
     """What a way to authenticate takes; raises ConfigurationError."""
-    known = entry_points(group=loading.PLUGIN_NAMESPACE).names
+    known = _ways()
     try:
         if kind not in known:
             raise keystone_exceptions.NoMatchingPlugin(kind)
