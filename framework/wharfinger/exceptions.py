@@ -316,15 +316,13 @@ class JobRefused(WharfingerError):
 
 
 class JobUnresolved(WharfingerError):
-    """A device job whose outcome is not known: the device stays reserved."""
+    """A device job that did not come to an end of its own: somebody has to decide, or has."""
 
-    template = (
-        "device {provider} ({uuid}): {problem} It stays reserved. Find out what the device holds, "
-        "and say so: `wharfinger device resolve {provider} ...`."
-    )
+    template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
     uuid: str
     problem: str
+    remedy: str
 
 
 class OwnershipConflict(WharfingerError):

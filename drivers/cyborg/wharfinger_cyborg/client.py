@@ -33,8 +33,9 @@ _ERRORS: Final = (
 _LONGEST: Final = 1000
 #: An accelerator request in this state is being bound: its device may be programmed for it.
 _BINDING: Final = "BindStarted"
-#: What Cyborg says where a device has refused its image.
+#: What Cyborg says where a device has refused its image, and where none of its drivers can program.
 _REFUSED_BY_DEVICE: Final = "FPGA programming failed"
+_NO_DRIVER: Final = "Not find the FPGA driver"
 
 _Answer = TypeVar("_Answer")
 
@@ -141,8 +142,9 @@ class Cyborg:
             self._read(operation, answer, Deployable)
             return
         reason = self._unexpected(answer)
-        untouched = 400 <= answer.status_code < 500
-        if untouched and answer.status_code != HTTPStatus.REQUEST_TIMEOUT:
+        is_refused = 400 <= answer.status_code < 500
+        is_refused &= answer.status_code != HTTPStatus.REQUEST_TIMEOUT
+        if is_refused or _NO_DRIVER in reason:
             raise ProgrammingRefused(
                 driver=self._section.name, provider=deployable.name, reason=reason
             )

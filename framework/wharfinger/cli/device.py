@@ -14,7 +14,6 @@ from wharfinger.cli.objects import (
     ObjectLister,
     as_uuid,
     known,
-    print_done,
     row,
     seconds,
     text,
@@ -26,6 +25,7 @@ from wharfinger.exceptions import NotFound, WharfingerError, printable
 
 if TYPE_CHECKING:
     from wharfinger.driver import ComputeDriver
+    from wharfinger.objects import DeviceJob
     from wharfinger.placement.model import ProviderSummary
 
 
@@ -124,12 +124,14 @@ class DeviceProgram(_DeviceCommand):
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Have SIGTERM do what Ctrl+C does: the job says how far it was, and lets go if it may."""
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Have other signals do what Ctrl+C does: the job says how far it is, and lets go if it may."""
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    former = {one: signal.signal(one, signal.default_int_handler) for one in ends}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, former)
+        for one, handler in former.items():
+            signal.signal(one, handler)
 
 
 class DeviceJobs(ObjectLister):
@@ -160,6 +162,10 @@ class DeviceJobs(ObjectLister):
         held = {
             one.provider_uuid for one in ReservationList.get_by_filters(self.objects, holder=HOLDER)
         }
+
+        def is_held(job: "DeviceJob") -> bool:
+            return not held.isdisjoint(job.scope)
+
         return (
             "Provider",
             "UUID",
@@ -176,13 +182,13 @@ class DeviceJobs(ObjectLister):
             row(
                 *values(job, "provider_name", "provider_uuid"),
                 known(partial(describe, job, down_time, present)),
-                job.provider_uuid in held,
+                known(partial(is_held, job)),
                 *values(job, "image", "trait", "started_at", "seen_at", "host", "process_id"),
                 *values(job, "problem"),
             )
             for job in jobs
             if not parsed_args.unfinished
-            or job.provider_uuid in held
+            or known(partial(is_held, job))
             or known(partial(getattr, job, "is_unfinished"))
         ]
 
@@ -214,40 +220,43 @@ class DeviceResolve(_DeviceCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.jobs import resolve
         from wharfinger.placement import survey
+        from wharfinger.tracker import instances
+        from wharfinger.tracker.listing import list_nodes
 
         if parsed_args.function and not parsed_args.programmed:
             raise WharfingerError(reason="--function goes with --programmed alone")
+        name = parsed_args.provider
+        provider: ProviderSummary | None = None
         try:
-            provider = survey.find(self.placement, parsed_args.provider)
+            provider = survey.find(self.placement, name)
+            uuid = provider.uuid
         except NotFound:
-            if not self._forget(parsed_args.provider):
+            if (former := self._former(name)) is None:
                 raise
-            return
+            uuid = former
         trait = None
-        if parsed_args.function:
-            trait = self.driver_of(provider).function_trait(provider.uuid, parsed_args.function)
+        if parsed_args.function and provider is not None:
+            driver = self.driver_of(provider)
+            with instances.connected(driver):
+                list_nodes(driver)  # it has to know its devices
+                trait = driver.function_trait(provider.uuid, parsed_args.function)
         left = resolve(
             self.placement,
             self.objects,
-            provider,
+            uuid,
             programmed=parsed_args.programmed,
             trait=trait,
             down_time=self.down_time,
         )
-        print_done(provider, f"still reserved: {'; '.join(left)}" if left else "free")
+        if left is None:
+            done = "its job is forgotten; there is no such device any more"
+        else:
+            done = f"still reserved: {'; '.join(left)}" if left else "free"
+        sys.stdout.write(f"{printable(f'{which(provider) if provider else name}: {done}')}\n")
 
-    def _forget(self, name: str) -> bool:
-        """End what is left of a device that is no more; whether there was anything."""
-        from wharfinger.jobs import forget
+    def _former(self, name: str) -> str | None:
+        """The uuid of a provider that is no more; None where no job knows the name."""
         from wharfinger.objects import DeviceJobList
 
-        gone = as_uuid(name)
-        key = {"provider_uuid": gone} if gone else {"provider_name": name}
-        jobs = DeviceJobList.get_by_filters(self.objects, **key)
-        for job in jobs:
-            forget(self.objects, job, self.down_time)
-            sys.stdout.write(
-                printable(f"{name}: its job is forgotten; there is no such provider any more")
-                + "\n"
-            )
-        return bool(jobs)
+        jobs = DeviceJobList.get_by_filters(self.objects, provider_name=name)
+        return as_uuid(name) or next((job.provider_uuid for job in jobs), None)

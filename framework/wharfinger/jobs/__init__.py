@@ -1,12 +1,13 @@
 """Work on devices that takes its time, and must not be taken for done when it is not.
 
 ``program`` loads an image into a device that is reserved for it; ``resolve`` is for what an
-operator has to decide afterwards, ``forget`` for devices that are gone. All keep to what the
-database says: a process may end at any step, and nothing is released by itself then.
+operator has to decide afterwards. Both keep to what the database says: a process may end at any
+step, and nothing is released by itself then.
 """
 
-from wharfinger.jobs.programming import HOLDER, program
-from wharfinger.jobs.resolving import forget, resolve
+from wharfinger.jobs.programming import program
+from wharfinger.jobs.resolving import resolve
 from wharfinger.jobs.work import describe, is_at_work
+from wharfinger.objects import JOB_HOLDER as HOLDER
 
-__all__ = ["HOLDER", "describe", "forget", "is_at_work", "program", "resolve"]
+__all__ = ["HOLDER", "describe", "is_at_work", "program", "resolve"]

@@ -25,6 +25,8 @@ from wharfinger.exceptions import (
     WharfingerError,
 )
 from wharfinger.jobs.marking import mark
+from wharfinger.jobs.work import is_readable, supersede
+from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, Reservation, ReservationList
 from wharfinger.objects.kinds import now
 from wharfinger.placement.client import PlacementClient
@@ -34,8 +36,6 @@ from wharfinger.providers import names, ownership
 from wharfinger.providers.functions import function_traits
 
 LOG: Final = logging.getLogger(__name__)
-#: Who holds a device's reservation while it is programmed: one job at a time.
-HOLDER: Final = "programming"
 #: Seconds between two looks at what is waited for.
 _PACE: Final = 1.0
 #: How often, at least, a job that is under way says so before it would count as left.
@@ -79,7 +79,6 @@ def program(
     image = names.check_uuid(image, "image")
     trait = None if function is None else driver.function_trait(provider.uuid, function)
     scope = _scope(client, driver, provider)
-    traits = client.get_traits(provider.uuid).traits
     job = _enter(
         context,
         provider,
@@ -89,11 +88,10 @@ def program(
         image=image,
         function=function,
         trait=trait,
-        former_trait=min(function_traits(traits), default=None),
     )
     work = _Work(
         client=client,
-        holds=Holds(client, context),
+        context=context,
         driver=driver,
         provider=provider,
         scope=scope,
@@ -109,7 +107,16 @@ def _scope(
 ) -> list[ProviderSummary]:
     """All that is programmed with a device, in the one order in which everybody takes it."""
     uuids = {provider.uuid, *driver.programming_scope(provider.uuid)}
-    return [one for uuid in sorted(uuids) for one in client.list_providers(uuid=uuid)]
+    scope = [one for uuid in sorted(uuids) for one in client.list_providers(uuid=uuid)]
+    if missing := sorted(uuids - {one.uuid for one in scope}):
+        raise JobRefused(
+            provider=provider.name,
+            uuid=provider.uuid,
+            problem=f"other parts of it are not in Placement ({', '.join(missing)}), and cannot be "
+            "reserved.",
+            remedy="Wait until they are published.",
+        )
+    return scope
 
 
 def _check(driver: ComputeDriver, provider: ProviderSummary) -> None:
@@ -137,20 +144,25 @@ def _enter(context: Context, provider: ProviderSummary, **values: Any) -> Device
     scope = [provider.uuid, *values["siblings"]]
     jobs = [one for one in DeviceJobList.get_by_filters(context) if not _is_apart(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=HOLDER)
-    if held or any("state" not in one or one.is_unfinished for one in jobs):
+    if held or any(not is_readable(one) or one.is_unfinished for one in jobs):
         raise _taken(provider)
     job = next((one for one in jobs if one.provider_uuid == provider.uuid), None)
+    values["stale_traits"] = sorted({trait for one in jobs for trait in _stale(one)})
     try:
         if job is None:
             job = DeviceJob(context, provider_uuid=provider.uuid, **values)
             job.create()
         else:
-            values["former_trait"] = values["former_trait"] or job.held_trait
             _change(job, **values)
             job.save()
     except (ConcurrentSave, ObjectExists, ObjectNotFound):
         raise _taken(provider) from None
     return job
+
+
+def _stale(job: DeviceJob) -> list[str]:
+    """What is not to be believed of a device any more, once it is programmed again."""
+    return [*job.stale_traits, *((job.held_trait,) if job.held_trait else ())]
 
 
 def _is_apart(job: DeviceJob, scope: Collection[str]) -> bool:
@@ -190,7 +202,7 @@ class _Work:
         self,
         *,
         client: PlacementClient,
-        holds: Holds,
+        context: Context,
         driver: ComputeDriver,
         provider: ProviderSummary,
         scope: Sequence[ProviderSummary],
@@ -199,12 +211,13 @@ class _Work:
         tell: OnStep,
     ) -> None:
         self._client: Final = client
-        self._holds: Final = holds
+        self._context: Final = context
+        self._holds: Final = Holds(client, context)
         self._driver: Final = driver
         self._provider: Final = provider
         self._scope: Final = scope
         self._job: Final = job
-        self._beat: Final = beat
+        self._interval: Final = beat
         self._tell: Final = tell
         self._beaten = time.monotonic()
         self._is_ours = True
@@ -219,7 +232,7 @@ class _Work:
             self._reserve()
             self._await_idle(wait_for_idle)
             before = self._function()
-            self._save(state="programming")
+            self._save(state="programming", former_traits=self._said())
         except BaseException as error:
             self._give_up(error)
             raise
@@ -240,27 +253,55 @@ class _Work:
                 self._taken.remove(one)
                 raise _taken(self._provider) from None
             self._held.append(held)
+            self._beat()
         self._tell("reserved", self._named("nothing more can be allocated from it"))
 
     def _await_idle(self, seconds: float) -> None:
         """See that nothing is allocated from it; since it is reserved, nothing comes any more."""
         end = time.monotonic() + seconds
-        while consumers := self._consumers():
-            more = f" and {len(consumers) - _FEW} more" if len(consumers) > _FEW else ""
-            some = f"{', '.join(consumers[:_FEW])}{more}"
+        while why := self._not_idle(is_patient=time.monotonic() < end):
             if time.monotonic() >= end:
                 waited = f" after {seconds:g} s of waiting" if seconds else ""
                 raise JobRefused(
                     provider=self._provider.name,
                     uuid=self._provider.uuid,
-                    problem=f"it is in use{waited}, by {some}.",
+                    problem=f"it cannot be programmed{waited}: {why}.",
                     remedy="Have that end first, or have this wait for it (--wait-for-idle).",
                 )
             if self._job.state != "waiting":
                 self._save(state="waiting")
-            self._tell("waiting", f"for allocations to end: {some}")
+            self._tell("waiting", why)
             time.sleep(_PACE)
-            self._watch()
+            self._beat()
+
+    def _not_idle(self, *, is_patient: bool) -> str | None:
+        """What it is waited for, as people would say it; None where nothing is."""
+        try:
+            # Its owner may have written other figures: who has come since is seen after this.
+            for held in self._held:
+                self._holds.keep(held)
+            if consumers := self._consumers():
+                more = f" and {len(consumers) - _FEW} more" if len(consumers) > _FEW else ""
+                return f"it is in use by {', '.join(consumers[:_FEW])}{more}"
+            for one in self._scope:
+                live = self._client.get_inventories(one.uuid).inventories.values()
+                if not all(inventory.is_fully_reserved for inventory in live):
+                    return f"{one.name} is not reserved, though it was to be"
+        except _UNREACHABLE as error:
+            if not is_patient:
+                raise
+            return _words(error)
+        return None
+
+    def _said(self) -> list[str]:
+        """The functions that are said of it, by their traits."""
+        return sorted(
+            {
+                trait
+                for one in self._scope
+                for trait in function_traits(self._client.get_traits(one.uuid).traits)
+            }
+        )
 
     def _consumers(self) -> list[str]:
         """Who has something of it."""
@@ -282,13 +323,21 @@ class _Work:
             except BaseException as error:  # whatever a driver does
                 errors.append(error)
 
-        thread = threading.Thread(target=load, name=HOLDER, daemon=True)
+        def keep() -> None:
+            while loading.is_alive():
+                self._keep()
+                loading.join(_PACE)
+
+        loading = threading.Thread(target=load, name=HOLDER, daemon=True)
+        keeping = threading.Thread(target=keep, name=f"{HOLDER}, reserved", daemon=True)
         try:
-            thread.start()
+            loading.start()
+            keeping.start()  # apart: signs of life do not wait for Placement
             self._tell("programming", f"image {job.image}")
-            while thread.is_alive():
-                thread.join(_PACE)
-                self._watch()
+            for thread in (loading, keeping):
+                while thread.is_alive():
+                    thread.join(_PACE)
+                    self._beat()
         except BaseException as error:
             raise self._unresolved(f"it was left while that went on ({_words(error)}).") from error
         if errors:
@@ -320,13 +369,17 @@ class _Work:
                     raise self._unresolved(f"it says that it holds function {held or 'none'}.")
             for one in self._scope:
                 mark(self._client, one, trait, self._owners[one.uuid])
-            self._save(state="programmed", trait=trait)
+            job.note_held(trait)
+            self._save()
+            supersede(self._context, job)
         except JobUnresolved:
             raise
         except BaseException as error:
             raise self._unresolved(f"it was programmed, and then: {_words(error)}.") from error
-        self._tell("programmed", trait or "nothing says which function it has")
-        self._let_go()
+        try:
+            self._tell("programmed", trait or "nothing says which function it has")
+        finally:
+            self._let_go()
 
     def _give_up(self, error: BaseException) -> None:
         """Nothing has been begun: let go of the device."""
@@ -336,31 +389,50 @@ class _Work:
         self._let_go()
 
     def _let_go(self) -> None:
-        """End the reservations that are ours."""
+        """End the reservations that are ours, and then tell of it."""
+        told: list[str] = []
         for one in self._taken:
             try:
                 left = self._holds.release(one, HOLDER)
             except ObjectNotFound:
                 continue  # it could not be reserved, or somebody else has released it
+            except PlacementError as error:
+                if self._holds.has(one, HOLDER):
+                    raise self._left(one, error) from error
+                left = (f"Placement may not say so before the next cycle: {_words(error)}",)
             except BaseException as error:
-                raise JobUnresolved(
-                    provider=self._provider.name,
-                    uuid=self._provider.uuid,
-                    problem=f"the job has come to its end ({self._job.state}), and the reservation "
-                    f"of {one.name} has not: {_words(error)}.",
-                ) from error
+                raise self._left(one, error) from error
             free = f"still reserved: {'; '.join(left)}" if left else "free"
-            self._tell("released", f"{one.name}: {free}" if len(self._scope) > 1 else free)
+            told.append(f"{one.name}: {free}" if len(self._scope) > 1 else free)
+        for free in told:
+            self._tell("released", free)
 
-    def _watch(self) -> None:
-        """Say that the job is under way, and see that the device is still reserved."""
-        try:
-            for held in self._held:
+    def _left(self, one: ProviderSummary, error: BaseException) -> JobUnresolved:
+        """The error of a reservation that could not be ended."""
+        return JobUnresolved(
+            provider=self._provider.name,
+            uuid=self._provider.uuid,
+            problem=f"the job has come to its end ({self._job.state}), and the reservation of "
+            f"{one.name} has not: {_words(error)}.",
+            remedy=f"Say once more what it holds: `wharfinger device resolve {one.name} ...`.",
+        )
+
+    def _keep(self) -> None:
+        """See that the device is still reserved, as far as that can be seen."""
+        for held in self._held:
+            try:
                 self._holds.keep(held)
-            if self._is_ours and time.monotonic() - self._beaten >= self._beat:
-                self._beaten = time.monotonic()
-                self._save(seen_at=now())
-        except (JobUnresolved, *_UNREACHABLE) as error:  # what is under way goes on
+            except _UNREACHABLE as error:
+                LOG.warning("programming %s: %s", self._provider.name, error)
+
+    def _beat(self) -> None:
+        """Say that the job is under way, and that goes on even if somebody has decided on it."""
+        if not self._is_ours or time.monotonic() - self._beaten < self._interval:
+            return
+        self._beaten = time.monotonic()
+        try:
+            self._save(seen_at=now())
+        except (JobUnresolved, *_UNREACHABLE) as error:
             LOG.warning("programming %s: %s", self._provider.name, error)
 
     def _function(self) -> _Known | None:
@@ -381,7 +453,8 @@ class _Work:
             raise JobUnresolved(
                 provider=self._provider.name,
                 uuid=self._provider.uuid,
-                problem="somebody else has resolved the job while it was under way.",
+                problem="somebody else has decided on the job while it was under way.",
+                remedy="See that they know what has become of it.",
             ) from error
 
     def _unresolved(self, problem: str) -> JobUnresolved:
@@ -392,7 +465,11 @@ class _Work:
             except WharfingerError as error:
                 LOG.warning("device job of %s: %s", self._provider.name, error)
         return JobUnresolved(
-            provider=self._provider.name, uuid=self._provider.uuid, problem=problem
+            provider=self._provider.name,
+            uuid=self._provider.uuid,
+            problem=problem,
+            remedy="It stays reserved. Find out what the device holds, and say so: `wharfinger "
+            f"device resolve {self._provider.name} ...`.",
         )
 
     def _named(self, told: str) -> str:

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from wharfinger.exceptions import ConcurrentSave, JobRefused, ObjectNotFound
 from wharfinger.jobs.marking import mark
-from wharfinger.jobs.programming import HOLDER
-from wharfinger.jobs.work import is_at_work
+from wharfinger.jobs.work import is_at_work, is_readable, supersede
+from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.objects.kinds import now
 from wharfinger.placement.client import PlacementClient
@@ -19,54 +19,92 @@ from wharfinger.providers import ownership
 def resolve(
     client: PlacementClient,
     context: Context,
-    provider: ProviderSummary,
+    provider_uuid: str,
     *,
     programmed: bool,
     trait: str | None = None,
     down_time: timedelta = timedelta(seconds=60),
-) -> tuple[str, ...]:
-    """End what a job has left behind, as somebody says who knows; returns what still reserves it.
+) -> tuple[str, ...] | None:
+    """End what a job has left behind, as somebody says who knows.
 
-    ``programmed``: the device holds the job's image, and ``trait`` says which function that is
-    (None: as the job has it). Otherwise it holds what it held before. Raises JobRefused where there
-    is nothing to resolve, or a process was at work on it within ``down_time``; ReservationRefused,
-    PlacementError, ObjectError and StateError.
+    ``provider_uuid`` is that of any part of the device. ``programmed``: it holds the job's image,
+    and ``trait`` says which function that is (None: as the job has it); otherwise it holds what it
+    held before. Returns what still reserves it; None where it is no more, and its job forgotten.
+
+    Raises JobRefused where there is nothing to resolve, or a process was at work on it within
+    ``down_time``; PlacementError, ObjectError and StateError.
     """
-    job = _find(context, provider)
+    job = _find(context, provider_uuid)
+    subject = (job.provider_name, job.provider_uuid) if job else (provider_uuid, provider_uuid)
     if job is not None and is_at_work(job, down_time, now()):
-        raise _at_work(job, down_time)
+        raise _refused(
+            subject,
+            f"process {job.process_id} on {job.host} is at work on it, and said so last at "
+            f"{job.seen_at.isoformat()}.",
+            f"Wait for its end; if it is gone, until it has been silent for "
+            f"{down_time.total_seconds():g} s.",
+        )
+    uuids = job.scope if job else (provider_uuid,)
+    held = ReservationList.get_by_filters(context, provider_uuid=uuids, holder=HOLDER)
     is_unfinished = job is not None and job.is_unfinished
-    uuids = job.scope if job is not None else (provider.uuid,)
-    held = {
-        one.provider_uuid
-        for one in ReservationList.get_by_filters(context, provider_uuid=uuids, holder=HOLDER)
-    }
     if not held and not is_unfinished:
-        raise _refused(provider, "no job has left anything of it.", "There is nothing to do.")
+        raise _refused(subject, "no job has left anything of it.", "There is nothing to do.")
     holds = Holds(client, context)
     scope = [one for uuid in uuids for one in client.list_providers(uuid=uuid)]
-    if job is not None and is_unfinished:
+    if job is not None and is_unfinished and scope:
+        _decide(client, holds, scope, job, programmed=programmed, trait=trait)
         if programmed:
-            job.trait = trait or job.trait
-            _mark(client, holds, scope, job.trait)
-        job.state = "programmed" if programmed else "failed"
-        _save(provider, job)
+            supersede(context, job)
     left: dict[str, None] = {}
     for one in scope:
         with suppress(ObjectNotFound):  # somebody else has done so at the same time
             left |= dict.fromkeys(holds.release(one, HOLDER))
-    return tuple(left)
+    there = {one.uuid for one in scope}
+    for one_uuid in {one.provider_uuid for one in held} - there:
+        holds.forget(one_uuid, HOLDER)
+    if job is not None and not scope:
+        with suppress(ObjectNotFound):
+            job.destroy()
+    return tuple(left) if scope else None
+
+
+def _decide(
+    client: PlacementClient,
+    holds: Holds,
+    scope: Sequence[ProviderSummary],
+    job: DeviceJob,
+    *,
+    programmed: bool,
+    trait: str | None,
+) -> None:
+    """Note what became of a job, and have all parts of the device say so."""
+    if programmed:
+        _mark(client, holds, scope, trait or job.trait)
+        job.note_held(trait or job.trait)
+    else:
+        job.state = "failed"
+    try:
+        job.save()
+    except (ConcurrentSave, ObjectNotFound):
+        raise _refused(
+            (job.provider_name, job.provider_uuid),
+            "somebody else has decided on it.",
+            "See `wharfinger device jobs`.",
+        ) from None
 
 
 def _mark(
     client: PlacementClient, holds: Holds, scope: Sequence[ProviderSummary], trait: str | None
 ) -> None:
-    """Have all providers of a device say what it holds; raises JobRefused before any does."""
+    """Have all parts of a device say what it holds.
+
+    Raises JobRefused before any does, if some are somebody else's by now.
+    """
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:
         if not holds.is_ours(one.uuid):
             raise _refused(
-                one,
+                (one.name, one.uuid),
                 "no driver instance publishes it any more.",
                 "Have its owner say what it holds, and resolve the job as unchanged.",
             )
@@ -74,41 +112,17 @@ def _mark(
         mark(client, one, trait, owners[one.uuid])
 
 
-def forget(context: Context, job: DeviceJob, down_time: timedelta) -> None:
-    """End a job, and its reservation, of a device that is no more; raises as ``resolve`` does."""
-    if is_at_work(job, down_time, now()):
-        raise _at_work(job, down_time)
-    held = ReservationList.get_by_filters(context, provider_uuid=job.provider_uuid, holder=HOLDER)
-    for one in (*held, job):
-        with suppress(ObjectNotFound):
-            one.destroy()
-
-
-def _find(context: Context, provider: ProviderSummary) -> DeviceJob | None:
+def _find(context: Context, provider_uuid: str) -> DeviceJob | None:
     """The last job that was about a device, an unfinished one if there is one."""
-    jobs = [one for one in DeviceJobList.get_by_filters(context) if provider.uuid in one.scope]
+    jobs = [
+        one
+        for one in DeviceJobList.get_by_filters(context)
+        if is_readable(one) and provider_uuid in one.scope
+    ]
     return max(jobs, key=lambda one: (one.is_unfinished, one.started_at), default=None)
 
 
-def _at_work(job: DeviceJob, down_time: timedelta) -> JobRefused:
-    return JobRefused(
-        provider=job.provider_name,
-        uuid=job.provider_uuid,
-        problem=f"process {job.process_id} on {job.host} is at work on it, and said so last at "
-        f"{job.seen_at.isoformat()}.",
-        remedy=f"Wait for its end; if it is gone, until it has been silent for "
-        f"{down_time.total_seconds():g} s.",
-    )
-
-
-def _save(provider: ProviderSummary, job: DeviceJob) -> None:
-    try:
-        job.save()
-    except (ConcurrentSave, ObjectNotFound):
-        raise _refused(
-            provider, "somebody else has decided on it.", "See `wharfinger device jobs`."
-        ) from None
-
-
-def _refused(provider: ProviderSummary, problem: str, remedy: str) -> JobRefused:
-    return JobRefused(provider=provider.name, uuid=provider.uuid, problem=problem, remedy=remedy)
+def _refused(subject: tuple[str, str], problem: str, remedy: str) -> JobRefused:
+    """The error of a device, by its name and uuid."""
+    name, uuid = subject
+    return JobRefused(provider=name, uuid=uuid, problem=problem, remedy=remedy)

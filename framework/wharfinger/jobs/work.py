@@ -1,13 +1,38 @@
-"""Whether a process is at work on a job, and how a job stands, in words."""
+"""What there is to know of jobs: whether a process is at work on one, and which still count."""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Final
 
-from wharfinger.objects import DeviceJob
+from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
+from wharfinger.objects import Context, DeviceJob, DeviceJobList
+
+#: Times are kept in whole seconds.
+_LEAST: Final = timedelta(seconds=3)
 
 
 def is_at_work(job: DeviceJob, down_time: timedelta, now: datetime) -> bool:
-    """Whether a process has said within ``down_time`` that it is at work on a job."""
-    return job.is_unfinished and job.state != "unknown" and now - job.seen_at <= down_time
+    """Whether a process has said within ``down_time``, or 3 s, that it is at work on a job."""
+    is_recent = now - job.seen_at <= max(down_time, _LEAST)
+    return job.is_unfinished and job.state != "unknown" and is_recent
+
+
+def is_readable(job: DeviceJob) -> bool:
+    """Whether what is stored of a job is all there."""
+    return all(name in job for name in job.fields)
+
+
+def supersede(context: Context, job: DeviceJob) -> None:
+    """Forget the finished jobs of other parts of a device: this one is the last word."""
+    for one in DeviceJobList.get_by_filters(context):
+        if (
+            is_readable(one)
+            and one.provider_uuid != job.provider_uuid
+            and not one.is_unfinished
+            and not set(one.scope).isdisjoint(job.scope)
+        ):
+            with suppress(ConcurrentSave, ObjectNotFound):
+                one.destroy()
 
 
 def describe(job: DeviceJob, down_time: timedelta, now: datetime) -> str:

@@ -7,6 +7,7 @@ each carries a version, and a field changes only with it.
 from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.compute_node import ComputeNode, ComputeNodeList
 from wharfinger.objects.context import Context, connect
+from wharfinger.objects.device_job import HOLDER as JOB_HOLDER
 from wharfinger.objects.device_job import DeviceJob, DeviceJobList
 from wharfinger.objects.flavor import Flavor, FlavorList
 from wharfinger.objects.instance import Instance, InstanceList
@@ -23,6 +24,7 @@ from wharfinger.objects.service import (
 )
 
 __all__ = [
+    "JOB_HOLDER",
     "OWNER_TAG_VERSION",
     "SERVICE_VERSION",
     "SERVICE_VERSIONS",

@@ -8,10 +8,10 @@ from wharfinger.objects import kinds
 from wharfinger.objects.base import fields, register
 from wharfinger.objects.kept import KeptList, KeptObject
 
+#: Who holds the reservation of a device while a job is about it: one job at a time.
+HOLDER: Final = "programming"
 #: Nothing has been begun, the device may be at work, or it may have been: it stays reserved.
 UNFINISHED: Final = ("reserving", "waiting", "programming", "unknown")
-#: Of those, the ones in which the device is as it was before.
-UNTOUCHED: Final = ("reserving", "waiting")
 #: What a job comes to. ``programmed``: the device holds the image. ``failed``: it holds what it
 #: held before.
 FINISHED: Final = ("programmed", "failed")
@@ -21,8 +21,8 @@ FINISHED: Final = ("programmed", "failed")
 class DeviceJob(KeptObject):
     """The last programming of a device: each device has one at most.
 
-    While it is unfinished the device is reserved, and no other job for it begins. One that has
-    finished is kept: it says what the device holds, where nobody else does.
+    While it is unfinished the device is reserved, and no other job for it begins. It is kept when
+    it has finished: it says what the device was programmed with last, which nobody else may know.
 
     - ``provider_uuid``: the device's resource provider.
     - ``provider_name``: its name when the job began.
@@ -34,9 +34,13 @@ class DeviceJob(KeptObject):
     - ``image``: the uuid of the image that is loaded.
     - ``function``: the function that the image has, as it was given; None where it was not.
     - ``state``: one of UNFINISHED or FINISHED.
-    - ``trait``: the trait that says which function the device holds once it is programmed; None
-      for none.
-    - ``former_trait``: the one that said so before; None where there was none.
+    - ``trait``: the trait that says which function the image has; None where that is not known.
+    - ``held_since``: when a job was last found to have programmed the device, this one or one
+      before, in UTC; None where none was.
+    - ``held_trait``: the trait of what it held then; None where that was not known.
+    - ``stale_traits``: the traits of functions that were said of it before that: who goes on saying
+      so does not know better.
+    - ``former_traits``: those that its providers had when this job began.
     - ``problem``: what went wrong, for people; None where nothing did.
     - ``started_at``: when the job began, in UTC.
     - ``seen_at``: when its process was last at work on it, in UTC.
@@ -56,7 +60,10 @@ class DeviceJob(KeptObject):
     function: str | None
     state: str
     trait: str | None
-    former_trait: str | None
+    held_since: datetime | None
+    held_trait: str | None
+    stale_traits: list[str]
+    former_traits: list[str]
     problem: str | None
     started_at: datetime
     seen_at: datetime
@@ -71,7 +78,10 @@ class DeviceJob(KeptObject):
         "function": kinds.name(nullable=True),
         "state": kinds.one_of(*UNFINISHED, *FINISHED, default="reserving"),
         "trait": kinds.name(nullable=True),
-        "former_trait": kinds.name(nullable=True),
+        "held_since": kinds.moment(nullable=True),
+        "held_trait": kinds.name(nullable=True),
+        "stale_traits": kinds.texts(default=[]),
+        "former_traits": kinds.texts(default=[]),
         "problem": kinds.text(nullable=True),
         "started_at": kinds.moment(),
         "seen_at": kinds.moment(),
@@ -87,12 +97,12 @@ class DeviceJob(KeptObject):
         """Whether it is under way, or somebody has to decide what became of it."""
         return self.state in UNFINISHED
 
-    @property
-    def held_trait(self) -> str | None:
-        """The trait that says which function the device holds, as far as is known from this."""
-        if self.state == "programmed":
-            return self.trait
-        return None if self.state in ("programming", "unknown") else self.former_trait
+    def note_held(self, trait: str | None) -> None:
+        """Note that the device holds the image, and no more what was said of it until then."""
+        self.state = "programmed"
+        self.trait = self.held_trait = trait
+        self.held_since = kinds.now()
+        self.stale_traits = sorted({*self.stale_traits, *self.former_traits} - {trait})
 
     def _new_row(self) -> dict[str, Any]:
         now = kinds.now()

@@ -5,6 +5,7 @@ crash leaves it held, and the cycles of the driver instance that publishes it se
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -74,12 +75,11 @@ class Holds:
         try:
             held = self._new(provider, holder=holder, reason=reason, expected_end=expected_end)
         except ObjectExists:
-            if any("holder" in one and one.holder == holder for one in self._rows(provider.uuid)):
+            if self.has(provider, holder):
                 self._fill(provider.uuid)  # which a crash may have kept from it
             raise
         self._fill(provider.uuid)
-        if held.uuid not in {one.uuid for one in self._rows(provider.uuid)}:
-            self._empty(held)  # somebody has released it meanwhile
+        self._see_kept(held)
         return held
 
     def keep(self, held: Reservation) -> None:
@@ -92,6 +92,11 @@ class Holds:
             one.uuid == held.uuid for one in self._rows(held.provider_uuid)
         ):
             self._fill(held.provider_uuid)
+            self._see_kept(held)
+
+    def has(self, provider: ProviderSummary, holder: str) -> bool:
+        """Whether a holder has a provider reserved."""
+        return any("holder" in one and one.holder == holder for one in self._rows(provider.uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
         """End what a holder has of a provider: it is free again if nobody else has it.
@@ -107,6 +112,15 @@ class Holds:
         self._empty(held)
         held.destroy()
         return self._empty(held)  # somebody else may have ended his at the same time
+
+    @_patiently
+    def forget(self, provider_uuid: str, holder: str) -> None:
+        """End what a holder has of a provider that is no more."""
+        for one in ReservationList.get_by_filters(
+            self._context, provider_uuid=provider_uuid, holder=holder
+        ):
+            with suppress(ObjectNotFound):
+                one.destroy()
 
     def give_back(self, consumer_uuid: str) -> tuple[Reservation, ...]:
         """Delete a consumer's allocations; what is cleaned after that is reserved first.
@@ -175,6 +189,11 @@ class Holds:
                 one.save()
         full = reservation.reserve_fully(live.inventories)
         self._client.set_inventories(uuid, live.resource_provider_generation, full)
+
+    def _see_kept(self, held: Reservation) -> None:
+        """Give back what somebody has released while it was written."""
+        if held.uuid not in {one.uuid for one in self._rows(held.provider_uuid)}:
+            self._empty(held)
 
     @_patiently
     def _empty(self, held: Reservation) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ One list tells which providers there are and at which generation; what has not m
 since it was last seen is taken from memory, what has is read.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
@@ -48,15 +48,22 @@ class PlacementReader:
         self._client: Final = client
         self._trait: Final = instance_trait(instance)
 
-    def read(self, roots: Mapping[str, str], records: Mapping[str, Record]) -> Reading:
+    def read(
+        self,
+        roots: Mapping[str, str],
+        records: Mapping[str, Record],
+        believed: Set[str] = frozenset(),
+    ) -> Reading:
         """The providers of the instance's trees.
 
         ``roots`` are, by name, the uuids that its root providers have unless Placement has
         them under another; ``records`` what was remembered of the providers. Where nothing
-        has changed, this is one request.
+        has changed, this is one request. Of the trees of the roots that are ``believed``, by uuid,
+        what is somebody else's and was not listed is taken to be as it was.
         """
         found = self._list(roots, records)
         self._look_up_ours(records, found)
+        found = {**_remembered(records, believed), **found}
         self._look_up_roots(roots, found)
         trees = {
             provider.root_provider_uuid
@@ -187,6 +194,24 @@ class PlacementReader:
             traits=traits.traits,
             aggregates=aggregates.aggregates,
         )
+
+
+def _remembered(records: Mapping[str, Record], roots: Set[str]) -> _Summaries:
+    """What is somebody else's in the trees of these roots, as it was seen last."""
+    return {
+        uuid: ProviderSummary(
+            uuid=uuid,
+            name=live.name,
+            generation=live.generation,
+            root_provider_uuid=live.root_uuid,
+            parent_provider_uuid=live.parent_uuid,
+        )
+        for uuid, record in (records.items() if roots else ())
+        if not record.is_ours
+        and (live := record.live) is not None
+        and live.generation is not None
+        and live.root_uuid in roots
+    }
 
 
 def _by_uuid(listed: list[ProviderSummary]) -> _Summaries:

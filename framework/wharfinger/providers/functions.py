@@ -41,31 +41,41 @@ def function_traits(traits: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class HeldFunction:
-    """The trait of the function that a device was programmed with, and of the one before."""
+    """What a device was programmed with last: the trait of its function, None where unknown.
 
-    trait: str
-    former: str | None = None
+    ``stale`` are the traits of functions that were said of it before that; ``parts`` the uuids of
+    all its providers.
+    """
+
+    trait: str | None
+    stale: frozenset[str] = frozenset()
+    parts: tuple[str, ...] = ()
+
+
+def is_superseded(
+    wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
+) -> bool:
+    """Whether another function has been said of a device since it was programmed.
+
+    Whoever programs it behind our back, and says so, is right. A driver that reports what was said
+    before does not know better.
+    """
+    known = {held.trait} if held.trait else set[str]()
+    newer = function_traits(live.traits) - known if live else frozenset[str]()
+    if wanted.mode is PublishingMode.OWN:
+        said = function_traits(wanted.provider.traits) - held.stale - known
+        return bool(said or newer - record.claimed_traits)
+    return bool(newer)
 
 
 def with_function(
-    wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
+    wanted: DesiredProvider, held: HeldFunction, *, superseded: bool
 ) -> DesiredProvider:
-    """A device with the trait of the function that it was programmed with.
-
-    Not where another function has been said of it since: whoever programs it behind our back, and
-    says so, is right. A driver that reports the former one does not know better yet.
-    """
+    """A device with the trait of the function that it was programmed with, if that still holds."""
     mine = wanted.provider
-    newer = function_traits(live.traits) if live else frozenset()
-    said = frozenset[str]()
-    stale: set[str | None] = {held.trait}
-    if wanted.mode is PublishingMode.OWN:
-        newer -= record.claimed_traits
-        stale.add(held.former)
-        said = function_traits(mine.traits) - stale
-    traits = mine.traits - stale
-    if not newer - {held.trait} and not said:
-        traits |= {held.trait}
+    known = {held.trait} if held.trait else set[str]()
+    stale = held.stale if wanted.mode is PublishingMode.OWN else frozenset[str]()
+    traits = mine.traits - stale - known if superseded else mine.traits - stale | known
     if traits == mine.traits:
         return wanted
     return replace(wanted, provider=replace(mine, traits=traits))
@@ -81,7 +91,8 @@ def with_claims(
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))
         for uuid, function in held.items()
-        if (record := records.get(uuid)) is not None
+        if function.trait is not None
+        and (record := records.get(uuid)) is not None
         and (applied := record.applied) is not None
         and function.trait not in applied.traits
     }

@@ -29,15 +29,19 @@ class Circumstances:
         """The same; ``earlier`` are the reservations that were there before the snapshot began."""
         return replace(self, reservations=replace(self.reservations, earlier=earlier))
 
-    def with_placement_read(self, context: Context, host: str, instance: str) -> Self:
-        """The same, with the rows and reservations that there are now that Placement was read.
+    def with_placement_read(
+        self, context: Context, host: str, instance: str, *, programs: bool = False
+    ) -> Self:
+        """The same, with the rows, reservations and functions that there are now.
 
-        Another host may have taken nodes over while the backend was listed.
+        For when Placement has been read. While the backend was listed another host may have taken
+        nodes over, and a job have ended.
         """
         return replace(
             self,
             rows=ComputeNodeList.get_revisions(context, host, instance).keys(),
             reservations=self.reservations.read_again(context),
+            functions=held_functions.read(context) if programs else {},
         )
 
     @classmethod
@@ -55,7 +59,7 @@ class Circumstances:
             rows=ComputeNodeList.get_revisions(context, host, instance).keys(),
             migrations=migrations,
             reservations=StoredReservations.read(context),
-            functions=held_functions.read(context, host, instance) if programs else {},
+            functions=held_functions.read(context) if programs else {},
         )
 
 

@@ -24,7 +24,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Migration
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
-from wharfinger.providers.functions import HeldFunction, with_function
+from wharfinger.providers.functions import HeldFunction, is_superseded, with_function
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.record import Record
 from wharfinger.tracker import compute_status
@@ -75,13 +75,34 @@ class Answers:
         functions: Mapping[str, HeldFunction],
         live: Mapping[str, Provider],
         records: Mapping[str, Record],
-    ) -> None:
-        """Have devices say which functions they hold, by provider uuid."""
-        for uuid, held in functions.items():
-            wanted = self.desired.get(uuid)
-            if wanted and wanted.stated:
-                record = records.get(uuid, _NO_RECORD)
-                self.desired[uuid] = with_function(wanted, live.get(uuid), record, held)
+        mark: str,
+    ) -> frozenset[str]:
+        """Have devices say which functions they hold, by provider uuid.
+
+        Returns those of which another function has been said since, or which are not those that
+        were programmed: what comes anew under an old name lacks our instance's ``mark``.
+        """
+        mine = {
+            uuid: held
+            for uuid, held in functions.items()
+            if (wanted := self.desired.get(uuid)) and wanted.stated
+        }
+        superseded = {
+            uuid
+            for uuid, held in mine.items()
+            if held.trait is not None
+            and (
+                (uuid in live and mark not in live[uuid].traits)
+                or is_superseded(
+                    self.desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held
+                )
+            )
+        }
+        for uuid, held in mine.items():
+            self.desired[uuid] = with_function(
+                self.desired[uuid], held, superseded=not superseded.isdisjoint((uuid, *held.parts))
+            )
+        return frozenset(superseded)
 
     def add(
         self,

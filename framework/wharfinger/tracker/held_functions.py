@@ -1,41 +1,55 @@
 """The functions that devices were programmed with, as their jobs have it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from operator import attrgetter
+from typing import Final
 
 from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
 from wharfinger.objects import Context, DeviceJob, DeviceJobList
 from wharfinger.providers.functions import HeldFunction
 
-_NEEDED = ("provider_uuid", "siblings", "state", "trait", "former_trait", "started_at")
+#: What tells of another job, or of another process that does the same: it is right.
+_OTHERS_WORK: Final = (ConcurrentSave, ObjectNotFound)
 
 
-def read(context: Context, host: str, instance: str) -> Mapping[str, HeldFunction]:
-    """Those of an instance's devices, by provider uuid, as the last job of each left them.
-
-    Raises ObjectError, StateError.
-    """
-    jobs = DeviceJobList.get_by_filters(context, host=host, driver_instance=instance)
+def read(context: Context) -> Mapping[str, HeldFunction]:
+    """Those of all devices, by provider uuid; raises ObjectError, StateError."""
     held: dict[str, HeldFunction] = {}
-    for one in sorted(filter(_is_readable, jobs), key=attrgetter("started_at")):
-        trait = one.held_trait
-        for uuid in one.scope:
-            held.pop(uuid, None)
-            if trait is not None:
-                held[uuid] = HeldFunction(trait, one.former_trait)
+    known = (one for one in _readable(context) if one.held_since is not None)
+    for one in sorted(known, key=attrgetter("held_since")):
+        function = HeldFunction(one.held_trait, frozenset(one.stale_traits), one.scope)
+        held.update(dict.fromkeys(one.scope, function))
     return held
 
 
-def forget(context: Context, uuids: Iterable[str]) -> None:
-    """Forget what devices held that are no more; not while a job for one is unfinished."""
-    wanted = sorted(uuids)
-    for one in DeviceJobList.get_by_filters(context, provider_uuid=wanted) if wanted else ():
-        if _is_readable(one) and not one.is_unfinished:
-            try:
+def supersede(context: Context, uuids: Iterable[str]) -> None:
+    """Have jobs say no more what devices hold of which somebody else has said so since."""
+    for one in _finished(context, uuids):
+        if one.held_trait is not None:
+            one.stale_traits = sorted({*one.stale_traits, one.held_trait})
+            one.held_trait = None
+            with suppress(*_OTHERS_WORK):
+                one.save()
+
+
+def forget(context: Context, host: str, instance: str, uuids: Iterable[str]) -> None:
+    """Forget what an instance's devices held that are no more."""
+    for one in _finished(context, uuids):
+        if (one.host, one.driver_instance) == (host, instance):
+            with suppress(*_OTHERS_WORK):
                 one.destroy()
-            except (ConcurrentSave, ObjectNotFound):
-                continue  # another job has begun, or another process has forgotten it
 
 
-def _is_readable(job: DeviceJob) -> bool:
-    return all(name in job for name in _NEEDED)
+def _finished(context: Context, uuids: Iterable[str]) -> Iterator[DeviceJob]:
+    """The finished jobs of these devices; none is read where there are no devices."""
+    wanted = frozenset(uuids)
+    for one in _readable(context) if wanted else ():
+        if not one.is_unfinished and not wanted.isdisjoint(one.scope):
+            yield one
+
+
+def _readable(context: Context) -> Iterator[DeviceJob]:
+    for one in DeviceJobList.get_by_filters(context):
+        if all(name in one for name in one.fields):
+            yield one

@@ -101,15 +101,15 @@ class NodeListing:
         return len(self.problems) > len(known)
 
     def use_known_uuids(self, records: Mapping[str, Record]) -> None:
-        """Give nodes the uuids under which their roots have been published.
+        """Give nodes the uuids under which their roots have been published, by whomever.
 
         By that, a root is found that somebody has renamed, or that was adopted under another
         uuid than the driver's; that of a node that failed, too.
         """
         known = {
-            record.applied.name: uuid
+            root.name: uuid
             for uuid, record in records.items()
-            if record.applied and record.applied.parent_uuid is None
+            if (root := record.applied or record.live) and root.parent_uuid is None
         }
         # A node that has been published under its own uuid has another name now: the
         # provider of its name is not its own.

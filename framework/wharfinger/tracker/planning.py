@@ -10,7 +10,7 @@ from oslo_log import log as logging
 
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import MassRemoval, WharfingerError
-from wharfinger.objects import ComputeNode, Context
+from wharfinger.objects import JOB_HOLDER, ComputeNode, Context, Reservation
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, ownership
@@ -44,7 +44,7 @@ class Planned:
     ``new`` are nodes whose rows have to be there before the plan is applied. ``coming`` are the
     rows of nodes to be taken over first: they are left out, and planned after that. ``judgement``
     is saved when the plan has been applied, and ``remember`` called. ``rows`` are the uuids of the
-    instance's nodes as it was planned.
+    instance's nodes as it was planned. ``misses_something``: the driver could not publish all.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -54,6 +54,7 @@ class Planned:
     judgement: Judgement = field(default_factory=Judgement)
     rows: Set[str] = frozenset()
     remember: Callable[[], None] = lambda: None
+    misses_something: bool = False
 
 
 class Planner:
@@ -106,9 +107,12 @@ class Planner:
         The driver is asked of those trees alone, and of the nodes that have ``changed``; nothing is
         gone for it.
         """
+        listing.use_known_uuids(self._memory.records)
         if changed is not None:
             changed.use_known_uuids(self._memory.records)
-        reading = self._reader.read(listing.roots, self._memory.records)
+        # A list by our mark lacks the roots of others. That they are there, listings see.
+        believed = listing.listed - set(changed.roots.values() if changed else ())
+        reading = self._reader.read(listing.roots, self._memory.records, believed)
         circumstances = self._now(circumstances)
         unasked: tuple[ForeignReservation, ...] = ()
         absent: Set[str] = frozenset()
@@ -136,6 +140,18 @@ class Planner:
         applied. Where that is not enough, it is the plan of a drift cycle.
         """
         changed.use_known_uuids(self._memory.records)
+        planned = self._plan_remembered(changed, listing, now, circumstances)
+        return planned or self.plan_drift(listing, now, circumstances, changed)
+
+    def _plan_remembered(
+        self, changed: NodeListing, listing: NodeListing, now: float, circumstances: Circumstances
+    ) -> Planned | None:
+        """A plan that Placement need not be read for; None where it has to be.
+
+        A new node's root may be there already, or what a driver misses in a tree. What became of a
+        write is not known where its answer was lost, and those who hold a provider write it
+        themselves.
+        """
         records = self._memory.records
         live = {uuid: record.live for uuid, record in records.items() if record.live}
         roots = set(changed.roots.values())
@@ -145,16 +161,18 @@ class Planner:
             or (record.root_uuid in roots and (record.intended is not None or uuid in held))
             for uuid, record in records.items()
         ):
-            # A new node's root may be there already. What became of a write is not known where its
-            # answer was lost, and those who hold a provider write it themselves.
-            return self.plan_drift(listing, now, circumstances, changed)
+            return None
         if any(shares(provider) for provider in live.values()):
             changed, circumstances = listing, circumstances.seen_by_snapshot(frozenset())
-        return self._plan(changed, Reading(live, (), {}), now, circumstances, has_looked=False)
+        planned = self._plan(changed, Reading(live, (), {}), now, circumstances, has_looked=False)
+        return None if planned.misses_something else planned
 
     def _now(self, circumstances: Circumstances) -> Circumstances:
         return circumstances.with_placement_read(
-            self._context, self._driver.host, self._publisher.instance
+            self._context,
+            self._driver.host,
+            self._publisher.instance,
+            programs=self._driver.capabilities.supports("programming"),
         )
 
     def plan_disabled(self) -> Planned:
@@ -201,7 +219,8 @@ class Planner:
             circumstances=circumstances,
             unreadable={**reading.unreadable, **_damaged_trees(memory, live)},
         )
-        answers.set_functions(functions, live, records)
+        mark = ownership.instance_trait(self._publisher.instance)
+        superseded = answers.set_functions(functions, live, records, mark)
         # What moves is planned where it goes: not without its record.
         answers.failed |= {
             answers.desired[uuid].provider.root_uuid
@@ -221,6 +240,7 @@ class Planner:
             is_clean=partial(self._is_clean, answers),
             is_given_back=self._is_given_back,
         )
+        held = judgement.held | self._held_with(answers, circumstances)
         inquiry = Inquiry(self._client, self._reader, answers, live)
         looked_up = [name for name, uuid in listing.roots.items() if uuid not in live]
         elsewhere = inquiry.elsewhere(looked_up if has_looked else ())
@@ -251,7 +271,7 @@ class Planner:
             scopes.plan,
             self._publisher,
             allocated=allocated,
-            held=judgement.held,
+            held=held,
             elsewhere=elsewhere,
         )
         plan = planning(removals)
@@ -270,7 +290,7 @@ class Planner:
             answers.failed - coming.keys() - given_away.keys(),
             live,
             records,
-            held=judgement.held,
+            held=held,
             disabled=bool(circumstances.disabled),
         )
 
@@ -278,7 +298,13 @@ class Planner:
             if is_listing:
                 self._settled.note(answers, live, plan, settled)
                 known = live.keys() | records.keys() | answers.desired.keys()
-                held_functions.forget(self._context, functions.keys() - known)
+                held_functions.forget(
+                    self._context,
+                    self._driver.host,
+                    self._publisher.instance,
+                    functions.keys() - known,
+                )
+            held_functions.supersede(self._context, superseded)
             if is_listing or asks_all:
                 self._was_disabled = circumstances.disabled
 
@@ -290,6 +316,7 @@ class Planner:
             judgement,
             circumstances.rows,
             remember,
+            bool(answers.reported),
         )
 
     def _new_nodes(
@@ -355,6 +382,22 @@ class Planner:
             if one.root_provider_uuid not in elsewhere:
                 yield orphan(one.uuid, one.name)
 
+    def _held_with(self, answers: Answers, circumstances: Circumstances) -> Set[str]:
+        """The providers that are programmed with others which a job holds.
+
+        Parts of a device that have come since the job began, and are none of its own.
+        """
+        found: set[str] = set()
+        for uuid, rows in circumstances.reservations.by_provider.items():
+            if uuid not in answers.desired or not any(map(_is_of_job, rows)):
+                continue
+            scope = partial(self._driver.programming_scope, uuid)
+            try:
+                found.update(guarded(self._driver.name, "programming_scope", scope))
+            except WharfingerError as error:
+                LOG.debug("what is programmed with %s is not known: %s", uuid, error)
+        return found & answers.desired.keys()
+
     def _is_clean(self, answers: Answers, uuid: str, since: datetime) -> bool:
         """What the driver says; if it cannot, that is a problem of this provider alone."""
         driver = self._driver
@@ -390,6 +433,10 @@ class Planner:
             and self._publisher.owner not in live[uuid].traits
             and ownership.standing(live[uuid], self._publisher, record) is Standing.OURS_BEFORE
         ]
+
+
+def _is_of_job(held: Reservation) -> bool:
+    return "holder" in held and held.holder == JOB_HOLDER
 
 
 def _has_to_be_read(record: Record) -> bool:
