@@ -184,7 +184,7 @@ class _Run:
             if not self.goes_on(tree, step):
                 continue
             try:
-                self._writer.write(tree, step)
+                self._write(tree, step)
             except PlacementUnavailable:
                 raise
             except PermissionRefused as error:
@@ -198,12 +198,21 @@ class _Run:
                 if isinstance(step, SetInventories):
                     self._reserve_what_stays(tree, step)
             except PlacementError as error:
-                if error.status == HTTPStatus.BAD_REQUEST:
-                    # Somebody may have deleted a trait or class that we know to be there.
-                    self._names.forget()
                 tree.failed = error
             else:
                 self.done(step)
+
+    def _write(self, tree: TreeUnderWay, step: Step) -> None:
+        """Take a step; somebody may have deleted a trait or class that we know to be there."""
+        try:
+            self._writer.write(tree, step)
+        except PlacementError as error:
+            if error.status != HTTPStatus.BAD_REQUEST:
+                raise
+            self._names.forget()
+            if not isinstance(step, SetTraits) or self._names.ensure(*_names([step])):
+                raise
+            self._writer.write(tree, step)
 
     def reserve_failed(self, tree: TreeUnderWay) -> None:
         """Reserve what was to be reserved in a tree that failed before that.
