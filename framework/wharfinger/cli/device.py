@@ -125,8 +125,11 @@ class DeviceProgram(_DeviceCommand):
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
     """Have other signals do what Ctrl+C does: the job says how far it is, and lets go if it may."""
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    former = {one: signal.signal(one, signal.default_int_handler) for one in ends}
+    former = {
+        one: signal.signal(one, signal.default_int_handler)
+        for one in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(one) is not signal.SIG_IGN  # as with nohup
+    }
     try:
         yield
     finally:
