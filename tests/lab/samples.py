@@ -11,6 +11,8 @@ from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
     Context,
+    DeviceJob,
+    DeviceJobList,
     Flavor,
     FlavorList,
     Instance,
@@ -111,6 +113,18 @@ def released(context: Context | None, number: int = 0, **values: Any) -> Reserva
     return reservation(context, number, **(chosen | values))
 
 
+def device_job(context: Context | None, number: int = 0, **values: Any) -> DeviceJob:
+    chosen = {
+        "provider_uuid": uuid(f"device {number}"),
+        "provider_name": f"device-{number}",
+        "driver_instance": "fpga",
+        "host": "host-1",
+        "process_id": 4711,
+        "image": uuid("image"),
+    }
+    return DeviceJob(context, **(chosen | values))
+
+
 def record(number: int = 0, **values: Any) -> ProviderRecord:
     chosen: dict[str, Any] = {
         "provider_uuid": uuid(f"provider {number}"),
@@ -190,6 +204,9 @@ SORTS: Mapping[str, Sort] = MappingProxyType(
             {"reason": "cleaning"},
             {"expected_end": datetime(2031, 1, 1)},
             ("provider_uuid", "holder"),
+        ),
+        "DeviceJob": Sort(
+            device_job, DeviceJobList, {"state": "waiting"}, {"problem": "no answer"}
         ),
     }
 )

@@ -112,9 +112,9 @@ def _scope(
         raise JobRefused(
             provider=provider.name,
             uuid=provider.uuid,
-            problem=f"other parts of it are not in Placement ({', '.join(missing)}), and cannot be "
-            "reserved.",
-            remedy="Wait until they are published.",
+            problem=f"not all parts of it are in Placement ({', '.join(missing)} not), and what is "
+            "not there cannot be reserved.",
+            remedy="Wait until it is published.",
         )
     return scope
 

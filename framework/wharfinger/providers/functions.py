@@ -65,16 +65,20 @@ def is_superseded(
     if wanted.mode is PublishingMode.OWN:
         said = function_traits(wanted.provider.traits) - held.stale - known
         return bool(said or newer - record.claimed_traits)
-    return bool(newer)
+    return bool(newer - (held.stale & record.claimed_traits))
 
 
 def with_function(
-    wanted: DesiredProvider, held: HeldFunction, *, superseded: bool
+    wanted: DesiredProvider, record: Record, held: HeldFunction, *, superseded: bool
 ) -> DesiredProvider:
-    """A device with the trait of the function that it was programmed with, if that still holds."""
+    """A device with the trait of the function that it was programmed with, if that still holds.
+
+    The driver of an overlay hands back what is there: of that, what is stale goes if it is ours.
+    """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
-    stale = held.stale if wanted.mode is PublishingMode.OWN else frozenset[str]()
+    is_own = wanted.mode is PublishingMode.OWN
+    stale = held.stale if is_own else held.stale & record.claimed_traits
     traits = mine.traits - stale - known if superseded else mine.traits - stale | known
     if traits == mine.traits:
         return wanted

@@ -100,7 +100,10 @@ class Answers:
         }
         for uuid, held in mine.items():
             self.desired[uuid] = with_function(
-                self.desired[uuid], held, superseded=not superseded.isdisjoint((uuid, *held.parts))
+                self.desired[uuid],
+                records.get(uuid, _NO_RECORD),
+                held,
+                superseded=not superseded.isdisjoint((uuid, *held.parts)),
             )
         return frozenset(superseded)
 

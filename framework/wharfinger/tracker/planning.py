@@ -149,8 +149,8 @@ class Planner:
         """A plan that Placement need not be read for; None where it has to be.
 
         A new node's root may be there already, or what a driver misses in a tree. What became of a
-        write is not known where its answer was lost, and those who hold a provider write it
-        themselves.
+        write is not known where its answer was lost, and those who hold a provider, or publish what
+        is overlaid here, write it themselves.
         """
         records = self._memory.records
         live = {uuid: record.live for uuid, record in records.items() if record.live}
@@ -158,7 +158,10 @@ class Planner:
         held = circumstances.reservations.by_provider.keys()
         if not live.keys() >= roots or any(
             _has_to_be_read(record)
-            or (record.root_uuid in roots and (record.intended is not None or uuid in held))
+            or (
+                record.root_uuid in roots
+                and (record.intended is not None or uuid in held or _is_others_to_write(record))
+            )
             for uuid, record in records.items()
         ):
             return None
@@ -433,6 +436,10 @@ class Planner:
             and self._publisher.owner not in live[uuid].traits
             and ownership.standing(live[uuid], self._publisher, record) is Standing.OURS_BEFORE
         ]
+
+
+def _is_others_to_write(record: Record) -> bool:
+    return record.is_ours and record.mode is PublishingMode.OVERLAY
 
 
 def _is_of_job(held: Reservation) -> bool:

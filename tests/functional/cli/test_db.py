@@ -219,6 +219,7 @@ def test_what_an_older_one_lacks_is_listed_and_comes_with_an_upgrade(
     assert told == {
         str(path): f"has version {BEFORE}: run `wharfinger db upgrade` for version {HEAD}",
         "compute_nodes": "lacks pci_stats",
+        "device_jobs": "is not there in this form",
         "provider_records": "lacks reserved_since",
         "reservations": "lacks consumer_uuid, own_reserved, phase",
     }

@@ -92,7 +92,7 @@ def test_one_instance_that_cannot_be_loaded_does_not_stop_the_others(program: Pr
 
     assert synced.code == 1
     assert "driver nonsense: entry point: found none in wharfinger.drivers" in synced.err
-    assert "(ironic, libvirt)" in synced.err
+    assert "(cyborg, ironic, libvirt)" in synced.err
     assert "gpus: 9 changes written" in synced.out
     assert inprocess.run(program, "sync", "--driver", "gpus").code == 0
 

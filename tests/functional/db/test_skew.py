@@ -9,10 +9,12 @@ import sqlalchemy as sa
 from tests.functional.db import spine
 from tests.functional.db.databases import FUTURE, HOST, Place, upgrade
 from tests.lab import samples
+from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import FieldUnset, StateError
 from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
+    DeviceJobList,
     FlavorList,
     ProviderRecordList,
     ReservationList,
@@ -26,7 +28,14 @@ WAITING = {
     "mysql": "information_schema.processlist WHERE state = 'Waiting for table metadata lock'",
 }
 UUID = samples.node(None).uuid
-TABLES = ("compute_nodes", "services", "flavors", "reservations", "provider_records")
+TABLES = (
+    "compute_nodes",
+    "services",
+    "flavors",
+    "reservations",
+    "provider_records",
+    "device_jobs",
+)
 #: What each version of the schema lacks, by table, of what the code has in mind.
 LACKING = {
     "0003": {
@@ -35,6 +44,8 @@ LACKING = {
     },
 }
 LACKING["0002"] = LACKING["0003"] | {"compute_nodes": {"pci_stats"}}
+#: Tables that are younger than all of these.
+LATER = {"device_jobs": set(METADATA.tables["device_jobs"].columns.keys())}
 
 
 def counted(node: ComputeNode) -> int:
@@ -73,13 +84,13 @@ def test_what_an_older_schema_has_no_column_for_is_unset(place: Place) -> None:
     node.vcpus_used = 2
     node.save()
     assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 2
-    assert context.db.missing() == LACKING["0002"]
+    assert context.db.missing() == LACKING["0002"] | LATER
 
 
 def test_reservations_and_records_work_on_the_schema_before(place: Place) -> None:
     place.upgrade("0003")
     context = place.open()
-    assert context.db.missing() == LACKING["0003"]
+    assert context.db.missing() == LACKING["0003"] | LATER
 
     samples.released(context).create()
     record = samples.record(
@@ -100,6 +111,21 @@ def test_reservations_and_records_work_on_the_schema_before(place: Place) -> Non
     assert memory.get(record.provider_uuid).reservations == ("cleaning",)
     one.destroy()
     assert not ReservationList.get_by_filters(context)
+
+
+def test_a_table_that_is_younger_than_the_schema_is_asked_for_in_words(place: Place) -> None:
+    place.upgrade("0004")
+    context = place.open()
+    samples.node(context).create()
+
+    with pytest.raises(StateError, match=r"no table device_jobs yet.*wharfinger db upgrade"):
+        DeviceJobList.get_by_filters(context)
+    with pytest.raises(StateError, match=r"no table device_jobs yet"):
+        samples.device_job(context).create()
+    upgrade(place.url, place.directory)
+
+    samples.device_job(context).create()
+    assert len(DeviceJobList.get_by_filters(context)) == len(place.rows("compute_nodes")) == 1
 
 
 def test_what_the_schema_before_could_not_keep_is_kept_once_it_can_be(place: Place) -> None:
@@ -150,12 +176,14 @@ def test_what_is_missing_is_told_once(place: Place, caplog: pytest.LogCaptureFix
             ComputeNodeList.get_by_filters(context)
 
     told = {
-        frozenset(message.partition(" has no column ")[2].replace(",", " ").split())
+        frozenset(message.partition(" has no ")[2].replace(",", " ").split())
         for message in caplog.messages
     }
-    assert len(caplog.messages) == len(told) == len(LACKING["0002"])
+    assert len(caplog.messages) == len(told) == len(LACKING["0002"] | LATER)
     for table, columns in LACKING["0002"].items():
-        assert any({table, *columns} <= words for words in told)
+        assert any({"column", *columns, "in", "table", table} <= words for words in told)
+    for table, columns in LATER.items():
+        assert any({"table", table} <= words and not columns & words for words in told)
     assert all("wharfinger db upgrade" in message for message in caplog.messages)
 
 
@@ -240,12 +268,13 @@ def test_a_newer_schema_that_only_adds_is_used(place: Place) -> None:
     samples.service(context).create()
     samples.flavor(context).create()
     samples.reservation(context).create()
+    samples.device_job(context).create()
     ProviderRecordList.replace(
         context, HOST, "gpus", ProviderRecordList(objects=[samples.record()]), []
     )
 
     assert counted(ComputeNode.get_by_uuid(context, UUID)) == 2
-    for kind in (ServiceList, FlavorList, ReservationList, ProviderRecordList):
+    for kind in (ServiceList, FlavorList, ReservationList, ProviderRecordList, DeviceJobList):
         assert len(kind.get_by_filters(context)) == 1
     assert not context.db.missing()
     for table in TABLES:
@@ -260,6 +289,7 @@ def test_what_a_newer_schema_keeps_survives_each_save(place: Place) -> None:
     samples.service(context).create()
     samples.flavor(context).create()
     samples.reservation(context).create()
+    samples.device_job(context).create()
     record = samples.record()
     ProviderRecordList.replace(context, HOST, "gpus", ProviderRecordList(objects=[record]), [])
     for table in TABLES:
@@ -278,6 +308,9 @@ def test_what_a_newer_schema_keeps_survives_each_save(place: Place) -> None:
     [reservation] = ReservationList.get_by_filters(context)
     reservation.reason = "programming"
     reservation.save()
+    [job] = DeviceJobList.get_by_filters(context)
+    job.state = "programmed"
+    job.save()
     record.mode = "overlay"
     ProviderRecordList.replace(context, HOST, "gpus", ProviderRecordList(objects=[record]), [])
 
@@ -340,6 +373,10 @@ def test_what_a_newer_version_upgrades_first_is_left_to_it(
                     f"ALTER TABLE {table} ADD COLUMN {column} TEXT"
                     for table, columns in LACKING["0002"].items()
                     for column in sorted(columns)
+                ),
+                *(
+                    f"CREATE TABLE {table} ({', '.join(f'{one} VARCHAR(9)' for one in columns)})"
+                    for table, columns in LATER.items()
                 ),
                 f"UPDATE alembic_version SET version_num = '{FUTURE}'",
             )

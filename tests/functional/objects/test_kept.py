@@ -19,7 +19,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode, Context, MigrationList, ServiceList
 
 #: What ``create`` says itself where nobody did.
-SAID_BY_CREATE = {"uuid", "revision", "created_at", "since"}
+SAID_BY_CREATE = {"uuid", "revision", "created_at", "since", "started_at", "seen_at"}
 WITH_UUID = [name for name, sort in SORTS.items() if "uuid" in sort.kind.fields]
 WITH_MORE_THAN_A_KEY = [name for name, sort in SORTS.items() if sort.unique]
 

@@ -133,7 +133,7 @@ def test_a_text_is_as_long_as_its_column(name: str, field: str) -> None:
     longest = type_of(name, field)._longest
     one = of(name)()
     if longest is None:
-        assert (name, field) in product(["ProviderRecord"], ["applied", "intended", "live"])
+        assert (name, field) in UNBOUNDED
         return
     for character in ("a", "🦑"):
         setattr(one, field, character * longest)
@@ -144,6 +144,11 @@ def test_a_text_is_as_long_as_its_column(name: str, field: str) -> None:
         assert longest == COLUMNS[table].get(field, longest)
 
 
+#: Whole documents, and what backends say.
+UNBOUNDED = [
+    *product(["ProviderRecord"], ["applied", "intended", "live"]),
+    ("DeviceJob", "problem"),
+]
 COLUMNS = {
     "compute_nodes": dict.fromkeys(("host", "hypervisor_hostname", "owner"), 255)
     | {"driver_instance": 64},
@@ -154,6 +159,8 @@ COLUMNS = {
         ("source_compute", "source_node", "dest_compute", "dest_node"), 255
     ),
     "reservations": dict.fromkeys(("reason", "holder"), 255),
+    "device_jobs": dict.fromkeys(("provider_name", "host", "function", "trait", "held_trait"), 255)
+    | {"driver_instance": 64},
     "provider_records": {"host": 255, "driver_instance": 64},
 }
 

@@ -33,6 +33,8 @@ from wharfinger.objects.kept import RowList
 FINGERPRINTS = {
     "ComputeNode": "1.1-890fcb09cdcf78978cf6693e8296d345",
     "ComputeNodeList": "1.2-9512f3ee1f2557d8511e616945d52e61",
+    "DeviceJob": "1.0-a405be77e06b26ad1353bbf8d0c5aeef",
+    "DeviceJobList": "1.0-2efc361ce8f465bedaf0b3bb09d63588",
     "Flavor": "1.0-178c3c68b81dc7f45630571013394e73",
     "FlavorList": "1.0-9bd749c2e129ae9af0e67f626f280098",
     "Instance": "1.0-ecdab4a4feb4ddd21f04ea9b35a34f59",

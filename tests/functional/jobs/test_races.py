@@ -1,0 +1,107 @@
+"""Two jobs for one device at once, one of them at every step of the other."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.lab import reserving
+from tests.lab.devices import Device, ProgrammableDriver
+from tests.lab.reserving import Steps
+from wharfinger.exceptions import JobRefused
+from wharfinger.objects import DeviceJob
+
+#: No step has that number.
+NEVER = 10**9
+
+
+@pytest.fixture(scope="module", autouse=True)
+def where() -> str:
+    """One place is enough: each step is one call, wherever it goes."""
+    return "here"
+
+
+@pytest.fixture
+def jobs_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written of jobs is among the steps, too."""
+    more = (*reserving._WRITES, (DeviceJob, ("create", "save", "destroy")))
+    monkeypatch.setattr(reserving, "_WRITES", more)
+
+
+def forgotten(device: Device) -> None:
+    if device.job is not None:
+        device.job.destroy()
+
+
+def remembered(device: Device) -> None:
+    if device.job is None:
+        device.program("first")
+
+
+class Overlap:
+    """Notes who is being programmed at a time."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    def loading(self, *_: Any) -> None:
+        self.under_way += 1
+        assert self.under_way == 1
+        self.under_way -= 1
+
+
+@pytest.mark.usefixtures("jobs_are_steps")
+@pytest.mark.parametrize(
+    ("of", "prepare"),
+    [("it", forgotten), ("another part", remembered)],
+    ids=["the first of it", "one more of another part"],
+)
+def test_at_every_step_of_a_job_another_is_refused_or_comes_first(
+    device: Device,
+    sibling: Device,
+    driver: ProgrammableDriver,
+    of: str,
+    prepare: Callable[[Device], None],
+) -> None:
+    driver.loading = Overlap().loading
+    other = device if of == "it" else sibling
+
+    def attempt(done: list[str], which: Device, function: str) -> None:
+        try:
+            which.program(function)
+        except JobRefused:
+            done.append("refused")
+        else:
+            done.append(function)
+
+    def run(act_at: int) -> tuple[list[str], list[str]]:
+        """A job, and another at one of its steps: what they come to, and the steps."""
+        prepare(device)
+        forgotten(sibling)
+        for one in (device, sibling):
+            one.says()
+        done: list[str] = []
+        intrude = partial(attempt, done, other, "other")
+        with Steps(device.placement, act_at=act_at, act=intrude) as steps:
+            attempt(done, device, "one")
+        return done, steps.passed
+
+    run(NEVER)  # which makes the traits
+    _, steps = run(NEVER)
+    # What is read may be another's by the time that something is written.
+    before_writes = [
+        number
+        for number, step in enumerate(steps)
+        if step.startswith("before ") and not step.startswith("before GET")
+    ]
+    assert len(before_writes) > 10
+    for number in before_writes:
+        done, passed = run(number)
+        step = passed[number]
+        assert sorted(done) in (["one", "refused"], ["other", "refused"], ["one", "other"]), step
+        last = [name for name in done if name != "refused"][-1]
+        for one in (device, sibling):
+            assert one.is_free(), (step, done)
+            assert one.functions == {last.upper()}, (step, done)
+            assert one.state in ("programmed", "failed", None), (step, done)

@@ -1,0 +1,516 @@
+"""What a device was programmed with stays said, until somebody says something else."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.devices import CARD, OWN, SIBLING, Device, ProgrammableDriver, publish_devices
+from tests.lab.drivers import flat
+from tests.lab.objects import statements
+from tests.lab.placement import PlacementFixture
+from tests.lab.reserving import Steps, node, overlaid
+from tests.lab.samples import uuid
+from wharfinger.driver import Allocations
+from wharfinger.exceptions import BackendError, JobRefused, ProgrammingRefused
+from wharfinger.objects import DeviceJob
+from wharfinger.providers import ProviderTree, PublishingMode
+from wharfinger.tracker.cycle import DriverCycle
+
+CONSUMER = uuid("consumer")
+#: Seconds; what is waited for takes milliseconds.
+PATIENCE = 30.0
+BOTH = pytest.mark.parametrize("device", [OWN, CARD], indirect=True)
+CYCLES: dict[str, Callable[[DriverCycle], object]] = {
+    "sync": lambda cycle: cycle.sync(),
+    "drift": lambda cycle: cycle.drift(),
+}
+
+
+@pytest.fixture
+def driver(publishing: Publishing, placement: PlacementFixture) -> ProgrammableDriver:
+    return publish_devices(publishing, placement)
+
+
+@pytest.fixture
+def device(
+    driver: ProgrammableDriver,
+    publishing: Publishing,
+    placement: PlacementFixture,
+    request: pytest.FixtureRequest,
+) -> Device:
+    return Device(publishing, placement, getattr(request, "param", OWN))
+
+
+@pytest.fixture
+def sibling(device: Device, driver: ProgrammableDriver) -> Device:
+    """Another part of the device, which is programmed with it."""
+    sibling = Device(device.publishing, device.placement, SIBLING)
+    for one in (device, sibling):
+        driver.scopes[one.uuid] = [device.uuid, sibling.uuid]
+    return sibling
+
+
+def handed_back(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
+    """A node that somebody else publishes, as it is there."""
+    tree.set_publishing_mode(name, PublishingMode.OVERLAY)
+
+
+def in_use(device: Device) -> None:
+    """Have a job for a device refused, since it is in use."""
+    allocate(device.placement, CONSUMER, "1.39", **{device.name: {"FPGA": 1}})
+    with pytest.raises(JobRefused, match="it is in use"):
+        device.program("never")
+    device.placement.client.delete_allocations(CONSUMER)
+
+
+def refused(device: Device) -> None:
+    """Have a job for a device refused by its driver."""
+    loading, error = (
+        device.driver.loading,
+        ProgrammingRefused(driver="scripted", provider=device.name, reason="wrong image"),
+    )
+
+    def refuse(uuid: str, function: str | None) -> None:
+        raise error
+
+    device.driver.loading = refuse
+    with pytest.raises(ProgrammingRefused):
+        device.program("never")
+    device.driver.loading = loading
+
+
+@BOTH
+@pytest.mark.parametrize("how", CYCLES)
+def test_a_function_that_is_lost_is_said_again(
+    device: Device, publishing: Publishing, how: str
+) -> None:
+    device.program("new")
+    publishing.cycle.sync()
+    device.says()
+    CYCLES[how](publishing.cycle)
+    assert device.functions == {"NEW"}
+    publishing.placement.requests.clear()
+    publishing.cycle.sync()
+    assert not publishing.placement.requests.writes
+
+
+@BOTH
+def test_a_process_that_starts_says_what_another_has_programmed(
+    device: Device, publishing: Publishing
+) -> None:
+    device.program("new")
+    device.says()
+    publishing.restarted()
+    publishing.cycle.sync()
+    assert device.functions == {"NEW"}
+
+
+@BOTH
+@pytest.mark.parametrize("how", CYCLES)
+def test_a_function_that_somebody_else_says_takes_its_place(
+    device: Device, publishing: Publishing, how: str
+) -> None:
+    device.program("new")
+    publishing.cycle.sync()
+    device.says("NEW", "THEIRS")
+    CYCLES[how](publishing.cycle)
+    assert device.functions == {"THEIRS"}
+    publishing.cycle.sync()
+    assert device.functions == {"THEIRS"}
+
+
+@BOTH
+def test_what_is_programmed_next_takes_the_place_of_the_last(
+    device: Device, publishing: Publishing
+) -> None:
+    for function in ("one", "two", "two", "three"):
+        device.program(function)
+        for cycle in CYCLES.values():
+            cycle(publishing.cycle)
+            assert device.functions == {function.upper()}
+        publishing.restarted()
+    device.program()
+    for cycle in CYCLES.values():
+        cycle(publishing.cycle)
+        assert device.functions == set()
+
+
+@BOTH
+def test_a_dry_run_says_what_it_would_say_and_writes_nothing(
+    device: Device, publishing: Publishing
+) -> None:
+    device.program("new")
+    publishing.cycle.sync()
+    device.says()
+    publishing.placement.requests.clear()
+    plan = publishing.restarted().plan()
+    assert [step.name for step in plan.steps] == [device.name]
+    assert not publishing.placement.requests.writes
+    assert device.functions == set()
+
+
+# Jobs that have come to nothing.
+
+
+@pytest.mark.parametrize("come_to_nothing", [in_use, refused])
+def test_a_job_that_has_come_to_nothing_says_nothing_of_other_parts(
+    device: Device, sibling: Device, publishing: Publishing, come_to_nothing: Callable[..., None]
+) -> None:
+    device.says("THEIRS")
+    come_to_nothing(device)
+    for cycle in CYCLES.values():
+        cycle(publishing.cycle)
+        assert (device.functions, sibling.functions) == ({"THEIRS"}, set())
+
+
+@BOTH
+@pytest.mark.parametrize("come_to_nothing", [in_use, refused])
+def test_a_job_that_has_come_to_nothing_does_not_say_what_others_said_before(
+    device: Device, publishing: Publishing, come_to_nothing: Callable[..., None]
+) -> None:
+    device.says("THEIRS")
+    come_to_nothing(device)
+    publishing.cycle.sync()
+    assert device.functions == {"THEIRS"}
+    device.says()
+    for cycle in CYCLES.values():
+        cycle(publishing.cycle)
+        assert device.functions == set()
+
+
+@BOTH
+@pytest.mark.parametrize("come_to_nothing", [in_use, refused])
+def test_a_job_that_has_come_to_nothing_leaves_what_was_programmed_before(
+    device: Device, publishing: Publishing, come_to_nothing: Callable[..., None]
+) -> None:
+    device.program("new")
+    come_to_nothing(device)
+    device.says()
+    for cycle in CYCLES.values():
+        cycle(publishing.cycle)
+        assert device.functions == {"NEW"}
+
+
+@pytest.mark.parametrize("wins", ["it", "other"])
+def test_who_loses_of_two_jobs_at_once_says_nothing(
+    device: Device,
+    sibling: Device,
+    publishing: Publishing,
+    monkeypatch: pytest.MonkeyPatch,
+    wins: str,
+) -> None:
+    winner, loser = (device, sibling) if wins == "it" else (sibling, device)
+    for one in (device, sibling):
+        one.says("THEIRS")
+    begun, is_held = threading.Event(), threading.Event()
+    refusals: list[JobRefused] = []
+
+    def lose() -> None:
+        with pytest.raises(JobRefused, match="another job has it") as caught:
+            loser.program("never")
+        refusals.append(caught.value)
+
+    losing = threading.Thread(target=lose)
+    create = DeviceJob.create
+
+    def both_have_looked(job: DeviceJob) -> None:
+        if job.provider_uuid == winner.uuid:
+            losing.start()  # until it would reserve the device
+            assert begun.wait(PATIENCE)
+        create(job)
+
+    def before(method: str, path: str) -> None:
+        if threading.current_thread() is losing and path.endswith("/inventories"):
+            begun.set()
+            assert is_held.wait(PATIENCE)
+
+    def loading(*_: Any) -> None:
+        is_held.set()
+        losing.join(PATIENCE)
+
+    monkeypatch.setattr(DeviceJob, "create", both_have_looked)
+    device.placement.adapter.before = before
+    device.driver.loading = loading
+    winner.program("new")
+    assert len(refusals) == 1
+
+    for _ in range(2):
+        for cycle in CYCLES.values():
+            cycle(publishing.cycle)
+            assert device.functions == sibling.functions == {"NEW"}
+        for one in (device, sibling):
+            one.says()
+
+
+# What a driver says that does not look again.
+
+
+def reports(tree: ProviderTree, function: str) -> None:
+    for name in (OWN, SIBLING):
+        tree.update_traits(name, [f"CUSTOM_FPGA_FUNCTION_ID_{function}"])
+
+
+@pytest.fixture
+def reported(device: Device, publishing: Publishing) -> list[str]:
+    """What the driver says that both parts hold: the last of the list."""
+    edit, reported = device.driver.nodes["cn"], ["OLD"]
+
+    def with_reported(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
+        edit(tree, name, allocations)
+        reports(tree, reported[-1])
+
+    device.driver.nodes["cn"] = with_reported
+    publishing.cycle.sync()
+    assert device.functions == {"OLD"}
+    return reported
+
+
+#: A name for each job that is done; what refuses one; and None where nobody knows the function.
+STORIES: list[tuple[Any, ...]] = [
+    ("new",),
+    (None,),
+    ("one", "two"),
+    ("one", None),
+    (None, "two"),
+    ("one", in_use),
+    ("one", refused, "two", in_use),
+]
+
+
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["after", "meanwhile"])
+@pytest.mark.parametrize(
+    "story",
+    STORIES,
+    ids=lambda story: ", ".join(getattr(one, "__name__", str(one)) for one in story),
+)
+def test_a_driver_that_reports_a_former_function_is_not_believed(
+    device: Device, publishing: Publishing, reported: list[str], story: Any, meanwhile: bool
+) -> None:
+    def all_cycles(*_: Any) -> None:
+        for cycle in CYCLES.values():
+            cycle(publishing.cycle)
+
+    if meanwhile:
+        device.driver.loading = all_cycles
+    function = "OLD"
+    for job in story:
+        if callable(job):
+            job(device)
+        else:
+            device.program(job)
+            function = job and job.upper()
+        for cycle in CYCLES.values():
+            cycle(publishing.cycle)
+            assert device.functions == ({function} if function else set())
+
+
+def test_a_driver_that_has_looked_is_not_believed_for_ever(
+    device: Device, publishing: Publishing, reported: list[str]
+) -> None:
+    device.program("one")
+    reported.append("ONE")
+    publishing.cycle.sync()
+    device.driver.loading = lambda *_: publishing.cycle.sync()
+
+    device.program("two")
+
+    for cycle in CYCLES.values():
+        cycle(publishing.cycle)
+        assert device.functions == {"TWO"}
+    reported.append("THREE")
+    for cycle in CYCLES.values():
+        cycle(publishing.cycle)
+        assert device.functions == {"THREE"}
+
+
+def test_what_was_said_of_one_part_is_stale_of_the_others(
+    device: Device, sibling: Device, publishing: Publishing, reported: list[str]
+) -> None:
+    # They are done within a second, in which times are kept.
+    for part, function in ((sibling, "one"), (device, "two"), (sibling, "three"), (device, None)):
+        part.program(function)
+        for cycle in CYCLES.values():
+            cycle(publishing.cycle)
+            expected = {function.upper()} if function else set()
+            assert device.functions == sibling.functions == expected
+
+
+# Jobs that end while a cycle is under way.
+
+
+@BOTH
+@pytest.mark.parametrize("function", ["two", None])
+def test_a_job_that_ends_while_a_cycle_asks_the_driver_has_the_last_word(
+    device: Device, publishing: Publishing, function: str | None
+) -> None:
+    device.driver.nodes[CARD] = handed_back
+    device.program("one")
+    publishing.cycle.sync()
+    expected = {function.upper()} if function else set()
+    device.driver.meanwhile = lambda: device.program(function)
+    for _ in range(3):
+        publishing.cycle.sync()
+        assert device.functions == expected
+
+
+@BOTH
+@pytest.mark.parametrize("how", CYCLES)
+def test_a_job_that_ends_at_any_step_of_a_cycle_has_the_last_word(
+    device: Device, publishing: Publishing, how: str
+) -> None:
+    device.driver.nodes[CARD] = handed_back
+    device.program("one")
+
+    def run(act_at: int) -> list[str]:
+        """A cycle that puts a lost function back, and a job at one of its steps."""
+        device.program("one")
+        publishing.cycle.sync()
+        device.says()
+        with Steps(device.placement, act_at=act_at, act=device.program) as steps:
+            CYCLES[how](publishing.cycle)
+        return steps.passed
+
+    run(10**9)  # which makes the traits
+    steps = run(10**9)
+    assert device.functions == {"ONE"}
+    assert any(step.startswith("before PUT") and step.endswith("/traits") for step in steps)
+    for number, step in enumerate(steps):
+        if step.startswith("before "):
+            assert run(number)[number] == step
+            assert device.functions == set(), step
+            for cycle in CYCLES.values():
+                cycle(publishing.cycle)
+                assert device.functions == set(), step
+
+
+@BOTH
+def test_a_cycle_that_writes_when_a_job_has_nothing_to_write_does_not_have_the_last_word(
+    device: Device, publishing: Publishing
+) -> None:
+    device.driver.nodes[CARD] = handed_back
+    device.program("one")
+    publishing.cycle.sync()
+    device.says()
+    is_about_to, may_go_on = threading.Event(), threading.Event()
+
+    def before(method: str, path: str) -> None:
+        is_cycle = threading.current_thread() is not threading.main_thread()
+        if is_cycle and method == "PUT" and path.endswith("/traits"):
+            is_about_to.set()
+            assert may_go_on.wait(PATIENCE)
+
+    def on_step(step: str, detail: str) -> None:
+        if step == "reserved":
+            device.placement.adapter.before = before
+            cycling.start()
+            assert is_about_to.wait(PATIENCE)
+        elif step == "programmed":
+            may_go_on.set()
+            cycling.join(PATIENCE)
+            device.placement.adapter.before = lambda method, path: None
+
+    cycling = threading.Thread(target=publishing.cycle.sync)
+    device.program(on_step=on_step)
+    assert not cycling.is_alive()
+
+    for cycle in CYCLES.values():
+        cycle(publishing.cycle)
+        assert device.functions == set()
+
+
+# Devices that are gone.
+
+
+@pytest.mark.parametrize("state", ["reserving", "waiting", "programming", "unknown"])
+def test_nothing_is_forgotten_of_a_device_that_is_gone_while_a_job_is_unfinished(
+    device: Device, publishing: Publishing, state: str
+) -> None:
+    device.program("new")
+    job = device.job
+    assert job is not None
+    job.state = state
+    job.save()
+    device.driver.nodes["cn"] = node({"VCPU": (8, 0)})
+    for _ in range(4):
+        publishing.cycle.sync()
+    assert OWN not in contents(publishing.placement)
+    assert device.state == state
+
+
+def test_what_a_device_held_that_is_gone_is_forgotten(
+    device: Device, publishing: Publishing
+) -> None:
+    device.program("new")
+    device.driver.nodes["cn"] = node({"VCPU": (8, 0)})
+    for _ in range(4):
+        publishing.cycle.sync()
+    assert OWN not in contents(publishing.placement)
+    assert device.job is None
+
+
+# What a driver cannot publish.
+
+
+def test_what_a_driver_cannot_publish_is_reported_and_keeps_nothing_else(
+    device: Device, publishing: Publishing
+) -> None:
+    device.driver.problems = ["deployable x has no provider"]
+    device.driver.nodes["new"] = flat(VCPU=1)
+    device.driver.nodes["cn"] = node({"VCPU": (8, 0)})
+    for _ in range(3):
+        result = publishing.cycle.sync()
+        [problem] = result.problems
+        assert "deployable x has no provider" in str(problem)
+        assert "scripted" in str(problem)
+    assert "new" in contents(publishing.placement)
+    assert OWN not in contents(publishing.placement)
+
+    device.driver.problems = []
+    assert not publishing.cycle.sync().problems
+
+
+def test_a_driver_whose_problems_cannot_be_had_fails_alone_and_nothing_is_removed(
+    device: Device, publishing: Publishing
+) -> None:
+    device.driver.problems = None  # type: ignore[assignment]
+    device.driver.nodes["cn"] = node({"VCPU": (8, 0)})
+    for _ in range(3):
+        with pytest.raises(BackendError, match="get_problems"):
+            publishing.cycle.sync()
+        assert OWN in contents(publishing.placement)
+    device.driver.problems = []
+    device.driver.nodes["cn"] = overlaid
+    assert not publishing.cycle.sync().problems
+
+
+def test_who_programs_nothing_asks_for_no_jobs(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    with statements(publishing.state_path) as said:
+        publishing.cycle.sync()
+        publishing.cycle.drift()
+    assert said
+    assert not [one for one in said if "device_jobs" in one]
+    publish_devices(publishing, placement)
+    with statements(publishing.state_path) as said:
+        publishing.cycle.sync()
+    assert [one for one in said if "device_jobs" in one]
+
+
+@BOTH
+@pytest.mark.parametrize("field", ["driver_instance", "host"])
+def test_what_another_process_has_programmed_is_said(
+    device: Device, publishing: Publishing, field: str
+) -> None:
+    device.program("new")
+    job = device.job
+    assert job is not None
+    setattr(job, field, "other")
+    job.save()
+    device.says()
+    publishing.cycle.sync()
+    assert device.functions == {"NEW"}

@@ -1,0 +1,157 @@
+"""Devices that are programmed by a driver without a backend, and what became of that."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, ClassVar, Final
+
+from tests.lab.cycles import Publishing, contents
+from tests.lab.placement import PlacementFixture
+from tests.lab.reserving import ReservingDriver, drives, makes, node, overlaid, summary
+from tests.lab.samples import uuid
+from wharfinger.driver import SUPPORTED, Capabilities
+from wharfinger.exceptions import BackendError
+from wharfinger.jobs import HOLDER, program
+from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
+from wharfinger.providers.functions import PREFIX, function_traits
+
+IMAGE: Final = uuid("image")
+#: Of each device that is published: total, and what is reserved of it.
+FREE: Final = {"FPGA": (4, 1)}
+FULL: Final = {"FPGA": (4, 4)}
+#: Two parts of a device of ours, and one that somebody else publishes.
+OWN, SIBLING, CARD = "fpga", "fpga-2", "card"
+
+
+class ProgrammableDriver(ReservingDriver):
+    """Programs what is said to be programmed.
+
+    ``held`` are the functions that devices say that they hold, by provider uuid: of others it is
+    not known. ``loading`` is called with the provider's uuid and the function while an image is
+    loaded, and may raise. ``scopes`` are what is programmed together, by uuid. ``problems`` is what
+    it says that it could not publish.
+    """
+
+    capabilities: ClassVar[Capabilities] = replace(
+        ReservingDriver.capabilities, programming=SUPPORTED
+    )
+
+    def __init__(self, name: str = "scripted") -> None:
+        super().__init__(name)
+        self.held: dict[str, str | None] = {}
+        self.scopes: dict[str, list[str]] = {}
+        self.problems: list[str] = []
+        self.programmed: list[tuple[str, str, str | None]] = []
+        self.loading: Callable[[str, str | None], object] = lambda uuid, function: None
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        self.programmed.append((provider_uuid, image, function))
+        self.loading(provider_uuid, function)
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        if provider_uuid not in self.held:
+            raise BackendError(driver=self.name, operation="looking", reason="it does not say")
+        return self.held[provider_uuid]
+
+    def programming_scope(self, provider_uuid: str) -> Collection[str]:
+        return self.scopes.get(provider_uuid, [provider_uuid])
+
+    def get_problems(self) -> list[str]:
+        return self.problems
+
+
+def publish_devices(publishing: Publishing, placement: PlacementFixture) -> ProgrammableDriver:
+    """Publish a host with two devices, and overlay one that somebody else publishes."""
+    driver = ProgrammableDriver()
+    drives(publishing, driver)
+    makes(placement, CARD, **FREE)
+    driver.nodes["cn"] = node({"VCPU": (8, 0)}, **{OWN: FREE, SIBLING: FREE})
+    driver.nodes[CARD] = overlaid
+    assert not publishing.cycle.sync().problems
+    return driver
+
+
+class Device:
+    """One of them, and what is known of it everywhere."""
+
+    def __init__(self, publishing: Publishing, placement: PlacementFixture, name: str) -> None:
+        self.name = name
+        self.publishing = publishing
+        self.placement = placement
+        self.summary = summary(placement, name)
+        self.uuid = self.summary.uuid
+
+    @property
+    def driver(self) -> ProgrammableDriver:
+        driver = self.publishing.driver
+        assert isinstance(driver, ProgrammableDriver)
+        return driver
+
+    @property
+    def context(self) -> Context:
+        return self.publishing.context
+
+    def program(self, function: str | None = None, **more: Any) -> DeviceJob:
+        """Program it; on a pace that has ``_PACE`` patched."""
+        return program(
+            self.publishing.client,
+            self.context,
+            self.driver,
+            self.summary,
+            image=IMAGE,
+            function=function,
+            **more,
+        )
+
+    def falls_silent(self) -> None:
+        """Have the process of its job have said nothing for long."""
+        job = self.job
+        assert job is not None
+        job.seen_at -= timedelta(hours=1)
+        job.save()
+
+    def says(self, *functions: str) -> None:
+        """Have somebody write the traits of these functions, and no others of the kind."""
+        client = self.placement.client
+        there = client.get_traits(self.uuid)
+        traits = {PREFIX + function for function in functions}
+        for trait in traits:
+            client.create_trait(trait)
+        others = there.traits - function_traits(there.traits)
+        client.set_traits(self.uuid, there.resource_provider_generation, others | traits)
+
+    @property
+    def functions(self) -> set[str]:
+        """The functions that its traits say that it holds."""
+        traits = contents(self.placement)[self.name]["traits"]
+        return {trait.removeprefix(PREFIX) for trait in function_traits(traits)}
+
+    @property
+    def figures(self) -> Mapping[str, tuple[int, int]]:
+        found: Mapping[str, tuple[int, int]] = contents(self.placement)[self.name]["inventories"]
+        return found
+
+    @property
+    def job(self) -> DeviceJob | None:
+        """Its job, as the database has it."""
+        found = DeviceJobList.get_by_filters(self.context, provider_uuid=self.uuid)
+        return found[0] if found else None
+
+    @property
+    def state(self) -> str | None:
+        return self.job.state if self.job else None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a job has it reserved."""
+        return bool(
+            ReservationList.get_by_filters(self.context, provider_uuid=self.uuid, holder=HOLDER)
+        )
+
+    def is_free(self) -> bool:
+        """Whether it is as it was before it was programmed, what it holds apart."""
+        return self.figures == FREE and not self.is_held
+
+    def is_left(self) -> bool:
+        """Whether it is reserved, and waits for somebody to resolve what became of it."""
+        return self.figures == FULL and self.is_held and self.state == "unknown"

@@ -1,0 +1,351 @@
+"""Devices of a real Cyborg that are programmed, in this process and in others.
+
+Claims on them are tried meanwhile, and somebody looks all the while at what can be had.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+import fixtures
+
+from tests.lab import killing
+from tests.lab.between import Between
+from tests.lab.cyborg import HOST, Cyborg, Options, Part, device
+from tests.lab.daemons import TIMEOUT, LabError
+from tests.lab.placement import adapter_to, over_http
+from tests.lab.program import Done
+from tests.lab.running import Running, Work, Working, play, play_work
+from wharfinger import jobs
+from wharfinger.conf import parse
+from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList, connect
+from wharfinger.objects.kinds import now
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.providers.functions import function_traits
+from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.tracker import instances
+from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger_cyborg.driver import CyborgDriver
+
+INSTANCE: Final = "fpga"
+OWNER: Final = CyborgDriver.default_owner
+#: What somebody asks for who wants an FPGA, whichever.
+_ANY: Final = f"/allocation_candidates?resources=FPGA:1&required={OWNER}"
+_MICROVERSION: Final = "1.38"
+#: Seconds between two looks.
+_PACE: Final = 0.01
+_DOWN_TIME: Final = timedelta(seconds=60)
+
+T = TypeVar("T")
+
+
+def named(bus: str, name: str = "r0") -> str:
+    """What Cyborg calls a deployable, and its provider."""
+    return f"{HOST}_{bus}_{name}"
+
+
+def trait(function: str) -> str:
+    """The trait of a function that a device of the lab holds."""
+    return f"CUSTOM_FPGA_FUNCTION_ID_LAB_{function}"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What could be had when somebody asked: the functions that it has, by provider uuid.
+
+    ``asked`` and ``told`` are when, in seconds of the epoch.
+    """
+
+    asked: float
+    told: float
+    candidates: Mapping[str, frozenset[str]]
+
+
+class Programming(fixtures.Fixture):
+    """A Placement with a host's root, a Cyborg with the devices of that host, and a configuration.
+
+    All that Cyborg has published is tagged already. ``driver`` are more options of the driver
+    instance. With ``is_between`` whoever programs asks Placement by way of ``to_placement``, and
+    Cyborg by way of ``to_cyborg``.
+    """
+
+    def __init__(
+        self,
+        service: EmbeddedPlacement,
+        *hardware: Part,
+        options: Options | None = None,
+        driver: Mapping[str, Any] | None = None,
+        reports_every: float | None = None,
+        is_between: bool = False,
+    ) -> None:
+        super().__init__()
+        self._service = service
+        self._hardware = hardware or (device("0c"),)
+        self._options = options
+        self._driver = driver or {}
+        self._reports_every = reports_every
+        self._is_between = is_between
+
+    def _setUp(self) -> None:
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+        serving = over_http(self._service)
+        url, _ = serving.__enter__()
+        self.addCleanup(serving.__exit__, None, None, None)
+        self.adapter = adapter_to(url)
+        self.client = PlacementClient(self.adapter)
+        root = self.client.create_provider(str(uuid4()), HOST, None)
+        self.client.set_traits(root.uuid, root.generation, {"OWNER_NOVA"})
+        self._url = url
+        self.cyborg = self.useFixture(
+            Cyborg(
+                url,
+                self._options,
+                hardware=self._hardware,
+                reports_every=self._reports_every,
+            )
+        )
+        self._endpoint = self.cyborg.url
+        if self._is_between:
+            self.to_placement = self.useFixture(Between(url))
+            self._url = self.to_placement.url
+            service, _, path = self.cyborg.url.partition("/accelerator")
+            self.to_cyborg = self.useFixture(Between(service))
+            self._endpoint = f"{self.to_cyborg.url}/accelerator{path}"
+        self.config = self.configure("wharfinger.conf", **self._driver)
+        #: What deployables and their providers are called where boundaries are.
+        described = self.cyborg.deployables()
+        self._names = {
+            uuid: one["name"].removeprefix(f"{HOST}_")
+            for one in described
+            for uuid in (one["uuid"], one["rp_uuid"])
+        }
+        #: A provider's uuid is made of its name: it stays the same if the device comes again.
+        self._uuids = {one["name"]: str(one["rp_uuid"]) for one in described}
+        self._conf = parse([str(self.config)], [])
+        self.context = connect(self._conf)
+        self.addCleanup(self.context.close)
+        self.sync()
+
+    def configure(self, name: str, **driver: Any) -> Path:
+        """Write a configuration file, with these options of the driver instance besides."""
+        its = {"driver": "cyborg", "auth_type": "none", "endpoint": self._endpoint, **driver}
+        section = "".join(f"{key} = {value}\n" for key, value in its.items())
+        config = self.directory / name
+        config.write_text(
+            f"[DEFAULT]\nenabled_drivers = {INSTANCE}\nhost = ctl\n"
+            f"state_path = {self.directory}/state\n"
+            f"[{INSTANCE}]\n{section}"
+            f"[placement]\nembedded = false\nauth_type = admin_token\ntoken = admin\n"
+            f"endpoint = {self._url}\nendpoint_override = {self._url}\n"
+        )
+        return config
+
+    # The program.
+
+    def run(self, *arguments: str) -> Done:
+        """Run it in a new process; what it prints comes back."""
+        done, _ = self.run_until(None, *arguments)
+        return done
+
+    def run_until(self, kill_at: int | None, *arguments: str) -> tuple[Done, tuple[str, ...]]:
+        """Run it, and kill it at a boundary, counted from 0; return those that it came to, too."""
+        out, err = self.directory / "out", self.directory / "err"
+        command = ("--config-file", str(self.config), *arguments)
+        ended = killing.run(play, command, self._names, out, err, kill_at=kill_at)
+        code = ended.code
+        assert code is not None, f"{arguments} comes to no end"
+        return Done(code, out.read_text(), err.read_text()), ended.boundaries
+
+    def start(self, bus: str, image: str, *more: str) -> Running:
+        """Have it begin to load an image into a device, in a process beside the test."""
+        command = ("device", "program", named(bus), "--image", image, *more)
+        running = Running(self.directory, "--config-file", str(self.config), *command)
+        self.addCleanup(running.kill)
+        return running
+
+    # What it does, here; each time as a process would that starts now.
+
+    def _work(self, bus: str, image: str, function: str | None, **more: Any) -> Work:
+        name = named(bus, more.pop("name", "r0"))
+        config = more.pop("config", self.config)
+        return Work(config, self._url, INSTANCE, name, image, function, **more)
+
+    def begin(self, bus: str, image: str, function: str | None = None, **more: Any) -> Working:
+        """Begin to load an image into a device; ``name`` is of its part, the rest is Work's."""
+        return Working(self._work(bus, image, function, **more))
+
+    def program(self, bus: str, image: str, function: str | None = None, **more: Any) -> Done:
+        """Load an image into a device."""
+        return self.begin(bus, image, function, **more).end()
+
+    def kill(self, kill_at: int | None, bus: str, image: str, function: str) -> killing.Ended:
+        """The same in a process of its own, which is killed at a boundary, counted from 0."""
+        work = self._work(bus, image, function)
+        return killing.run(play_work, work, self._names, kill_at=kill_at)
+
+    def sync(self) -> None:
+        """A cycle that succeeds."""
+        with self.cycle() as cycle:
+            sound(cycle.sync())
+
+    def drift(self) -> None:
+        """A drift cycle, as the agent has one each minute, that succeeds."""
+        with self.cycle() as cycle:
+            sound(cycle.drift())
+
+    def restart(self) -> None:
+        """What an agent does that starts now: a sync, then a drift cycle."""
+        with self.cycle() as cycle:
+            sound(cycle.sync())
+            sound(cycle.drift())
+
+    @contextmanager
+    def cycle(self) -> Iterator[DriverCycle]:
+        """An agent's."""
+        instance = instances.load(self._conf, INSTANCE)
+        policy = RemovalPolicy(delay=0, allow_mass=False)
+        with instances.running(instance, self.through(), self.context, policy=policy) as cycle:
+            yield cycle
+
+    def through(self) -> PlacementClient:
+        """A client as whoever programs has it."""
+        return PlacementClient(adapter_to(self._url), connections=4)
+
+    def job(self, bus: str, name: str = "r0") -> DeviceJob | None:
+        """The last job of a device."""
+        listed = DeviceJobList.get_by_filters(self.context, provider_name=named(bus, name))
+        return listed[0] if listed else None
+
+    def state(self, bus: str, name: str = "r0") -> tuple[str, bool]:
+        """How the job of a device stands, and whether it is reserved for that."""
+        job = self.job(bus, name)
+        assert job is not None
+        held = ReservationList.get_by_filters(
+            self.context, provider_uuid=job.scope, holder=jobs.HOLDER
+        )
+        return jobs.describe(job, _DOWN_TIME, now()), bool(held)
+
+    def time_passes(self, bus: str) -> None:
+        """Have an hour have gone by since anything was heard of a device's job."""
+        job = self.job(bus)
+        assert job is not None
+        job.seen_at -= timedelta(hours=1)
+        job.save()
+
+    def wait(self, what_is_wrong: str, look: Callable[[], T | None]) -> T:
+        """What a look gives, once it gives anything."""
+        deadline = time.monotonic() + TIMEOUT
+        while not (found := look()):
+            if time.monotonic() > deadline:
+                raise LabError(what_is_wrong)
+            time.sleep(_PACE)
+        return found
+
+    def resolve(self, uuid: str, *, programmed: bool, trait: str | None = None) -> None:
+        """Decide on what a job has left; nothing else reserves it."""
+        left = jobs.resolve(self.client, self.context, uuid, programmed=programmed, trait=trait)
+        assert not left, left
+
+    def resolve_by_looking(self, bus: str, image: str) -> None:
+        """Decide as is true: as the device itself has it."""
+        self.resolve(self.uuid(bus), programmed=self.cyborg.programmed(bus) == image)
+
+    # What there is.
+
+    def uuid(self, bus: str, name: str = "r0") -> str:
+        """The provider of a deployable."""
+        return self._uuids[named(bus, name)]
+
+    def figures(self, uuid: str) -> list[tuple[int, int]]:
+        """Total and reserved, of its only resource class."""
+        live = self.client.get_inventories(uuid).inventories.values()
+        return [(one.total, one.reserved) for one in live]
+
+    def functions(self, uuid: str) -> set[str]:
+        """The traits that say which function a device holds."""
+        return set(function_traits(self.client.get_traits(uuid).traits))
+
+    def says(self, uuid: str, *functions: str) -> None:
+        """Have somebody write the traits of these functions, and no others of the kind."""
+        there = self.client.get_traits(uuid)
+        wanted = {trait(function) for function in functions}
+        for one in wanted:
+            self.client.create_trait(one)
+        others = there.traits - function_traits(there.traits)
+        self.client.set_traits(uuid, there.resource_provider_generation, others | wanted)
+
+    def reservations(self) -> list[str]:
+        """The providers that are reserved, as the database has it."""
+        return sorted(one.provider_uuid for one in ReservationList.get_by_filters(self.context))
+
+    def claim(self, uuid: str) -> tuple[int, str]:
+        """Try to have one accelerator; the answer's status and the consumer."""
+        consumer = str(uuid4())
+        body = {
+            "allocations": {uuid: {"resources": {"FPGA": 1}}},
+            **{"consumer_generation": None, "consumer_type": "INSTANCE"},
+            **{"project_id": "p", "user_id": "u"},
+        }
+        path = f"/allocations/{consumer}"
+        answer = self.adapter.put(path, json=body, microversion=_MICROVERSION, raise_exc=False)
+        return answer.status_code, consumer
+
+    def candidates(self, required: str = "") -> Seen:
+        """What can be had now, where any FPGA would do, or one with a trait."""
+        path = f"{_ANY},{required}" if required else _ANY
+        asked = time.time()
+        answer = self.adapter.get(path, microversion=_MICROVERSION).json()
+        summaries = answer["provider_summaries"]
+        found = {uuid for one in answer["allocation_requests"] for uuid in one["allocations"]}
+        return Seen(
+            asked,
+            time.time(),
+            {uuid: function_traits(summaries[uuid]["traits"]) for uuid in found},
+        )
+
+    @contextmanager
+    def watched(self) -> Iterator[list[Seen]]:
+        """Somebody asks for candidates again and again, and writes down what he sees."""
+        seen = [self.candidates()]
+        over = threading.Event()
+        failed: list[Exception] = []
+
+        def look() -> None:
+            try:
+                while not over.wait(2 * _PACE):
+                    seen.append(self.candidates())
+            except Exception as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            thread.join(TIMEOUT)
+        assert not failed, failed
+        seen.append(self.candidates())
+
+
+def sound(outcome: Outcome) -> Outcome:
+    """An outcome without problems."""
+    assert not outcome.problems, [*map(str, outcome.problems)]
+    return outcome
+
+
+def changes(seen: Sequence[Seen], uuid: str) -> list[frozenset[str] | None]:
+    """What a provider's functions were where it could be had, None where it could not.
+
+    In their order, without repetitions.
+    """
+    all_of_it = [one.candidates.get(uuid) for one in seen]
+    return [*all_of_it[:1], *(new for old, new in pairwise(all_of_it) if old != new)]

@@ -1,0 +1,310 @@
+"""Jobs for devices: beside a test, and in processes that are killed at a boundary.
+
+What is beside a test is the program, in a process of its own, or what the program does, in a
+thread: that is quicker. Boundaries are those of tests/lab/killing.py: before and after each request
+that writes, to Placement or to another service, and each write to the database.
+"""
+
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import fixtures
+import openstack.connection  # noqa: F401 - so that processes that are forked have it
+from requests.adapters import HTTPAdapter
+
+from tests.lab import at_work, killing
+from tests.lab.daemons import TIMEOUT, LabError
+from tests.lab.placement import adapter_to
+from tests.lab.program import Done
+from tests.lab.sqlite import WithoutSync
+from wharfinger import jobs
+from wharfinger.cli.main import main
+from wharfinger.conf import parse
+from wharfinger.db.database import Database
+from wharfinger.exceptions import WharfingerError
+from wharfinger.objects import DeviceJob, connect
+from wharfinger.placement import survey
+from wharfinger.placement.client import PlacementClient
+from wharfinger.tracker import instances
+from wharfinger.tracker.listing import list_nodes
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CONTEXT: Final = multiprocessing.get_context("forkserver")
+
+# Those of the other modules too: whoever comes last says what all have.
+_CONTEXT.set_forkserver_preload(
+    ["__main__", killing.__name__, at_work.__name__, __name__, "psycopg"]
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """An image to be loaded into a device, by name, as ``device program`` has it."""
+
+    config: Path
+    placement: str
+    instance: str
+    device: str
+    image: str
+    function: str | None = None
+    wait_for_idle: float = 0.0
+    down_time: float = 60.0
+
+    def do(self, on_step: Callable[[str, str], None] = lambda _step, _detail: None) -> DeviceJob:
+        """What the program does, here: with a client, a driver and a context of its own."""
+        conf = parse([str(self.config)], [])
+        client = PlacementClient(adapter_to(self.placement), connections=4)
+        context = connect(conf)
+        try:
+            driver = instances.load(conf, self.instance).driver
+            with instances.connected(driver):
+                list_nodes(driver)
+                return jobs.program(
+                    client,
+                    context,
+                    driver,
+                    survey.find(client, self.device),
+                    image=self.image,
+                    function=self.function,
+                    wait_for_idle=self.wait_for_idle,
+                    down_time=timedelta(seconds=self.down_time),
+                    on_step=on_step,
+                )
+        finally:
+            context.close()
+
+
+class _Told:
+    """A job that is under way, and what it tells.
+
+    ``told`` are the lines, each with the time when that was.
+    """
+
+    def __init__(self) -> None:
+        self.begun = time.time()
+        self.told: list[tuple[float, str]] = []
+        self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._is_over = False
+
+    def wait_for(self, step: str) -> float:
+        """When it said that it has come so far, once it has."""
+        with self._news:
+            if not self._news.wait_for(lambda: self.when(step) or self._is_over, TIMEOUT):
+                raise LabError(f"nothing of {step}: {self.told}")
+            when = self.when(step)
+        if when is None:
+            raise LabError(f"it ended before {step}: {self.told}, {self.end()}")
+        return when
+
+    def when(self, step: str) -> float | None:
+        """When it said that it has come so far, if it has."""
+        return next((at for at, line in self.told if f": {step}: " in line), None)
+
+    def steps(self) -> list[str]:
+        """The steps that it has told of, and what it said of each, without the time."""
+        return [line.split(" ", 1)[1] for _, line in self.told]
+
+    def end(self) -> Done:
+        """Wait until it has ended."""
+        self._thread.join(TIMEOUT)
+        if self._thread.is_alive():
+            raise LabError(f"it comes to no end: {self.told}")
+        code, err = self._ended()
+        return Done(code, "\n".join(line for _, line in self.told), err)
+
+    def _follow(self) -> None:
+        try:
+            self._listen()
+        finally:
+            with self._news:
+                self._is_over = True
+                self._news.notify_all()
+
+    def _note(self, line: str) -> None:
+        with self._news:
+            self.told.append((time.time(), line))
+            self._news.notify_all()
+
+    def _listen(self) -> None:
+        """Note what is told, to the end."""
+        raise NotImplementedError
+
+    def _ended(self) -> tuple[int, str]:
+        """The code with which it ended, and what went wrong."""
+        raise NotImplementedError
+
+
+class Working(_Told):
+    """A job in a thread of this process."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__()
+        self._work = work
+        self._error: BaseException | None = None
+        self._thread.start()
+
+    def _listen(self) -> None:
+        try:
+            self._work.do(
+                lambda step, detail: self._note(f"- {self._work.device}: {step}: {detail}")
+            )
+        except BaseException as error:
+            self._error = error
+
+    def _ended(self) -> tuple[int, str]:
+        if self._error is None:
+            return 0, ""
+        if not isinstance(self._error, WharfingerError):
+            raise self._error
+        return 1, str(self._error)
+
+
+class Running(_Told):
+    """A process of the program that is at work."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        super().__init__()
+        self._err = directory / f"{uuid4()}.err"
+        lines, out = _CONTEXT.Pipe(duplex=False)
+        self._process = _CONTEXT.Process(target=_run, args=(arguments, out, self._err), daemon=True)
+        self._process.start()
+        out.close()
+        self._lines = lines
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+        self._thread.start()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it, whatever it is doing."""
+        self._process.kill()
+        self.end()
+
+    def _listen(self) -> None:
+        with self._lines, os.fdopen(os.dup(self._lines.fileno())) as lines:
+            for line in lines:
+                self._note(line.rstrip())
+
+    def _ended(self) -> tuple[int, str]:
+        self._process.join(TIMEOUT)
+        code = self._process.exitcode
+        if code is None:
+            raise LabError(f"it comes to no end: {self.told}")
+        return code, self._err.read_text() if self._err.exists() else ""
+
+
+def _run(arguments: Sequence[str], out: Connection, err: Path) -> None:
+    """What a process does: it is the program."""
+    os.dup2(out.fileno(), 1)
+    out.close()
+    with err.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    with WithoutSync():
+        sys.exit(main(arguments))
+
+
+class _Boundaries(fixtures.Fixture):
+    """What this process has come to; at one of the boundaries it dies."""
+
+    def __init__(self, names: Mapping[str, str], kill_at: int | None, report: Connection) -> None:
+        super().__init__()
+        self._names = names
+        self._kill_at = kill_at
+        self._report = report
+        self._lock = threading.Lock()
+        self.passed: list[str] = []
+
+    def _setUp(self) -> None:
+        for name in ("insert", "update", "delete", "replace", "touch"):
+            told = partial(self._about_table, name)
+            self._watch(Database, name, told)
+        self._watch(HTTPAdapter, "send", self._about_request)
+
+    def _watch(self, owner: type, name: str, told: Callable[..., str | None]) -> None:
+        act = getattr(owner, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            what = told(*args[1:])
+            if what is None:
+                return act(*args, **kwargs)
+            self._reach(f"before {what}")
+            result = act(*args, **kwargs)
+            self._reach(f"after {what}")
+            return result
+
+        path = f"{owner.__module__}.{owner.__qualname__}.{name}"
+        self.useFixture(fixtures.MonkeyPatch(path, watched))
+
+    def _about_table(self, verb: str, table: str, *_more: Any) -> str:
+        return f"{verb} {table}"
+
+    def _about_request(self, request: Any, *_more: Any) -> str | None:
+        if request.method == "GET":
+            return None
+        path = _UUID.sub(lambda match: self._names.get(match[0], "*"), request.path_url)
+        return f"{request.method} {path}"
+
+    def _reach(self, name: str) -> None:
+        with self._lock:
+            count = Counter(each.partition(" #")[0] for each in self.passed)[name] + 1
+            self.passed.append(f"{name} #{count}" if count > 1 else name)
+            if len(self.passed) - 1 == self._kill_at:
+                self._report.send(self.passed)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def play(
+    command: Sequence[str],
+    names: Mapping[str, str],
+    out: Path,
+    err: Path,
+    report: Connection,
+    *,
+    port: int | None,
+    kill_at: int | None,
+) -> None:
+    """What a process does that tests/lab/killing.py runs: what the program does.
+
+    ``names`` are what uuids are called where boundaries are; what it prints is in ``out`` and
+    ``err``. All that it asks for is elsewhere: there is no ``port`` for that.
+    """
+    for path, descriptor in ((out, 1), (err, 2)):
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), descriptor)
+    with WithoutSync(), _Boundaries(names, kill_at, report) as boundaries:
+        code = main(command)
+    sys.stdout.flush()
+    report.send(boundaries.passed)
+    sys.exit(code)
+
+
+def play_work(
+    work: Work,
+    names: Mapping[str, str],
+    report: Connection,
+    *,
+    port: int | None,
+    kill_at: int | None,
+) -> None:
+    """The same for a job alone, without the program around it."""
+    with WithoutSync(), _Boundaries(names, kill_at, report) as boundaries:
+        work.do()
+    report.send(boundaries.passed)
