@@ -112,8 +112,8 @@ def _scope(
         raise JobRefused(
             provider=provider.name,
             uuid=provider.uuid,
-            problem=f"not all parts of it are in Placement ({', '.join(missing)} not), and what is "
-            "not there cannot be reserved.",
+            problem=f"some of it is not in Placement ({', '.join(missing)}), and nobody can "
+            "reserve that.",
             remedy="Wait until it is published.",
         )
     return scope
