@@ -25,7 +25,7 @@ from wharfinger.exceptions import (
     WharfingerError,
 )
 from wharfinger.jobs.marking import mark
-from wharfinger.jobs.work import is_readable, supersede
+from wharfinger.jobs.work import forget_others
 from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, Reservation, ReservationList
 from wharfinger.objects.kinds import now
@@ -144,7 +144,7 @@ def _enter(context: Context, provider: ProviderSummary, **values: Any) -> Device
     scope = [provider.uuid, *values["siblings"]]
     jobs = [one for one in DeviceJobList.get_by_filters(context) if not _is_apart(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=HOLDER)
-    if held or any(not is_readable(one) or one.is_unfinished for one in jobs):
+    if held or any(not one.is_whole or one.is_unfinished for one in jobs):
         raise _taken(provider)
     job = next((one for one in jobs if one.provider_uuid == provider.uuid), None)
     values["stale_traits"] = sorted({trait for one in jobs for trait in _stale(one)})
@@ -371,7 +371,7 @@ class _Work:
                 mark(self._client, one, trait, self._owners[one.uuid])
             job.note_held(trait)
             self._save()
-            supersede(self._context, job)
+            forget_others(self._context, job)
         except JobUnresolved:
             raise
         except BaseException as error:

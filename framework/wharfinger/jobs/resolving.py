@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from wharfinger.exceptions import ConcurrentSave, JobRefused, ObjectNotFound
 from wharfinger.jobs.marking import mark
-from wharfinger.jobs.work import is_at_work, is_readable, supersede
+from wharfinger.jobs.work import forget_others, is_at_work
 from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.objects.kinds import now
@@ -54,7 +54,7 @@ def resolve(
     if job is not None and is_unfinished and scope:
         _decide(client, holds, scope, job, programmed=programmed, trait=trait)
         if programmed:
-            supersede(context, job)
+            forget_others(context, job)
     left: dict[str, None] = {}
     for one in scope:
         with suppress(ObjectNotFound):  # somebody else has done so at the same time
@@ -117,7 +117,7 @@ def _find(context: Context, provider_uuid: str) -> DeviceJob | None:
     jobs = [
         one
         for one in DeviceJobList.get_by_filters(context)
-        if is_readable(one) and provider_uuid in one.scope
+        if one.is_whole and provider_uuid in one.scope
     ]
     return max(jobs, key=lambda one: (one.is_unfinished, one.started_at), default=None)
 

@@ -17,16 +17,11 @@ def is_at_work(job: DeviceJob, down_time: timedelta, now: datetime) -> bool:
     return job.is_unfinished and job.state != "unknown" and is_recent
 
 
-def is_readable(job: DeviceJob) -> bool:
-    """Whether what is stored of a job is all there."""
-    return all(name in job for name in job.fields)
-
-
-def supersede(context: Context, job: DeviceJob) -> None:
+def forget_others(context: Context, job: DeviceJob) -> None:
     """Forget the finished jobs of other parts of a device: this one is the last word."""
     for one in DeviceJobList.get_by_filters(context):
         if (
-            is_readable(one)
+            one.is_whole
             and one.provider_uuid != job.provider_uuid
             and not one.is_unfinished
             and not set(one.scope).isdisjoint(job.scope)

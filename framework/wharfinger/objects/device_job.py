@@ -93,6 +93,11 @@ class DeviceJob(KeptObject):
         return (self.provider_uuid, *self.siblings)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all that is stored of it can be read."""
+        return all(name in self for name in self.fields)
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether it is under way, or somebody has to decide what became of it."""
         return self.state in UNFINISHED

@@ -52,10 +52,10 @@ class HeldFunction:
     parts: tuple[str, ...] = ()
 
 
-def is_superseded(
+def said_since(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
-) -> bool:
-    """Whether another function has been said of a device since it was programmed.
+) -> frozenset[str]:
+    """The other functions that have been said of a device since it was programmed.
 
     Whoever programs it behind our back, and says so, is right. A driver that reports what was said
     before does not know better.
@@ -64,8 +64,8 @@ def is_superseded(
     newer = function_traits(live.traits) - known if live else frozenset[str]()
     if wanted.mode is PublishingMode.OWN:
         said = function_traits(wanted.provider.traits) - held.stale - known
-        return bool(said or newer - record.claimed_traits)
-    return bool(newer - (held.stale & record.claimed_traits))
+        return said | newer - record.claimed_traits
+    return newer - (held.stale & record.claimed_traits)
 
 
 def with_function(

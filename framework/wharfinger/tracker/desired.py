@@ -24,7 +24,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Migration
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
-from wharfinger.providers.functions import HeldFunction, is_superseded, with_function
+from wharfinger.providers.functions import HeldFunction, said_since, with_function
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.record import Record
 from wharfinger.tracker import compute_status
@@ -76,28 +76,26 @@ class Answers:
         live: Mapping[str, Provider],
         records: Mapping[str, Record],
         mark: str,
-    ) -> frozenset[str]:
+    ) -> set[str]:
         """Have devices say which functions they hold, by provider uuid.
 
-        Returns those of which another function has been said since, or which are not those that
-        were programmed: what comes anew under an old name lacks our instance's ``mark``.
+        Returns those whose jobs are not to be believed any more: another function has been said of
+        them since, and not one that was said before, too; or they are not those that were
+        programmed: what comes anew under an old name lacks our instance's ``mark``.
         """
         mine = {
             uuid: held
             for uuid, held in functions.items()
             if (wanted := self.desired.get(uuid)) and wanted.stated
         }
-        superseded = {
-            uuid
-            for uuid, held in mine.items()
-            if held.trait is not None
-            and (
-                (uuid in live and mark not in live[uuid].traits)
-                or is_superseded(
-                    self.desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held
-                )
+        since = {
+            uuid: said_since(
+                self.desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held
             )
+            for uuid, held in mine.items()
         }
+        anew = {uuid for uuid in mine if uuid in live and mark not in live[uuid].traits}
+        superseded = anew.union(uuid for uuid, said in since.items() if said)
         for uuid, held in mine.items():
             self.desired[uuid] = with_function(
                 self.desired[uuid],
@@ -105,7 +103,9 @@ class Answers:
                 held,
                 superseded=not superseded.isdisjoint((uuid, *held.parts)),
             )
-        return frozenset(superseded)
+        # What was said before may be from a look at Placement that is older than the job's end.
+        ended = anew.union(uuid for uuid, said in since.items() if said - mine[uuid].stale)
+        return {uuid for uuid in ended if mine[uuid].trait is not None}
 
     def add(
         self,

@@ -16,7 +16,8 @@ _OTHERS_WORK: Final = (ConcurrentSave, ObjectNotFound)
 def read(context: Context) -> Mapping[str, HeldFunction]:
     """Those of all devices, by provider uuid; raises ObjectError, StateError."""
     held: dict[str, HeldFunction] = {}
-    known = (one for one in _readable(context) if one.held_since is not None)
+    jobs = DeviceJobList.get_by_filters(context)
+    known = (one for one in jobs if one.is_whole and one.held_since is not None)
     for one in sorted(known, key=attrgetter("held_since")):
         function = HeldFunction(one.held_trait, frozenset(one.stale_traits), one.scope)
         held.update(dict.fromkeys(one.scope, function))
@@ -44,12 +45,6 @@ def forget(context: Context, host: str, instance: str, uuids: Iterable[str]) -> 
 def _finished(context: Context, uuids: Iterable[str]) -> Iterator[DeviceJob]:
     """The finished jobs of these devices; none is read where there are no devices."""
     wanted = frozenset(uuids)
-    for one in _readable(context) if wanted else ():
-        if not one.is_unfinished and not wanted.isdisjoint(one.scope):
-            yield one
-
-
-def _readable(context: Context) -> Iterator[DeviceJob]:
-    for one in DeviceJobList.get_by_filters(context):
-        if all(name in one for name in one.fields):
+    for one in DeviceJobList.get_by_filters(context) if wanted else ():
+        if one.is_whole and not one.is_unfinished and not wanted.isdisjoint(one.scope):
             yield one

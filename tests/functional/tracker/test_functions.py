@@ -386,6 +386,47 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_has_the_last_word(
                 assert device.functions == set(), step
 
 
+@pytest.mark.parametrize("device", [CARD], indirect=True)
+def test_a_job_that_ends_at_any_step_of_a_cycle_is_not_ended_by_what_was_said_before(
+    device: Device, publishing: Publishing
+) -> None:
+    device.driver.nodes[CARD] = handed_back
+    device.program("new")
+
+    def run(act_at: int) -> list[str]:
+        """A cycle that finds another function said, and a job at one of its steps."""
+        device.program("new")
+        publishing.cycle.sync()
+        device.says("OLD")
+        with Steps(device.placement, act_at=act_at, act=lambda: device.program("new")) as steps:
+            publishing.cycle.sync()
+        return steps.passed
+
+    run(10**9)  # which makes the traits
+    steps = run(10**9)
+    assert device.functions == {"OLD"}
+    looks = [number for number, step in enumerate(steps) if step.startswith("before ")]
+    assert looks
+    for number in looks:
+        assert run(number)[number] == steps[number]
+        device.says()
+        publishing.cycle.sync()
+        assert device.functions == {"NEW"}, steps[number]
+
+
+@BOTH
+def test_what_somebody_else_has_said_since_ends_what_was_programmed(
+    device: Device, publishing: Publishing
+) -> None:
+    device.program("new")
+    publishing.cycle.sync()
+    device.says("NEW", "THEIRS")
+    publishing.cycle.sync()
+    device.says()
+    publishing.cycle.sync()
+    assert device.functions == set()
+
+
 @BOTH
 def test_a_cycle_that_writes_when_a_job_has_nothing_to_write_does_not_have_the_last_word(
     device: Device, publishing: Publishing

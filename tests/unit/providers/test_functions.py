@@ -14,7 +14,7 @@ from wharfinger.providers.functions import (
     HeldFunction,
     function_trait,
     function_traits,
-    is_superseded,
+    said_since,
     with_claims,
     with_function,
 )
@@ -56,7 +56,7 @@ def published(
 ) -> tuple[Provider, Record]:
     """What a cycle makes of a device that was programmed, and remembers of it."""
     [record] = with_claims({DEVICE: record}, {DEVICE: held}).values()
-    superseded = is_superseded(wanted, live, record, held)
+    superseded = bool(said_since(wanted, live, record, held))
     wanted = with_function(wanted, record, held, superseded=superseded)
     return merge(US, wanted, live, record, now=0.0)
 
@@ -129,7 +129,7 @@ def test_a_function_is_said_where_nothing_else_is(mode: PublishingMode) -> None:
     wanted = said(mode, HARDWARE)
     for live in (None, provider(), provider(HARDWARE), provider(HELD)):
         held = HeldFunction(HELD, STALE)
-        assert not is_superseded(wanted, live, Record(mode=mode), held)
+        assert not said_since(wanted, live, Record(mode=mode), held)
         found = with_function(wanted, Record(mode=mode), held, superseded=False)
         assert found.provider.traits == {HARDWARE, HELD}
 
@@ -138,12 +138,12 @@ def test_a_function_is_said_where_nothing_else_is(mode: PublishingMode) -> None:
 def test_a_function_that_is_said_already_changes_nothing(mode: PublishingMode) -> None:
     wanted = said(mode, HELD)
     held = HeldFunction(HELD)
-    assert not is_superseded(wanted, provider(HELD), remembered(HELD), held)
+    assert not said_since(wanted, provider(HELD), remembered(HELD), held)
     assert with_function(wanted, Record(mode=mode), held, superseded=False) is wanted
 
 
 @MODES
-def test_a_function_that_is_superseded_is_said_no_more(mode: PublishingMode) -> None:
+def test_a_function_that_said_since_is_said_no_more(mode: PublishingMode) -> None:
     wanted = said(mode, HARDWARE, HELD)
     held = HeldFunction(HELD, STALE)
     found = with_function(wanted, Record(mode=mode), held, superseded=True)
