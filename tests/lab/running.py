@@ -212,7 +212,9 @@ class Running(_Told):
 
 
 def _run(arguments: Sequence[str], out: Connection, err: Path) -> None:
-    """What a process does: it is the program."""
+    """What a process does: it is the program, as a terminal starts it."""
+    # What a shell starts in the background ignores it, and whatever that starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(out.fileno(), 1)
     out.close()
     with err.open("wb") as file:
