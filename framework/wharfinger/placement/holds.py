@@ -183,7 +183,10 @@ class Holds:
             return  # it has come to be another owner's since
         live = self._client.get_inventories(uuid)
         figures = reservation.own_reserved(live.inventories, self._remembered(uuid))
-        for one in self._rows(uuid):
+        rows = self._rows(uuid)  # after the look, whose generation a release ends
+        if not rows:
+            return  # somebody has released it meanwhile
+        for one in rows:
             if "own_reserved" in one and one.own_reserved != figures:
                 one.own_reserved = figures
                 one.save()
