@@ -6,7 +6,7 @@ from typing import Self
 
 from wharfinger.objects import ComputeNodeList, Context, Migration, MigrationList
 from wharfinger.providers.functions import HeldFunction
-from wharfinger.tracker import held_functions, services
+from wharfinger.tracker import services
 from wharfinger.tracker.holding import StoredReservations
 
 
@@ -29,27 +29,20 @@ class Circumstances:
         """The same; ``earlier`` are the reservations that were there before the snapshot began."""
         return replace(self, reservations=replace(self.reservations, earlier=earlier))
 
-    def with_placement_read(
-        self, context: Context, host: str, instance: str, *, programs: bool = False
-    ) -> Self:
-        """The same, with the rows, reservations and functions that there are now.
+    def with_placement_read(self, context: Context, host: str, instance: str) -> Self:
+        """The same, with the rows and reservations that there are now that Placement was read.
 
-        For when Placement has been read. While the backend was listed another host may have taken
-        nodes over, and a job have ended.
+        Another host may have taken nodes over while the backend was listed.
         """
         return replace(
             self,
             rows=ComputeNodeList.get_revisions(context, host, instance).keys(),
             reservations=self.reservations.read_again(context),
-            functions=held_functions.read(context) if programs else {},
         )
 
     @classmethod
-    def read(cls, context: Context, host: str, instance: str, *, programs: bool = False) -> Self:
-        """As they are now; raises ObjectError, StateError.
-
-        What devices hold is asked where the instance ``programs`` some.
-        """
+    def read(cls, context: Context, host: str, instance: str) -> Self:
+        """As they are now, less the functions; raises ObjectError, StateError."""
         migrations: dict[str, list[Migration]] = {}
         for one in MigrationList.get_in_progress_by_host(context, host):
             for node in _nodes_here(one, host):
@@ -59,7 +52,6 @@ class Circumstances:
             rows=ComputeNodeList.get_revisions(context, host, instance).keys(),
             migrations=migrations,
             reservations=StoredReservations.read(context),
-            functions=held_functions.read(context) if programs else {},
         )
 
 

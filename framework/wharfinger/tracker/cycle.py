@@ -292,12 +292,7 @@ class DriverCycle:
 
     def _circumstances(self, earlier: frozenset[tuple[str, int]] | None = None) -> Circumstances:
         """As they are now; ``earlier`` as StoredReservations has it, None: all that there are."""
-        read = Circumstances.read(
-            self._context,
-            self._driver.host,
-            self.instance,
-            programs=self._driver.capabilities.supports("programming"),
-        )
+        read = Circumstances.read(self._context, self._driver.host, self.instance)
         self._known = read.reservations.known
         return read.seen_by_snapshot(self._known if earlier is None else earlier)
 

@@ -167,16 +167,22 @@ class Planner:
             return None
         if any(shares(provider) for provider in live.values()):
             changed, circumstances = listing, circumstances.seen_by_snapshot(frozenset())
+        circumstances = self._with_functions(circumstances)
         planned = self._plan(changed, Reading(live, (), {}), now, circumstances, has_looked=False)
         return None if planned.misses_something else planned
 
     def _now(self, circumstances: Circumstances) -> Circumstances:
-        return circumstances.with_placement_read(
-            self._context,
-            self._driver.host,
-            self._publisher.instance,
-            programs=self._driver.capabilities.supports("programming"),
+        return self._with_functions(
+            circumstances.with_placement_read(
+                self._context, self._driver.host, self._publisher.instance
+            )
         )
+
+    def _with_functions(self, circumstances: Circumstances) -> Circumstances:
+        """The same, with what devices hold as jobs have it now: one may have ended meanwhile."""
+        if not self._driver.capabilities.supports("programming"):
+            return circumstances
+        return replace(circumstances, functions=held_functions.read(self._context))
 
     def plan_disabled(self) -> Planned:
         """The plan by which all roots say that the service is disabled, and nothing else.
