@@ -37,15 +37,21 @@ class _DeviceCommand(ObjectCommand):
         parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
         return parser
 
-    @property
-    def down_time(self) -> timedelta:
-        """How long a process may be silent before its job counts as left."""
-        from wharfinger.conf import DefaultSection
+    @contextmanager
+    def connected(self, provider: "ProviderSummary") -> "Iterator[ComputeDriver]":
+        """The driver that publishes a device on this host, which knows its devices.
 
-        return timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        Raises WharfingerError.
+        """
+        from wharfinger.tracker import instances
+        from wharfinger.tracker.listing import list_nodes
 
-    def driver_of(self, provider: "ProviderSummary") -> "ComputeDriver":
-        """The driver instance that publishes a device on this host; raises WharfingerError."""
+        driver = self._driver_of(provider)
+        with instances.connected(driver):
+            list_nodes(driver)
+            yield driver
+
+    def _driver_of(self, provider: "ProviderSummary") -> "ComputeDriver":
         from wharfinger.conf import DefaultSection
         from wharfinger.objects import ProviderRecordList
         from wharfinger.tracker import instances
@@ -98,17 +104,13 @@ class DeviceProgram(_DeviceCommand):
         from wharfinger.console import progress
         from wharfinger.jobs import program
         from wharfinger.placement import survey
-        from wharfinger.tracker import instances
-        from wharfinger.tracker.listing import list_nodes
 
         provider = survey.find(self.placement, parsed_args.provider)
-        driver = self.driver_of(provider)
         with (
             _terminated_as_interrupted(),
-            instances.connected(driver),
+            self.connected(provider) as driver,
             progress.following(provider.name) as on_step,
         ):
-            list_nodes(driver)  # it has to know its devices
             program(
                 self.placement,
                 self.objects,
@@ -117,9 +119,16 @@ class DeviceProgram(_DeviceCommand):
                 image=parsed_args.image,
                 function=parsed_args.function,
                 wait_for_idle=parsed_args.wait_for_idle,
-                down_time=self.down_time,
+                down_time=_down_time(self),
                 on_step=on_step,
             )
+
+
+def _down_time(command: ObjectCommand) -> timedelta:
+    """How long a process may be silent before its job counts as left."""
+    from wharfinger.conf import DefaultSection
+
+    return timedelta(seconds=DefaultSection.read(command.conf).service_down_time)
 
 
 @contextmanager
@@ -154,13 +163,11 @@ class DeviceJobs(ObjectLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.conf import DefaultSection
         from wharfinger.jobs import HOLDER, describe
         from wharfinger.objects import DeviceJobList, ReservationList
         from wharfinger.objects.kinds import now
 
-        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
-        present = now()
+        down_time, present = _down_time(self), now()
         jobs = DeviceJobList.get_by_filters(self.objects)
         held = {
             one.provider_uuid for one in ReservationList.get_by_filters(self.objects, holder=HOLDER)
@@ -223,8 +230,6 @@ class DeviceResolve(_DeviceCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.jobs import resolve
         from wharfinger.placement import survey
-        from wharfinger.tracker import instances
-        from wharfinger.tracker.listing import list_nodes
 
         if parsed_args.function and not parsed_args.programmed:
             raise WharfingerError(reason="--function goes with --programmed alone")
@@ -239,9 +244,7 @@ class DeviceResolve(_DeviceCommand):
             uuid = former
         trait = None
         if parsed_args.function and provider is not None:
-            driver = self.driver_of(provider)
-            with instances.connected(driver):
-                list_nodes(driver)  # it has to know its devices
+            with self.connected(provider) as driver:
                 trait = driver.function_trait(provider.uuid, parsed_args.function)
         left = resolve(
             self.placement,
@@ -249,7 +252,7 @@ class DeviceResolve(_DeviceCommand):
             uuid,
             programmed=parsed_args.programmed,
             trait=trait,
-            down_time=self.down_time,
+            down_time=_down_time(self),
         )
         if left is None:
             done = "its job is forgotten; there is no such device any more"
