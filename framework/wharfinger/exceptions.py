@@ -23,6 +23,8 @@ and what to do about it::
     ├── JobUnresolved               a device is reserved until somebody decides
     ├── OwnershipConflict           another owner's, or nobody's: left alone
     ├── InvalidRequest              for resources, that nothing could answer
+    ├── NoCandidates                nothing is free for an instance
+    ├── AllocationRefused           an instance's allocation is not to be changed so
     ├── RequestFilterError          a request filter failed, or is none
     ├── DeviceProfileError          one that cannot be had, or is none
     ├── StateError                  the state directory or its database
@@ -348,6 +350,25 @@ class InvalidRequest(WharfingerError):
     key: str
     value: object
     problem: str
+
+
+class NoCandidates(WharfingerError):
+    """Nothing is free for an instance; it has what it had before."""
+
+    template = "instance {instance}: flavor {flavor}: {problem} {remedy}"
+    instance: str
+    flavor: str
+    problem: str
+    remedy: str
+
+
+class AllocationRefused(WharfingerError):
+    """An instance's allocation is not to be changed so, or not now; it has what it had before."""
+
+    template = "instance {instance}: {problem} {remedy}"
+    instance: str
+    problem: str
+    remedy: str
 
 
 class RequestFilterError(WharfingerError):

@@ -400,12 +400,17 @@ class _Hand:
                 held[one.uuid] = {"resources": {self._draw.choice(kinds): 1}}
         if not held:
             return
-        who = {"project_id": "project", "user_id": "user", "consumer_generation": None}
+        who = {
+            "project_id": "project",
+            "user_id": "user",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        }
         amounts = Counter(kind for its in held.values() for kind in its["resources"])
         self._note("amounts", (consumer, dict(amounts)))
         self._note("open", consumer)
         try:
-            self._client.set_allocations({consumer: {"allocations": held, **who}}, "INSTANCE")
+            self._client.set_allocations({consumer: {"allocations": held, **who}})
         except WharfingerError:
             self._note("free", consumer)
             raise

@@ -159,19 +159,18 @@ class PlacementClient:
         answer = self._request("GET", path, newest=BEFORE_CONSUMER_TYPES)
         return self._decode(f"GET {path}", answer, dict[str, Any])
 
-    def set_allocations(
-        self, allocations: Mapping[str, Mapping[str, Any]], consumer_type: str
-    ) -> None:
+    def set_allocations(self, allocations: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace all allocations of one or more consumers together, all or nothing.
 
         By consumer uuid, in the form that ``get_allocations`` gives, each with the consumer's
-        generation (None: it has had none); one that has passed refuses the whole with
-        ConcurrentUpdate. The type is not sent to a server that knows none. Needs 1.28.
+        generation (None: it has had none), and with its ``consumer_type``, which is not sent to a
+        server that knows none. A generation that has passed refuses the whole with
+        ConcurrentUpdate. Needs 1.28.
         """
         self.require(Feature.CONSUMER_GENERATION, "writing allocations")
-        if self.microversion >= Feature.CONSUMER_TYPES.value:
+        if self.microversion < Feature.CONSUMER_TYPES.value:
             allocations = {
-                consumer: {**its, "consumer_type": consumer_type}
+                consumer: {key: value for key, value in its.items() if key != "consumer_type"}
                 for consumer, its in allocations.items()
             }
         self._command("POST", "/allocations", allocations)

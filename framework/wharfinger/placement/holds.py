@@ -4,7 +4,7 @@ What is held is stored before it is written to Placement, and forgotten after it
 crash leaves it held, and the cycles of the driver instance that publishes it see to the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -122,41 +122,54 @@ class Holds:
             with suppress(ObjectNotFound):
                 one.destroy()
 
-    def give_back(self, consumer_uuid: str) -> tuple[Reservation, ...]:
+    def give_back(
+        self, consumer_uuid: str, *, kept: Container[str] = ()
+    ) -> tuple[Reservation, ...]:
         """Delete a consumer's allocations; what is cleaned after that is reserved first.
 
-        It stays so until its driver has seen the cleaning end: that is for the cycles to find.
-        Returns those reservations. What failed on the way is repeated by calling it again.
+        It stays so until its driver has seen the cleaning end: that is for the cycles to find. What
+        is ``kept``, by provider uuid, is not cleaned: another consumer has it for the same
+        instance. Returns those reservations. What failed on the way is repeated by calling it
+        again.
         """
         allocations = self._client.get_allocations(consumer_uuid)["allocations"]
-        holder = f"release of {consumer_uuid}"
+        self.before_release(consumer_uuid, [uuid for uuid in allocations if uuid not in kept])
+        if allocations:
+            with suppress(NotFound):  # somebody else has done it
+                self._client.delete_allocations(consumer_uuid)
+        return self.after_release(consumer_uuid)
+
+    def before_release(self, consumer_uuid: str, providers: Iterable[str]) -> None:
+        """Reserve those of the providers that are cleaned when a consumer has given them back.
+
+        ``after_release`` is to follow when it has.
+        """
         held = {
-            one.provider_uuid: one
-            for one in ReservationList.get_by_filters(self._context, holder=holder)
+            one.provider_uuid
+            for one in ReservationList.get_by_filters(
+                self._context, holder=_release_of(consumer_uuid)
+            )
         }
-        for provider in self._cleaned(allocations):
+        for provider in self._cleaned(providers):
             if provider.uuid not in held:
-                held[provider.uuid] = self._new(
+                self._new(
                     provider,
-                    holder=holder,
+                    holder=_release_of(consumer_uuid),
                     reason="to be cleaned",
                     consumer_uuid=consumer_uuid,
                     phase="releasing",
                 )
             self._fill(provider.uuid)
-        if allocations:
-            self._client.delete_allocations(consumer_uuid)
-        return tuple(self._released(holder))
 
     @_patiently
-    def _released(self, holder: str) -> ReservationList:
+    def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:
         """Note that the allocation is gone, unless a cycle has found that already."""
-        held = ReservationList.get_by_filters(self._context, holder=holder)
+        held = ReservationList.get_by_filters(self._context, holder=_release_of(consumer_uuid))
         for one in held:
             if one.phase == "releasing":
                 one.phase = "released"
         held.save()
-        return held
+        return tuple(held)
 
     def _new(self, provider: ProviderSummary, **values: object) -> Reservation:
         """A new reservation of a provider, stored."""
@@ -290,6 +303,11 @@ class Holds:
                 )
             )
         ]
+
+
+def _release_of(consumer_uuid: str) -> str:
+    """Who holds what a consumer gives back."""
+    return f"release of {consumer_uuid}"
 
 
 def _record(found: ProviderRecord) -> Record:

@@ -138,7 +138,8 @@ class Claims:
         """Have an instance come to a node of this host, with a flavor of its own there.
 
         It counts at both ends until one of the two claims is dropped. Without a migration that is
-        there already, one of that type begins.
+        there already, one of that type begins; where the node is gone by then, it has failed. What
+        becomes of one that is given then is for who began it.
         """
         self._rows(node)
         if migration is None:
@@ -162,9 +163,9 @@ class Claims:
         else:
             migration.save()
         claim = Claim(self, instance, node, migration)
-        self._settle(claim)
+        self._settle(claim, gives_up=is_new)
         if before is not None and before[0] == self._host and before[1] not in {None, node}:
-            self._note(str(before[1]))  # it was to go there
+            self.note(str(before[1]))  # it was to go there
         return claim
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
@@ -191,7 +192,7 @@ class Claims:
         }
         for node, host in ends.items():
             if host == self._host and node is not None:
-                self._note(node)
+                self.note(node)
 
     def abort(self, claim: Claim) -> None:
         """Give a claim up: its instance is where it was before, if it was anywhere.
@@ -205,16 +206,17 @@ class Claims:
         if claim.has_come and (instance.host, instance.node) == (self._host, claim.node):
             instance.host = instance.node = None
             instance.save()
-        self._note(claim.node)
+        self.note(claim.node)
 
-    def _settle(self, claim: Claim) -> None:
+    def _settle(self, claim: Claim, *, gives_up: bool = True) -> None:
         """Note a claim on its node; one whose node has gone, or has another name, is given up."""
         try:
             self._rows(claim.node)
         except ObjectNotFound:
-            claim.abort()
+            if gives_up:
+                claim.abort()
             raise
-        self._note(claim.node)
+        self.note(claim.node)
 
     def _begun(self, instance: Instance, migration_type: str, node: str) -> Migration:
         if instance.host is None or instance.node is None:
@@ -272,7 +274,7 @@ class Claims:
         stop=stop_after_attempt(_ATTEMPTS),
         retry_error_callback=lambda _state: None,  # the next cycle does it
     )
-    def _note(self, node: str) -> bool:
+    def note(self, node: str) -> bool:
         """Have the rows of a node say what is taken of it, until they do; whether they did not.
 
         The sum is taken after they are read: of two that do this at a time, one sees the other. And

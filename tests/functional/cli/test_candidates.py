@@ -191,8 +191,9 @@ def test_what_is_taken_already_is_shown(hosts: Program, client: PlacementClient)
         "consumer_generation": None,
         "project_id": "project",
         "user_id": "user",
+        "consumer_type": "INSTANCE",
     }
-    client.set_allocations({uuid("consumer"): consumer}, "INSTANCE")
+    client.set_allocations({uuid("consumer"): consumer})
 
     [row] = listed(hosts, *GPU, "--required", "CUSTOM_FAST")
 

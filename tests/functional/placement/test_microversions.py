@@ -421,6 +421,7 @@ def _allocation(provider: str, generation: int | None, **amounts: int) -> dict[s
         "project_id": "project",
         "user_id": "user",
         "consumer_generation": generation,
+        "consumer_type": "MIGRATION",
     }
 
 
@@ -449,8 +450,7 @@ def test_allocations_are_written_with_the_type_where_there_are_types(
         {
             one: _allocation(hosts["n"], None, VGPU=1),
             other: _allocation(hosts["y"], None, VGPU=2, FPGA=1),
-        },
-        "MIGRATION",
+        }
     )
     assert client.get_usages(hosts["n"]) == {"VGPU": 1}
     assert client.get_usages(hosts["y"]) == {"VGPU": 2, "FPGA": 1}
@@ -464,7 +464,7 @@ def test_a_consumers_generation_that_has_passed_refuses_the_whole_write(
 ) -> None:
     one, other = str(uuid.uuid4()), str(uuid.uuid4())
     client = at(newest)
-    client.set_allocations({one: _allocation(hosts["n"], None, VGPU=1)}, "INSTANCE")
+    client.set_allocations({one: _allocation(hosts["n"], None, VGPU=1)})
     held = client.get_allocations(one)
 
     with pytest.raises(ConcurrentUpdate):
@@ -472,15 +472,12 @@ def test_a_consumers_generation_that_has_passed_refuses_the_whole_write(
             {
                 one: _allocation(hosts["n"], None, VGPU=2),
                 other: _allocation(hosts["y"], None, VGPU=1),
-            },
-            "INSTANCE",
+            }
         )
 
     assert client.get_usages(hosts["n"]) == {"VGPU": 1}
     assert client.get_usages(hosts["y"]) == {"VGPU": 0, "FPGA": 0}
-    client.set_allocations(
-        {one: _allocation(hosts["n"], held["consumer_generation"], VGPU=2)}, "INSTANCE"
-    )
+    client.set_allocations({one: _allocation(hosts["n"], held["consumer_generation"], VGPU=2)})
     assert client.get_usages(hosts["n"]) == {"VGPU": 2}
 
 
@@ -492,9 +489,7 @@ def test_allocations_are_not_written_without_consumer_generations(
     refused(
         placement,
         Feature.CONSUMER_GENERATION,
-        lambda: client.set_allocations(
-            {str(uuid.uuid4()): _allocation(hosts["n"], None, VGPU=1)}, "INSTANCE"
-        ),
+        lambda: client.set_allocations({str(uuid.uuid4()): _allocation(hosts["n"], None, VGPU=1)}),
     )
 
 

@@ -409,7 +409,7 @@ def _grown(placement: PlacementFixture, server: str) -> None:
     its = client.get_allocations(server)
     root = names.root_uuid("cn")
     parts = {root: {"resources": {"VCPU": 2, "VGPU": 3}}}
-    client.set_allocations({server: {**its, "allocations": parts}}, "INSTANCE")
+    client.set_allocations({server: {**its, "allocations": parts, "consumer_type": "INSTANCE"}})
 
 
 OTHERS: Final[dict[str, Callable[[PlacementFixture, str], None]]] = {
@@ -455,8 +455,8 @@ def test_a_server_that_goes_to_another_host_meanwhile_is_not_the_drivers_to_move
 
     def somebody_moves() -> None:
         client = placement.new_client()
-        its = {**client.get_allocations(server), "allocations": moves}
-        client.set_allocations({server: its}, "INSTANCE")
+        its = client.get_allocations(server)
+        client.set_allocations({server: {**its, "allocations": moves, "consumer_type": "INSTANCE"}})
 
     publishing.driver.nodes["cn"] = moves_vgpus
     struck = placement.adapter.once_before(
@@ -692,8 +692,9 @@ def _allocate(
         "project_id": "theirs",
         "user_id": "somebody",
         "consumer_generation": None,
+        "consumer_type": consumer_type,
     }
-    placement.client.set_allocations({consumer: its}, consumer_type)
+    placement.client.set_allocations({consumer: its})
 
 
 def test_below_the_reshapers_microversion_nothing_is_written(

@@ -1,0 +1,89 @@
+"""Consumers in Placement: what they have, as of which generation, and how that is replaced."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+import msgspec
+
+from wharfinger.exceptions import UnexpectedAnswer
+from wharfinger.objects import Instance
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.model import Amounts
+
+#: Amounts by resource class, by provider uuid.
+Allocations = Mapping[str, Mapping[str, int]]
+
+
+class ConsumerType(StrEnum):
+    """nova's, so that its usages and ours are counted together."""
+
+    INSTANCE = "INSTANCE"
+    MIGRATION = "MIGRATION"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """What a consumer has; ``generation`` is None where it has nothing."""
+
+    uuid: str
+    allocations: Allocations = field(default_factory=dict)
+    generation: int | None = None
+
+
+class Change(NamedTuple):
+    """That a consumer, as it was read, is to have these allocations, and no others."""
+
+    consumer: Consumer
+    allocations: Allocations
+    type: ConsumerType
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    allocations: dict[str, Amounts]
+    consumer_generation: int | None = None
+
+
+class Consumers:
+    """The consumers of one Placement. Methods raise PlacementError."""
+
+    def __init__(self, client: PlacementClient) -> None:
+        self._client: Final = client
+
+    def get(self, uuid: str) -> Consumer:
+        """What a consumer has now."""
+        try:
+            answer = msgspec.convert(self._client.get_allocations(uuid), _Answer)
+        except msgspec.ValidationError as error:
+            raise UnexpectedAnswer(
+                request=f"GET /allocations/{uuid}",
+                status=HTTPStatus.OK,
+                code="",
+                detail=str(error),
+            ) from error
+        allocations = {provider: its.resources for provider, its in answer.allocations.items()}
+        return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
+
+    def set(self, instance: Instance, *changes: Change) -> None:
+        """Make all changes, of consumers of an instance, or none.
+
+        Raises ConcurrentUpdate where one of them has changed since it was read, Conflict where a
+        provider has not the room.
+        """
+        self._client.set_allocations(
+            {
+                consumer.uuid: {
+                    "allocations": {
+                        provider: {"resources": amounts}
+                        for provider, amounts in allocations.items()
+                    },
+                    "consumer_generation": consumer.generation,
+                    "consumer_type": kind,
+                    "project_id": instance.project_id,
+                    "user_id": instance.user_id,
+                }
+                for consumer, allocations, kind in changes
+            }
+        )

@@ -1,0 +1,117 @@
+"""What an instance of a flavor can have: candidates are tried in turn, until one is still free."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+
+from oslo_log import log as logging
+
+from wharfinger.allocations.consumers import Allocations, Consumer, Consumers
+from wharfinger.allocations.places import Places, Suits
+from wharfinger.conf import SchedulingSection
+from wharfinger.exceptions import ConcurrentUpdate, Conflict, NoCandidates, PlacementError
+from wharfinger.objects import ComputeNode, Flavor
+from wharfinger.scheduling.candidates import CandidateSearch
+from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.filters import Surroundings, loader
+from wharfinger.scheduling.profile_sources import read_profile
+
+LOG: Final = logging.getLogger(__name__)
+#: Candidates of one search; of those that go, others take some at the same time.
+_CHOICE: Final = 50
+#: How many of them are tried before candidates are asked for anew, and how often that is done.
+_TRIED: Final = 10
+_SEARCHES: Final = 5
+#: In the place of a request filter's name, which has no space in it.
+_PLACES: Final = "the node"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A candidate, and the node that it is on."""
+
+    allocations: Allocations
+    node: ComputeNode
+
+
+class FlavorSearch:
+    """Finds what instances of flavors can have, by the configured request filters."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        """Raises ConfigurationError."""
+        names = SchedulingSection.read(surroundings.conf).request_filters
+        self._surroundings: Final = surroundings
+        self._consumers: Final = Consumers(surroundings.placement)
+        self._filters: Final = loader.load(names, surroundings)
+
+    def take(
+        self,
+        consumer: Consumer,
+        flavor: Flavor,
+        suits: Suits,
+        claim: Callable[[Choice], None],
+    ) -> Choice:
+        """Claim what is free for an instance; ``claim`` raises what Placement says to it.
+
+        Raises NoCandidates where nothing is free, or everything was gone again; ConcurrentUpdate
+        where the ``consumer`` is not as it was read; and what a search raises.
+        """
+        gone: PlacementError | None = None
+        for _ in range(_SEARCHES):
+            choices, dropped = self._find(flavor, suits)
+            if not choices:
+                raise _none(consumer, flavor, dropped, gone)
+            for choice in _in_turn(choices):
+                try:
+                    claim(choice)
+                except PlacementError as error:
+                    if not self._is_gone(consumer, error):
+                        raise
+                    LOG.info("instance %s: the next candidate: %s", consumer.uuid, error)
+                    gone = error
+                else:
+                    return choice
+        raise _none(consumer, flavor, {}, gone)
+
+    def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], Mapping[str, int]]:
+        """What is free, in Placement's order, and how many candidates each filter drops."""
+        request = from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))
+        places = Places(self._surroundings.objects, suits)
+        search = CandidateSearch(self._surroundings.placement, {**self._filters, _PLACES: places})
+        found = search.find(replace(request, limit=_CHOICE))
+        choices = [
+            Choice(one.allocations, node)
+            for one in found.candidates
+            if (node := places.node(one)) is not None
+        ]
+        return choices, found.dropped
+
+    def _is_gone(self, consumer: Consumer, error: PlacementError) -> bool:
+        """Whether it is the candidate that is gone, and not the consumer that has changed."""
+        if isinstance(error, ConcurrentUpdate):  # of a provider that many write to, perhaps
+            return self._consumers.get(consumer.uuid).generation == consumer.generation
+        return isinstance(error, Conflict) or error.status == HTTPStatus.BAD_REQUEST
+
+
+def _in_turn(choices: list[Choice]) -> Iterator[Choice]:
+    """The first, and then any: who comes at the same time is not to go the same way."""
+    yield choices[0]
+    others = choices[1:]
+    yield from random.sample(others, min(len(others), _TRIED - 1))
+
+
+def _none(
+    consumer: Consumer, flavor: Flavor, dropped: Mapping[str, int], gone: PlacementError | None
+) -> NoCandidates:
+    counts = ", ".join(f"{count} by {name}" for name, count in dropped.items())
+    problem = f"nothing is free for it{f' (dropped: {counts})' if counts else ''}."
+    if gone is not None:
+        problem = f"what was free for it went to others: {gone}."
+    return NoCandidates(
+        instance=consumer.uuid,
+        flavor=flavor.name,
+        problem=problem,
+        remedy=f"`wharfinger candidate explain --flavor {flavor.name}` says why.",
+    )

@@ -1,0 +1,1 @@
+"""Claims, moves and releases against the real Placement."""
