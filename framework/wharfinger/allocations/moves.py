@@ -277,7 +277,7 @@ class Moves:
         raise AllocationRefused(
             instance=instance_uuid,
             problem=f"it has no move that could be {ended[0]}{last}.",
-            remedy="",
+            remedy=f"`wharfinger migration list --instance {instance_uuid}` lists its moves.",
         )
 
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:

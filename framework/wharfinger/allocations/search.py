@@ -1,6 +1,7 @@
 """What an instance of a flavor can have: candidates are tried in turn, until one is still free."""
 
 import random
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -105,13 +106,18 @@ def _in_turn(choices: list[Choice]) -> Iterator[Choice]:
 def _none(
     consumer: Consumer, flavor: Flavor, dropped: Mapping[str, int], gone: PlacementError | None
 ) -> NoCandidates:
-    counts = ", ".join(f"{count} by {name}" for name, count in dropped.items())
-    problem = f"nothing is free for it{f' (dropped: {counts})' if counts else ''}."
+    problem = "nothing is free for it."
+    if elsewhere := dropped.get(_PLACES):
+        problem = (
+            f"nothing is free for it where it may go; {elsewhere} candidates are on its own node, "
+            "on others than was said, or on what no driver instance publishes."
+        )
     if gone is not None:
         problem = f"what was free for it went to others: {gone}."
     return NoCandidates(
         instance=consumer.uuid,
         flavor=flavor.name,
         problem=problem,
-        remedy=f"`wharfinger candidate explain --flavor {flavor.name}` says why.",
+        remedy=f"`{shlex.join(['wharfinger', 'candidate', 'explain', '--flavor', flavor.name])}` "
+        "says why.",
     )

@@ -3,7 +3,10 @@
 import argparse
 from typing import Any
 
+from wharfinger.cli.instance import InstanceCommand
+from wharfinger.cli.main import DONE, FAILED
 from wharfinger.cli.objects import ObjectLister, ObjectShow, given, row, text, uuid, values
+from wharfinger.exceptions import WharfingerError, printable
 
 
 class MigrationList(ObjectLister):
@@ -84,3 +87,26 @@ class MigrationShow(ObjectShow):
         from wharfinger.objects import Migration
 
         return self.shown(Migration.get_by_uuid(self.objects, parsed_args.migration))
+
+
+class MigrationRecover(InstanceCommand):
+    """Finish the moves that processes have left which died.
+
+    What was being confirmed is confirmed, every other move is reverted. Of a move whose instance is
+    no more, what it has is given back. One that waits to be confirmed or reverted is left alone. A
+    process counts as dead when it has said nothing of a move for service_down_time. One move that
+    cannot be finished does not stop the others; exits with 1 if there is one.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        failures = 0
+        for migration in self.moves.left():
+            subject = f"migration {migration.uuid} of instance {migration.instance_uuid}"
+            try:
+                ended, reserved = self.moves.recover(migration)
+            except WharfingerError as error:
+                failures += 1
+                self.app.LOG.error("%s: %s", printable(subject), error)
+            else:
+                self.say(subject, ended.status, reserved)
+        return FAILED if failures else DONE

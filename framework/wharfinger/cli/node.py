@@ -79,10 +79,10 @@ class NodeShow(ObjectShow):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        return self.shown(_find(self.objects, parsed_args.node))
+        return self.shown(find(self.objects, parsed_args.node))
 
 
-def _find(context: "Context", wanted: str) -> "ComputeNode":
+def find(context: "Context", wanted: str) -> "ComputeNode":
     """The node of a uuid, or else of a name; raises ObjectNotFound, WharfingerError."""
     from wharfinger.objects import ComputeNodeList
 

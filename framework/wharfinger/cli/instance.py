@@ -1,0 +1,351 @@
+"""``wharfinger instance``: what has been claimed, and moves of it."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from cliff.columns import FormattableColumn
+
+from wharfinger.cli.flavor import find as find_flavor
+from wharfinger.cli.node import find as find_node
+from wharfinger.cli.objects import ObjectCommand, ObjectLister, ObjectShow, row, text, uuid, values
+from wharfinger.exceptions import FieldUnset, printable
+
+if TYPE_CHECKING:
+    from wharfinger.allocations import AllocationClaims, Moves
+    from wharfinger.allocations.places import Suits
+    from wharfinger.objects import Context, Instance, Migration, Reservation
+
+#: Whose an instance is that names nobody.
+_OPERATOR: Final = "operator"
+
+
+class InstanceCommand(ObjectCommand):
+    """A command that claims or moves."""
+
+    @cached_property
+    def _made(self) -> "tuple[AllocationClaims, Moves]":
+        from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
+        from wharfinger.conf import DefaultSection
+        from wharfinger.scheduling.filters import Surroundings
+
+        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        surroundings = Surroundings(self.conf, self.placement, self.objects)
+        search = FlavorSearch(surroundings)
+        return AllocationClaims(surroundings, search), Moves(surroundings, search, down_time)
+
+    @property
+    def claims(self) -> "AllocationClaims":
+        """Claims; raises ConfigurationError, StateError."""
+        return self._made[0]
+
+    @property
+    def moves(self) -> "Moves":
+        """Moves; raises ConfigurationError, StateError."""
+        return self._made[1]
+
+    def say(self, subject: str, done: str, reserved: "Iterable[Reservation]" = ()) -> None:
+        """Say what has become of something, and what is reserved for it."""
+        lines = [f"{subject}: {done}"]
+        lines += (
+            f"provider {one.provider_uuid}: reserved until it has been cleaned" for one in reserved
+        )
+        sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
+
+
+class _OneShown(InstanceCommand, ObjectShow):
+    """A command that shows an instance, with what it has."""
+
+    def with_allocations(
+        self, one: "Instance", *, is_brief: bool = True
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        """What it has, and where; where that is not to be brief, everything about it."""
+        from wharfinger.allocations.claims import moves_of
+
+        moves = moves_of(self.objects, one.uuid)
+        names, cells = self.shown(one)
+        if is_brief:
+            names = ("uuid", "flavor", "host", "node")
+            cells = row(one.uuid, _flavor_of(one), *values(one, "host", "node"))
+        return (
+            (*names, "status", "migrations", "allocations"),
+            (
+                *cells,
+                describe(one, moves),
+                _Words([migration.uuid for migration in moves]),
+                _Lines(list(self._allocations(one, moves))),
+            ),
+        )
+
+    def _allocations(
+        self, one: "Instance", moves: "Iterable[Migration]"
+    ) -> Iterator[dict[str, Any]]:
+        """What the instance has, and what its moves have, each by provider."""
+        from wharfinger.allocations.consumers import Consumers
+
+        consumers = Consumers(self.placement)
+        kinds = {one.uuid: "instance"} | {move.uuid: "migration" for move in moves}
+        for consumer, kind in kinds.items():
+            for provider, resources in consumers.get(consumer).allocations.items():
+                found = self.placement.list_providers(uuid=provider)
+                yield {
+                    "consumer": kind,
+                    "provider": found[0].name if found else provider,
+                    "uuid": provider,
+                    "resources": dict(sorted(resources.items())),
+                }
+
+
+class _Words(FormattableColumn[list[str]]):
+    """Uuids in one line."""
+
+    def human_readable(self) -> str:
+        """As text."""
+        return " ".join(self._value)
+
+
+class _Lines(FormattableColumn[list[dict[str, Any]]]):
+    """What consumers have, a line for each provider."""
+
+    def human_readable(self) -> str:
+        """As text."""
+        lines = []
+        for one in self._value:
+            amounts = " ".join(f"{kind}={amount}" for kind, amount in one["resources"].items())
+            of = "" if one["consumer"] == "instance" else f" ({one['consumer']})"
+            lines.append(printable(f"{one['provider']}: {amounts}{of}"))
+        return "\n".join(lines)
+
+
+class InstanceClaim(_OneShown):
+    """Claim what a flavor asks for, for an instance, and show it.
+
+    It is allocated on the first node where all of it is free; nothing is started there.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _takes_flavor(parser)
+        _takes_node(parser, "claim it there, and nowhere else")
+        parser.add_argument(
+            "--uuid",
+            metavar="UUID",
+            type=uuid,
+            help="the instance's; one that has what its flavor asks for stays as it is, and a "
+            "claim that was cut short goes on. Default: a new one",
+        )
+        for name in ("project", "user"):
+            parser.add_argument(
+                f"--{name}",
+                metavar="ID",
+                type=text(),
+                default=_OPERATOR,
+                help="whose it is; default: %(default)s",
+            )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        claimed = self.claims.claim(
+            find_flavor(self.objects, parsed_args.flavor),
+            project_id=parsed_args.project,
+            user_id=parsed_args.user,
+            uuid=parsed_args.uuid,
+            suits=_on(self.objects, parsed_args.node),
+        )
+        return self.with_allocations(claimed.instance)
+
+
+class InstanceList(ObjectLister):
+    """List the instances, with where they are, and whether they are on their way.
+
+    Placement is not asked.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        for name in ("host", "node"):
+            parser.add_argument(
+                f"--{name}", metavar=name.upper(), type=text(), help=f"only those on this {name}"
+            )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.cli.objects import given
+        from wharfinger.objects import InstanceList as Instances
+        from wharfinger.objects import MigrationList as Migrations
+
+        moves: dict[str, list[Migration]] = {}
+        for one in Migrations.get_by_filters(self.objects):
+            if one.is_in_progress:
+                moves.setdefault(one.instance_uuid, []).append(one)
+        wanted = given(host=parsed_args.host, node=parsed_args.node)
+        return ("UUID", "Flavor", "Host", "Node", "Status", "Project", "User"), [
+            row(
+                one.uuid,
+                _flavor_of(one),
+                *values(one, "host", "node"),
+                describe(one, moves.get(one.uuid, ())),
+                *values(one, "project_id", "user_id"),
+            )
+            for one in Instances.get_by_filters(self.objects, **wanted)
+        ]
+
+
+class InstanceShow(_OneShown):
+    """Show everything about one instance, and what it has in Placement."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _takes_instance(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.objects import Instance
+
+        one = Instance.get_by_uuid(self.objects, parsed_args.instance)
+        return self.with_allocations(one, is_brief=False)
+
+
+class InstanceRelease(InstanceCommand):
+    """Have an instance be no more: all that it has is given back, and what its moves have.
+
+    What has to be cleaned after that is reserved first, until it has been.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _takes_instance(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        reserved = self.claims.release(parsed_args.instance)
+        self.say(f"instance {parsed_args.instance}", "released", reserved)
+
+
+class _Start(_OneShown):
+    """A command that begins a move."""
+
+    def begun(self, instance: str, **more: Any) -> tuple[Sequence[str], Sequence[Any]]:
+        """Begin it, and show the instance."""
+        from wharfinger.objects import Instance
+
+        migration = self.moves.start(instance, **more)
+        self.app.LOG.warning(
+            "Migration %s holds what it had, on node %s, until it is confirmed or reverted.",
+            migration.uuid,
+            printable(migration.source_node),
+        )
+        return self.with_allocations(Instance.get_by_uuid(self.objects, instance))
+
+
+class InstanceResize(_Start):
+    """Have an instance hold what another flavor asks for, beside what it has.
+
+    On any node, its own too; of whichever owners the flavor names. Confirm or revert it then.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = _takes_instance(super().get_parser(prog_name))
+        _takes_flavor(parser)
+        return _takes_node(parser, "have it go there, and nowhere else")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return self.begun(
+            parsed_args.instance,
+            flavor=find_flavor(self.objects, parsed_args.flavor),
+            suits=_on(self.objects, parsed_args.node),
+        )
+
+
+class InstanceMigrate(_Start):
+    """Have an instance hold what its flavor asks for on another node, beside what it has.
+
+    Confirm or revert it then.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = _takes_instance(super().get_parser(prog_name))
+        return _takes_node(parser, "have it go there, and nowhere else")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        return self.begun(parsed_args.instance, suits=_on(self.objects, parsed_args.node))
+
+
+class _Decision(InstanceCommand):
+    """A command that ends a move."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _takes_instance(super().get_parser(prog_name))
+
+    def tell(self, migration: "Migration", reserved: "Iterable[Reservation]") -> None:
+        """Say how it ended, and where the instance is now."""
+        from wharfinger.objects import Instance
+
+        one = Instance.get_by_uuid(self.objects, migration.instance_uuid)
+        flavor, node, host = _flavor_of(one), *values(one, "node", "host")
+        self.say(
+            f"instance {one.uuid}",
+            f"migration {migration.uuid} is {migration.status}: flavor {flavor}, on node {node} of "
+            f"host {host}",
+            reserved,
+        )
+
+
+class InstanceConfirm(_Decision):
+    """Have an instance stay where it was moved to: what it had before is given back."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.tell(*self.moves.confirm(parsed_args.instance))
+
+
+class InstanceRevert(_Decision):
+    """Have an instance have what it had before a move: what it was to have is given back."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.tell(*self.moves.revert(parsed_args.instance))
+
+
+def describe(one: "Instance", moves: "Sequence[Migration]") -> str:
+    """How an instance stands: in one word, or with its moves."""
+    if one.node is None:
+        return "unfinished"  # its claim, or its release
+    if moves:
+        return ", ".join(f"{move.migration_type} {move.status}" for move in moves)
+    return "claimed"
+
+
+def _flavor_of(one: "Instance") -> str:
+    from wharfinger.cli.objects import UNSET
+
+    try:
+        return one.flavor.name
+    except FieldUnset:
+        return UNSET
+
+
+def _on(context: "Context", node: str | None) -> "Suits":
+    """What says that a node is the one of that name or uuid; every node, where none is named."""
+    from wharfinger.allocations.places import anywhere
+
+    if node is None:
+        return anywhere
+    wanted = find_node(context, node).uuid
+    return lambda one: one.uuid == wanted
+
+
+def _takes_instance(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("instance", metavar="UUID", type=uuid, help="the instance's uuid")
+    return parser
+
+
+def _takes_flavor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument(
+        "--flavor", metavar="FLAVOR", type=text(), required=True, help="its flavor, by id or name"
+    )
+    return parser
+
+
+def _takes_node(parser: argparse.ArgumentParser, meaning: str) -> argparse.ArgumentParser:
+    parser.add_argument(
+        "--node", metavar="NODE", type=text(), help=f"{meaning}; its uuid, or its name"
+    )
+    return parser
