@@ -21,7 +21,7 @@ NOVAS = {"resources_N:VGPU": "1", "trait_N:OWNER_NOVA": "required"}
 CYBORGS = {"resources_C:VGPU": "1", "trait_C:OWNER_CYBORG": "required"}
 
 
-def flavor(name: str, vcpus: int = 1, **extra_specs: str) -> Flavor:
+def flavor(name: str, vcpus: int = 1, /, **extra_specs: str) -> Flavor:
     """One that asks for CPUs, and for what its extra specs say."""
     made = Flavor(flavorid=name, name=name, vcpus=vcpus, memory_mb=0, extra_specs=extra_specs)
     made.obj_set_defaults()

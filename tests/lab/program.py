@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+PROGRAM = str(Path(sys.executable).with_name("wharfinger"))
 SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "wharfinger" / "sample"
 
 
@@ -22,6 +23,14 @@ class Done:
 
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+def run_program(*arguments: str, cwd: Path) -> Done:
+    """Run it; nothing but the exit code and what it prints comes back."""
+    done = subprocess.run(
+        [PROGRAM, *arguments], capture_output=True, text=True, check=False, cwd=cwd
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 class Program:
@@ -49,14 +58,8 @@ class Program:
 
     def run(self, *arguments: str, config: Path | None = None) -> Done:
         """Run it; nothing but the exit code and what it prints comes back."""
-        done = subprocess.run(
-            self._command(*arguments, config=config),
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.directory,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        file = str(config or self.config)
+        return run_program("--config-file", file, *arguments, cwd=self.directory)
 
     def run_without_reader(self, *arguments: str) -> None:
         """Run it with a standard output that nobody reads."""
@@ -64,7 +67,7 @@ class Program:
         os.close(reader)
         try:
             subprocess.run(
-                self._command(*arguments),
+                [PROGRAM, "--config-file", str(self.config), *arguments],
                 stdout=writer,
                 stderr=subprocess.DEVNULL,
                 check=False,
@@ -72,7 +75,3 @@ class Program:
             )
         finally:
             os.close(writer)
-
-    def _command(self, *arguments: str, config: Path | None = None) -> list[str]:
-        wharfinger = str(Path(sys.executable).with_name("wharfinger"))
-        return [wharfinger, "--config-file", str(config or self.config), *arguments]

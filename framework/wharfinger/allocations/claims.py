@@ -144,8 +144,12 @@ class AllocationClaims:
             wanted.create()
         except ObjectExists:
             found = Instance.get_by_uuid(self._context, wanted.uuid)
-            for name in ("flavor", "project_id", "user_id"):
-                if _plain(getattr(found, name)) != _plain(getattr(wanted, name)):
+            for name, is_same in (
+                ("flavor", found.flavor.is_as(wanted.flavor)),
+                ("project", found.project_id == wanted.project_id),
+                ("user", found.user_id == wanted.user_id),
+            ):
+                if not is_same:
                     raise AllocationRefused(
                         instance=found.uuid,
                         problem=f"there is one of that uuid, with another {name}.",
@@ -244,7 +248,3 @@ def ends_of(migration: Migration) -> set[tuple[str, str]]:
 def _is_at(instance: Instance) -> Suits:
     place = (instance.host, instance.node)
     return lambda node: (node.host, node.hypervisor_hostname) == place
-
-
-def _plain(value: object) -> object:
-    return value.obj_to_primitive() if isinstance(value, Flavor) else value

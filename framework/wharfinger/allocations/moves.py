@@ -311,7 +311,7 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
             problem="it has no allocation, or is on no node.",
             remedy="Claim it again, or release it.",
         )
-    if flavor and flavor.obj_to_primitive() == instance.flavor.obj_to_primitive():
+    if flavor and flavor.is_as(instance.flavor):
         raise AllocationRefused(
             instance=instance.uuid,
             problem=f"it has flavor {flavor.name}.",

@@ -12,7 +12,13 @@ from oslo_log import log as logging
 from wharfinger.allocations.consumers import Allocations, Consumer, Consumers
 from wharfinger.allocations.places import Places, Suits
 from wharfinger.conf import SchedulingSection
-from wharfinger.exceptions import ConcurrentUpdate, Conflict, NoCandidates, PlacementError
+from wharfinger.exceptions import (
+    AllocationRefused,
+    ConcurrentUpdate,
+    Conflict,
+    NoCandidates,
+    PlacementError,
+)
 from wharfinger.objects import ComputeNode, Flavor
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
@@ -59,6 +65,12 @@ class FlavorSearch:
         Raises NoCandidates where nothing is free, or everything was gone again; ConcurrentUpdate
         where the ``consumer`` is not as it was read; and what a search raises.
         """
+        if flavor.disabled:
+            raise AllocationRefused(
+                instance=consumer.uuid,
+                problem=f"flavor {flavor.name} is disabled.",
+                remedy="Name another one.",
+            )
         gone: PlacementError | None = None
         for _ in range(_SEARCHES):
             choices, dropped = self._find(flavor, suits)

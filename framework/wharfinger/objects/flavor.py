@@ -1,6 +1,6 @@
 """Flavors: the kinds of instances that can be asked for."""
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from wharfinger.objects import kinds
 from wharfinger.objects.base import base, fields, register
@@ -65,6 +65,15 @@ class Flavor(KeptObject):
     def get_by_name(cls, context: Context, name: str) -> Self:
         """The flavor of a name; raises ObjectNotFound."""
         return cls._get(context, name=name)
+
+    def is_as(self, other: Self) -> bool:
+        """Whether two say the same, however often either was saved."""
+        return self._said() == other._said()
+
+    def _said(self) -> dict[str, Any]:
+        return {
+            name: getattr(self, name) for name in self.fields if name in self and name != "revision"
+        }
 
 
 @register

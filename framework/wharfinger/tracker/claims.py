@@ -181,7 +181,7 @@ class Claims:
         if end is End.SOURCE and migration.status != last:
             # First: until the migration has ended, it is what counts.
             instance.host, instance.node = migration.dest_compute, migration.dest_node
-            if instance.flavor.obj_to_primitive() != migration.new_flavor.obj_to_primitive():
+            if not instance.flavor.is_as(migration.new_flavor):
                 instance.flavor = migration.new_flavor
             instance.save()
         migration.status = last
