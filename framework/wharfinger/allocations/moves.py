@@ -41,8 +41,13 @@ LOG: Final = logging.getLogger(__name__)
 _LEAST: Final = timedelta(seconds=3)
 #: What says that nothing was asked for but candidates.
 _BEFORE_IT_WRITES: Final = (NoCandidates, InvalidRequest, DeviceProfileError, RequestFilterError)
+#: What is begun here, and its statuses in which a process is at work on it for a moment.
+_KINDS: Final = ("resize", "migration")
+_OF_A_MOMENT: Final = ("accepted", "pre-migrating", "confirming", "reverting")
 #: Statuses in which a move waits for nobody but whoever confirms or reverts it, or is about to.
 _BEGUN: Final = ("finished", "confirming", "reverting")
+#: Those in which it has been decided that the instance is where it was moved to.
+_CONFIRMED: Final = ("confirming", "confirmed", "completed", "done")
 
 
 class Moves:
@@ -114,8 +119,6 @@ class Moves:
         One that has been confirmed stays so. Raises AllocationRefused, ObjectNotFound.
         """
         migration = self._move_of(instance_uuid, "confirmed")
-        if migration.status not in {"finished", "confirming", "confirmed"}:
-            raise self._refused(migration, "confirmed")
         return self._confirm(migration.uuid)
 
     def revert(self, instance_uuid: str) -> tuple[Migration, tuple[Reservation, ...]]:
@@ -124,14 +127,15 @@ class Moves:
         As ``confirm``. A start whose process has died is undone by it, too.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
-        if migration.status == "confirming" or self._is_starting(migration):
+        if self._is_starting(migration):
             raise self._refused(migration, "reverted")
         return self._revert(migration.uuid)
 
     def left(self) -> list[Migration]:
         """The moves that processes have left which died, for ``recover``.
 
-        One that waits to be confirmed or reverted is none, unless its instance is no more.
+        One that waits to be confirmed or reverted is none, unless its instance is no more; and
+        none is what others do who take their time: a live migration, or the copying of a disk.
         """
         moves = [one for one in MigrationList.get_by_filters(self._context) if one.is_in_progress]
         wanted = sorted({one.instance_uuid for one in moves})
@@ -141,7 +145,11 @@ class Moves:
             one
             for one in moves
             if one.instance_uuid not in uuids
-            or (one.status != "finished" and not self._is_recent(one))
+            or (
+                one.migration_type in _KINDS
+                and one.status in _OF_A_MOMENT
+                and not self._is_recent(one)
+            )
         ]
 
     def recover(self, migration: Migration) -> tuple[Migration, tuple[Reservation, ...]]:
@@ -161,7 +169,7 @@ class Moves:
     @again
     def _confirm(self, uuid: str) -> tuple[Migration, tuple[Reservation, ...]]:
         migration, instance = self._read(uuid)
-        if not migration.is_in_progress:
+        if migration.status == "confirmed":
             return migration, ()
         if migration.status == "finished":
             migration.status = "confirming"
@@ -176,10 +184,10 @@ class Moves:
     @again
     def _revert(self, uuid: str) -> tuple[Migration, tuple[Reservation, ...]]:
         migration = Migration.get_by_uuid(self._context, uuid)
+        if migration.status in _CONFIRMED:
+            raise self._refused(migration, "reverted")
         if not migration.is_in_progress:
             return migration, ()
-        if migration.status == "confirming":
-            raise self._refused(migration, "reverted")
         if migration.status == "finished":
             migration.status = "reverting"
             migration.save()
@@ -269,6 +277,12 @@ class Moves:
         under_way = sorted(
             (one for one in moves if one.is_in_progress), key=lambda one: one.status == "accepted"
         )
+        if under_way and under_way[0].migration_type not in _KINDS:
+            raise AllocationRefused(
+                instance=instance_uuid,
+                problem=f"it is on its way by a {under_way[0].migration_type}.",
+                remedy="Who began that ends it.",
+            )
         if under_way:
             return under_way[0]
         if moves and moves[-1].status in ended:
@@ -283,10 +297,10 @@ class Moves:
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:
         if self._is_starting(migration):
             remedy = "It is being started: wait until it is finished."
-        elif migration.status in _BEGUN:
-            remedy = "Somebody has decided otherwise: have that be finished."
-        else:
+        elif migration.is_in_progress and migration.status not in _BEGUN:
             remedy = "Its process has died: revert it."
+        else:
+            remedy = "Somebody has decided otherwise."
         return AllocationRefused(
             instance=migration.instance_uuid,
             problem=f"its migration {migration.uuid} is {migration.status}, and cannot be {end}.",

@@ -1,0 +1,317 @@
+"""``wharfinger instance`` and ``migration recover``: what is claimed, moved and given back."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from tests.lab import inprocess
+from tests.lab.allocating import faults, held
+from tests.lab.objects import KeptInFile
+from tests.lab.placement import Requests
+from tests.lab.program import Done, Program
+from wharfinger.objects import Instance, InstanceList, Migration, MigrationList
+
+HOST = "gpu-host-1"
+GPU = f"{HOST}_pci_0000_84_00_0"
+#: What an instance of each flavor has.
+SMALL = {HOST: {"VCPU": 2, "MEMORY_MB": 1024}, GPU: {"VGPU": 1}}
+LARGE = {HOST: {"VCPU": 2, "MEMORY_MB": 1024}, GPU: {"VGPU": 5}}
+
+
+@pytest.fixture
+def program(program: Program) -> Program:
+    """The sample host is published, and there are two flavors."""
+    assert inprocess.run(program, "sync").code == 0
+    for name, amount in (("small", 1), ("large", 5)):
+        options = ("--vcpus", "2", "--ram", "1024", "--property", f"resources:VGPU={amount}")
+        assert inprocess.run(program, "flavor", "create", name, *options).code == 0
+    return program
+
+
+def run(program: Program, *arguments: str) -> Done:
+    return inprocess.run(program, "instance", *arguments)
+
+
+def claimed(program: Program, flavor: str = "small", *more: str) -> str:
+    """The uuid of a new instance."""
+    done = run(program, "claim", "--flavor", flavor, *more, "-f", "json")
+    assert (done.code, done.err) == (0, "")
+    uuid: str = done.json()["uuid"]
+    return uuid
+
+
+def left(kept: KeptInFile, uuid: str, status: str) -> Migration:
+    """The one move of an instance, as a process would leave it that has died long ago."""
+    [migration] = MigrationList.get_by_filters(kept.context, instance_uuid=uuid)
+    with kept.engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "UPDATE migrations SET status = :status, updated_at = '2001-01-01 00:00:00.000000'"
+                " WHERE uuid = :uuid"
+            ),
+            {"status": status, "uuid": migration.uuid},
+        )
+    return migration
+
+
+def test_what_is_claimed_is_shown(program: Program, kept: KeptInFile) -> None:
+    done = run(program, "claim", "--flavor", "small", "-f", "json")
+
+    assert (done.code, done.err) == (0, "")
+    shown = done.json()
+    assert held() == {shown["uuid"]: SMALL}
+    assert {name: shown[name] for name in ("flavor", "host", "node", "status", "migrations")} == {
+        "flavor": "small",
+        "host": HOST,
+        "node": HOST,
+        "status": "claimed",
+        "migrations": [],
+    }
+    assert [
+        (one["consumer"], one["provider"], one["resources"]) for one in shown["allocations"]
+    ] == [
+        ("instance", HOST, {"MEMORY_MB": 1024, "VCPU": 2}),
+        ("instance", GPU, {"VGPU": 1}),
+    ]
+    assert not faults(kept.context)
+
+
+def test_a_table_has_a_line_for_each_provider(program: Program) -> None:
+    uuid = claimed(program)
+    assert run(program, "resize", uuid, "--flavor", "large").code == 0
+
+    text = run(program, "show", uuid).out
+
+    for line in (
+        f"{HOST}: MEMORY_MB=1024 VCPU=2",
+        f"{GPU}: VGPU=5",
+        f"{GPU}: VGPU=1 (migration)",
+    ):
+        assert line in text
+
+
+def test_a_claim_of_a_uuid_is_made_once(program: Program) -> None:
+    uuid = str(uuid4())
+    for _ in range(2):
+        assert claimed(program, "small", "--uuid", uuid) == uuid
+    assert held() == {uuid: SMALL}
+
+    other = run(program, "claim", "--flavor", "large", "--uuid", uuid)
+    assert (other.code, other.out) == (1, "")
+    assert "there is one of that uuid, with another flavor" in other.err
+
+
+def test_where_nothing_is_free_there_is_no_instance(program: Program, kept: KeptInFile) -> None:
+    claimed(program, "large")
+
+    done = run(program, "claim", "--flavor", "large")
+
+    assert (done.code, done.out) == (1, "")
+    assert "nothing is free for it. `wharfinger candidate explain --flavor large` says" in done.err
+    assert len(InstanceList.get_by_filters(kept.context).objects) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("claim", "--flavor", "none"), "there is no Flavor none"),
+        (("claim", "--flavor", "small", "--node", "none"), "there is no ComputeNode none"),
+        (("show", str(uuid4())), "there is no Instance"),
+        (("release", str(uuid4())), "there is no Instance"),
+        (("confirm", str(uuid4())), "there is no Instance"),
+        (("revert", str(uuid4())), "there is no Instance"),
+        (("migrate", str(uuid4())), "there is no Instance"),
+        (("resize", str(uuid4()), "--flavor", "small"), "there is no Instance"),
+    ],
+)
+def test_what_is_not_there_is_named(
+    program: Program, arguments: tuple[str, ...], says: str
+) -> None:
+    done = run(program, *arguments)
+
+    assert (done.code, done.out) == (1, "")
+    assert says in done.err
+    assert not held()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("claim",),
+        ("claim", "--flavor", ""),
+        ("claim", "--flavor", "small", "--uuid", "7"),
+        ("claim", "--flavor", "small", "--project", ""),
+        ("resize", str(uuid4())),
+        ("release",),
+        ("show", "not-a-uuid"),
+        ("list", "more"),
+    ],
+)
+def test_wrong_usage_is_64(program: Program, arguments: tuple[str, ...]) -> None:
+    done = run(program, *arguments)
+
+    assert done.code == 64
+    assert "usage: " in done.err
+    assert not held()
+
+
+def test_a_resize_is_confirmed_once(program: Program, kept: KeptInFile) -> None:
+    uuid = claimed(program)
+    begun = run(program, "resize", uuid, "--flavor", "large", "-f", "json")
+    assert begun.code == 0
+    [migration] = MigrationList.get_by_filters(kept.context)
+    assert begun.err == (
+        f"Migration {migration.uuid} holds what it had, on node {HOST}, until it is confirmed or "
+        "reverted.\n"
+    )
+    assert held() == {uuid: LARGE, migration.uuid: SMALL}
+    assert (begun.json()["status"], begun.json()["flavor"]) == ("resize finished", "small")
+
+    for _ in range(2):
+        done = run(program, "confirm", uuid)
+        assert (done.code, done.err) == (0, "")
+        assert done.out == (
+            f"instance {uuid}: migration {migration.uuid} is confirmed: flavor large, on node "
+            f"{HOST} of host {HOST}\n"
+        )
+    assert held() == {uuid: LARGE}
+    assert run(program, "revert", uuid).code == 1
+    assert held() == {uuid: LARGE}
+
+
+def test_a_resize_is_reverted_once(program: Program) -> None:
+    uuid = claimed(program)
+    assert run(program, "resize", uuid, "--flavor", "large").code == 0
+
+    for _ in range(2):
+        done = run(program, "revert", uuid)
+        assert (done.code, done.err) == (0, "")
+        assert " is reverted: flavor small, on node " in done.out
+    assert held() == {uuid: SMALL}
+    assert run(program, "confirm", uuid).code == 1
+
+
+def test_there_is_no_other_node_to_migrate_to(program: Program) -> None:
+    uuid = claimed(program)
+
+    done = run(program, "migrate", uuid)
+
+    assert (done.code, done.out) == (1, "")
+    assert "1 candidates are on its own node" in done.err
+    assert held() == {uuid: SMALL}
+
+
+def test_what_is_released_is_no_more(program: Program, kept: KeptInFile) -> None:
+    first, second = claimed(program), claimed(program)
+    assert run(program, "resize", first, "--flavor", "large").code == 0
+
+    for uuid in (first, second):
+        done = run(program, "release", uuid)
+        assert (done.code, done.out, done.err) == (0, f"instance {uuid}: released\n", "")
+
+    assert not held()
+    assert not InstanceList.get_by_filters(kept.context).objects
+    assert not faults(kept.context)
+
+
+def test_a_list_says_how_they_stand(program: Program, kept: KeptInFile, requests: Requests) -> None:
+    one, moving, unfinished = (claimed(program) for _ in range(3))
+    assert run(program, "resize", moving, "--flavor", "large").code == 0
+    cut_short = Instance.get_by_uuid(kept.context, unfinished)
+    cut_short.host = cut_short.node = None
+    cut_short.save()
+    requests.clear()
+
+    done = run(program, "list", "-f", "json")
+
+    assert (done.code, done.err) == (0, "")
+    assert [(row["UUID"], row["Node"], row["Status"]) for row in done.json()] == [
+        (one, HOST, "claimed"),
+        (moving, HOST, "resize finished"),
+        (unfinished, None, "unfinished"),
+    ]
+    assert not requests.seen
+    assert {row["UUID"] for row in run(program, "list", "--node", HOST, "-f", "json").json()} == {
+        one,
+        moving,
+    }
+
+
+# Recovery.
+
+
+@pytest.mark.parametrize(
+    ("status", "becomes", "has"),
+    [
+        ("confirming", "confirmed", LARGE),
+        ("reverting", "reverted", SMALL),
+        ("pre-migrating", "failed", SMALL),
+        ("accepted", "failed", SMALL),
+    ],
+)
+def test_what_was_left_is_recovered(
+    program: Program, kept: KeptInFile, status: str, becomes: str, has: dict[str, Any]
+) -> None:
+    uuid = claimed(program)
+    assert run(program, "resize", uuid, "--flavor", "large").code == 0
+    migration = left(kept, uuid, status)
+
+    done = inprocess.run(program, "migration", "recover")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"migration {migration.uuid} of instance {uuid}: {becomes}\n"
+    assert held() == {uuid: has}
+    assert not faults(kept.context)
+    assert inprocess.run(program, "migration", "recover").out == ""
+
+
+def test_what_waits_for_somebody_or_is_at_work_is_left_alone(
+    program: Program, kept: KeptInFile
+) -> None:
+    waits, works = claimed(program), claimed(program)
+    assert run(program, "resize", waits, "--flavor", "large").code == 0
+    left(kept, waits, "finished")
+    begun = Migration(
+        kept.context,
+        instance_uuid=works,
+        migration_type="resize",
+        source_compute=HOST,
+        source_node=HOST,
+        dest_compute=None,
+        dest_node=None,
+        old_flavor=Instance.get_by_uuid(kept.context, works).flavor,
+        new_flavor=Instance.get_by_uuid(kept.context, works).flavor,
+    )
+    begun.create()
+    before = held()
+
+    done = inprocess.run(program, "migration", "recover")
+
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert held() == before
+    refused = run(program, "revert", works)
+    assert refused.code == 1
+    assert "It is being started: wait until it is finished." in refused.err
+
+
+def test_one_that_cannot_be_recovered_does_not_stop_the_others(
+    program: Program, kept: KeptInFile
+) -> None:
+    first, second = claimed(program), claimed(program)
+    options = ("--vcpus", "2", "--ram", "1024", "--property", "resources:VGPU=2")
+    assert inprocess.run(program, "flavor", "create", "two", *options).code == 0
+    for uuid in (first, second):
+        assert run(program, "resize", uuid, "--flavor", "two").code == 0
+        left(kept, uuid, "reverting")
+    cut_short = Instance.get_by_uuid(kept.context, first)
+    cut_short.host = cut_short.node = None
+    cut_short.save()
+
+    done = inprocess.run(program, "migration", "recover")
+
+    assert done.code == 1
+    assert f"of instance {first}: instance {first}: it is being released." in done.err
+    assert held()[second] == SMALL
+    assert f"of instance {second}: reverted\n" in done.out
