@@ -79,6 +79,13 @@ def instance(context: Context | None, number: int = 0, **values: Any) -> Instanc
     return Instance(context, **(chosen | values))
 
 
+def claimed(context: Context | None, number: int = 0) -> Instance:
+    """An instance with all fields."""
+    return instance(
+        context, number, task_state="claiming", updated_at=datetime(2030, 1, 1, tzinfo=UTC)
+    )
+
+
 def migration(context: Context | None, number: int = 0, **values: Any) -> Migration:
     chosen = {
         "uuid": uuid(f"migration {number}"),

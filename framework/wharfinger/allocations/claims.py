@@ -1,15 +1,24 @@
 """Allocations of instances: claimed, and given back."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 from uuid import uuid4
 
 from oslo_log import log as logging
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_random_exponential
 
-from wharfinger.allocations.consumers import Allocations, Change, Consumers, ConsumerType
-from wharfinger.allocations.places import Suits, anywhere, node_of
-from wharfinger.allocations.search import FlavorSearch
+from wharfinger.allocations.consumers import (
+    Allocations,
+    Change,
+    Consumer,
+    ConsumerType,
+    amounts_of,
+    is_unsure,
+)
+from wharfinger.allocations.places import SHARES, Suits, anywhere, nodes_of
+from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.exceptions import (
     AllocationRefused,
     ConcurrentSave,
@@ -27,6 +36,7 @@ from wharfinger.objects import (
     MigrationList,
     Reservation,
 )
+from wharfinger.objects.kinds import now
 from wharfinger.placement.holds import Holds
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.claims import Claims
@@ -34,6 +44,10 @@ from wharfinger.tracker.claims import Claims
 LOG: Final = logging.getLogger(__name__)
 #: How often rows are read again that others have saved meanwhile.
 _ATTEMPTS: Final = 5
+#: Seconds between two attempts, at most.
+_LONGEST_WAIT: Final = 0.5
+#: How often, at least, a claim that is under way says so before it would count as left.
+_BEATS: Final = 3
 #: What a move comes to whose instance is no more, by way of which others.
 _WITHOUT_INSTANCE: Final = {
     "finished": ("confirming", "confirmed"),
@@ -45,6 +59,7 @@ _WITHOUT_INSTANCE: Final = {
 again: Final = retry(
     retry=retry_if_exception_type((ConcurrentSave, ConcurrentUpdate)),
     stop=stop_after_attempt(_ATTEMPTS),
+    wait=wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT),
     reraise=True,
 )
 
@@ -64,12 +79,19 @@ class AllocationClaims:
     have begun then is finished by calling them again.
     """
 
-    def __init__(self, surroundings: Surroundings, search: FlavorSearch) -> None:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        search: FlavorSearch,
+        down_time: timedelta = timedelta(seconds=60),
+    ) -> None:
+        """Who has said nothing of an instance for ``down_time`` counts as dead."""
         self._client: Final = surroundings.placement
         self._context: Final = surroundings.objects
-        self._consumers: Final = Consumers(surroundings.placement)
         self._holds: Final = Holds(surroundings.placement, surroundings.objects)
         self._search: Final = search
+        self._consumers: Final = search.consumers
+        self._down_time: Final = down_time
 
     def claim(
         self,
@@ -85,24 +107,23 @@ class AllocationClaims:
         One that has it is left as it is: a claim that was cut short goes on where it was. Without
         a uuid it is a new one. Raises NoCandidates, InvalidRequest and DeviceProfileError, and then
         there is no such instance, if there was none; and AllocationRefused where there is one of
-        that uuid with another flavor, or of other people.
+        that uuid with another flavor or of other people, or that is being released, or where
+        somebody else uses the uuid.
         """
-        wanted = Instance(
-            self._context,
-            uuid=uuid or str(uuid4()),
-            project_id=project_id,
-            user_id=user_id,
-            host=None,
-            node=None,
-            flavor=flavor,
-        )
+        # Before its row is looked at: what is allocated here has one, from before that.
+        held = Consumer(str(uuid4())) if uuid is None else self._consumers.get(uuid)
+        if held.allocations:
+            self._refuse_unknown(held.uuid)
+        wanted = self._new(held.uuid, flavor, project_id=project_id, user_id=user_id)
         # Before anything is allocated: a crash leaves nothing that nobody knows of.
-        is_new = self._add(wanted)
+        if not self._add(wanted) or held.allocations:
+            return self._go_on(wanted.uuid, suits)
         try:
-            return self._claim(wanted.uuid, suits)
-        except WharfingerError:
-            if is_new:
-                self._forget(wanted.uuid)
+            return self._claim(wanted, held, suits)
+        except (ConcurrentSave, ConcurrentUpdate):  # somebody claims it, too
+            return self._go_on(wanted.uuid, suits)
+        except WharfingerError as error:
+            self._forget(wanted.uuid, error)
             raise
 
     @again
@@ -110,21 +131,29 @@ class AllocationClaims:
         """Have an instance be no more: what it has is given back, and what its moves have.
 
         What is cleaned after that is reserved first; returns those reservations. Raises
-        ObjectNotFound.
+        ObjectNotFound, and AllocationRefused while it is being claimed.
         """
-        places = self._leave(uuid)
+        instance = Instance.get_by_uuid(self._context, uuid)
+        if state_of(instance) == "claiming" and is_recent(instance, self._down_time):
+            raise AllocationRefused(
+                instance=uuid,
+                problem="it is being claimed.",
+                remedy=f"If that was cut short, this can be done in {_seconds(self._down_time)}.",
+            )
+        if state_of(instance) != "releasing":
+            instance.task_state = "releasing"
+            instance.save()
         # From here on nobody allocates anything for it: who has read what it had is refused, and
-        # who reads it now finds that it is nowhere.
+        # who reads it now finds that it is being released.
         held = self._holds.give_back(uuid)
+        places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
             places |= ends_of(migration)
             held += self.end(migration)
-        instance = Instance.get_by_uuid(self._context, uuid)
-        if instance.node is not None:  # somebody has claimed it anew
-            raise ConcurrentSave(kind=Instance.obj_name(), keys=(uuid,))
         instance.destroy()
         for host, node in places:
-            Claims(self._context, host).note(node)
+            if host is not None and node is not None:
+                Claims(self._context, host).note(node)
         return held
 
     @again
@@ -137,6 +166,49 @@ class AllocationClaims:
                 found.status = status
             found.save()
         return held
+
+    def where(self, allocations: Allocations) -> ComputeNode | None:
+        """The node that allocations are on; None where that is no one node that is published."""
+        roots = {
+            one.root_provider_uuid
+            for provider in allocations
+            for one in self._client.list_providers(uuid=provider)
+        }
+        nodes = nodes_of(self._context, roots)
+        if len(nodes) > 1:
+            nodes = [one for one in nodes if not self._shares(one.uuid)]
+        return nodes[0] if len(nodes) == 1 else None
+
+    def _shares(self, uuid: str) -> bool:
+        return SHARES in self._client.get_traits(uuid).traits
+
+    def _new(self, uuid: str, flavor: Flavor, **whose: str) -> Instance:
+        """A new instance; raises AllocationRefused for what none can have."""
+        try:
+            return Instance(
+                self._context,
+                uuid=uuid,
+                host=None,
+                node=None,
+                flavor=flavor,
+                task_state="claiming",
+                **whose,
+            )
+        except ValueError as error:
+            raise AllocationRefused(
+                instance=uuid, problem=f"{error}.", remedy="Correct that."
+            ) from error
+
+    def _refuse_unknown(self, uuid: str) -> None:
+        """Raise AllocationRefused for a consumer that is no instance."""
+        try:
+            Instance.get_by_uuid(self._context, uuid)
+        except ObjectNotFound:
+            raise AllocationRefused(
+                instance=uuid,
+                problem="something else has allocations by that uuid.",
+                remedy="Give the instance one of its own.",
+            ) from None
 
     def _add(self, wanted: Instance) -> bool:
         """Add an instance, if it is new; whether it is. Raises AllocationRefused."""
@@ -159,75 +231,100 @@ class AllocationClaims:
         return True
 
     @again
-    def _claim(self, uuid: str, suits: Suits) -> Claimed:
+    def _go_on(self, uuid: str, suits: Suits) -> Claimed:
+        """Claim for an instance that is there."""
         held = self._consumers.get(uuid)
         # After that: what is decided by this row is refused if it is released from now on.
         instance = Instance.get_by_uuid(self._context, uuid)
-        if instance.node is not None:
-            if held.allocations:
-                return Claimed(instance, held.allocations)
-            if moves_of(self._context, uuid):
-                raise AllocationRefused(
-                    instance=uuid,
-                    problem="it has no allocation, and is on its way.",
-                    remedy="Confirm or revert its move first.",
-                )
-            suits = _is_at(instance)
+        refuse_released(instance)
+        if instance.node is None:
+            return self._claim(instance, held, suits)
+        if held.allocations:
+            return Claimed(instance, held.allocations)
+        if moves_of(self._context, uuid):
+            raise AllocationRefused(
+                instance=uuid,
+                problem="it has no allocation, and is on its way.",
+                remedy="Confirm or revert its move first.",
+            )
+        return self._claim(instance, held, _is_at(instance))
+
+    def _claim(self, instance: Instance, held: Consumer, suits: Suits) -> Claimed:
+        """Have an instance have what it has, or else something; and its row say where that is."""
         if held.allocations:  # a claim that was cut short
-            allocations, node = held.allocations, self._node(uuid, held.allocations)
+            allocations, node = held.allocations, self._node(instance, held.allocations)
         else:
             choice = self._search.take(
                 held,
                 instance.flavor,
                 suits,
-                lambda choice: self._consumers.set(
-                    instance, Change(held, choice.allocations, ConsumerType.INSTANCE)
-                ),
+                lambda choice: self._allocate(instance, held, choice),
             )
             allocations, node = choice.allocations, choice.node
+        instance.task_state = None
         try:
             Claims(self._context, node.host).instance_claim(instance, node.hypervisor_hostname)
-        except ObjectNotFound:  # released meanwhile; or the node is no more
-            self._holds.give_back(uuid)
+        except ObjectNotFound:  # the node is no more, or the instance
+            self._holds.give_back(instance.uuid)
             raise
         return Claimed(instance, allocations)
 
-    def _node(self, uuid: str, allocations: Allocations) -> ComputeNode:
-        """The node that allocations are on; raises AllocationRefused where there is none."""
-        found = [
-            one for provider in allocations for one in self._client.list_providers(uuid=provider)
-        ]
-        node = node_of(self._context, {one.root_provider_uuid for one in found})
-        if node is None:
+    def _allocate(self, instance: Instance, held: Consumer, choice: Choice) -> None:
+        """Allocate a candidate; from time to time the row says that somebody is at work on it."""
+        if not is_recent(instance, self._down_time / _BEATS):
+            instance.updated_at = now()
+            instance.save()
+        change = Change(held, choice.allocations, ConsumerType.INSTANCE)
+        self._consumers.set(instance, change)
+
+    def _node(self, instance: Instance, allocations: Allocations) -> ComputeNode:
+        """The node that allocations are on; raises AllocationRefused for what is not its own."""
+        node = self.where(allocations)
+        if node is None or amounts_of(allocations) != self._search.asked(instance.flavor):
             raise AllocationRefused(
-                instance=uuid,
-                problem=f"what it has, of {', '.join(sorted(allocations))}, is on no one node that "
-                "a driver instance publishes.",
+                instance=instance.uuid,
+                problem=f"what it has, of {', '.join(sorted(allocations))}, is not what its flavor "
+                "asks for, or is on no one node that a driver instance publishes.",
                 remedy="Release it.",
             )
         return node
 
-    def _leave(self, uuid: str) -> set[tuple[str, str]]:
-        """Have an instance be nowhere; returns where it was."""
-        instance = Instance.get_by_uuid(self._context, uuid)
-        host, node = instance.host, instance.node
-        if host is None or node is None:
-            return set()
-        instance.host = instance.node = None
-        instance.save()
-        return {(host, node)}
-
-    def _forget(self, uuid: str) -> None:
+    def _forget(self, uuid: str, error: WharfingerError) -> None:
         """Have a new instance that got nothing be no more; one that may have something stays."""
         try:
-            if not self._consumers.get(uuid).allocations:
-                instance = Instance.get_by_uuid(self._context, uuid)
-                if instance.node is None:
-                    instance.destroy()
-        except WharfingerError as error:
-            LOG.warning(
-                "instance %s may have an allocation: claim it again, or release it. %s", uuid, error
-            )
+            if not is_unsure(error) and not self._consumers.get(uuid).allocations:
+                Instance.get_by_uuid(self._context, uuid).destroy()
+                return
+        except ObjectNotFound:
+            return
+        except WharfingerError as problem:
+            LOG.warning("%s", problem)
+        LOG.warning(
+            "instance %s may have an allocation: claim it again by that uuid, or release it.", uuid
+        )
+
+
+def refuse_released(instance: Instance) -> None:
+    """Raise AllocationRefused for an instance that is being released, or has begun to be."""
+    if state_of(instance) == "releasing":
+        raise AllocationRefused(
+            instance=instance.uuid,
+            problem="it is being released.",
+            remedy="If that was cut short, release it again.",
+        )
+
+
+def state_of(instance: Instance) -> str | None:
+    """What is being done with an instance; None where nothing is, or nobody knows."""
+    return instance.task_state if "task_state" in instance else None
+
+
+def is_recent(one: Instance | Migration, time: timedelta) -> bool:
+    """Whether somebody has saved it within that time."""
+    said = one.updated_at if "updated_at" in one else None
+    if said is None and isinstance(one, Migration):
+        said = one.created_at
+    return said is not None and now() - said < time
 
 
 def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
@@ -236,15 +333,18 @@ def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
     return [one for one in found if one.is_in_progress]
 
 
-def ends_of(migration: Migration) -> set[tuple[str, str]]:
+def ends_of(migration: Migration) -> set[tuple[str | None, str | None]]:
     """The service hosts and nodes that a move comes from and goes to."""
-    ends = {
+    return {
         (migration.source_compute, migration.source_node),
         (migration.dest_compute, migration.dest_node),
     }
-    return {(host, node) for host, node in ends if host is not None and node is not None}
 
 
 def _is_at(instance: Instance) -> Suits:
     place = (instance.host, instance.node)
     return lambda node: (node.host, node.hypervisor_hostname) == place
+
+
+def _seconds(time: timedelta) -> str:
+    return f"{time.total_seconds():g} s"

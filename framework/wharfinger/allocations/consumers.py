@@ -1,5 +1,6 @@
 """Consumers in Placement: what they have, as of which generation, and how that is replaced."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from wharfinger.exceptions import UnexpectedAnswer
+from wharfinger.exceptions import Conflict, PlacementError, UnexpectedAnswer, WharfingerError
 from wharfinger.objects import Instance
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import Amounts
@@ -51,6 +52,7 @@ class Consumers:
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
+        self._left: Final[set[str]] = set()
 
     def get(self, uuid: str) -> Consumer:
         """What a consumer has now."""
@@ -72,18 +74,62 @@ class Consumers:
         Raises ConcurrentUpdate where one of them has changed since it was read, Conflict where a
         provider has not the room.
         """
-        self._client.set_allocations(
-            {
-                consumer.uuid: {
-                    "allocations": {
-                        provider: {"resources": amounts}
-                        for provider, amounts in allocations.items()
-                    },
-                    "consumer_generation": consumer.generation,
-                    "consumer_type": kind,
-                    "project_id": instance.project_id,
-                    "user_id": instance.user_id,
+        new = {change.consumer.uuid for change in changes if change.consumer.generation is None}
+        try:
+            self._client.set_allocations(
+                {
+                    consumer.uuid: {
+                        "allocations": {
+                            provider: {"resources": amounts}
+                            for provider, amounts in allocations.items()
+                        },
+                        "consumer_generation": self._generation(consumer),
+                        "consumer_type": kind,
+                        "project_id": instance.project_id,
+                        "user_id": instance.user_id,
+                    }
+                    for consumer, allocations, kind in changes
                 }
-                for consumer, allocations, kind in changes
-            }
-        )
+            )
+        except PlacementError as error:
+            self._left.difference_update(new)
+            if error.status == HTTPStatus.BAD_REQUEST:
+                self._left.update(new)
+            raise
+        self._left.difference_update(new)
+
+    def note_left(self, uuid: str) -> None:
+        """Say that a consumer has nothing, and yet there is one.
+
+        Placement (16, as observed) leaves a new one behind, of generation 0, where it refuses what
+        is allocated to it with 400: of a provider that is no more. It tells nobody.
+        """
+        self._left.add(uuid)
+
+    def _generation(self, consumer: Consumer) -> int | None:
+        is_left = consumer.generation is None and consumer.uuid in self._left
+        return 0 if is_left else consumer.generation
+
+
+def amounts_of(allocations: Allocations) -> Counter[str]:
+    """What is taken in all, by resource class."""
+    total: Counter[str] = Counter()
+    for amounts in allocations.values():
+        total.update(amounts)
+    return total
+
+
+def was_refused(error: WharfingerError) -> bool:
+    """Whether Placement has said no, for what was asked, and has done nothing."""
+    return isinstance(error, Conflict) or (
+        isinstance(error, PlacementError) and error.status == HTTPStatus.BAD_REQUEST
+    )
+
+
+def is_unsure(error: WharfingerError) -> bool:
+    """Whether allocations may have been written all the same, or may be yet."""
+    return (
+        isinstance(error, PlacementError)
+        and error.request == "POST /allocations"
+        and not HTTPStatus.BAD_REQUEST <= error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    )

@@ -5,25 +5,45 @@ instance had, the instance of what it is to have. They change hands in one reque
 that at a time, Placement refuses one, by the consumers' generations.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.claims import AllocationClaims, again, ends_of, moves_of
-from wharfinger.allocations.consumers import Change, Consumer, Consumers, ConsumerType
+from wharfinger.allocations.claims import (
+    AllocationClaims,
+    again,
+    ends_of,
+    is_recent,
+    moves_of,
+    refuse_released,
+    state_of,
+)
+from wharfinger.allocations.consumers import (
+    Change,
+    Consumer,
+    ConsumerType,
+    was_refused,
+)
 from wharfinger.allocations.places import Suits, anywhere
-from wharfinger.allocations.search import FlavorSearch
+from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.exceptions import (
     AllocationRefused,
+    ConcurrentSave,
+    ConcurrentUpdate,
+    Conflict,
     DeviceProfileError,
     InvalidRequest,
     NoCandidates,
     ObjectNotFound,
+    PlacementError,
     RequestFilterError,
     WharfingerError,
 )
 from wharfinger.objects import (
+    ComputeNode,
     Flavor,
     Instance,
     InstanceList,
@@ -31,16 +51,20 @@ from wharfinger.objects import (
     MigrationList,
     Reservation,
 )
-from wharfinger.objects.kinds import now
+from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.placement.holds import Holds
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.claims import Claims, End
 
 LOG: Final = logging.getLogger(__name__)
-#: Times are kept in whole seconds.
-_LEAST: Final = timedelta(seconds=3)
 #: What says that nothing was asked for but candidates.
-_BEFORE_IT_WRITES: Final = (NoCandidates, InvalidRequest, DeviceProfileError, RequestFilterError)
+_BEFORE_IT_WRITES: Final = (
+    AllocationRefused,
+    DeviceProfileError,
+    InvalidRequest,
+    NoCandidates,
+    RequestFilterError,
+)
 #: What is begun here, and its statuses in which a process is at work on it for a moment.
 _KINDS: Final = ("resize", "migration")
 _OF_A_MOMENT: Final = ("accepted", "pre-migrating", "confirming", "reverting")
@@ -65,11 +89,11 @@ class Moves:
     ) -> None:
         """Who has said nothing of a move for ``down_time`` counts as dead."""
         self._context: Final = surroundings.objects
-        self._consumers: Final = Consumers(surroundings.placement)
+        self._consumers: Final = search.consumers
         self._holds: Final = Holds(surroundings.placement, surroundings.objects)
-        self._claims: Final = AllocationClaims(surroundings, search)
+        self._claims: Final = AllocationClaims(surroundings, search, down_time)
         self._search: Final = search
-        self._down_time: Final = max(down_time, _LEAST)
+        self._down_time: Final = down_time
 
     def start(
         self,
@@ -95,20 +119,20 @@ class Moves:
                 held,
                 migration.new_flavor,
                 suits if flavor else _but(instance, suits),
-                lambda choice: self._consumers.set(
-                    instance,
-                    Change(Consumer(migration.uuid), held.allocations, ConsumerType.MIGRATION),
-                    Change(held, choice.allocations, ConsumerType.INSTANCE),
-                ),
+                lambda choice: self._allocate(instance, migration, held, choice),
             )
-            node = choice.node
-            claims = Claims(self._context, node.host)
-            claims.move_claim(instance, migration.new_flavor, node.hypervisor_hostname, migration)
-            for status in ("migrating", "post-migrating", "finished"):
-                migration.status = status
-            migration.save()
+            self._arrive(instance, migration, choice.node)
+        except _BEFORE_IT_WRITES:
+            self._fail(migration)
+            raise
         except WharfingerError as error:
-            self._undo(migration, is_sure=isinstance(error, _BEFORE_IT_WRITES))
+            self._undo(migration)
+            if isinstance(error, ConcurrentUpdate | ConcurrentSave):
+                raise AllocationRefused(
+                    instance=instance_uuid,
+                    problem="somebody else has changed it, or what it has, meanwhile.",
+                    remedy="Look at it, and do it again.",
+                ) from error
             raise
         return migration
 
@@ -137,7 +161,7 @@ class Moves:
         One that waits to be confirmed or reverted is none, unless its instance is no more; and
         none is what others do who take their time: a live migration, or the copying of a disk.
         """
-        moves = [one for one in MigrationList.get_by_filters(self._context) if one.is_in_progress]
+        moves = list(MigrationList.get_by_filters(self._context, status=IN_PROGRESS))
         wanted = sorted({one.instance_uuid for one in moves})
         there = InstanceList.get_by_filters(self._context, uuid=wanted) if wanted else ()
         uuids = {one.uuid for one in there}
@@ -148,23 +172,30 @@ class Moves:
             or (
                 one.migration_type in _KINDS
                 and one.status in _OF_A_MOMENT
-                and not self._is_recent(one)
+                and not is_recent(one, self._down_time)
             )
         ]
 
     def recover(self, migration: Migration) -> tuple[Migration, tuple[Reservation, ...]]:
         """Finish a move that was left: one that was being confirmed is, every other is reverted.
 
-        Where its instance is no more, what it has is given back. Returns as ``confirm``.
+        Where its instance is no more, or is being released, what it has is given back. Returns as
+        ``confirm``.
         """
-        try:
-            Instance.get_by_uuid(self._context, migration.instance_uuid)
-        except ObjectNotFound:
+        if self._is_released(migration):
             reserved = self._claims.end(migration)
             return Migration.get_by_uuid(self._context, migration.uuid), reserved
         if migration.status == "confirming":
             return self._confirm(migration.uuid)
         return self._revert(migration.uuid)
+
+    def _is_released(self, migration: Migration) -> bool:
+        """Whether the instance of a move is no more, or will be none."""
+        try:
+            instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
+        except ObjectNotFound:
+            return True
+        return state_of(instance) == "releasing"
 
     @again
     def _confirm(self, uuid: str) -> tuple[Migration, tuple[Reservation, ...]]:
@@ -195,22 +226,84 @@ class Moves:
         has = self._consumers.get(migration.instance_uuid)
         migration, instance = self._read(uuid)  # after that, as in start
         if had.allocations:
-            lost = [one for one in has.allocations if one not in had.allocations]
-            self._holds.before_release(instance.uuid, lost)
+            self._take_back(instance, migration, had, has)
+        elif migration.status == "reverting":
+            self._see_back(instance, migration, has)
+        elif has.allocations:
+            self._renew(instance, has)
+        reserved = self._holds.after_release(instance.uuid)
+        self._drop(instance, migration, End.DESTINATION)
+        return migration, reserved
+
+    def _arrive(self, instance: Instance, migration: Migration, node: ComputeNode) -> None:
+        """Have a move wait to be decided, whose instance has what it is to have on a node."""
+        claims = Claims(self._context, node.host)
+        claims.move_claim(instance, migration.new_flavor, node.hypervisor_hostname, migration)
+        for status in ("migrating", "post-migrating", "finished"):
+            migration.status = status
+        migration.save()
+
+    def _take_back(
+        self, instance: Instance, migration: Migration, had: Consumer, has: Consumer
+    ) -> None:
+        """Have an instance have what it had; raises AllocationRefused where Placement does not."""
+        lost = [one for one in has.allocations if one not in had.allocations]
+        self._holds.before_release(instance.uuid, lost)
+        try:
             self._consumers.set(
                 instance,
                 Change(has, had.allocations, ConsumerType.INSTANCE),
                 Change(had, {}, ConsumerType.MIGRATION),
             )
-        elif has.allocations and migration.status not in _BEGUN:
-            # The same again, of a new generation: who is starting it yet is refused.
+        except ConcurrentUpdate:
+            raise
+        except PlacementError as error:
+            if not was_refused(error):
+                raise
+            self._holds.cancel_release(instance.uuid)
+            # It can still be confirmed.
+            if migration.status == "reverting":
+                migration.status = "finished"
+                migration.save()
+            elif (node := self._claims.where(has.allocations)) is not None:
+                self._arrive(instance, migration, node)
+            raise AllocationRefused(
+                instance=instance.uuid,
+                problem=f"it cannot have what it had before: {error}",
+                remedy="Confirm its move, or release it.",
+            ) from error
+
+    def _renew(self, instance: Instance, has: Consumer) -> None:
+        """Give an instance what it has again, of a new generation: who is moving it is refused."""
+        try:
             self._consumers.set(instance, Change(has, has.allocations, ConsumerType.INSTANCE))
-        reserved = self._holds.after_release(instance.uuid)
-        self._drop(instance, migration, End.DESTINATION)
-        return migration, reserved
+        except PlacementError as error:
+            # Placement does not let it have that any more; nor does it let a migration.
+            if isinstance(error, ConcurrentUpdate) or not was_refused(error):
+                raise
+
+    def _see_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
+        """See that an instance is where it was: somebody else may have deleted what it had there.
+
+        Raises AllocationRefused where it is not. On one node, nobody can tell.
+        """
+        source = (migration.source_compute, migration.source_node)
+        node = self._claims.where(has.allocations)
+        places = [(migration.dest_compute, migration.dest_node)]
+        if node is not None:
+            places.append((node.host, node.hypervisor_hostname))
+        if node is None or source in places:
+            return
+        migration.status = "finished"
+        migration.save()
+        raise AllocationRefused(
+            instance=instance.uuid,
+            problem="what it had before has gone from Placement.",
+            remedy="Confirm its move, or release it.",
+        )
 
     def _begin(self, instance: Instance, flavor: Flavor | None) -> Migration:
-        """A new move; raises AllocationRefused where there is another."""
+        """A new move; raises AllocationRefused where there is one that has begun before."""
         migration = Migration(
             self._context,
             instance_uuid=instance.uuid,
@@ -223,50 +316,64 @@ class Moves:
             new_flavor=flavor or instance.flavor,
         )
         migration.create()
-        for other in moves_of(self._context, instance.uuid):
-            if other.uuid != migration.uuid:
-                self._fail(migration)
-                raise AllocationRefused(
-                    instance=instance.uuid,
-                    problem=f"it is on its way by migration {other.uuid}, which is {other.status}.",
-                    remedy="Confirm or revert that first.",
-                )
+        first = next(iter(moves_of(self._context, instance.uuid)), migration)
+        if first.uuid != migration.uuid:
+            self._fail(migration)
+            raise AllocationRefused(
+                instance=instance.uuid,
+                problem=f"it is on its way by migration {first.uuid}, which is {first.status}.",
+                remedy="Confirm or revert that first.",
+            )
         return migration
 
-    def _undo(self, migration: Migration, *, is_sure: bool) -> None:
-        """Have a move that could not be started be none; ``is_sure``: nothing was written of it."""
+    def _allocate(
+        self, instance: Instance, migration: Migration, held: Consumer, choice: Choice
+    ) -> None:
+        """Have the migration have what the instance has, and that a candidate."""
         try:
-            if is_sure:
-                self._fail(migration)
-            else:
-                self._revert(migration.uuid)
+            self._consumers.set(
+                instance,
+                Change(Consumer(migration.uuid), held.allocations, ConsumerType.MIGRATION),
+                Change(held, choice.allocations, ConsumerType.INSTANCE),
+            )
+        except Conflict as error:
+            if _is_about(error, held.allocations) and not _is_about(error, choice.allocations):
+                raise AllocationRefused(
+                    instance=instance.uuid,
+                    problem=f"what it has cannot be held for the move: {error}",
+                    remedy="Its provider has changed since: see what its driver publishes.",
+                ) from error
+            raise
+
+    def _undo(self, migration: Migration) -> None:
+        """Have a move that could not be started be none."""
+        try:
+            self.recover(migration)
         except WharfingerError as error:
             LOG.warning(
-                "migration %s of instance %s was not undone: revert it. %s",
+                "migration %s of instance %s was not undone: `wharfinger migration recover` does "
+                "that, in %s s. %s",
                 migration.uuid,
                 migration.instance_uuid,
+                int(self._down_time.total_seconds()),
                 error,
             )
 
     def _fail(self, migration: Migration) -> None:
         migration.status = "failed"
-        migration.save()
+        with suppress(ConcurrentSave):  # somebody else has ended it
+            migration.save()
 
     def _read(self, uuid: str) -> tuple[Migration, Instance]:
         """A move, and its instance; raises AllocationRefused where that is being released."""
         migration = Migration.get_by_uuid(self._context, uuid)
         instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
-        if instance.node is None:
-            raise AllocationRefused(
-                instance=instance.uuid,
-                problem="it is being released.",
-                remedy="Release it again, if that was cut short.",
-            )
+        refuse_released(instance)
         return migration, instance
 
     def _drop(self, instance: Instance, migration: Migration, end: End) -> None:
         """End a move with its claim at one of its ends; the nodes of both are told."""
-        for host in sorted({host for host, _node in ends_of(migration)}):
+        for host in sorted({host for host, _node in ends_of(migration) if host is not None}):
             Claims(self._context, host).drop_move_claim(instance, migration, end)
 
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
@@ -296,7 +403,11 @@ class Moves:
 
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:
         if self._is_starting(migration):
-            remedy = "It is being started: wait until it is finished."
+            remedy = (
+                "It is being started: wait until it is finished. If its process has died, "
+                "`wharfinger migration recover` reverts it when that has been silent for "
+                f"{int(self._down_time.total_seconds())} s."
+            )
         elif migration.is_in_progress and migration.status not in _BEGUN:
             remedy = "Its process has died: revert it."
         else:
@@ -310,15 +421,12 @@ class Moves:
     def _is_starting(self, migration: Migration) -> bool:
         """Whether a process is at work on the start of a move."""
         is_before = migration.is_in_progress and migration.status not in _BEGUN
-        return is_before and self._is_recent(migration)
-
-    def _is_recent(self, migration: Migration) -> bool:
-        said = migration.updated_at or migration.created_at
-        return now() - said <= self._down_time
+        return is_before and is_recent(migration, self._down_time)
 
 
 def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
     """Raise AllocationRefused for what cannot be moved so."""
+    refuse_released(instance)
     if instance.node is None or not held.allocations:
         raise AllocationRefused(
             instance=instance.uuid,
@@ -331,6 +439,11 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
             problem=f"it has flavor {flavor.name}.",
             remedy="To have it go to another node, migrate it.",
         )
+
+
+def _is_about(error: Conflict, providers: Iterable[str]) -> bool:
+    """Whether Placement names one of these providers as what it cannot allocate from."""
+    return any(uuid in error.detail for uuid in providers)
 
 
 def _but(instance: Instance, suits: Suits) -> Suits:

@@ -9,7 +9,7 @@ from wharfinger.objects import ComputeNode, ComputeNodeList, Context
 from wharfinger.scheduling import ResourceRequest
 from wharfinger.scheduling.filters import Candidate, RequestFilter
 
-_SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
+SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 #: Whether an instance may come to a node.
 Suits = Callable[[ComputeNode], bool]
@@ -20,11 +20,11 @@ def anywhere(_node: ComputeNode) -> bool:
     return True
 
 
-def node_of(context: Context, roots: Iterable[str]) -> ComputeNode | None:
-    """The one node of these roots that is published here; raises ObjectError, StateError."""
+def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
+    """The nodes of these roots that are published here; raises ObjectError, StateError."""
     wanted = sorted(roots)
-    found = list(ComputeNodeList.get_by_filters(context, uuid=wanted)) if wanted else []
-    return found[0] if len(found) == 1 else None
+    found = ComputeNodeList.get_by_filters(context, uuid=wanted) if wanted else ()
+    return [one for one in found if "host" in one and "hypervisor_hostname" in one]
 
 
 class Places(RequestFilter):
@@ -58,12 +58,11 @@ class Places(RequestFilter):
 
     def _roots(self, candidate: Candidate) -> set[str]:
         providers = [candidate.providers[uuid] for uuid in candidate.allocations]
-        own = [one for one in providers if _SHARES not in one.traits]
+        own = [one for one in providers if SHARES not in one.traits]
         return {one.root_provider_uuid for one in own or providers}
 
     def _look(self, roots: set[str]) -> None:
         """Look for the nodes of all trees of an answer at once."""
-        wanted = sorted(roots - self._nodes.keys())
-        found = ComputeNodeList.get_by_filters(self._context, uuid=wanted)
-        rows = {one.uuid: one for one in found if "host" in one and "hypervisor_hostname" in one}
-        self._nodes.update((root, rows.get(root)) for root in wanted)
+        wanted = roots - self._nodes.keys()
+        found = {one.uuid: one for one in nodes_of(self._context, wanted)}
+        self._nodes.update((root, found.get(root)) for root in wanted)

@@ -2,6 +2,7 @@
 
 import random
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -9,17 +10,18 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.consumers import Allocations, Consumer, Consumers
+from wharfinger.allocations.consumers import Allocations, Consumer, Consumers, was_refused
 from wharfinger.allocations.places import Places, Suits
 from wharfinger.conf import SchedulingSection
 from wharfinger.exceptions import (
     AllocationRefused,
     ConcurrentUpdate,
-    Conflict,
+    InvalidRequest,
     NoCandidates,
     PlacementError,
 )
 from wharfinger.objects import ComputeNode, Flavor
+from wharfinger.scheduling import ResourceRequest
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
 from wharfinger.scheduling.filters import Surroundings, loader
@@ -50,8 +52,15 @@ class FlavorSearch:
         """Raises ConfigurationError."""
         names = SchedulingSection.read(surroundings.conf).request_filters
         self._surroundings: Final = surroundings
-        self._consumers: Final = Consumers(surroundings.placement)
+        self.consumers: Final = Consumers(surroundings.placement)
         self._filters: Final = loader.load(names, surroundings)
+
+    def asked(self, flavor: Flavor) -> Counter[str]:
+        """What a flavor asks for in all, by resource class."""
+        total: Counter[str] = Counter()
+        for group in self._request(flavor).groups:
+            total.update(group.resources)
+        return total
 
     def take(
         self,
@@ -73,6 +82,8 @@ class FlavorSearch:
             )
         gone: PlacementError | None = None
         for _ in range(_SEARCHES):
+            if isinstance(gone, ConcurrentUpdate) and consumer.generation is None:
+                self.consumers.note_left(consumer.uuid)
             choices, dropped = self._find(flavor, suits)
             if not choices:
                 raise _none(consumer, flavor, dropped, gone)
@@ -90,10 +101,19 @@ class FlavorSearch:
 
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], Mapping[str, int]]:
         """What is free, in Placement's order, and how many candidates each filter drops."""
-        request = from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))
         places = Places(self._surroundings.objects, suits)
         search = CandidateSearch(self._surroundings.placement, {**self._filters, _PLACES: places})
-        found = search.find(replace(request, limit=_CHOICE))
+        try:
+            found = search.find(replace(self._request(flavor), limit=_CHOICE))
+        except PlacementError as error:
+            if error.status != HTTPStatus.BAD_REQUEST:
+                raise
+            raise InvalidRequest(
+                subject=f"flavor {flavor.name}",
+                key="extra_specs",
+                value=flavor.extra_specs,
+                problem=f"Placement refuses what they ask for: {error.detail}",
+            ) from error
         choices = [
             Choice(one.allocations, node)
             for one in found.candidates
@@ -101,11 +121,14 @@ class FlavorSearch:
         ]
         return choices, found.dropped
 
+    def _request(self, flavor: Flavor) -> ResourceRequest:
+        return from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))
+
     def _is_gone(self, consumer: Consumer, error: PlacementError) -> bool:
         """Whether it is the candidate that is gone, and not the consumer that has changed."""
         if isinstance(error, ConcurrentUpdate):  # of a provider that many write to, perhaps
-            return self._consumers.get(consumer.uuid).generation == consumer.generation
-        return isinstance(error, Conflict) or error.status == HTTPStatus.BAD_REQUEST
+            return self.consumers.get(consumer.uuid).generation == consumer.generation
+        return was_refused(error)
 
 
 def _in_turn(choices: list[Choice]) -> Iterator[Choice]:

@@ -4,15 +4,25 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cliff.columns import FormattableColumn
 
 from wharfinger.cli.flavor import find as find_flavor
 from wharfinger.cli.node import find as find_node
-from wharfinger.cli.objects import ObjectCommand, ObjectLister, ObjectShow, row, text, uuid, values
-from wharfinger.exceptions import FieldUnset, printable
+from wharfinger.cli.objects import (
+    ObjectCommand,
+    ObjectLister,
+    ObjectShow,
+    given,
+    known,
+    row,
+    text,
+    uuid,
+    values,
+)
+from wharfinger.exceptions import printable
 
 if TYPE_CHECKING:
     from wharfinger.allocations import AllocationClaims, Moves
@@ -21,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Whose an instance is that names nobody.
 _OPERATOR: Final = "operator"
+#: Times are kept in whole seconds: of less, nobody can tell how long ago it was.
+_LEAST: Final = 3
 
 
 class InstanceCommand(ObjectCommand):
@@ -32,10 +44,11 @@ class InstanceCommand(ObjectCommand):
         from wharfinger.conf import DefaultSection
         from wharfinger.scheduling.filters import Surroundings
 
-        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
         surroundings = Surroundings(self.conf, self.placement, self.objects)
         search = FlavorSearch(surroundings)
-        return AllocationClaims(surroundings, search), Moves(surroundings, search, down_time)
+        seconds = max(DefaultSection.read(self.conf).service_down_time, _LEAST)
+        more = (surroundings, search, timedelta(seconds=seconds))
+        return AllocationClaims(*more), Moves(*more)
 
     @property
     def claims(self) -> "AllocationClaims":
@@ -74,7 +87,7 @@ class _OneShown(InstanceCommand, ObjectShow):
             (*names, "status", "migrations", "allocations"),
             (
                 *cells,
-                describe(one, moves),
+                known(partial(describe, one, moves)),
                 _Words([migration.uuid for migration in moves]),
                 _Lines(list(self._allocations(one, moves))),
             ),
@@ -173,21 +186,20 @@ class InstanceList(ObjectLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.cli.objects import given
         from wharfinger.objects import InstanceList as Instances
         from wharfinger.objects import MigrationList as Migrations
+        from wharfinger.objects.migration import IN_PROGRESS
 
         moves: dict[str, list[Migration]] = {}
-        for one in Migrations.get_by_filters(self.objects):
-            if one.is_in_progress:
-                moves.setdefault(one.instance_uuid, []).append(one)
+        for one in Migrations.get_by_filters(self.objects, status=IN_PROGRESS):
+            moves.setdefault(one.instance_uuid, []).append(one)
         wanted = given(host=parsed_args.host, node=parsed_args.node)
         return ("UUID", "Flavor", "Host", "Node", "Status", "Project", "User"), [
             row(
                 one.uuid,
                 _flavor_of(one),
                 *values(one, "host", "node"),
-                describe(one, moves.get(one.uuid, ())),
+                known(partial(describe, one, moves.get(one.uuid, ()))),
                 *values(one, "project_id", "user_id"),
             )
             for one in Instances.get_by_filters(self.objects, **wanted)
@@ -306,20 +318,17 @@ class InstanceRevert(_Decision):
 
 def describe(one: "Instance", moves: "Sequence[Migration]") -> str:
     """How an instance stands: in one word, or with its moves."""
-    if one.node is None:
-        return "unfinished"  # its claim, or its release
+    from wharfinger.allocations.claims import state_of
+
+    if state := state_of(one):
+        return state
     if moves:
         return ", ".join(f"{move.migration_type} {move.status}" for move in moves)
-    return "claimed"
+    return "claimed" if one.node else "on no node"
 
 
-def _flavor_of(one: "Instance") -> str:
-    from wharfinger.cli.objects import UNSET
-
-    try:
-        return one.flavor.name
-    except FieldUnset:
-        return UNSET
+def _flavor_of(one: "Instance") -> Any:
+    return known(lambda: one.flavor.name)
 
 
 def _on(context: "Context", node: str | None) -> "Suits":

@@ -144,6 +144,8 @@ INSTANCES: Final = _table(
     sa.Column("host", sa.String(NAME)),
     sa.Column("node", sa.String(NAME)),
     sa.Column("flavor", long_text(), nullable=False),
+    sa.Column("task_state", sa.String(NAME)),
+    sa.Column("updated_at", _Time),
     _revision(),
     sa.UniqueConstraint("uuid", name="uniq_instances_uuid"),
     sa.Index("idx_instances_host_node", "host", "node"),

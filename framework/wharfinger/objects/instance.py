@@ -1,12 +1,16 @@
 """Instances: what takes resources of a node."""
 
-from typing import ClassVar, Self
+from datetime import datetime
+from typing import Any, ClassVar, Final, Self
 
 from wharfinger.objects import kinds
 from wharfinger.objects.base import Step, base, fields, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.kept import KeptList, KeptObject
+
+#: What can be done with an instance that takes a moment.
+TASK_STATES: Final = ("claiming", "releasing")
 
 
 @register
@@ -18,9 +22,15 @@ class Instance(KeptObject):
     - ``host``, ``node``: the service host and the ``hypervisor_hostname`` of the node that it is
       on; None while it is on none.
     - ``flavor``: what it takes, as it was when the instance was made or last resized.
+    - ``task_state``: one of TASK_STATES while that is done, or was left undone; None at rest.
+    - ``updated_at``: when it was last saved, in UTC; None where an earlier version did that.
     - ``revision``: how often it was saved.
     """
 
+    HISTORY = (
+        Step("1.0", "first version"),
+        Step("1.1", "what is being done with it", ("task_state", "updated_at")),
+    )
     TABLE = "instances"
     uuid: str
     project_id: str
@@ -28,6 +38,8 @@ class Instance(KeptObject):
     host: str | None
     node: str | None
     flavor: Flavor
+    task_state: str | None
+    updated_at: datetime | None
     fields = {
         "uuid": kinds.uuid(),
         "project_id": kinds.name(),
@@ -35,6 +47,8 @@ class Instance(KeptObject):
         "host": kinds.name(nullable=True),
         "node": kinds.name(nullable=True),
         "flavor": fields.ObjectField("Flavor"),
+        "task_state": kinds.one_of(*TASK_STATES, nullable=True),
+        "updated_at": kinds.moment(nullable=True),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {  # type: ignore[misc]
         "flavor": [("1.0", "1.0")]
@@ -46,6 +60,14 @@ class Instance(KeptObject):
         """The instance of a uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
+    def _new_row(self) -> dict[str, Any]:
+        self.updated_at = kinds.now()
+        return super()._new_row()
+
+    def _change(self) -> Any:
+        self.updated_at = kinds.now()
+        return super()._change()
+
 
 @register
 class InstanceList(KeptList[Instance]):
@@ -54,13 +76,18 @@ class InstanceList(KeptList[Instance]):
     - ``objects``: each of them.
     """
 
-    HISTORY = (Step("1.0", "Instance 1.0"), Step("1.1", "get_revisions"))
+    HISTORY = (
+        Step("1.0", "Instance 1.0"),
+        Step("1.1", "get_revisions"),
+        Step("1.2", "Instance 1.1"),
+    )
     KIND = Instance
     objects: list[Instance]
     fields = {"objects": fields.ListOfObjectsField("Instance")}
     child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
         "1.0": "1.0",
         "1.1": "1.0",
+        "1.2": "1.1",
     }
 
     @classmethod

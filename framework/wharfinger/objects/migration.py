@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Self
 
 from wharfinger.db.rows import NotIn
 from wharfinger.objects import kinds
-from wharfinger.objects.base import base, fields, register
+from wharfinger.objects.base import Step, base, fields, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.kept import KeptList, KeptObject
@@ -15,7 +15,8 @@ from wharfinger.objects.kept import KeptList, KeptObject
 #: nova's kinds of moves.
 MIGRATION_TYPES: Final = ("resize", "migration", "live-migration", "evacuation")
 
-#: nova's statuses, and where each leads: none, it is over. A resize or cold migration goes from
+#: nova's statuses, and where each leads: none, it is over. What cannot be reverted is finished
+#: again, which is not nova's. A resize or cold migration goes from
 #: accepted by way of migrating to finished, and waits there to be confirmed or reverted; a live
 #: migration from queued by way of running to completed; an evacuation from accepted to done.
 MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
@@ -29,7 +30,7 @@ MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "post-migrating": frozenset({"finished", "error"}),
         "finished": frozenset({"confirming", "reverting", "error"}),
         "confirming": frozenset({"confirmed", "error"}),
-        "reverting": frozenset({"reverted", "error"}),
+        "reverting": frozenset({"reverted", "finished", "error"}),
         "confirmed": frozenset(),
         "reverted": frozenset(),
         "completed": frozenset(),
@@ -81,6 +82,10 @@ class Migration(KeptObject):
     - ``revision``: how often it was saved.
     """
 
+    HISTORY = (
+        Step("1.0", "first version"),
+        Step("1.1", "a move that cannot be reverted is finished again"),
+    )
     TABLE = "migrations"
     uuid: str
     instance_uuid: str
@@ -141,10 +146,14 @@ class MigrationList(KeptList[Migration]):
     - ``objects``: each of them.
     """
 
+    HISTORY = (Step("1.0", "Migration 1.0"), Step("1.1", "Migration 1.1"))
     KIND = Migration
     objects: list[Migration]
     fields = {"objects": fields.ListOfObjectsField("Migration")}
-    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+        "1.0": "1.0",
+        "1.1": "1.1",
+    }
 
     @classmethod
     @base.remotable

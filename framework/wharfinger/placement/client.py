@@ -175,9 +175,21 @@ class PlacementClient:
             }
         self._command("POST", "/allocations", allocations)
 
-    def delete_allocations(self, consumer_uuid: str) -> None:
-        """Delete all allocations of a consumer, whatever its generation."""
-        self._command("DELETE", f"/allocations/{quote(consumer_uuid, safe='')}")
+    def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
+        """Delete all allocations of a consumer.
+
+        ``held`` is what ``get_allocations`` has given: raises ConcurrentUpdate where it is not what
+        the consumer has any more. Without it, and on servers without generations of consumers
+        (before 1.28), whatever the consumer has by then.
+        """
+        if held is None or self.microversion < Feature.CONSUMER_GENERATION.value:
+            self._command("DELETE", f"/allocations/{quote(consumer_uuid, safe='')}")
+            return
+        nothing = {consumer_uuid: {**held, "allocations": {}}}
+        subject = f"none for {consumer_uuid}"
+        self._command(
+            "POST", "/allocations", nothing, newest=BEFORE_CONSUMER_TYPES, subject=subject
+        )
 
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
         """What could be allocated for a query, as the API writes it.

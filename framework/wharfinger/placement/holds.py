@@ -122,6 +122,7 @@ class Holds:
             with suppress(ObjectNotFound):
                 one.destroy()
 
+    @_patiently
     def give_back(
         self, consumer_uuid: str, *, kept: Container[str] = ()
     ) -> tuple[Reservation, ...]:
@@ -132,17 +133,18 @@ class Holds:
         instance. Returns those reservations. What failed on the way is repeated by calling it
         again.
         """
-        allocations = self._client.get_allocations(consumer_uuid)["allocations"]
+        held = self._client.get_allocations(consumer_uuid)
+        allocations = held["allocations"]
         self.before_release(consumer_uuid, [uuid for uuid in allocations if uuid not in kept])
         if allocations:
             with suppress(NotFound):  # somebody else has done it
-                self._client.delete_allocations(consumer_uuid)
+                self._client.delete_allocations(consumer_uuid, held)
         return self.after_release(consumer_uuid)
 
     def before_release(self, consumer_uuid: str, providers: Iterable[str]) -> None:
         """Reserve those of the providers that are cleaned when a consumer has given them back.
 
-        ``after_release`` is to follow when it has.
+        ``after_release`` is to follow when it has, or ``cancel_release`` where it does not.
         """
         held = {
             one.provider_uuid
@@ -152,13 +154,14 @@ class Holds:
         }
         for provider in self._cleaned(providers):
             if provider.uuid not in held:
-                self._new(
-                    provider,
-                    holder=_release_of(consumer_uuid),
-                    reason="to be cleaned",
-                    consumer_uuid=consumer_uuid,
-                    phase="releasing",
-                )
+                with suppress(ObjectExists):  # somebody else gives it back, too
+                    self._new(
+                        provider,
+                        holder=_release_of(consumer_uuid),
+                        reason="to be cleaned",
+                        consumer_uuid=consumer_uuid,
+                        phase="releasing",
+                    )
             self._fill(provider.uuid)
 
     @_patiently
@@ -168,8 +171,17 @@ class Holds:
         for one in held:
             if one.phase == "releasing":
                 one.phase = "released"
-        held.save()
+                with suppress(ObjectNotFound):  # that is over already
+                    one.save()
         return tuple(held)
+
+    def cancel_release(self, consumer_uuid: str) -> None:
+        """End what ``before_release`` has reserved: the consumer has not given it back."""
+        for one in ReservationList.get_by_filters(self._context, holder=_release_of(consumer_uuid)):
+            if one.phase == "releasing":
+                self._empty(one)
+                one.destroy()
+                self._empty(one)
 
     def _new(self, provider: ProviderSummary, **values: object) -> Reservation:
         """A new reservation of a provider, stored."""

@@ -1,5 +1,6 @@
 """``wharfinger instance`` and ``migration recover``: what is claimed, moved and given back."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -9,9 +10,11 @@ import sqlalchemy as sa
 from tests.lab import inprocess
 from tests.lab.allocating import faults, held
 from tests.lab.objects import KeptInFile
-from tests.lab.placement import Requests
+from tests.lab.placement import Requests, adapter_to
 from tests.lab.program import Done, Program
 from wharfinger.objects import Instance, InstanceList, Migration, MigrationList
+from wharfinger.placement import survey
+from wharfinger.placement.client import PlacementClient
 
 HOST = "gpu-host-1"
 GPU = f"{HOST}_pci_0000_84_00_0"
@@ -220,7 +223,7 @@ def test_a_list_says_how_they_stand(program: Program, kept: KeptInFile, requests
     one, moving, unfinished = (claimed(program) for _ in range(3))
     assert run(program, "resize", moving, "--flavor", "large").code == 0
     cut_short = Instance.get_by_uuid(kept.context, unfinished)
-    cut_short.host = cut_short.node = None
+    cut_short.task_state = "releasing"
     cut_short.save()
     requests.clear()
 
@@ -230,12 +233,13 @@ def test_a_list_says_how_they_stand(program: Program, kept: KeptInFile, requests
     assert [(row["UUID"], row["Node"], row["Status"]) for row in done.json()] == [
         (one, HOST, "claimed"),
         (moving, HOST, "resize finished"),
-        (unfinished, None, "unfinished"),
+        (unfinished, HOST, "releasing"),
     ]
     assert not requests.seen
     assert {row["UUID"] for row in run(program, "list", "--node", HOST, "-f", "json").json()} == {
         one,
         moving,
+        unfinished,
     }
 
 
@@ -297,21 +301,26 @@ def test_what_waits_for_somebody_or_is_at_work_is_left_alone(
 
 
 def test_one_that_cannot_be_recovered_does_not_stop_the_others(
-    program: Program, kept: KeptInFile
+    program: Program, kept: KeptInFile, placement_url: tuple[str, Requests]
 ) -> None:
-    first, second = claimed(program), claimed(program)
     options = ("--vcpus", "2", "--ram", "1024", "--property", "resources:VGPU=2")
     assert inprocess.run(program, "flavor", "create", "two", *options).code == 0
-    for uuid in (first, second):
-        assert run(program, "resize", uuid, "--flavor", "two").code == 0
+    first, second = claimed(program), claimed(program, "two")
+    for uuid, flavor in ((first, "two"), (second, "small")):
+        assert run(program, "resize", uuid, "--flavor", flavor).code == 0
         left(kept, uuid, "reverting")
-    cut_short = Instance.get_by_uuid(kept.context, first)
-    cut_short.host = cut_short.node = None
-    cut_short.save()
+    # The first has what it does not let go of: it is of another size by now.
+    client = PlacementClient(adapter_to(placement_url[0]))
+    device = survey.find(client, GPU)
+    live = client.get_inventories(device.uuid)
+    sized = {"VGPU": replace(live.inventories["VGPU"], min_unit=2)}
+    client.set_inventories(device.uuid, live.resource_provider_generation, sized)
 
     done = inprocess.run(program, "migration", "recover")
 
     assert done.code == 1
-    assert f"of instance {first}: instance {first}: it is being released." in done.err
-    assert held()[second] == SMALL
+    assert f"instance {first}: it cannot have what it had before: Placement: " in done.err
+    assert held()[second][GPU] == {"VGPU": 2}
     assert f"of instance {second}: reverted\n" in done.out
+    assert run(program, "confirm", first).code == 0
+    assert not faults(kept.context)

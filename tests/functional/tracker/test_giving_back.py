@@ -86,7 +86,7 @@ def test_it_is_reserved_before_its_allocation_goes_and_never_to_be_had_in_betwee
 
     assert writes == [
         f"PUT /resource_providers/{metal}/inventories",
-        f"DELETE /allocations/{CONSUMER}",
+        "POST /allocations",
     ]
     assert len(seen) >= 4
     assert not any(is_free for _method, is_free in seen)
@@ -320,7 +320,7 @@ def test_what_is_not_cleaned_is_free_at_once(
 
     give_back(publishing)
 
-    assert placement.requests.writes == [f"DELETE /allocations/{CONSUMER}"]
+    assert placement.requests.writes == ["POST /allocations"]
     assert phases(publishing) == []
     assert figures(placement, "metal") == GOLD
 
@@ -426,7 +426,7 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
         give_back(publishing)
 
         assert not everything()["metal"]["allocations"], step
-        assert is_deleted == (number > steps.passed.index(f"before DELETE /allocations/{CONSUMER}"))
+        assert is_deleted == (number > steps.passed.index("before POST /allocations"))
         assert phases(publishing) == ["released"], step
         driver.says("metal", "metal", "cleaning")
         run(publishing, "sync")
@@ -467,7 +467,7 @@ def test_what_was_about_to_be_given_back_waits_for_that(
     """Cleaning that is seen meanwhile is not what it waits for."""
     with Steps(placement, crash_at=4) as steps, pytest.raises(Crash):
         give_back(publishing)
-    assert steps.passed[-1] == f"before DELETE /allocations/{CONSUMER}"
+    assert steps.passed[-1] == "before POST /allocations"
     for reasons in ((), ("cleaning",), ()):
         driver.says("metal", "metal", *reasons)
         run(publishing, "sync")

@@ -5,8 +5,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from oslo_utils.versionutils import convert_version_to_tuple
@@ -19,6 +20,7 @@ from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
     InstanceList,
+    MigrationList,
     ProviderRecordList,
     ReservationList,
     WharfingerObject,
@@ -37,10 +39,10 @@ FINGERPRINTS = {
     "DeviceJobList": "1.0-2efc361ce8f465bedaf0b3bb09d63588",
     "Flavor": "1.0-178c3c68b81dc7f45630571013394e73",
     "FlavorList": "1.0-9bd749c2e129ae9af0e67f626f280098",
-    "Instance": "1.0-ecdab4a4feb4ddd21f04ea9b35a34f59",
-    "InstanceList": "1.1-e2d5dbd0606a980b4f5d42cf3baa63bc",
-    "Migration": "1.0-3aabb5c412a215acc2dd82582407b6bc",
-    "MigrationList": "1.0-26e84eedf7f70b196dca665a06bbac18",
+    "Instance": "1.1-0c92189a40932d9c54574bacad803672",
+    "InstanceList": "1.2-0d3a0bbf90a72c3a415b3be88df78a76",
+    "Migration": "1.1-330c5630ec95641caefa2c018f45ca59",
+    "MigrationList": "1.1-cc0cb56b98b3edcea0b3562dd75b9414",
     "PciDevice": "1.0-95379882b2a336e0d76f06f196aed478",
     "PciDeviceList": "1.0-e81a268626fe21e9e0d7c4d8d1c59e0a",
     "ProviderRecord": "1.1-365f25e699bc688501829d0ccc604eaf",
@@ -112,13 +114,19 @@ def test_a_history_says_what_each_version_brought(name: str) -> None:
 
 #: Whose a record is.
 SCOPE: dict[str, Any] = {"host": "host-1", "driver_instance": "metal"}
+BEGAN: Final = datetime(2030, 1, 1, tzinfo=UTC)
 FULL: dict[str, Callable[[], Any]] = {
     "ComputeNode": lambda: samples.node(None, pci_stats=samples.gpus()),
     "ComputeNodeList": lambda: ComputeNodeList(
         objects=[samples.node(None, number, pci_stats=samples.gpus()) for number in range(2)]
     ),
+    "Instance": lambda: samples.claimed(None),
     "InstanceList": lambda: InstanceList(
-        objects=[samples.instance(None, number) for number in range(2)]
+        objects=[samples.claimed(None, number) for number in range(2)]
+    ),
+    "Migration": lambda: samples.migration(None, created_at=BEGAN),
+    "MigrationList": lambda: MigrationList(
+        objects=[samples.migration(None, number, created_at=BEGAN) for number in range(2)]
     ),
     "ProviderRecord": lambda: samples.record(**SCOPE, reserved_since={"cleaning": 5.5}),
     "ProviderRecordList": lambda: ProviderRecordList(

@@ -1,0 +1,14 @@
+"""What is being done with an instance, and since when."""
+
+import sqlalchemy as sa
+
+from wharfinger.db.migrations import steps
+
+revision = "0006"
+down_revision = "0005"
+
+
+def upgrade() -> None:
+    """Take the step."""
+    steps.add_column("instances", sa.Column("task_state", sa.String(255)))
+    steps.add_column("instances", sa.Column("updated_at", sa.DateTime))
