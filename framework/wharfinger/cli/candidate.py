@@ -1,34 +1,37 @@
 """``wharfinger candidate``: what could be allocated."""
 
 import argparse
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import json
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from cliff.columns import FormattableColumn
+from cliff.lister import Lister
+from rich.console import Console
 
 from wharfinger.cli import request_options as options
 from wharfinger.cli.conditions import SUBJECT, check_known, naming_unknown, unknown, usage
 from wharfinger.cli.flavor import find as find_flavor
-from wharfinger.cli.objects import UNSET, ObjectLister, row, text
-from wharfinger.exceptions import printable, shown
+from wharfinger.cli.objects import UNSET, ObjectCommand, row, text
+from wharfinger.exceptions import StateError, printable, shown
 
 if TYPE_CHECKING:
+    from wharfinger.objects import Context
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.candidate import Candidate
     from wharfinger.scheduling.candidates import Candidates
     from wharfinger.scheduling.filters import RequestFilter
 
+#: Columns, where nothing is to be wrapped.
+_UNLIMITED: Final = 1_000_000
 #: The group without a suffix, where people read.
 _UNNUMBERED: Final = "(no suffix)"
 
 
-class CandidateList(ObjectLister):
-    """List what could be allocated for a request; nothing is.
-
-    The request is a flavor's, a device profile's, or written out in groups, or several of these
-    as one. It goes through the configured request filters: nobody gets what is another owner's.
-    """
+class _CandidateCommand(ObjectCommand):
+    """A command on a request: a flavor's, a device profile's, or written out in groups."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         self._parser = parser = super().get_parser(prog_name)
@@ -51,28 +54,6 @@ class CandidateList(ObjectLister):
             help="as Placement answers, whosever resources they are: without request filters",
         )
         return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.scheduling.candidates import CandidateSearch
-
-        request = self._request(parsed_args)
-        filters = {} if parsed_args.no_filters else self._filters()
-        traits, classes = list(self._traits(request)), list(self._classes(request))
-        with naming_unknown(self.placement, traits, classes), usage(self._parser):
-            found = CandidateSearch(self.placement, filters).find(request)
-        if not found.candidates:
-            # Placement refuses a name that it does not know only if it comes to look at it.
-            check_known(self.placement, traits, classes)
-        self._tell(parsed_args, found, ", ".join(filters))
-        return (
-            "Candidate",
-            "Provider",
-            "UUID",
-            "Owner",
-            "Allocation",
-            "Groups",
-            "Used/Capacity",
-        ), list(self._rows(found.candidates))
 
     def _request(self, parsed_args: argparse.Namespace) -> "ResourceRequest":
         from wharfinger.placement import survey
@@ -139,6 +120,48 @@ class CandidateList(ObjectLister):
         names = SchedulingSection.read(self.conf).request_filters
         return loader.load(names, Surroundings(self.conf, self.placement, self.objects))
 
+    def _unknown_owners(
+        self, parsed_args: argparse.Namespace, giving: Set[str]
+    ) -> Iterator[Exception]:
+        """Of each owner that is named and gives nothing: that nobody has heard of it."""
+        from wharfinger.placement import owner_traits
+
+        said = [one for group in parsed_args.groups.values() for one in group]
+        named = {owner for option, owner in said if option == "owner" and owner}
+        if absent := named - giving:
+            known = owner_traits.find(self.placement)
+            yield from unknown("trait", [(SUBJECT, "owner", absent)], known)
+
+
+class CandidateList(_CandidateCommand, Lister):
+    """List what could be allocated for a request; nothing is.
+
+    The request is a flavor's, a device profile's, or written out in groups, or several of these
+    as one. It goes through the configured request filters: nobody gets what is another owner's.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.scheduling.candidates import CandidateSearch
+
+        request = self._request(parsed_args)
+        filters = {} if parsed_args.no_filters else self._filters()
+        traits, classes = list(self._traits(request)), list(self._classes(request))
+        with naming_unknown(self.placement, traits, classes), usage(self._parser):
+            found = CandidateSearch(self.placement, filters).find(request)
+        if not found.candidates:
+            # Placement refuses a name that it does not know only if it comes to look at it.
+            check_known(self.placement, traits, classes)
+        self._tell(parsed_args, found, ", ".join(filters))
+        return (
+            "Candidate",
+            "Provider",
+            "UUID",
+            "Owner",
+            "Allocation",
+            "Groups",
+            "Used/Capacity",
+        ), list(self._rows(found.candidates))
+
     def _tell(self, parsed_args: argparse.Namespace, found: "Candidates", filters: str) -> None:
         """Say, on standard error, what rows do not."""
         warn = self.app.LOG.warning
@@ -150,27 +173,8 @@ class CandidateList(ObjectLister):
             warn("There are no candidates.%s", hint)
         elif parsed_args.limit is None and len(found.candidates) == options.LIMIT:
             warn("These are %d candidates, and there may be more: see --limit.", options.LIMIT)
-        for problem in self._unknown_owners(parsed_args, found) if filters else ():
+        for problem in self._unknown_owners(parsed_args, _giving(found)) if filters else ():
             warn("%s", problem)
-
-    def _unknown_owners(
-        self, parsed_args: argparse.Namespace, found: "Candidates"
-    ) -> Iterator[Exception]:
-        """Of each owner that is named and gives nothing: that nobody has heard of it."""
-        from wharfinger.placement import owner_traits
-        from wharfinger.providers import ownership
-
-        said = [one for group in parsed_args.groups.values() for one in group]
-        named = {owner for option, owner in said if option == "owner" and owner}
-        giving = {
-            owner
-            for candidate in found.candidates
-            for uuid in candidate.allocations
-            for owner in ownership.owners(candidate.providers[uuid].traits)
-        }
-        if absent := named - giving:
-            known = owner_traits.find(self.placement)
-            yield from unknown("trait", [(SUBJECT, "owner", absent)], known)
 
     def _rows(self, candidates: "Sequence[Candidate]") -> Iterator[tuple[Any, ...]]:
         if not candidates:
@@ -180,6 +184,55 @@ class CandidateList(ObjectLister):
             involved = set(candidate.allocations).union(*candidate.mappings.values())
             for uuid in sorted(involved, key=lambda one: (names.get(one, ""), one)):
                 yield row(number, names.get(uuid, UNSET), uuid, *_given(candidate, uuid))
+
+
+class CandidateExplain(_CandidateCommand):
+    """Say why a request has the candidates that it has, or none.
+
+    For each group, how many providers are left at each step from all of them to those that would
+    give it; then how many trees; the nearest misses; and what would help. The request is as for
+    `candidate list`.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "-f", "--format", choices=("text", "json"), default="text", help="default: text"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.console import explanation
+        from wharfinger.objects.kinds import now
+        from wharfinger.scheduling.explaining import Explaining
+
+        request = self._request(parsed_args)
+        filters = {} if parsed_args.no_filters else self._filters()
+        traits, classes = list(self._traits(request)), list(self._classes(request))
+        with naming_unknown(self.placement, traits, classes), usage(self._parser):
+            explaining = Explaining(self.placement, filters, self._memory())
+            told = explaining.explain(request)
+        for problem in self._unknown_owners(parsed_args, told.owners) if filters else ():
+            self.app.LOG.warning("%s", problem)
+        if parsed_args.format == "json":
+            json.dump(explanation.as_data(told, now()), sys.stdout, indent=2)
+            sys.stdout.write("\n")
+            return
+        # Where there is no terminal, nothing is wrapped.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
+        for line in explanation.as_text(told, now()):
+            console.print(line)
+
+    def _memory(self) -> "Context | None":
+        """Where it is kept who has reserved what, if anybody keeps it; nothing is created."""
+        from wharfinger.objects.context import look
+
+        try:
+            is_there = self.has_opened or look(self.conf).schema.current is not None
+            return self.objects if is_there else None
+        except StateError as error:
+            self.app.LOG.warning("Who has reserved what is not known: %s", error)
+            return None
 
 
 class _Cell(FormattableColumn[Any]):
@@ -192,6 +245,18 @@ class _Cell(FormattableColumn[Any]):
     def human_readable(self) -> str:
         """As text."""
         return self._text
+
+
+def _giving(found: "Candidates") -> set[str]:
+    """The owners of what candidates take from."""
+    from wharfinger.providers import ownership
+
+    return {
+        owner
+        for candidate in found.candidates
+        for uuid in candidate.allocations
+        for owner in ownership.owners(candidate.providers[uuid].traits)
+    }
 
 
 def _given(candidate: "Candidate", uuid: str) -> Iterator[Any]:

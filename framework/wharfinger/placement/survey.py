@@ -18,11 +18,14 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import reservation, stored
 from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record, decode
 
 LOG: Final = logging.getLogger(__name__)
 #: What stands for what is stored and cannot be read, or was never said.
 UNKNOWN: Final = "?"
+#: The reason of a driver that sets the figures itself.
+UNSAID: Final = "no reason given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,37 @@ def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
     return found
 
 
+def known_inventories(context: Context) -> dict[str, Mapping[str, Inventory]]:
+    """What providers have, as driver instances last saw it in Placement, by uuid.
+
+    In one statement. What cannot be read is left out. Raises ObjectError, StateError.
+    """
+    found: dict[str, Provider] = {}
+    for record in ProviderRecordList.get_by_filters(context):
+        live = _side(record, "live")
+        if live is not None and "provider_uuid" in record:
+            known = found.get(record.provider_uuid)
+            if known is None or (known.generation or 0) < (live.generation or 0):
+                found[record.provider_uuid] = live
+    return {uuid: provider.inventories for uuid, provider in found.items()}
+
+
+def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
+    """Whose driver has reserved providers fully, and has given no reason; by uuid.
+
+    ``classes`` are those that are fully reserved, by uuid. In one statement. Raises ObjectError,
+    StateError.
+    """
+    return {
+        record.provider_uuid: Reserved(
+            provider_uuid=record.provider_uuid, reason=UNSAID, holder=_driver(record)
+        )
+        for record in _records(context, classes)
+        if (ours := _record(record)) is not None
+        and classes[record.provider_uuid] & (ours.claimed_full | ours.own_reserved.keys())
+    }
+
+
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
     """The providers, with who has them reserved; ``context`` is None where nobody has stored any.
 
@@ -176,7 +210,7 @@ def _reported(record: ProviderRecord) -> Iterator[Reserved]:
         yield Reserved(
             provider_uuid=_known(record, "provider_uuid"),
             reason=reason,
-            holder=f"driver {_known(record, 'driver_instance')} on {_known(record, 'host')}",
+            holder=_driver(record),
             since=_moment(since[reason]) if reason in since else UNKNOWN,
         )
 
@@ -189,14 +223,24 @@ def _reserved_by_others(
     others = {uuid: classes for uuid, classes in others.items() if classes}
     for one in _records(context, others) if context else ():
         uuid = one.provider_uuid
-        try:
-            ours = stored.to_record(one)
-        except (FieldUnset, ValueError) as error:
-            LOG.warning("what is remembered of provider %s cannot be read: %s", uuid, error)
-            others[uuid] = frozenset()  # nobody can say
-        else:
-            others[uuid] &= reservation.foreign(inventories[uuid], ours)
+        ours = _record(one)
+        # Of what cannot be read, nobody can say.
+        others[uuid] &= reservation.foreign(inventories[uuid], ours) if ours else frozenset()
     return others
+
+
+def _record(one: ProviderRecord) -> Record | None:
+    """What is remembered of a provider; None where that cannot be read."""
+    try:
+        return stored.to_record(one)
+    except (FieldUnset, ValueError) as error:
+        uuid = _known(one, "provider_uuid")
+        LOG.warning("what is remembered of provider %s cannot be read: %s", uuid, error)
+        return None
+
+
+def _driver(record: ProviderRecord) -> str:
+    return f"driver {_known(record, 'driver_instance')} on {_known(record, 'host')}"
 
 
 def _records(context: Context, uuids: Iterable[str]) -> Iterable[ProviderRecord]:
@@ -207,14 +251,18 @@ def _records(context: Context, uuids: Iterable[str]) -> Iterable[ProviderRecord]
 
 def _name(record: ProviderRecord) -> str | None:
     """The provider's name, as one of the record's documents has it."""
-    for side in ("live", "applied", "intended"):
-        document = getattr(record, side) if side in record else None
-        try:
-            if document is not None:
-                return decode(document).name
-        except ValueError as error:
-            LOG.warning("%s of %s cannot be read: %s", side, record.subject, error)
-    return None
+    sides = (_side(record, side) for side in ("live", "applied", "intended"))
+    return next((side.name for side in sides if side is not None), None)
+
+
+def _side(record: ProviderRecord, side: str) -> Provider | None:
+    """The provider that one of the record's documents says."""
+    document = getattr(record, side) if side in record else None
+    try:
+        return None if document is None else decode(document)
+    except ValueError as error:
+        LOG.warning("%s of %s cannot be read: %s", side, record.subject, error)
+        return None
 
 
 def _known(one: Any, name: str) -> Any:

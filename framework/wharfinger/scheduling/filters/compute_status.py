@@ -12,7 +12,8 @@ from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
 from wharfinger.scheduling.request import ResourceRequest, invalid
 
 _DISABLED: Final = os_traits.COMPUTE_STATUS_DISABLED
-_NOT_DISABLED: Final = TraitConditions(forbidden=frozenset([_DISABLED]))
+#: What it asks of the root of what is taken from.
+OF_ROOTS: Final = TraitConditions(forbidden=frozenset([_DISABLED]))
 
 
 class ComputeStatusFilter(RequestFilter):
@@ -38,7 +39,7 @@ class ComputeStatusFilter(RequestFilter):
             )
         if self._placement.microversion < Feature.ROOT_REQUIRED.value:
             return request
-        return replace(request, root=request.root & _NOT_DISABLED)
+        return replace(request, root=request.root & OF_ROOTS)
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
         """Names the disabled root of what is to be taken from."""

@@ -63,7 +63,7 @@ class OwnerFilter(RequestFilter):
                 continue
             for uuid in candidate.sources(group.suffix):
                 traits = candidate.providers[uuid].traits
-                if not self._may_take(group, traits):
+                if not self.may_take(group, traits):
                     found = ownership.owners(traits)
                     self._owners.learn(found)
                     taken = ", ".join(sorted(candidate.allocations.get(uuid, group.resources)))
@@ -72,6 +72,16 @@ class OwnerFilter(RequestFilter):
                         f"belongs to {' and '.join(sorted(found)) or 'nobody'}"
                     )
         return None
+
+    def may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
+        """Whether a group may take from a provider with these traits.
+
+        Raises ObjectError, StateError.
+        """
+        found = ownership.owners(traits)
+        if found or group.owner is None:
+            return found == ({group.owner} if group.owner else set())
+        return _SHARES in traits or self._takes_untagged(group.owner)
 
     def forget(self) -> None:
         """Which owner traits there are is asked for anew: one may have been deleted."""
@@ -94,12 +104,6 @@ class OwnerFilter(RequestFilter):
         ):
             conditions &= TraitConditions(any_of=frozenset([frozenset(choice)]))
         return replace(group, traits=group.traits & conditions)
-
-    def _may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
-        found = ownership.owners(traits)
-        if found or group.owner is None:
-            return found == ({group.owner} if group.owner else set())
-        return _SHARES in traits or self._takes_untagged(group.owner)
 
     def _takes_untagged(self, owner: str) -> bool:
         return self._allows_untagged or not self._gates.is_on(owner)

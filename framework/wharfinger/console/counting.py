@@ -1,0 +1,16 @@
+"""Counts in words."""
+
+
+def many(count: int, what: str) -> str:
+    """So many of something."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def are(count: int) -> str:
+    """The verb of so many."""
+    return "is" if count == 1 else "are"
+
+
+def have(count: int) -> str:
+    """The verb of so many."""
+    return "has" if count == 1 else "have"

@@ -1,0 +1,219 @@
+"""Why a request has the candidates that it has: as text, and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Any, Final
+
+from rich.text import Text
+
+from wharfinger.console import advice, reasons, reservations
+from wharfinger.console.shortage import named
+from wharfinger.exceptions import printable
+from wharfinger.placement.survey import Reserved
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.scheduling import funnel
+from wharfinger.scheduling.explanation import (
+    Explanation,
+    Held,
+    Miss,
+    Part,
+    Stage,
+    Step,
+    TreeMiss,
+    TreeStage,
+    TreeStep,
+)
+from wharfinger.scheduling.request import RequestGroup
+
+#: Text, a count, and what is said of it.
+_Row = tuple[str, int, str]
+_TREES: Final = {
+    TreeStep.ALL: "trees",
+    TreeStep.ROOT: "with a root that will do",
+    TreeStep.PARTS: "with something for each group",
+    TreeStep.TRAITS: "with the traits together",
+    TreeStep.TOGETHER: "with enough for all groups",
+    TreeStep.POLICY: "with a provider for each",
+    TreeStep.SUBTREE: "in one subtree",
+}
+
+
+def as_text(told: Explanation, now: datetime) -> Iterator[Text]:
+    """The lines: a table for each part, and one of trees; then what would help."""
+    groups = {group.suffix: group for group in told.request.groups}
+    for part in told.parts:
+        yield Text(printable(named(part)), style="bold")
+        yield from _table(list(_rows(part, groups[part.suffix])))
+        for one in part.holdings:
+            yield _line(_holding(one.reason, one.providers, one.first, now), "yellow")
+        for miss in part.misses:
+            yield _line(f"{miss.name} ({miss.uuid}) {_of_miss(miss, now)}")
+        yield Text()
+    yield Text("the whole request", style="bold")
+    yield from _table(list(_tree_rows(told)))
+    for tree in told.tree_misses[: funnel.NAMED]:
+        yield _line(f"the tree of {tree.name} ({tree.uuid}) {_of_tree(told, tree, now)}")
+    yield Text()
+    yield Text(printable(advice.sentence(told, now)), style="bold")
+
+
+def as_data(told: Explanation, now: datetime) -> dict[str, Any]:
+    """All of it as plain data, times as ISO 8601 texts, ages in seconds."""
+    return {
+        "candidates": told.candidates,
+        "dropped": dict(told.dropped),
+        "advice": printable(advice.sentence(told, now)),
+        "parts": [_part_data(part, now) for part in told.parts],
+        "trees": [_tree_data(stage) for stage in told.trees],
+        "sharing_not_looked_at": told.not_looked_at,
+        "nearest_trees": [
+            {
+                "uuid": one.uuid,
+                "name": one.name,
+                "step": str(one.step),
+                "without": [named(told.parts[number]) for number in one.parts],
+                "reasons": [reasons.words(reason, now) for reason in one.reasons],
+            }
+            for one in told.tree_misses[: funnel.NAMED]
+        ],
+    }
+
+
+def _part_data(part: Part, now: datetime) -> dict[str, Any]:
+    return {
+        "group": part.suffix,
+        "resources": dict(part.resources),
+        "stages": [
+            {
+                "step": str(one.step),
+                "providers": one.count,
+                "kept_out_by_this_alone": len(one.alone),
+            }
+            for one in part.stages
+        ],
+        "not_looked_at": part.not_looked_at,
+        "reserved": [
+            {
+                "reason": one.reason or None,
+                "providers": one.providers,
+                "first": None if one.first is None else _reserved_data(one.first, now),
+            }
+            for one in part.holdings
+        ],
+        "nearest": [
+            {
+                "uuid": one.uuid,
+                "name": one.name,
+                "step": str(one.step),
+                "reasons": [reasons.words(reason, now) for reason in _all(one)],
+                "reserved": [_reserved_data(known, now) for known in _holders(one)],
+            }
+            for one in part.misses
+        ],
+    }
+
+
+def _tree_data(stage: TreeStage) -> dict[str, Any]:
+    return {
+        "step": str(stage.step),
+        "trees": stage.count,
+        "candidates": stage.candidates,
+        "is_all": stage.is_all,
+        "dropped": dict(stage.dropped),
+    }
+
+
+def _reserved_data(one: Reserved, now: datetime) -> dict[str, Any]:
+    seconds = None
+    if isinstance(one.since, datetime):
+        seconds = max(0, int((now - one.since).total_seconds()))
+    return {**reservations.as_data(one), "age": seconds}
+
+
+def _all(miss: Miss) -> list[Any]:
+    return list(chain(*miss.reasons.values()))
+
+
+def _holders(miss: Miss) -> list[Reserved]:
+    held = (one for one in _all(miss) if isinstance(one, Held))
+    return list(dict.fromkeys(chain.from_iterable(one.by for one in held)))
+
+
+def _line(text: str, style: str = "dim") -> Text:
+    return Text(f"  {printable(text)}", style=style)
+
+
+def _table(rows: Sequence[_Row]) -> Iterator[Text]:
+    """Rows of a name, a count, and what is to be said, up to the one that has nothing left."""
+    end = next((number for number, row in enumerate(rows, 1) if not row[1]), len(rows))
+    shown = [(printable(name), str(count), printable(said)) for name, count, said in rows[:end]]
+    names = max(len(name) for name, _count, _said in shown)
+    counts = max(len(count) for _name, count, _said in shown)
+    for name, count, said in shown:
+        line = Text(f"  {name:<{names}}  ")
+        line.append(f"{count:>{counts}}", style="red" if count == "0" else "")
+        yield line.append(f"  {said}", style="dim") if said else line
+
+
+def _rows(part: Part, group: RequestGroup) -> Iterator[_Row]:
+    before = part.stages[0].count
+    for stage in part.stages:
+        said = []
+        if out := before - stage.count:
+            said.append(
+                f"{out} out" + (f", {len(stage.alone)} by this alone" if stage.alone else "")
+            )
+        if stage.step is Step.CLASS and part.not_looked_at:
+            said.append(f"{part.not_looked_at} not looked at")
+        yield _name(stage, part, group), stage.count, "; ".join(said)
+        before = stage.count
+
+
+def _name(stage: Stage, part: Part, group: RequestGroup) -> str:
+    names = {
+        Step.ALL: "providers",
+        Step.CLASS: f"with {' and '.join(part.resources)}",
+        Step.TREE: "in the tree that is named",
+        Step.AGGREGATES: "in such aggregates",
+        Step.OWNER: f"open to {group.owner or 'nobody in particular'}",
+        Step.TRAITS: _traits(group.traits),
+        Step.NOT_RESERVED: "not fully reserved",
+        Step.NOT_USED_UP: "not used up",
+        Step.ENOUGH: "with enough free",
+        Step.FITTING: "in units that fit",
+    }
+    return names[stage.step]
+
+
+def _traits(conditions: TraitConditions) -> str:
+    return f"with {' and '.join(conditions.values())}"
+
+
+def _tree_rows(told: Explanation) -> Iterator[_Row]:
+    for stage in told.trees:
+        said = []
+        if stage.step is TreeStep.PARTS and told.not_looked_at:
+            said.append(f"{told.not_looked_at} that share not looked at")
+        if stage.candidates is not None:
+            more = "" if stage.is_all else " or more"
+            said.append(f"{stage.candidates}{more} candidates")
+        said += [f"{count} dropped by {name}" for name, count in stage.dropped.items()]
+        yield _TREES[stage.step], stage.count, ", ".join(said)
+
+
+def _holding(reason: str, providers: int, first: Reserved | None, now: datetime) -> str:
+    if first is None:
+        return f"{providers} reserved{f': {reason}' if reason else ' by others'}"
+    which = "" if providers == 1 else "the first: "
+    return f"{providers} reserved: {which}{reasons.holder(first, now)}"
+
+
+def _of_miss(miss: Miss, now: datetime) -> str:
+    return ", ".join(reasons.words(reason, now) for reason in _all(miss))
+
+
+def _of_tree(told: Explanation, one: TreeMiss, now: datetime) -> str:
+    said = [f"has no provider for {named(told.parts[number])}" for number in one.parts]
+    said += [f"has a root that {reasons.words(reason, now)}" for reason in one.reasons]
+    return ", ".join(said) or f"ends at: {_TREES[one.step]}"

@@ -1,0 +1,598 @@
+"""Explanations: what they count is what is there.
+
+Random forests stand in the real Placement; each count of an explanation is held against one that
+is made provider by provider, and the candidates against Placement's own answer.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.functional.scheduling import funnels
+from tests.lab import forests, samples
+from tests.lab import placement as lab
+from tests.lab.brute_force import (
+    UNNUMBERED,
+    Providers,
+    Request,
+    candidates,
+    owner_rule,
+)
+from tests.lab.forests import Stock
+from tests.lab.objects import KeptInFile
+from tests.lab.placement import PlacementFixture
+from tests.lab.samples import service
+from wharfinger.conf import parse
+from wharfinger.exceptions import MicroversionUnsupported
+from wharfinger.objects import OWNER_TAG_VERSION, ProviderRecordList
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.placement.survey import UNSAID
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.providers import Inventory
+from wharfinger.providers.provider import Provider
+from wharfinger.providers.record import encode
+from wharfinger.scheduling import RequestGroup, ResourceRequest, explaining, gathering, stocks
+from wharfinger.scheduling.explaining import Explaining
+from wharfinger.scheduling.explanation import Explanation, Held, Misfit, Reason, Short
+from wharfinger.scheduling.filters import Surroundings, loader
+
+FORESTS = int(os.environ.get("WHARFINGER_FORESTS") or 0)
+SHORT_VERSION = 40
+REQUESTS_OF_EACH = 4
+
+NOVA, CYBORG, ACME, NEWBORN = forests.OWNERS
+FAST = "CUSTOM_FAST"
+DISABLED = "COMPUTE_STATUS_DISABLED"
+#: The providers of all forests.
+EVERYBODY = {forests.Provider(number, None, frozenset(), {}).uuid for number in range(30)}
+SINCE = datetime(2031, 5, 1, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True, repr=False)
+class World:
+    """A Placement to put forests into, where nova's gate and ACME's are on."""
+
+    placement: PlacementFixture
+    kept: KeptInFile
+
+    def get(self, path: str) -> Any:
+        answer = self.placement.adapter.request(path, "GET", microversion="1.39", raise_exc=False)
+        assert answer.status_code == 200, f"{path}: {answer.text}"
+        return answer.json()
+
+    def explain(
+        self, request: ResourceRequest, untagged: str = "forbid", *names: str
+    ) -> Explanation:
+        """What is explained where these filters are configured; the owner's, where none is."""
+        conf = parse([])
+        conf.set_override("untagged", untagged, "scheduling")
+        client = self.placement.new_client()
+        surroundings = Surroundings(conf, client, self.kept.context)
+        filters = loader.load(names or ("owner",), surroundings)
+        return Explaining(client, filters, self.kept.context).explain(request)
+
+    def requests_for(self, request: ResourceRequest) -> tuple[Explanation, int]:
+        """What is explained, and the number of requests that it takes."""
+        self.placement.requests.clear()
+        told = self.explain(request)
+        return told, len(self.placement.requests)
+
+    def publish(self, *providers: forests.Provider) -> None:
+        forests.empty()
+        forests.publish(providers)
+
+    def remembers(self, *providers: forests.Provider, reasons: tuple[str, ...] = ()) -> None:
+        """A driver instance remembers providers as they are, and has them reserved for these."""
+        since = dict.fromkeys(reasons, SINCE.timestamp())
+        records = [
+            samples.record(
+                provider_uuid=one.uuid,
+                live=encode(_as_seen(one)),
+                applied=None,
+                reservations=list(reasons),
+                reserved_since=since,
+            )
+            for one in providers
+        ]
+        listed = ProviderRecordList(objects=records)
+        ProviderRecordList.replace(
+            self.kept.context,
+            "host-a",
+            "metal",
+            listed,
+            EVERYBODY - {one.uuid for one in providers},
+        )
+
+
+@pytest.fixture(scope="module")
+def world(
+    placement_service: EmbeddedPlacement, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    with PlacementFixture(placement_service) as placement:
+        kept = placement.useFixture(KeptInFile(tmp_path_factory.mktemp("objects")))
+        yield World(placement, kept)
+        forests.empty()
+
+
+@pytest.fixture(autouse=True)
+def new(world: World) -> Iterator[None]:
+    """Nothing is remembered but the services."""
+    with world.kept.in_use():
+        owners = [NOVA, ACME]
+        service(world.kept.context, owners=owners, version=OWNER_TAG_VERSION).create()
+        yield
+
+
+def test_each_count_is_what_is_there(world: World) -> None:
+    ends: Counter[str] = Counter()
+
+    @settings(
+        max_examples=FORESTS or SHORT_VERSION,
+        derandomize=not FORESTS,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def in_any_forest(data: st.DataObject) -> None:
+        ends.update(_explained_in_a_forest(world, data))
+
+    in_any_forest()
+    print(dict(ends))
+    # Of little worth, if all of them ended at the same place.
+    assert {"found", "owner", "parts", "group_policy"} <= ends.keys()
+
+
+def _explained_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
+    """Ask why in some forest; says where each explanation ended."""
+    forest = data.draw(forests.forests(), "forest")
+    untagged = data.draw(st.sampled_from(("forbid", "allow")), "untagged")
+    rule = owner_rule(
+        untagged_allowed=untagged == "allow", gate_of=lambda owner: owner in (NOVA, ACME)
+    )
+    forests.empty()
+    forests.publish(forest)
+    world.remembers(*(one for one in forest if data.draw(st.booleans(), "is remembered")))
+    providers = Providers.read(world.get)
+    for _ in range(REQUESTS_OF_EACH):
+        request = data.draw(forests.requests(forest), "request")
+        if len(request.groups.keys() - {UNNUMBERED}) > 1 and data.draw(st.booleans(), "isolate"):
+            request = replace(request, group_policy="isolate")
+
+        told = world.explain(asked(request), untagged)
+
+        assert [counts(part) for part in told.parts] == [
+            funnels.of_part(providers, *part, rule) for part in funnels.parts(request)
+        ]
+        there = {str(stage.step): stage.count for stage in told.trees}
+        expected = funnels.of_trees(providers, request, rule)
+        # Placement is not asked any more when nothing is left.
+        assert there == {step: expected[step] for step in list(expected)[: len(there)]}
+        assert not any(list(expected.values())[len(there) :])
+        assert told.candidates == len(candidates(providers, request, rule))
+        yield _end(told)
+
+
+def _end(told: Explanation) -> str:
+    if told.candidates:
+        return "found"
+    for part in told.parts:
+        if not part.survivors:
+            return next(str(stage.step) for stage in part.stages if not stage.count)
+    return str(told.trees[-1].step)
+
+
+def counts(part: Any) -> funnels.Counts:
+    return {str(stage.step): stage.count for stage in part.stages}
+
+
+def asked(request: Request, limit: int | None = None) -> ResourceRequest:
+    """A request as it is made of us."""
+    return ResourceRequest(
+        groups=tuple(
+            RequestGroup(
+                suffix=suffix,
+                resources=group.resources,
+                traits=TraitConditions(
+                    required=group.required,
+                    any_of=frozenset(group.any_of),
+                    forbidden=group.forbidden,
+                ),
+                member_of=group.member_of,
+                forbidden_aggregates=group.forbidden_aggregates,
+                in_tree=group.in_tree,
+                owner=None if group.owner in group.required else group.owner,
+            )
+            for suffix, group in request.groups.items()
+        ),
+        group_policy=request.group_policy,  # type: ignore[arg-type]
+        same_subtree=request.same_subtree,
+        root=TraitConditions(required=request.root_required, forbidden=request.root_forbidden),
+        limit=limit,
+    )
+
+
+# Fleets, and what they take.
+
+
+def host(number: int, *traits: str, parent: int | None = None, **stocks: Stock) -> forests.Provider:
+    return forests.Provider(number, parent, frozenset((NOVA, *traits)), stocks)
+
+
+def gpus(count: int, **stock: int) -> list[forests.Provider]:
+    return [host(number, VGPU=Stock(**{"total": 4, **stock})) for number in range(count)]
+
+
+def _as_seen(one: forests.Provider) -> Provider:
+    """A provider as its driver instance remembers it."""
+    inventories = {
+        kind: Inventory(
+            total=its.total, reserved=its.reserved, max_unit=its.max_unit, step_size=its.step_size
+        )
+        for kind, its in one.inventories.items()
+    }
+    return Provider(
+        uuid=one.uuid,
+        name=f"provider {one.number}",
+        root_uuid=one.uuid,
+        generation=1,
+        inventories=inventories,
+        traits=one.traits,
+    )
+
+
+def one_gpu(amount: int = 1, required: str = "", suffix: str = "") -> ResourceRequest:
+    traits = TraitConditions.parse([required] if required else [])
+    group = RequestGroup(suffix=suffix, resources={"VGPU": amount}, traits=traits, owner=NOVA)
+    return ResourceRequest(groups=(group,))
+
+
+def left(told: Explanation) -> funnels.Counts:
+    """How many are left of the only part."""
+    [part] = told.parts
+    return counts(part)
+
+
+def reasons(told: Explanation) -> list[list[Reason]]:
+    """What keeps each of the nearest misses of the only part out."""
+    [part] = told.parts
+    return [[it for its in one.reasons.values() for it in its] for one in part.misses]
+
+
+FLEETS: dict[str, dict[str, int]] = {
+    "free": {},
+    "used up": {"used": 4},
+    "short": {"used": 3},
+    "reserved": {"reserved": 4},
+    "in ones": {"max_unit": 1},
+    "in threes": {"step_size": 3},
+}
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_a_thousand_providers_take_as_many_requests_as_ten(world: World, name: str) -> None:
+    taken = []
+    for count in (10, 1000):
+        fleet = gpus(count, **FLEETS[name])
+        world.publish(*fleet)
+        world.remembers(*fleet)
+        told, requests = world.requests_for(one_gpu(2))
+        assert left(told)["class"] == count
+        assert told.parts[0].not_looked_at == 0
+        taken.append(requests)
+
+    assert taken[0] == taken[1]
+    # The figures of five misses, of which there may be two requests, are in it.
+    assert taken[0] <= 25
+
+
+def test_what_is_asked_is_a_list_for_each_thing(world: World) -> None:
+    group = RequestGroup(
+        resources={"VGPU": 2},
+        traits=TraitConditions.parse(["in:CUSTOM_FAST,CUSTOM_GOLD", "!HW_GPU_API_VULKAN"]),
+        member_of=(frozenset([forests.AGGREGATES[0]]),),
+        owner=NOVA,
+    )
+    world.publish(*gpus(3))
+    [acme, newborn] = [one for one in sorted(forests.OWNERS) if one.startswith("CUSTOM_")]
+
+    world.requests_for(ResourceRequest(groups=(group,)))
+
+    seen = [one.removeprefix("GET /") for one in world.placement.requests.seen]
+    assert seen[:2] == ["traits?name=startswith:OWNER_", "traits?name=startswith:CUSTOM_OWNER_"]
+    assert seen[2].startswith("allocation_candidates?resources=VGPU:2&required=")
+    assert seen[3:] == [
+        "resource_providers",
+        "resource_providers?required=in:CUSTOM_FAST,CUSTOM_GOLD",
+        "resource_providers?required=HW_GPU_API_VULKAN",
+        "resource_providers?required=MISC_SHARES_VIA_AGGREGATE",
+        f"resource_providers?member_of=in:{forests.AGGREGATES[0]}",
+        *seen[:2],
+        f"resource_providers?required={acme}",
+        f"resource_providers?required={newborn}",
+        "resource_providers?required=OWNER_CYBORG",
+        "resource_providers?required=OWNER_NOVA",
+        "allocation_candidates?resources=VGPU:2",
+        "allocation_candidates?resources=VGPU:1",
+    ]
+
+
+def test_a_fleet_that_nobody_remembers_is_looked_at_as_far_as_it_goes(world: World) -> None:
+    world.publish(*gpus(1000, reserved=4))
+
+    told, requests = world.requests_for(one_gpu())
+
+    assert left(told)["class"] == stocks.LOOKED_AT
+    assert told.parts[0].not_looked_at == 1000 - stocks.LOOKED_AT
+    assert requests < stocks.LOOKED_AT + 20
+    assert reasons(told)[0] == [Held("VGPU", ())]
+
+
+def test_a_fleet_that_has_something_else_is_known_from_one_of_it(world: World) -> None:
+    world.publish(*(host(number, VCPU=Stock(8)) for number in range(1000)))
+
+    told, requests = world.requests_for(one_gpu())
+
+    assert left(told) == {"all": 1000, **dict.fromkeys(list(left(told))[1:], 0)}
+    assert told.parts[0].not_looked_at == 0
+    assert requests < 20
+
+
+def test_what_a_tree_offers_besides_tells_of_the_rest(world: World) -> None:
+    hosts = [host(number, VCPU=Stock(8)) for number in range(0, 100, 2)]
+    theirs = [host(one.number + 1, parent=one.number, VGPU=Stock(4, used=4)) for one in hosts]
+    world.publish(*(one for pair in zip(hosts, theirs, strict=True) for one in pair))
+    group = RequestGroup(resources={"VGPU": 1, "VCPU": 1}, owner=NOVA)
+
+    told, requests = world.requests_for(ResourceRequest(groups=(group,)))
+
+    cpu, gpu = map(counts, told.parts)
+    assert (cpu["fitting"], gpu["class"], gpu["not_reserved"], gpu["not_used_up"]) == (
+        50,
+        50,
+        50,
+        0,
+    )
+    assert requests < 20
+
+
+# Who has it.
+
+
+def test_what_a_driver_has_reserved_is_told_with_the_reason(world: World) -> None:
+    cleaned, free = gpus(2, reserved=4)[0], host(1, VGPU=Stock(4, used=4))
+    world.publish(cleaned, free)
+    world.remembers(cleaned, reasons=("cleaning",))
+
+    told = world.explain(one_gpu())
+
+    [holding] = told.parts[0].holdings
+    assert (holding.reason, holding.providers) == ("cleaning", 1)
+    assert holding.first is not None
+    assert (holding.first.holder, holding.first.since) == ("driver metal on host-a", SINCE)
+    assert left(told)["not_reserved"] == 1
+
+
+def test_what_an_operator_has_reserved_is_told_though_the_driver_has_not_seen_it(
+    world: World,
+) -> None:
+    [gpu] = gpus(1, reserved=4)
+    world.publish(gpu)
+    world.remembers(replace(gpu, inventories={"VGPU": Stock(4)}))
+    samples.reservation(
+        world.kept.context, provider_uuid=gpu.uuid, reason="loud", holder="operator", since=SINCE
+    ).create()
+
+    told = world.explain(one_gpu())
+
+    [holding] = told.parts[0].holdings
+    assert holding.first is not None
+    assert (holding.reason, holding.first.holder) == ("loud", "operator")
+
+
+def test_what_others_have_reserved_is_told_as_that(world: World) -> None:
+    fleet = gpus(2, reserved=4)
+    world.publish(*fleet)
+    world.remembers(fleet[0])
+
+    told = world.explain(one_gpu())
+
+    assert [(one.reason, one.providers) for one in told.parts[0].holdings] == [("", 2)]
+
+
+def test_what_a_driver_reserves_without_a_reason_is_not_others(world: World) -> None:
+    [gpu] = gpus(1, reserved=4)
+    world.publish(gpu)
+    seen = encode(_as_seen(gpu))
+    record = samples.record(provider_uuid=gpu.uuid, live=seen, applied=seen)
+    listed = ProviderRecordList(objects=[record])
+    ProviderRecordList.replace(world.kept.context, "host-a", "metal", listed, [])
+
+    told = world.explain(one_gpu())
+
+    [holding] = told.parts[0].holdings
+    assert holding.first is not None
+    assert (holding.reason, holding.first.holder) == (UNSAID, "driver metal on host-a")
+
+
+@pytest.mark.parametrize("live", ["{", '{"uuid": 1}', None])
+def test_a_record_that_cannot_be_read_is_passed_over(world: World, live: str | None) -> None:
+    [gpu] = gpus(1, reserved=4)
+    world.publish(gpu)
+    record = samples.record(provider_uuid=gpu.uuid, live=live, applied="[]")
+    listed = ProviderRecordList(objects=[record])
+    ProviderRecordList.replace(world.kept.context, "host-a", "metal", listed, [])
+
+    told = world.explain(one_gpu())
+
+    assert reasons(told) == [[Held("VGPU", ())]]
+
+
+def test_figures_of_the_nearest_misses_are_read(world: World) -> None:
+    world.publish(
+        *gpus(3, max_unit=1),
+        host(3, VGPU=Stock(4, step_size=3)),
+        host(4, VGPU=Stock(4, used=3)),
+    )
+
+    told = world.explain(one_gpu(2))
+
+    assert sorted(map(str, reasons(told))) == sorted(
+        map(
+            str,
+            [
+                *[[Misfit("VGPU", 2, "max_unit", 1)]] * 3,
+                [Misfit("VGPU", 2, "step_size", 3)],
+                [Short("VGPU", 2, 4, 3)],
+            ],
+        )
+    )
+
+
+# Filters, limits, and servers.
+
+
+def test_a_disabled_service_is_a_matter_of_the_root(world: World) -> None:
+    disabled = host(0, VGPU=Stock(4))
+    world.publish(disabled)
+    client = world.placement.client
+    now = client.get_traits(disabled.uuid)
+    client.set_traits(disabled.uuid, now.resource_provider_generation, {*now.traits, DISABLED})
+
+    told = world.explain(one_gpu(), "forbid", "owner", "compute_status")
+
+    assert left(told)["fitting"] == 1
+    assert {str(one.step): one.count for one in told.trees} == {"all": 1, "root": 0, "parts": 0}
+    assert told.candidates == 0
+    assert world.explain(one_gpu()).candidates == 1
+
+
+def test_who_minds_no_owners_hears_of_none(world: World) -> None:
+    world.publish(replace(host(0, VGPU=Stock(4)), traits=frozenset([CYBORG])))
+
+    told = world.explain(one_gpu(), "forbid", "compute_status")
+
+    assert "owner" not in left(told)
+    assert told.candidates == 1
+
+
+def test_candidates_are_as_many_as_a_list_has(world: World) -> None:
+    world.publish(*gpus(20))
+
+    assert world.explain(replace(one_gpu(), limit=7)).candidates == 7
+    assert world.explain(replace(one_gpu(), limit=70)).candidates == 20
+
+
+def test_that_there_are_more_candidates_than_are_counted_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explaining, "MOST", 5)
+    world.publish(*gpus(20))
+
+    last = world.explain(replace(one_gpu(), limit=3)).trees[-1]
+
+    assert (last.candidates, last.is_all) == (5, False)
+
+
+def test_what_filters_drop_is_counted(world: World) -> None:
+    children = [
+        forests.Provider(1, 0, frozenset([NOVA]), {"VGPU": Stock(4)}),
+        forests.Provider(2, 0, frozenset(), {"VGPU": Stock(4)}),
+    ]
+    world.publish(host(0, VCPU=Stock(4)), *children)
+    group = RequestGroup(resources={"VGPU": 1, "VCPU": 1}, owner=NOVA)
+
+    told = world.explain(ResourceRequest(groups=(group,)))
+
+    assert (told.candidates, told.dropped) == (1, {"owner": 1})
+    assert told.trees[-1].dropped == {"owner": 1}
+
+
+@pytest.mark.parametrize("when", ["inventories", "usages"])
+def test_a_provider_that_vanishes_meanwhile_is_gone(world: World, when: str) -> None:
+    [gpu] = gpus(1, used=4)
+    world.publish(gpu)
+
+    struck = world.placement.adapter.once_before(
+        lambda method, path: path == f"/resource_providers/{gpu.uuid}/{when}", forests.empty
+    )
+    told = world.explain(one_gpu())
+
+    assert struck
+    assert left(told)["all"] == 0
+
+
+def test_a_misfit_that_vanishes_before_its_figures_are_read_is_gone(world: World) -> None:
+    [gpu] = gpus(1, max_unit=1)
+    world.publish(gpu)
+
+    world.placement.adapter.once_before(
+        lambda method, path: path == f"/resource_providers/{gpu.uuid}/inventories", forests.empty
+    )
+
+    assert left(world.explain(one_gpu(2)))["all"] == 0
+
+
+def test_who_shares_and_vanishes_shares_no_more(world: World) -> None:
+    traits = frozenset([NOVA, forests.SHARES])
+    disk = forests.Provider(0, None, traits, {"DISK_GB": Stock(4)}, frozenset(forests.AGGREGATES))
+    world.publish(disk)
+    group = RequestGroup(resources={"DISK_GB": 1}, owner=NOVA)
+
+    world.placement.adapter.once_before(
+        lambda method, path: path.endswith("/aggregates"), forests.empty
+    )
+
+    assert left(world.explain(ResourceRequest(groups=(group,))))["fitting"] == 1
+
+
+def test_more_that_share_than_are_looked_at_are_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "_SHARING", 2)
+    traits = frozenset([NOVA, forests.SHARES])
+    world.publish(
+        *(forests.Provider(number, None, traits, {"DISK_GB": Stock(4)}) for number in range(5))
+    )
+    group = RequestGroup(resources={"DISK_GB": 1}, owner=NOVA)
+
+    assert world.explain(ResourceRequest(groups=(group,))).not_looked_at == 3
+
+
+@pytest.mark.parametrize("newest", ["1.29", "1.33", "1.34", "1.38"])
+def test_older_servers_are_asked_what_they_understand(
+    world: World, monkeypatch: pytest.MonkeyPatch, newest: str
+) -> None:
+    lab.lower(monkeypatch, newest)
+    world.publish(*gpus(3), host(3, FAST, VGPU=Stock(4, used=4)))
+
+    told = world.explain(one_gpu(required="!CUSTOM_GOLD"), "forbid", "owner", "compute_status")
+
+    assert (told.candidates, left(told)["not_used_up"]) == (3, 3)
+
+
+REFUSED = {
+    "1.28": one_gpu(),
+    "1.38": one_gpu(required="in:CUSTOM_FAST,CUSTOM_GOLD"),
+    "1.34": replace(one_gpu(), root=TraitConditions.parse([FAST])),
+    "1.35": replace(one_gpu(suffix="_A"), same_subtree=(frozenset(["_A"]),)),
+}
+
+
+@pytest.mark.parametrize("newest", REFUSED)
+def test_what_a_server_cannot_be_asked_is_refused_as_in_a_list(
+    world: World, monkeypatch: pytest.MonkeyPatch, newest: str
+) -> None:
+    lab.lower(monkeypatch, newest)
+    world.publish(*gpus(1))
+
+    with pytest.raises(MicroversionUnsupported, match=newest):
+        world.explain(REFUSED[newest])

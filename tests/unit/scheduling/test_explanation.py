@@ -1,0 +1,305 @@
+"""The funnel of a request: who falls out where, and what is said of them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.lab.explained import CYBORG, NOVA, World, asking, stock, wanted
+from tests.lab.samples import uuid
+from wharfinger.placement.survey import UNKNOWN, Reserved
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.scheduling import RequestGroup
+from wharfinger.scheduling.explanation import (
+    Belonging,
+    Explanation,
+    Held,
+    Misfit,
+    Outside,
+    Reason,
+    Short,
+    Step,
+    Traited,
+    TreeStep,
+    Untraited,
+)
+from wharfinger.scheduling.facts import SHARES, Stock
+
+NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
+FAST, SLOW = "CUSTOM_FAST", "CUSTOM_SLOW"
+AGGREGATE = uuid("an aggregate")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def held(
+    reason: str = "cleaning", minutes: int = 14, holder: str = "driver metal on a"
+) -> Reserved:
+    since = NOW - timedelta(minutes=minutes)
+    return Reserved(provider_uuid=uuid("gpu"), reason=reason, holder=holder, since=since)
+
+
+def counted(told: Explanation) -> dict[str, int]:
+    """How many are left at each step, of the only part."""
+    [part] = told.parts
+    return {str(stage.step): stage.count for stage in part.stages}
+
+
+def missed(told: Explanation) -> dict[str, list[Reason]]:
+    """What keeps the nearest misses of the only part out, by name."""
+    [part] = told.parts
+    return {
+        one.name: [reason for reasons in one.reasons.values() for reason in reasons]
+        for one in part.misses
+    }
+
+
+def trees(told: Explanation) -> dict[str, int]:
+    return {str(stage.step): stage.count for stage in told.trees}
+
+
+def test_each_step_keeps_what_passes_of_what_the_one_before_kept(world: World) -> None:
+    world.has("cpu", {"VCPU": stock(4)}, NOVA)
+    world.has("theirs", {"VGPU": stock(4)}, CYBORG)
+    world.has("slow", {"VGPU": stock(4)}, NOVA)
+    world.has("cleaned", {"VGPU": stock(4, reserved=4)}, NOVA, FAST)
+    world.has("used", {"VGPU": stock(4, 4)}, NOVA, FAST)
+    world.has("short", {"VGPU": stock(4, 3)}, NOVA, FAST)
+    world.has("single", {"VGPU": stock(4, max_unit=1)}, NOVA, FAST)
+    world.has("good", {"VGPU": stock(4)}, NOVA, FAST)
+
+    told = world.told(wanted(asking(required=FAST, VGPU=2)))
+
+    assert counted(told) == {
+        "all": 8,
+        "class": 7,
+        "owner": 6,
+        "traits": 5,
+        "not_reserved": 4,
+        "not_used_up": 3,
+        "enough": 2,
+        "fitting": 1,
+    }
+    assert list(missed(told)) == ["single", "short", "used", "cleaned", "slow"]
+    assert [len(stage.alone) for stage in told.parts[0].stages] == [0, 0, 0, 1, 1, 1, 1, 1]
+
+
+def test_steps_that_are_not_asked_for_are_not_there(world: World) -> None:
+    world.has("gpu", {"VGPU": stock(4)}, CYBORG)
+
+    told = world.told(wanted(asking(VGPU=1)), minds_owners=False)
+
+    assert list(counted(told)) == [
+        "all",
+        "class",
+        "not_reserved",
+        "not_used_up",
+        "enough",
+        "fitting",
+    ]
+    assert counted(told)["fitting"] == 1
+
+
+REASONS = {
+    "belongs": (Stock(4, 0), (CYBORG, FAST), [Belonging((CYBORG,))]),
+    "nobody's": (Stock(4, 0), (FAST,), [Belonging(())]),
+    "lacks": (Stock(4, 0), (NOVA,), [Untraited((FAST,))]),
+    "has": (Stock(4, 0), (NOVA, FAST, SLOW), [Traited(SLOW)]),
+    "both": (Stock(4, 0), (NOVA, SLOW), [Untraited((FAST,)), Traited(SLOW)]),
+    "by others": (stock(4, reserved=4), (NOVA, FAST), [Held("VGPU", ())]),
+    "used up": (Stock(4, 4), (NOVA, FAST), [Short("VGPU", 3, 4, 4)]),
+    "used up, unseen": (stock(4, None), (NOVA, FAST), [Short("VGPU", 3, 4, None)]),
+    "short": (Stock(4, 2), (NOVA, FAST), [Short("VGPU", 3, 4, 2)]),
+    "max_unit": (stock(4, max_unit=2), (NOVA, FAST), [Misfit("VGPU", 3, "max_unit", 2)]),
+    "min_unit": (stock(4, min_unit=4), (NOVA, FAST), [Misfit("VGPU", 3, "min_unit", 4)]),
+    "step_size": (stock(4, step_size=2), (NOVA, FAST), [Misfit("VGPU", 3, "step_size", 2)]),
+    "theirs and short": (
+        Stock(4, 2),
+        (CYBORG, FAST),
+        [Belonging((CYBORG,)), Short("VGPU", 3, 4, 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_all_that_keeps_a_provider_out_is_said(world: World, name: str) -> None:
+    it, traits, reasons = REASONS[name]
+    world.has(name, {"VGPU": it}, *traits)
+
+    told = world.told(wanted(asking(required=f"{FAST},!{SLOW}", VGPU=3)))
+
+    assert missed(told) == {name: reasons}
+
+
+def test_of_a_choice_of_traits_one_will_do(world: World) -> None:
+    world.has("fast", {"VGPU": stock(4)}, NOVA, FAST)
+    world.has("plain", {"VGPU": stock(4)}, NOVA)
+
+    told = world.told(wanted(asking(required=f"in:{SLOW},{FAST}", VGPU=1)))
+
+    assert missed(told) == {"plain": [Untraited((FAST, SLOW))]}
+
+
+def test_who_has_it_reserved_is_said(world: World) -> None:
+    world.has("gpu", {"VGPU": stock(4, reserved=4)}, NOVA, reserved=(held(), held("loud")))
+
+    assert missed(world.told(wanted(asking(VGPU=1)))) == {
+        "gpu": [Held("VGPU", (held(), held("loud")))]
+    }
+
+
+def test_what_is_held_and_not_offered_is_reserved_though_nobody_has_seen_its_use(
+    world: World,
+) -> None:
+    world.has("gpu", {"VGPU": stock(4, None)}, NOVA, reserved=(held(),))
+
+    assert missed(world.told(wanted(asking(VGPU=1)))) == {"gpu": [Held("VGPU", (held(),))]}
+
+
+def test_reservations_are_counted_by_reason_and_the_first_is_told(world: World) -> None:
+    full = {"VGPU": stock(4, reserved=4)}
+    for number in range(3):
+        world.has(f"cleaned {number}", full, NOVA, reserved=(held(minutes=10 * number),))
+    world.has("loud", full, NOVA, reserved=(held("loud"), held("cleaning", 5)))
+    world.has("foreign", full, NOVA)
+    undated = Reserved(provider_uuid=uuid("x"), reason="loud", holder="x", since=UNKNOWN)
+    world.has("undated", full, NOVA, reserved=(undated,))
+    world.has("theirs", full, CYBORG, reserved=(held(minutes=99),))
+
+    [part] = world.told(wanted(asking(VGPU=1))).parts
+
+    assert [(one.reason, one.providers, one.first) for one in part.holdings] == [
+        ("cleaning", 4, held(minutes=20)),
+        ("loud", 2, held("loud")),
+        ("", 1, None),
+    ]
+
+
+def test_no_more_than_five_misses_are_named_those_first_that_least_keeps_out(world: World) -> None:
+    for number in range(4):
+        world.has(f"b{number}", {"VGPU": stock(4, 4)}, NOVA)
+    for number in range(3):
+        world.has(f"a{number}", {"VGPU": stock(4, 4)}, NOVA, SLOW)
+    world.has("c", {"VGPU": stock(4, 4)}, CYBORG)
+
+    told = world.told(wanted(asking(required=f"!{SLOW}", VGPU=1)))
+
+    assert list(missed(told)) == ["b0", "b1", "b2", "b3", "a0"]
+
+
+def test_what_lacks_the_class_is_no_near_miss(world: World) -> None:
+    world.has("cpu", {"VCPU": stock(4)}, NOVA)
+
+    told = world.told(wanted(asking("_A", VGPU=1, VCPU=1)))
+
+    assert counted(told)["class"] == 0
+    assert missed(told) == {}
+
+
+def test_what_nobody_has_looked_at_is_counted(world: World) -> None:
+    world.has("unseen", None, NOVA)
+    world.has("seen", {"VCPU": stock(4)}, NOVA)
+
+    [part] = world.told(wanted(asking(VGPU=1))).parts
+
+    assert part.not_looked_at == 1
+    assert part.stages[1].count == 0
+
+
+def test_a_group_with_a_suffix_is_one_part_and_each_class_of_the_other_is_one(
+    world: World,
+) -> None:
+    world.has("host", {"VCPU": stock(4)}, NOVA)
+    world.has("gpu", {"VGPU": stock(4), "SRIOV_NET_VF": stock(1)}, NOVA, below="host")
+    request = wanted(asking(VGPU=1, VCPU=1), asking("_A", VGPU=1, SRIOV_NET_VF=1))
+
+    told = world.told(request)
+
+    assert [(one.suffix, dict(one.resources), len(one.survivors)) for one in told.parts] == [
+        ("", {"VCPU": 1}, 1),
+        ("", {"VGPU": 1}, 1),
+        ("_A", {"VGPU": 1, "SRIOV_NET_VF": 1}, 1),
+    ]
+    assert trees(told) == {"all": 1, "parts": 1}
+
+
+def test_trees_and_aggregates_of_the_root_are_those_of_the_tree_in_one_group_alone(
+    world: World,
+) -> None:
+    world.has("host", {"VCPU": stock(4)}, NOVA, aggregates=frozenset([AGGREGATE]))
+    world.has("gpu", {"VGPU": stock(4)}, NOVA, below="host")
+    place = frozenset([AGGREGATE])
+
+    for suffix, forbids, survivors in (
+        ("", False, 1),
+        ("_A", False, 0),
+        ("", True, 0),
+        ("_A", True, 1),
+    ):
+        group = RequestGroup(
+            suffix=suffix,
+            resources={"VGPU": 1},
+            member_of=() if forbids else (place,),
+            forbidden_aggregates=place if forbids else frozenset(),
+            owner=NOVA,
+        )
+        [part] = world.told(wanted(group)).parts
+        assert len(part.survivors) == survivors
+        assert survivors or part.misses[0].reasons == {Step.AGGREGATES: (Outside(Step.AGGREGATES),)}
+
+
+def test_who_shares_counts_for_the_trees_that_it_shares_with(world: World) -> None:
+    world.has("host", {"VCPU": stock(4)}, NOVA)
+    world.has("other", {"VCPU": stock(4)}, NOVA)
+    world.has("disk", {"DISK_GB": stock(4)}, NOVA, SHARES)
+    request = wanted(asking(VCPU=1, DISK_GB=1))
+    assert trees(world.told(request)) == {"all": 3, "parts": 0}
+
+    world.shares("disk", "host")
+
+    assert trees(world.told(request)) == {"all": 3, "parts": 1}
+
+
+@pytest.mark.parametrize(("traits", "left"), [((FAST,), 1), ((), 0)])
+def test_what_is_required_of_several_providers_they_have_together(
+    world: World, traits: tuple[str, ...], left: int
+) -> None:
+    world.has("host", {"VCPU": stock(4)}, NOVA, SLOW)
+    world.has("gpu", {"VGPU": stock(4)}, NOVA, *traits, below="host")
+
+    told = world.told(wanted(asking(required=f"{FAST},{SLOW}", VCPU=1, VGPU=1)))
+
+    assert [len(part.survivors) for part in told.parts] == [1, 1]
+    assert trees(told) == {"all": 1, "parts": 1, "traits": left}
+
+
+def test_roots_are_what_is_asked_of_them(world: World) -> None:
+    world.has("fast", {"VCPU": stock(4)}, NOVA, FAST)
+    world.has("slow", {"VCPU": stock(4)}, NOVA, FAST, SLOW)
+    world.has("plain", {"VCPU": stock(4)}, NOVA)
+    root = TraitConditions.parse([f"{FAST},!{SLOW}"])
+
+    told = world.told(wanted(asking(VCPU=1)), root=root)
+
+    assert trees(told) == {"all": 3, "root": 1, "parts": 1}
+    assert [(one.name, one.step, one.reasons) for one in told.tree_misses] == [
+        ("plain", TreeStep.ROOT, (Untraited((FAST,)),)),
+        ("slow", TreeStep.ROOT, (Traited(SLOW),)),
+    ]
+
+
+def test_trees_are_named_with_what_they_have_nothing_for(world: World) -> None:
+    world.has("host", {"VCPU": stock(4)}, NOVA)
+    world.has("gpu", {"VGPU": stock(4)}, NOVA)
+    world.has("both", {"VCPU": stock(4), "VGPU": stock(1, 1)}, NOVA)
+    world.has("none", {"DISK_GB": stock(4)}, NOVA)
+
+    told = world.told(wanted(asking("_A", VCPU=1), asking("_B", VGPU=1)))
+
+    assert [(one.name, one.step, one.parts) for one in told.tree_misses] == [
+        ("both", TreeStep.PARTS, (1,)),
+        ("gpu", TreeStep.PARTS, (0,)),
+        ("host", TreeStep.PARTS, (1,)),
+    ]
