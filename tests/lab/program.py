@@ -25,11 +25,9 @@ class Done:
         return json.loads(self.out)
 
 
-def run_program(*arguments: str, cwd: Path) -> Done:
+def run_command(command: list[str], cwd: Path) -> Done:
     """Run it; nothing but the exit code and what it prints comes back."""
-    done = subprocess.run(
-        [PROGRAM, *arguments], capture_output=True, text=True, check=False, cwd=cwd
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -58,8 +56,7 @@ class Program:
 
     def run(self, *arguments: str, config: Path | None = None) -> Done:
         """Run it; nothing but the exit code and what it prints comes back."""
-        file = str(config or self.config)
-        return run_program("--config-file", file, *arguments, cwd=self.directory)
+        return run_command(self._command(*arguments, config=config), self.directory)
 
     def run_without_reader(self, *arguments: str) -> None:
         """Run it with a standard output that nobody reads."""
@@ -67,7 +64,7 @@ class Program:
         os.close(reader)
         try:
             subprocess.run(
-                [PROGRAM, "--config-file", str(self.config), *arguments],
+                self._command(*arguments),
                 stdout=writer,
                 stderr=subprocess.DEVNULL,
                 check=False,
@@ -75,3 +72,6 @@ class Program:
             )
         finally:
             os.close(writer)
+
+    def _command(self, *arguments: str, config: Path | None = None) -> list[str]:
+        return [PROGRAM, "--config-file", str(config or self.config), *arguments]

@@ -9,7 +9,7 @@ import fixtures
 from tests.lab.cyborg import Cyborg
 from tests.lab.cycles import everything
 from tests.lab.placement import over_http
-from tests.lab.program import SAMPLE, Done, run_program
+from tests.lab.program import PROGRAM, SAMPLE, Done, run_command
 from wharfinger.conf import parse
 from wharfinger.objects import Context, ServiceList, connect
 from wharfinger.placement.client import PlacementClient
@@ -64,7 +64,8 @@ class TwoOwners(fixtures.Fixture):
 
     def run(self, *arguments: str) -> Done:
         """Run the program."""
-        return run_program("--config-file", str(self.config), *arguments, cwd=self.directory)
+        command = [PROGRAM, "--config-file", str(self.config), *arguments]
+        return run_command(command, self.directory)
 
     def sync(self, *arguments: str) -> str:
         """Publish everything, without problems; what is printed comes back."""

@@ -116,15 +116,16 @@ class AllocationClaims:
             self._refuse_unknown(held.uuid)
         wanted = self._new(held.uuid, flavor, project_id=project_id, user_id=user_id)
         # Before anything is allocated: a crash leaves nothing that nobody knows of.
-        if not self._add(wanted) or held.allocations:
-            return self._go_on(wanted.uuid, suits)
         try:
-            return self._claim(wanted, held, suits)
-        except (ConcurrentSave, ConcurrentUpdate):  # somebody claims it, too
-            return self._go_on(wanted.uuid, suits)
-        except WharfingerError as error:
-            self._forget(wanted.uuid, error)
-            raise
+            if not self._add(wanted) or held.allocations:
+                return self._go_on(wanted.uuid, suits)
+            return self._claim_new(wanted, held, suits)
+        except ObjectNotFound as error:
+            if error.kind != Instance.obj_name():
+                raise
+            raise AllocationRefused(
+                instance=wanted.uuid, problem="it was released meanwhile.", remedy="Claim it again."
+            ) from error
 
     @again
     def release(self, uuid: str) -> tuple[Reservation, ...]:
@@ -145,7 +146,7 @@ class AllocationClaims:
             instance.save()
         # From here on nobody allocates anything for it: who has read what it had is refused, and
         # who reads it now finds that it is being released.
-        held = self._holds.give_back(uuid)
+        held = self._holds.give_back(uuid, check=lambda: self._see_same(instance))
         places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
             places |= ends_of(migration)
@@ -155,6 +156,12 @@ class AllocationClaims:
             if host is not None and node is not None:
                 Claims(self._context, host).note(node)
         return held
+
+    def _see_same(self, instance: Instance) -> None:
+        """See that nobody has released it, and claimed it anew; raises ConcurrentSave."""
+        now_there = Instance.get_by_uuid(self._context, instance.uuid)
+        if state_of(now_there) != "releasing" or now_there.revision != instance.revision:
+            raise ConcurrentSave(kind=Instance.obj_name(), keys=(instance.uuid,))
 
     @again
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
@@ -229,6 +236,16 @@ class AllocationClaims:
                     ) from None
             return False
         return True
+
+    def _claim_new(self, wanted: Instance, held: Consumer, suits: Suits) -> Claimed:
+        """Claim for a new instance, which is no more where nothing is free for it."""
+        try:
+            return self._claim(wanted, held, suits)
+        except (ConcurrentSave, ConcurrentUpdate):  # somebody claims it, too
+            return self._go_on(wanted.uuid, suits)
+        except WharfingerError as error:
+            self._forget(wanted.uuid, error)
+            raise
 
     @again
     def _go_on(self, uuid: str, suits: Suits) -> Claimed:

@@ -170,7 +170,7 @@ class CandidateList(_CandidateCommand, Lister):
             warn("Request filters dropped candidates: %s. -v tells why, of the first.", counts)
         if not found.candidates:
             hint = f" --no-filters lists what there is without {filters}." if filters else ""
-            warn("There are no candidates.%s", hint)
+            warn("There are no candidates: `candidate explain` says why.%s", hint)
         elif parsed_args.limit is None and len(found.candidates) == options.LIMIT:
             warn("These are %d candidates, and there may be more: see --limit.", options.LIMIT)
         for problem in self._unknown_owners(parsed_args, _giving(found)) if filters else ():

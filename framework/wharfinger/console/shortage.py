@@ -93,8 +93,7 @@ def _alone(part: Part, step: Step, misses: Sequence[Miss], now: datetime) -> str
         case Step.OWNER:
             said = _owner(part, reasons)
         case Step.NOT_USED_UP:
-            them = "it" if len(misses) == 1 else "them"
-            said = f"{count} {are(len(misses))} used up: nothing else is wrong with {them}."
+            said = f"{count} that would do {are(len(misses))} used up."
         case Step.ENOUGH:
             said = _enough(reasons, count)
         case Step.FITTING:

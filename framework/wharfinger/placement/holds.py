@@ -4,7 +4,7 @@ What is held is stored before it is written to Placement, and forgotten after it
 crash leaves it held, and the cycles of the driver instance that publishes it see to the rest.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -124,16 +124,22 @@ class Holds:
 
     @_patiently
     def give_back(
-        self, consumer_uuid: str, *, kept: Container[str] = ()
+        self,
+        consumer_uuid: str,
+        *,
+        kept: Container[str] = (),
+        check: Callable[[], object] = lambda: None,
     ) -> tuple[Reservation, ...]:
         """Delete a consumer's allocations; what is cleaned after that is reserved first.
 
         It stays so until its driver has seen the cleaning end: that is for the cycles to find. What
         is ``kept``, by provider uuid, is not cleaned: another consumer has it for the same
-        instance. Returns those reservations. What failed on the way is repeated by calling it
-        again.
+        instance. ``check`` is called when it has been read what the consumer has, which alone is
+        deleted; what it raises ends this. Returns those reservations. What failed on the way is
+        repeated by calling it again.
         """
         held = self._client.get_allocations(consumer_uuid)
+        check()
         allocations = held["allocations"]
         self.before_release(consumer_uuid, [uuid for uuid in allocations if uuid not in kept])
         if allocations:

@@ -21,6 +21,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 ELSEWHERE = uuid("an aggregate that nobody is in")
+NOTHING = "There are no candidates: `candidate explain` says why."
 GPU = ("--resource", "VGPU=1")
 #: What a candidate with a filter or two takes at the least.
 OWNER_TRAITS = ["GET /traits?name=startswith:OWNER_", "GET /traits?name=startswith:CUSTOM_OWNER_"]
@@ -347,7 +348,7 @@ def test_that_all_were_dropped_is_told(
     assert (done.code, done.json()) == (0, [])
     assert done.err == (
         "Request filters dropped candidates: 2 by owner. -v tells why, of the first.\n"
-        "There are no candidates. --no-filters lists what there is without compute_status, owner.\n"
+        f"{NOTHING} --no-filters lists what there is without compute_status, owner.\n"
     )
 
 
@@ -356,8 +357,7 @@ def test_that_there_is_nothing_is_told(hosts: Program) -> None:
         done = run(hosts, "--resource", "VGPU=5", "-f", form)
         assert (done.code, done.out.strip()) == (0, "" if form == "table" else "[]")
         assert done.err == (
-            "There are no candidates. "
-            "--no-filters lists what there is without compute_status, owner.\n"
+            f"{NOTHING} --no-filters lists what there is without compute_status, owner.\n"
         )
 
 
@@ -365,7 +365,7 @@ def test_without_filters_there_is_all_that_placement_has(hosts: Program, kept: K
     close_gates(kept, "OWNER_NOVA")
 
     assert givers(listed(hosts, *GPU, "--no-filters")) == ["a", "n", "u", "y"]
-    assert run(hosts, "--resource", "VGPU=5", "--no-filters").err == "There are no candidates.\n"
+    assert run(hosts, "--resource", "VGPU=5", "--no-filters").err == f"{NOTHING}\n"
 
 
 def test_the_filters_are_those_that_are_configured(hosts: Program, kept: KeptInFile) -> None:

@@ -173,14 +173,14 @@ def test_that_all_are_used_up(world: World) -> None:
     have(world, 9, {"VGPU": stock(4)}, CYBORG, name="theirs")
 
     told = world.told(wanted(asking(VGPU=1)))
-    assert said(told) == "All 4 are used up: nothing else is wrong with them."
+    assert said(told) == "All 4 that would do are used up."
 
 
 def test_that_the_only_one_is_used_up(world: World) -> None:
     world.has("gpu", {"VGPU": stock(4, 4)}, NOVA)
 
     told = world.told(wanted(asking(VGPU=1)))
-    assert said(told) == "1 is used up: nothing else is wrong with it."
+    assert said(told) == "1 that would do is used up."
 
 
 def test_that_less_is_free(world: World) -> None:
