@@ -304,6 +304,8 @@ class Moves:
 
     def _begin(self, instance: Instance, flavor: Flavor | None) -> Migration:
         """A new move; raises AllocationRefused where there is one that has begun before."""
+        for other in moves_of(self._context, instance.uuid):
+            raise _second(other)
         migration = Migration(
             self._context,
             instance_uuid=instance.uuid,
@@ -316,14 +318,11 @@ class Moves:
             new_flavor=flavor or instance.flavor,
         )
         migration.create()
+        # Of two that begin at a time, one sees the other; if none does, Placement decides.
         first = next(iter(moves_of(self._context, instance.uuid)), migration)
         if first.uuid != migration.uuid:
             self._fail(migration)
-            raise AllocationRefused(
-                instance=instance.uuid,
-                problem=f"it is on its way by migration {first.uuid}, which is {first.status}.",
-                remedy="Confirm or revert that first.",
-            )
+            raise _second(first)
         return migration
 
     def _allocate(
@@ -392,8 +391,10 @@ class Moves:
             )
         if under_way:
             return under_way[0]
-        if moves and moves[-1].status in ended:
-            return moves[-1]
+        # One that could not be started is the end of nothing but itself.
+        decided = [one for one in moves if one.status != "failed" or "failed" in ended]
+        if decided and decided[-1].status in ended:
+            return decided[-1]
         last = f"; the last, {moves[-1].uuid}, is {moves[-1].status}" if moves else ""
         raise AllocationRefused(
             instance=instance_uuid,
@@ -422,6 +423,15 @@ class Moves:
         """Whether a process is at work on the start of a move."""
         is_before = migration.is_in_progress and migration.status not in _BEGUN
         return is_before and is_recent(migration, self._down_time)
+
+
+def _second(first: Migration) -> AllocationRefused:
+    """The error of a move that would be the second one."""
+    return AllocationRefused(
+        instance=first.instance_uuid,
+        problem=f"it is on its way by migration {first.uuid}, which is {first.status}.",
+        remedy="Confirm or revert that first.",
+    )
 
 
 def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:

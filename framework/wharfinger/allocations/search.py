@@ -144,8 +144,8 @@ def _none(
     problem = "nothing is free for it."
     if elsewhere := dropped.get(_PLACES):
         problem = (
-            f"nothing is free for it where it may go; {elsewhere} candidates are on its own node, "
-            "on others than was said, or on what no driver instance publishes."
+            "nothing is free for it where it may go: what is free is on its own node, on another "
+            f"than was said, or on what no driver instance publishes (candidates: {elsewhere})."
         )
     if gone is not None:
         problem = f"what was free for it went to others: {gone}."

@@ -1,0 +1,134 @@
+"""What it costs to claim, move and release an instance, on a small and on a large fleet.
+
+The real Placement in this process, on SQLite: hosts of nova's with a vGPU of nova's and one of
+Cyborg's below each, the gates on. An instance gets nova's, is resized to Cyborg's, and so on.
+Requests, and seconds of the wall clock for both sides together, the median of several instances.
+No thresholds: a person compares.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+from uuid import NAMESPACE_DNS, uuid5
+
+from benchmarks.candidates import NOVA, Counting
+from wharfinger import conf
+from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
+from wharfinger.objects import (
+    OWNER_TAG_VERSION,
+    ComputeNode,
+    ComputeNodeList,
+    Context,
+    Flavor,
+    Service,
+)
+from wharfinger.objects.context import local
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.session import make_adapter
+from wharfinger.providers import Inventory
+from wharfinger.scheduling.filters import Surroundings
+
+CYBORG: Final = "OWNER_CYBORG"
+#: Before any that counts: what is asked for once is cached.
+_WARM: Final = 2
+
+
+def publish(client: PlacementClient, context: Context, hosts: int) -> None:
+    """Hosts, each with two children of other owners."""
+    nodes = []
+    for number in range(hosts):
+        root = _provider(client, f"host-{number}", None, NOVA, {"VCPU": 64})
+        for owner in (NOVA, CYBORG):
+            _provider(client, f"host-{number}-{owner}", root, owner, {"VGPU": 4})
+        nodes.append(
+            ComputeNode(
+                context,
+                uuid=root,
+                host="h",
+                hypervisor_hostname=f"host-{number}",
+                driver_instance="bench",
+                owner=NOVA,
+                vcpus=64,
+                last_seen=None,
+            )
+        )
+    ComputeNodeList(context, objects=nodes).create()
+
+
+def _provider(
+    client: PlacementClient, name: str, parent: str | None, owner: str, totals: dict[str, int]
+) -> str:
+    uuid = str(uuid5(NAMESPACE_DNS, name))
+    client.create_provider(uuid, name, parent)
+    inventories = {kind: Inventory(total=total) for kind, total in totals.items()}
+    client.set_traits(uuid, client.set_inventories(uuid, 0, inventories), [owner])
+    return uuid
+
+
+def flavor(name: str, owner: str) -> Flavor:
+    """Two CPUs, and a vGPU of an owner's."""
+    specs = {"resources_GPU:VGPU": "1", "trait_GPU:" + owner: "required"}
+    made = Flavor(flavorid=name, name=name, vcpus=2, memory_mb=0, extra_specs=specs)
+    made.obj_set_defaults()
+    return made
+
+
+def run(context: Context, options: conf.Options, hosts: int, repeats: int) -> None:
+    adapter = Counting(make_adapter(options))
+    client = PlacementClient(adapter)  # type: ignore[arg-type]
+    publish(client, context, hosts)
+    Service(
+        context, host="h", binary="b", owners=[NOVA, CYBORG], version=OWNER_TAG_VERSION
+    ).create()
+    surroundings = Surroundings(options, client, context)
+    search = FlavorSearch(surroundings)
+    claims, moves = AllocationClaims(surroundings, search), Moves(surroundings, search)
+    of_nova, of_cyborg = flavor("of-nova", NOVA), flavor("of-cyborg", CYBORG)
+    found: dict[str, list[tuple[int, float]]] = {}
+
+    def costing(what: str, act: Callable[[], Any]) -> Any:
+        before, start = adapter.count, time.perf_counter()
+        answer = act()
+        found.setdefault(what, []).append((adapter.count - before, time.perf_counter() - start))
+        return answer
+
+    def claim() -> str:
+        return claims.claim(of_nova, project_id="p", user_id="u").instance.uuid
+
+    for _ in range(_WARM + repeats):
+        uuid = costing("claim", claim)
+        costing("resize", partial(moves.start, uuid, of_cyborg))
+        costing("confirm", partial(moves.confirm, uuid))
+        costing("migrate", partial(moves.start, uuid))
+        costing("revert", partial(moves.revert, uuid))
+        costing("release", partial(claims.release, uuid))
+    for what, costs in found.items():
+        counts = sorted({count for count, _seconds in costs[_WARM:]})
+        seconds = median(seconds for _count, seconds in costs[_WARM:])
+        asked = "-".join(map(str, counts))
+        print(f"{3 * hosts:<12}{what:<10}{asked:>10}{seconds:>10.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=333, help="default: 333, 999 providers")
+    parser.add_argument("--repeats", type=int, default=10, help="default: 10")
+    arguments = parser.parse_args()
+    print(f"{'providers':<12}{'':<10}{'requests':>10}{'seconds':>10}")
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "wharfinger.conf"
+        file.write_text(f"[DEFAULT]\nstate_path = {directory}\n")
+        context = local(Path(directory), "bench")
+        try:
+            run(context, conf.load([str(file)]), arguments.hosts, arguments.repeats)
+        finally:
+            context.close()
+
+
+if __name__ == "__main__":
+    main()
