@@ -5,8 +5,27 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.allocating import Desk
-from tests.lab.cycles import Publishing
-from tests.lab.drivers import flat
+from tests.lab.cycles import HOST, Publishing
+from tests.lab.drivers import flat, with_children
+from tests.lab.reserving import summary
+from tests.lab.samples import uuid
+from tests.lab.sqlite import StayingOpen
+from wharfinger.providers import Inventory
+from wharfinger.tracker import services
+
+NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def files_stay_open() -> Iterator[None]:
+    """That each transaction may connect anew is tested with the objects, and by the program."""
+    with StayingOpen():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(no_waiting: None) -> None:
+    """That attempts are bounded is tested, not how long one waits between two."""
 
 
 @pytest.fixture
@@ -16,3 +35,18 @@ def desk(publishing: Publishing) -> Iterator[Desk]:
     assert not publishing.cycle.sync().problems
     with Desk(publishing.client, publishing.context) as fixture:
         yield fixture
+
+
+@pytest.fixture
+def gpus(desk: Desk, publishing: Publishing) -> Desk:
+    """Below one of the nodes there are a VGPU of nova's, one of Cyborg's and some of nobody's."""
+    publishing.driver.nodes = {"cn-0": with_children({"VCPU": 4}, {"novas": {"VGPU": 1}})}
+    publishing.driver.nodes["cn-1"] = flat(VCPU=4)
+    assert not publishing.cycle.sync().problems
+    client, root = publishing.client, summary(publishing.placement, "cn-0").uuid
+    for name, traits, total in (("cyborgs", [CYBORG], 1), ("nobodys", [], 9)):
+        made = client.create_provider(uuid(name), name, root)
+        generation = client.set_traits(made.uuid, made.generation, traits)
+        client.set_inventories(made.uuid, generation, {"VGPU": Inventory(total=total)})
+    services.report(publishing.context, HOST, [NOVA, CYBORG], complete=True)
+    return desk
