@@ -38,6 +38,7 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.kinds import now
 from wharfinger.placement.holds import Holds
+from wharfinger.providers import names
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.claims import Claims
 
@@ -62,6 +63,15 @@ again: Final = retry(
     wait=wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT),
     reraise=True,
 )
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A claim for an instance that has had this; whether Placement was asked to allocate it."""
+
+    instance: Instance
+    held: Consumer
+    has_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,11 @@ class AllocationClaims:
         somebody else uses the uuid.
         """
         # Before its row is looked at: what is allocated here has one, from before that.
-        held = Consumer(str(uuid4())) if uuid is None else self._consumers.get(uuid)
+        held = (
+            Consumer(str(uuid4()))
+            if uuid is None
+            else self._consumers.get(names.check_uuid(uuid, "instance"))
+        )
         if held.allocations:
             self._refuse_unknown(held.uuid)
         wanted = self._new(held.uuid, flavor, project_id=project_id, user_id=user_id)
@@ -119,7 +133,7 @@ class AllocationClaims:
         try:
             if not self._add(wanted) or held.allocations:
                 return self._go_on(wanted.uuid, suits)
-            return self._claim_new(wanted, held, suits)
+            return self._claim_new(_Attempt(wanted, held), suits)
         except ObjectNotFound as error:
             if error.kind != Instance.obj_name():
                 raise
@@ -134,6 +148,7 @@ class AllocationClaims:
         What is cleaned after that is reserved first; returns those reservations. Raises
         ObjectNotFound, and AllocationRefused while it is being claimed.
         """
+        uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
         if state_of(instance) == "claiming" and is_recent(instance, self._down_time):
             raise AllocationRefused(
@@ -162,6 +177,15 @@ class AllocationClaims:
         now_there = Instance.get_by_uuid(self._context, instance.uuid)
         if state_of(now_there) != "releasing" or now_there.revision != instance.revision:
             raise ConcurrentSave(kind=Instance.obj_name(), keys=(instance.uuid,))
+
+    def _see_released(self, uuid: str) -> None:
+        """See that nobody has claimed it anew; raises ConcurrentSave."""
+        try:
+            instance = Instance.get_by_uuid(self._context, uuid)
+        except ObjectNotFound:
+            return
+        if state_of(instance) != "releasing":
+            raise ConcurrentSave(kind=Instance.obj_name(), keys=(uuid,))
 
     @again
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
@@ -237,14 +261,14 @@ class AllocationClaims:
             return False
         return True
 
-    def _claim_new(self, wanted: Instance, held: Consumer, suits: Suits) -> Claimed:
+    def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
         """Claim for a new instance, which is no more where nothing is free for it."""
         try:
-            return self._claim(wanted, held, suits)
+            return self._claim(attempt, suits)
         except (ConcurrentSave, ConcurrentUpdate):  # somebody claims it, too
-            return self._go_on(wanted.uuid, suits)
+            return self._go_on(attempt.instance.uuid, suits)
         except WharfingerError as error:
-            self._forget(wanted.uuid, error)
+            self._forget(attempt, error)
             raise
 
     @again
@@ -252,10 +276,16 @@ class AllocationClaims:
         """Claim for an instance that is there."""
         held = self._consumers.get(uuid)
         # After that: what is decided by this row is refused if it is released from now on.
-        instance = Instance.get_by_uuid(self._context, uuid)
-        refuse_released(instance)
+        try:
+            instance = Instance.get_by_uuid(self._context, uuid)
+            refuse_released(instance)
+        except (AllocationRefused, ObjectNotFound):
+            # What was claimed for it meanwhile.
+            self._holds.give_back(uuid, check=lambda: self._see_released(uuid))
+            raise
+        attempt = _Attempt(instance, held)
         if instance.node is None:
-            return self._claim(instance, held, suits)
+            return self._claim(attempt, suits)
         if held.allocations:
             return Claimed(instance, held.allocations)
         if moves_of(self._context, uuid):
@@ -264,10 +294,11 @@ class AllocationClaims:
                 problem="it has no allocation, and is on its way.",
                 remedy="Confirm or revert its move first.",
             )
-        return self._claim(instance, held, _is_at(instance))
+        return self._claim(attempt, _is_at(instance))
 
-    def _claim(self, instance: Instance, held: Consumer, suits: Suits) -> Claimed:
+    def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
         """Have an instance have what it has, or else something; and its row say where that is."""
+        instance, held = attempt.instance, attempt.held
         if held.allocations:  # a claim that was cut short
             allocations, node = held.allocations, self._node(instance, held.allocations)
         else:
@@ -275,7 +306,7 @@ class AllocationClaims:
                 held,
                 instance.flavor,
                 suits,
-                lambda choice: self._allocate(instance, held, choice),
+                lambda choice: self._allocate(attempt, choice),
             )
             allocations, node = choice.allocations, choice.node
         instance.task_state = None
@@ -286,11 +317,13 @@ class AllocationClaims:
             raise
         return Claimed(instance, allocations)
 
-    def _allocate(self, instance: Instance, held: Consumer, choice: Choice) -> None:
+    def _allocate(self, attempt: _Attempt, choice: Choice) -> None:
         """Allocate a candidate; from time to time the row says that somebody is at work on it."""
+        instance, held = attempt.instance, attempt.held
         if not is_recent(instance, self._down_time / _BEATS):
             instance.updated_at = now()
             instance.save()
+        attempt.has_asked = True
         change = Change(held, choice.allocations, ConsumerType.INSTANCE)
         self._consumers.set(instance, change)
 
@@ -306,18 +339,29 @@ class AllocationClaims:
             )
         return node
 
-    def _forget(self, uuid: str, error: WharfingerError) -> None:
+    def _forget(self, attempt: _Attempt, error: WharfingerError) -> None:
         """Have a new instance that got nothing be no more; one that may have something stays."""
+        uuid = attempt.instance.uuid
         try:
-            if not is_unsure(error) and not self._consumers.get(uuid).allocations:
-                Instance.get_by_uuid(self._context, uuid).destroy()
-                return
+            if not attempt.has_asked or not is_unsure(error):
+                # Before a look at what it has: who claims it, too, gives that back from now on.
+                instance = Instance.get_by_uuid(self._context, uuid)
+                instance.task_state = "releasing"
+                instance.save()
+                if not attempt.has_asked or not self._consumers.get(uuid).allocations:
+                    instance.destroy()
+                    return
+                instance.task_state = "claiming"
+                instance.save()
         except ObjectNotFound:
             return
         except WharfingerError as problem:
             LOG.warning("%s", problem)
         LOG.warning(
-            "instance %s may have an allocation: claim it again by that uuid, or release it.", uuid
+            "instance %s may have an allocation: claim it again by that uuid, or release it, which "
+            "can be done in %s.",
+            uuid,
+            _seconds(self._down_time),
         )
 
 

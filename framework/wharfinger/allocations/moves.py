@@ -53,6 +53,7 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.placement.holds import Holds
+from wharfinger.providers import names
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.claims import Claims, End
 
@@ -109,6 +110,7 @@ class Moves:
         Raises NoCandidates, InvalidRequest, DeviceProfileError and AllocationRefused, and then the
         instance is as it was.
         """
+        instance_uuid = names.check_uuid(instance_uuid, "instance")
         # Before all that is decided by rows: who writes those changes this first, or is refused.
         held = self._consumers.get(instance_uuid)
         instance = Instance.get_by_uuid(self._context, instance_uuid)
@@ -377,7 +379,7 @@ class Moves:
 
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
         """The move of an instance that is in progress, or else the last one if it has ended so."""
-        Instance.get_by_uuid(self._context, instance_uuid)
+        instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
         # One that is about to be refused, for another that there is, has just been accepted.
         under_way = sorted(

@@ -21,6 +21,7 @@ from wharfinger.cli.objects import (
     text,
     uuid,
     values,
+    which,
 )
 from wharfinger.exceptions import printable
 
@@ -63,9 +64,10 @@ class InstanceCommand(ObjectCommand):
     def say(self, subject: str, done: str, reserved: "Iterable[Reservation]" = ()) -> None:
         """Say what has become of something, and what is reserved for it."""
         lines = [f"{subject}: {done}"]
-        lines += (
-            f"provider {one.provider_uuid}: reserved until it has been cleaned" for one in reserved
-        )
+        for one in reserved:
+            found = self.placement.list_providers(uuid=one.provider_uuid)
+            provider = which(found[0]) if found else one.provider_uuid
+            lines.append(f"{provider}: reserved until it has been cleaned")
         sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
 
 

@@ -88,7 +88,7 @@ def _part_data(part: Part, now: datetime) -> dict[str, Any]:
             {
                 "step": str(one.step),
                 "providers": one.count,
-                "kept_out_by_this_alone": len(one.alone),
+                "kept_out_by_this_alone": _alone(one),
             }
             for one in part.stages
         ],
@@ -161,13 +161,17 @@ def _rows(part: Part, group: RequestGroup) -> Iterator[_Row]:
     for stage in part.stages:
         said = []
         if out := before - stage.count:
-            said.append(
-                f"{out} out" + (f", {len(stage.alone)} by this alone" if stage.alone else "")
-            )
+            alone = _alone(stage)
+            said.append(f"{out} out" + (f", {alone} by this alone" if alone else ""))
         if stage.step is Step.CLASS and part.not_looked_at:
             said.append(f"{part.not_looked_at} not looked at")
         yield _name(stage, part, group), stage.count, "; ".join(said)
         before = stage.count
+
+
+def _alone(stage: Stage) -> int | None:
+    """How many a step alone keeps out; None where nobody knows: whether it is used, too."""
+    return None if stage.step is Step.NOT_RESERVED else len(stage.alone)
 
 
 def _name(stage: Stage, part: Part, group: RequestGroup) -> str:

@@ -37,6 +37,8 @@ NARROWING: Final = {
 }
 #: What may pass, or be asked for otherwise; the first of these where several count as many.
 _NEAR: Final = (Step.NOT_RESERVED, Step.TRAITS, Step.FITTING, Step.ENOUGH, Step.NOT_USED_UP)
+#: What somebody else has.
+_OF_OTHERS: Final = (Step.ENOUGH, Step.NOT_USED_UP)
 #: What the request is about.
 _FAR: Final = (Step.OWNER, Step.AGGREGATES, Step.TREE)
 
@@ -55,7 +57,10 @@ def of_part(part: Part, now: datetime) -> str:
     for steps in (_NEAR, _FAR):
         best = max(steps, key=lambda step: len(alone.get(step, ())))
         if misses := alone.get(best, ()):
-            return _alone(part, best, misses, now)
+            said = _alone(part, best, misses, now)
+            held = alone.get(Step.NOT_RESERVED, ()) if best in _OF_OTHERS else ()
+            # What ends by itself comes first: the rest has to be taken from somebody.
+            return f"{_reserved(held, now)} {said}" if held else said
     before, after = next(pair for pair in pairwise(part.stages) if not pair[1].count)
     return _ended(part, before, after)
 

@@ -152,23 +152,30 @@ class Holds:
 
         ``after_release`` is to follow when it has, or ``cancel_release`` where it does not.
         """
-        held = {
-            one.provider_uuid
-            for one in ReservationList.get_by_filters(
-                self._context, holder=_release_of(consumer_uuid)
-            )
-        }
         for provider in self._cleaned(providers):
-            if provider.uuid not in held:
-                with suppress(ObjectExists):  # somebody else gives it back, too
-                    self._new(
-                        provider,
-                        holder=_release_of(consumer_uuid),
-                        reason="to be cleaned",
-                        consumer_uuid=consumer_uuid,
-                        phase="releasing",
-                    )
+            held = self._releasing(provider, consumer_uuid)
             self._fill(provider.uuid)
+            self._see_kept(held)
+
+    @retry(
+        retry=retry_if_exception_type(ObjectExists),
+        stop=stop_after_attempt(_ATTEMPTS),
+        reraise=True,
+    )
+    def _releasing(self, provider: ProviderSummary, consumer_uuid: str) -> Reservation:
+        """What holds a provider until a consumer has given it back; somebody may do that, too."""
+        holder = _release_of(consumer_uuid)
+        for held in ReservationList.get_by_filters(
+            self._context, provider_uuid=provider.uuid, holder=holder
+        ):
+            return held
+        return self._new(
+            provider,
+            holder=holder,
+            reason="to be cleaned",
+            consumer_uuid=consumer_uuid,
+            phase="releasing",
+        )
 
     @_patiently
     def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:

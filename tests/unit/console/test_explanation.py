@@ -176,6 +176,17 @@ def test_that_all_are_used_up(world: World) -> None:
     assert said(told) == "All 4 that would do are used up."
 
 
+def test_what_ends_by_itself_comes_before_what_others_have(world: World) -> None:
+    have(world, 19, {"VGPU": stock(4, 4)}, NOVA)
+    for number in range(7):
+        world.has(f"m{number}", FULL, NOVA, reserved=(held(minutes=14 - number),))
+
+    assert said(world.told(wanted(asking(VGPU=1)))) == (
+        "7 providers are reserved for cleaning, the first since 14m. All 19 that would do are used "
+        "up."
+    )
+
+
 def test_that_the_only_one_is_used_up(world: World) -> None:
     world.has("gpu", {"VGPU": stock(4, 4)}, NOVA)
 
@@ -364,7 +375,7 @@ def test_the_text_is_a_table_and_the_nearest_misses(told: Explanation) -> None:
         "  providers           4",
         "  with VGPU           3  1 out",
         "  open to OWNER_NOVA  2  1 out, 1 by this alone",
-        "  not fully reserved  1  1 out, 1 by this alone",
+        "  not fully reserved  1  1 out",
         "  not used up         0  1 out, 1 by this alone",
         "  1 reserved: cleaning, 14m (driver metal on host-a)",
         f"  used ({uuid('used')}) 4 of 4 VGPU used, 1 asked for",
