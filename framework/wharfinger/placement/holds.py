@@ -30,6 +30,7 @@ from wharfinger.objects import (
     Reservation,
     ReservationList,
 )
+from wharfinger.objects.kinds import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ownership, reservation, stored
@@ -153,29 +154,36 @@ class Holds:
         ``after_release`` is to follow when it has, or ``cancel_release`` where it does not.
         """
         for provider in self._cleaned(providers):
-            held = self._releasing(provider, consumer_uuid)
-            self._fill(provider.uuid)
-            self._see_kept(held)
+            self._hold(provider, consumer_uuid)
 
     @retry(
-        retry=retry_if_exception_type(ObjectExists),
+        retry=retry_if_exception_type((ConcurrentSave, ObjectExists, ObjectNotFound)),
         stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(max=_LONGEST_WAIT),
         reraise=True,
     )
-    def _releasing(self, provider: ProviderSummary, consumer_uuid: str) -> Reservation:
-        """What holds a provider until a consumer has given it back; somebody may do that, too."""
-        holder = _release_of(consumer_uuid)
-        for held in ReservationList.get_by_filters(
-            self._context, provider_uuid=provider.uuid, holder=holder
-        ):
-            return held
-        return self._new(
-            provider,
-            holder=holder,
-            reason="to be cleaned",
-            consumer_uuid=consumer_uuid,
-            phase="releasing",
-        )
+    def _hold(self, provider: ProviderSummary, consumer_uuid: str) -> None:
+        """Reserve a provider until a consumer has given it back, and it was cleaned after that.
+
+        What it has given back before has a hold, too, until a cycle ends that: then it begins anew.
+        """
+        mine = {"provider_uuid": provider.uuid, "holder": _release_of(consumer_uuid)}
+        for held in ReservationList.get_by_filters(self._context, **mine):
+            if held.phase != "releasing":
+                held.phase, held.since = "releasing", now()
+                held.save()
+            break
+        else:
+            held = self._new(
+                provider,
+                holder=mine["holder"],
+                reason="to be cleaned",
+                consumer_uuid=consumer_uuid,
+                phase="releasing",
+            )
+        self._fill(provider.uuid)
+        if held.uuid not in {one.uuid for one in self._rows(provider.uuid)}:
+            raise ObjectNotFound(kind=Reservation.obj_name(), key=held.uuid)
 
     @_patiently
     def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:
