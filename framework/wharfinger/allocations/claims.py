@@ -6,8 +6,6 @@ from typing import Final
 from uuid import uuid4
 
 from oslo_log import log as logging
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
-from tenacity.wait import wait_random_exponential
 
 from wharfinger.allocations.consumers import (
     Allocations,
@@ -18,6 +16,14 @@ from wharfinger.allocations.consumers import (
     is_unsure,
 )
 from wharfinger.allocations.places import SHARES, Suits, anywhere, nodes_of
+from wharfinger.allocations.rows import (
+    again,
+    ends_of,
+    is_recent,
+    moves_of,
+    refuse_released,
+    state_of,
+)
 from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.exceptions import (
     AllocationRefused,
@@ -29,11 +35,9 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import (
     ComputeNode,
-    Context,
     Flavor,
     Instance,
     Migration,
-    MigrationList,
     Reservation,
 )
 from wharfinger.objects.kinds import now
@@ -43,10 +47,6 @@ from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.claims import Claims
 
 LOG: Final = logging.getLogger(__name__)
-#: How often rows are read again that others have saved meanwhile.
-_ATTEMPTS: Final = 5
-#: Seconds between two attempts, at most.
-_LONGEST_WAIT: Final = 0.5
 #: How often, at least, a claim that is under way says so before it would count as left.
 _BEATS: Final = 3
 #: What a move comes to whose instance is no more, by way of which others.
@@ -56,13 +56,6 @@ _WITHOUT_INSTANCE: Final = {
     "reverting": ("reverted",),
     "post-migrating": ("error",),
 }
-
-again: Final = retry(
-    retry=retry_if_exception_type((ConcurrentSave, ConcurrentUpdate)),
-    stop=stop_after_attempt(_ATTEMPTS),
-    wait=wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT),
-    reraise=True,
-)
 
 
 @dataclass(slots=True)
@@ -363,43 +356,6 @@ class AllocationClaims:
             uuid,
             _seconds(self._down_time),
         )
-
-
-def refuse_released(instance: Instance) -> None:
-    """Raise AllocationRefused for an instance that is being released, or has begun to be."""
-    if state_of(instance) == "releasing":
-        raise AllocationRefused(
-            instance=instance.uuid,
-            problem="it is being released.",
-            remedy="If that was cut short, release it again.",
-        )
-
-
-def state_of(instance: Instance) -> str | None:
-    """What is being done with an instance; None where nothing is, or nobody knows."""
-    return instance.task_state if "task_state" in instance else None
-
-
-def is_recent(one: Instance | Migration, time: timedelta) -> bool:
-    """Whether somebody has saved it within that time."""
-    said = one.updated_at if "updated_at" in one else None
-    if said is None and isinstance(one, Migration):
-        said = one.created_at
-    return said is not None and now() - said < time
-
-
-def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
-    """The moves of an instance that are in progress, as they began."""
-    found = MigrationList.get_by_filters(context, instance_uuid=instance_uuid)
-    return [one for one in found if one.is_in_progress]
-
-
-def ends_of(migration: Migration) -> set[tuple[str | None, str | None]]:
-    """The service hosts and nodes that a move comes from and goes to."""
-    return {
-        (migration.source_compute, migration.source_node),
-        (migration.dest_compute, migration.dest_node),
-    }
 
 
 def _is_at(instance: Instance) -> Suits:

@@ -12,22 +12,10 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.claims import (
-    AllocationClaims,
-    again,
-    ends_of,
-    is_recent,
-    moves_of,
-    refuse_released,
-    state_of,
-)
-from wharfinger.allocations.consumers import (
-    Change,
-    Consumer,
-    ConsumerType,
-    was_refused,
-)
+from wharfinger.allocations.consumers import Change, Consumer, ConsumerType
+from wharfinger.allocations.endings import Ended, Endings
 from wharfinger.allocations.places import Suits, anywhere
+from wharfinger.allocations.rows import is_recent, moves_of, refuse_released
 from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.exceptions import (
     AllocationRefused,
@@ -37,25 +25,19 @@ from wharfinger.exceptions import (
     DeviceProfileError,
     InvalidRequest,
     NoCandidates,
-    ObjectNotFound,
-    PlacementError,
     RequestFilterError,
     WharfingerError,
 )
 from wharfinger.objects import (
-    ComputeNode,
     Flavor,
     Instance,
     InstanceList,
     Migration,
     MigrationList,
-    Reservation,
 )
 from wharfinger.objects.migration import IN_PROGRESS
-from wharfinger.placement.holds import Holds
 from wharfinger.providers import names
 from wharfinger.scheduling.filters import Surroundings
-from wharfinger.tracker.claims import Claims, End
 
 LOG: Final = logging.getLogger(__name__)
 #: What says that nothing was asked for but candidates.
@@ -69,10 +51,6 @@ _BEFORE_IT_WRITES: Final = (
 #: What is begun here, and its statuses in which a process is at work on it for a moment.
 _KINDS: Final = ("resize", "migration")
 _OF_A_MOMENT: Final = ("accepted", "pre-migrating", "confirming", "reverting")
-#: Statuses in which a move waits for nobody but whoever confirms or reverts it, or is about to.
-_BEGUN: Final = ("finished", "confirming", "reverting")
-#: Those in which it has been decided that the instance is where it was moved to.
-_CONFIRMED: Final = ("confirming", "confirmed", "completed", "done")
 
 
 class Moves:
@@ -91,8 +69,7 @@ class Moves:
         """Who has said nothing of a move for ``down_time`` counts as dead."""
         self._context: Final = surroundings.objects
         self._consumers: Final = search.consumers
-        self._holds: Final = Holds(surroundings.placement, surroundings.objects)
-        self._claims: Final = AllocationClaims(surroundings, search, down_time)
+        self._endings: Final = Endings(surroundings, search, down_time)
         self._search: Final = search
         self._down_time: Final = down_time
 
@@ -123,7 +100,7 @@ class Moves:
                 suits if flavor else _but(instance, suits),
                 lambda choice: self._allocate(instance, migration, held, choice),
             )
-            self._arrive(instance, migration, choice.node)
+            self._endings.arrive(instance, migration, choice.node)
         except _BEFORE_IT_WRITES:
             self._fail(migration)
             raise
@@ -138,24 +115,24 @@ class Moves:
             raise
         return migration
 
-    def confirm(self, instance_uuid: str) -> tuple[Migration, tuple[Reservation, ...]]:
+    def confirm(self, instance_uuid: str) -> Ended:
         """Have an instance be where it was moved to: what it had before is given back.
 
         What is cleaned after that is reserved first; returns the migration, and those reservations.
         One that has been confirmed stays so. Raises AllocationRefused, ObjectNotFound.
         """
         migration = self._move_of(instance_uuid, "confirmed")
-        return self._confirm(migration.uuid)
+        return self._endings.confirm(migration.uuid)
 
-    def revert(self, instance_uuid: str) -> tuple[Migration, tuple[Reservation, ...]]:
+    def revert(self, instance_uuid: str) -> Ended:
         """Have an instance have what it had: what it was to have is given back.
 
         As ``confirm``. A start whose process has died is undone by it, too.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
-        if self._is_starting(migration):
-            raise self._refused(migration, "reverted")
-        return self._revert(migration.uuid)
+        if self._endings.is_starting(migration):
+            raise self._endings.refused(migration, "reverted")
+        return self._endings.revert(migration.uuid)
 
     def left(self) -> list[Migration]:
         """The moves that processes have left which died, for ``recover``.
@@ -178,131 +155,13 @@ class Moves:
             )
         ]
 
-    def recover(self, migration: Migration) -> tuple[Migration, tuple[Reservation, ...]]:
+    def recover(self, migration: Migration) -> Ended:
         """Finish a move that was left: one that was being confirmed is, every other is reverted.
 
         Where its instance is no more, or is being released, what it has is given back. Returns as
         ``confirm``.
         """
-        if self._is_released(migration):
-            reserved = self._claims.end(migration)
-            return Migration.get_by_uuid(self._context, migration.uuid), reserved
-        if migration.status == "confirming":
-            return self._confirm(migration.uuid)
-        return self._revert(migration.uuid)
-
-    def _is_released(self, migration: Migration) -> bool:
-        """Whether the instance of a move is no more, or will be none."""
-        try:
-            instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
-        except ObjectNotFound:
-            return True
-        return state_of(instance) == "releasing"
-
-    @again
-    def _confirm(self, uuid: str) -> tuple[Migration, tuple[Reservation, ...]]:
-        migration, instance = self._read(uuid)
-        if migration.status == "confirmed":
-            return migration, ()
-        if migration.status == "finished":
-            migration.status = "confirming"
-            migration.save()  # of one who confirms and one who reverts, one is refused
-        if migration.status != "confirming":
-            raise self._refused(migration, "confirmed")
-        kept = self._consumers.get(instance.uuid).allocations
-        reserved = self._holds.give_back(migration.uuid, kept=kept)
-        self._drop(instance, migration, End.SOURCE)
-        return migration, reserved
-
-    @again
-    def _revert(self, uuid: str) -> tuple[Migration, tuple[Reservation, ...]]:
-        migration = Migration.get_by_uuid(self._context, uuid)
-        if migration.status in _CONFIRMED:
-            raise self._refused(migration, "reverted")
-        if not migration.is_in_progress:
-            return migration, ()
-        if migration.status == "finished":
-            migration.status = "reverting"
-            migration.save()
-        had = self._consumers.get(migration.uuid)
-        has = self._consumers.get(migration.instance_uuid)
-        migration, instance = self._read(uuid)  # after that, as in start
-        if had.allocations:
-            self._take_back(instance, migration, had, has)
-        elif migration.status == "reverting":
-            self._see_back(instance, migration, has)
-        elif has.allocations:
-            self._renew(instance, has)
-        reserved = self._holds.after_release(instance.uuid)
-        self._drop(instance, migration, End.DESTINATION)
-        return migration, reserved
-
-    def _arrive(self, instance: Instance, migration: Migration, node: ComputeNode) -> None:
-        """Have a move wait to be decided, whose instance has what it is to have on a node."""
-        claims = Claims(self._context, node.host)
-        claims.move_claim(instance, migration.new_flavor, node.hypervisor_hostname, migration)
-        for status in ("migrating", "post-migrating", "finished"):
-            migration.status = status
-        migration.save()
-
-    def _take_back(
-        self, instance: Instance, migration: Migration, had: Consumer, has: Consumer
-    ) -> None:
-        """Have an instance have what it had; raises AllocationRefused where Placement does not."""
-        lost = [one for one in has.allocations if one not in had.allocations]
-        self._holds.before_release(instance.uuid, lost)
-        try:
-            self._consumers.set(
-                instance,
-                Change(has, had.allocations, ConsumerType.INSTANCE),
-                Change(had, {}, ConsumerType.MIGRATION),
-            )
-        except ConcurrentUpdate:
-            raise
-        except PlacementError as error:
-            if not was_refused(error):
-                raise
-            self._holds.cancel_release(instance.uuid)
-            # It can still be confirmed.
-            if migration.status == "reverting":
-                migration.status = "finished"
-                migration.save()
-            elif (node := self._claims.where(has.allocations)) is not None:
-                self._arrive(instance, migration, node)
-            raise AllocationRefused(
-                instance=instance.uuid,
-                problem=f"it cannot have what it had before: {error}",
-                remedy="Confirm its move, or release it.",
-            ) from error
-
-    def _renew(self, instance: Instance, has: Consumer) -> None:
-        """Give an instance what it has again, of a new generation: who is moving it is refused."""
-        try:
-            self._consumers.set(instance, Change(has, has.allocations, ConsumerType.INSTANCE))
-        except PlacementError as error:
-            # Placement does not let it have that any more; nor does it let a migration.
-            if isinstance(error, ConcurrentUpdate) or not was_refused(error):
-                raise
-
-    def _see_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
-        """See that an instance is where it was: somebody else may have deleted what it had there.
-
-        Raises AllocationRefused where it is not. On one node, nobody can tell.
-        """
-        source = (migration.source_compute, migration.source_node)
-        node = self._claims.where(has.allocations)
-        places = [(migration.dest_compute, migration.dest_node)]
-        if node is not None:
-            places.append((node.host, node.hypervisor_hostname))
-        if node is None or source in places:
-            return
-        migration.status = "finished"
-        migration.save()
-        raise AllocationRefused(
-            instance=instance.uuid,
-            problem="what it had before has gone from Placement.",
-            remedy="Confirm its move, or release it.",
-        )
+        return self._endings.recover(migration)
 
     def _begin(self, instance: Instance, flavor: Flavor | None) -> Migration:
         """A new move; raises AllocationRefused where there is one that has begun before."""
@@ -349,7 +208,7 @@ class Moves:
     def _undo(self, migration: Migration) -> None:
         """Have a move that could not be started be none."""
         try:
-            self.recover(migration)
+            self._endings.recover(migration)
         except WharfingerError as error:
             LOG.warning(
                 "migration %s of instance %s was not undone: `wharfinger migration recover` does "
@@ -364,18 +223,6 @@ class Moves:
         migration.status = "failed"
         with suppress(ConcurrentSave):  # somebody else has ended it
             migration.save()
-
-    def _read(self, uuid: str) -> tuple[Migration, Instance]:
-        """A move, and its instance; raises AllocationRefused where that is being released."""
-        migration = Migration.get_by_uuid(self._context, uuid)
-        instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
-        refuse_released(instance)
-        return migration, instance
-
-    def _drop(self, instance: Instance, migration: Migration, end: End) -> None:
-        """End a move with its claim at one of its ends; the nodes of both are told."""
-        for host in sorted({host for host, _node in ends_of(migration) if host is not None}):
-            Claims(self._context, host).drop_move_claim(instance, migration, end)
 
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
         """The move of an instance that is in progress, or else the last one if it has ended so."""
@@ -403,28 +250,6 @@ class Moves:
             problem=f"it has no move that could be {ended[0]}{last}.",
             remedy=f"`wharfinger migration list --instance {instance_uuid}` lists its moves.",
         )
-
-    def _refused(self, migration: Migration, end: str) -> AllocationRefused:
-        if self._is_starting(migration):
-            remedy = (
-                "It is being started: wait until it is finished. If its process has died, "
-                "`wharfinger migration recover` reverts it when that has been silent for "
-                f"{int(self._down_time.total_seconds())} s."
-            )
-        elif migration.is_in_progress and migration.status not in _BEGUN:
-            remedy = "Its process has died: revert it."
-        else:
-            remedy = "Somebody has decided otherwise."
-        return AllocationRefused(
-            instance=migration.instance_uuid,
-            problem=f"its migration {migration.uuid} is {migration.status}, and cannot be {end}.",
-            remedy=remedy,
-        )
-
-    def _is_starting(self, migration: Migration) -> bool:
-        """Whether a process is at work on the start of a move."""
-        is_before = migration.is_in_progress and migration.status not in _BEGUN
-        return is_before and is_recent(migration, self._down_time)
 
 
 def _second(first: Migration) -> AllocationRefused:

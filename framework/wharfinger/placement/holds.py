@@ -170,6 +170,9 @@ class Holds:
         mine = {"provider_uuid": provider.uuid, "holder": _release_of(consumer_uuid)}
         for held in ReservationList.get_by_filters(self._context, **mine):
             if held.phase != "releasing":
+                has = self._client.get_allocations(consumer_uuid)["allocations"]
+                if provider.uuid not in has:
+                    return  # somebody else has given it back since
                 held.phase, held.since = "releasing", now()
                 held.save()
             break

@@ -1,0 +1,60 @@
+"""What the rows of instances and migrations say of what is being done with them."""
+
+from datetime import timedelta
+from typing import Final
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from wharfinger.exceptions import AllocationRefused, ConcurrentSave, ConcurrentUpdate
+from wharfinger.objects import Context, Instance, Migration, MigrationList
+from wharfinger.objects.kinds import now
+
+#: How often rows are read again that others have saved meanwhile.
+_ATTEMPTS: Final = 5
+#: Seconds between two attempts, at most.
+_LONGEST_WAIT: Final = 0.5
+
+again: Final = retry(
+    retry=retry_if_exception_type((ConcurrentSave, ConcurrentUpdate)),
+    stop=stop_after_attempt(_ATTEMPTS),
+    wait=wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT),
+    reraise=True,
+)
+
+
+def refuse_released(instance: Instance) -> None:
+    """Raise AllocationRefused for an instance that is being released, or has begun to be."""
+    if state_of(instance) == "releasing":
+        raise AllocationRefused(
+            instance=instance.uuid,
+            problem="it is being released.",
+            remedy="If that was cut short, release it again.",
+        )
+
+
+def state_of(instance: Instance) -> str | None:
+    """What is being done with an instance; None where nothing is, or nobody knows."""
+    return instance.task_state if "task_state" in instance else None
+
+
+def is_recent(one: Instance | Migration, time: timedelta) -> bool:
+    """Whether somebody has saved it within that time."""
+    said = one.updated_at if "updated_at" in one else None
+    if said is None and isinstance(one, Migration):
+        said = one.created_at
+    return said is not None and now() - said < time
+
+
+def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
+    """The moves of an instance that are in progress, as they began."""
+    found = MigrationList.get_by_filters(context, instance_uuid=instance_uuid)
+    return [one for one in found if one.is_in_progress]
+
+
+def ends_of(migration: Migration) -> set[tuple[str | None, str | None]]:
+    """The service hosts and nodes that a move comes from and goes to."""
+    return {
+        (migration.source_compute, migration.source_node),
+        (migration.dest_compute, migration.dest_node),
+    }
