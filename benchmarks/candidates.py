@@ -9,7 +9,8 @@ the number of requests. No thresholds: a person compares.
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -91,19 +92,26 @@ def run(context: Context, options: conf.Options, hosts: int, repeats: int) -> No
             )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hosts", type=int, default=200, help="default: 200")
-    parser.add_argument("--repeats", type=int, default=5, help="default: 5")
-    arguments = parser.parse_args()
+@contextmanager
+def empty() -> Iterator[tuple[Context, conf.Options]]:
+    """A state directory of its own, with the embedded Placement in it."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "wharfinger.conf"
         file.write_text(f"[DEFAULT]\nstate_path = {directory}\n")
         context = local(Path(directory), "bench")
         try:
-            run(context, conf.load([str(file)]), arguments.hosts, arguments.repeats)
+            yield context, conf.load([str(file)])
         finally:
             context.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=200, help="default: 200")
+    parser.add_argument("--repeats", type=int, default=5, help="default: 5")
+    arguments = parser.parse_args()
+    with empty() as (context, options):
+        run(context, options, arguments.hosts, arguments.repeats)
 
 
 if __name__ == "__main__":

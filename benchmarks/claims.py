@@ -7,16 +7,14 @@ No thresholds: a person compares.
 """
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 from uuid import NAMESPACE_DNS, uuid5
 
-from benchmarks.candidates import NOVA, Counting
+from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
 from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
 from wharfinger.objects import (
@@ -27,7 +25,6 @@ from wharfinger.objects import (
     Flavor,
     Service,
 )
-from wharfinger.objects.context import local
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
@@ -120,14 +117,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10, help="default: 10")
     arguments = parser.parse_args()
     print(f"{'providers':<12}{'':<10}{'requests':>10}{'seconds':>10}")
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "wharfinger.conf"
-        file.write_text(f"[DEFAULT]\nstate_path = {directory}\n")
-        context = local(Path(directory), "bench")
-        try:
-            run(context, conf.load([str(file)]), arguments.hosts, arguments.repeats)
-        finally:
-            context.close()
+    with empty() as (context, options):
+        run(context, options, arguments.hosts, arguments.repeats)
 
 
 if __name__ == "__main__":

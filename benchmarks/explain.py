@@ -7,14 +7,12 @@ thresholds: a person compares.
 """
 
 import argparse
-import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_DNS, uuid5
 
-from benchmarks.candidates import NOVA, Counting
+from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
@@ -23,7 +21,6 @@ from wharfinger.objects import (
     ProviderRecordList,
     Service,
 )
-from wharfinger.objects.context import local
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory, Provider
@@ -104,14 +101,8 @@ def main() -> None:
     parser.add_argument("--fleets", type=int, nargs="+", default=[10, 1000], metavar="NODES")
     parser.add_argument("--repeats", type=int, default=3, help="default: 3")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "wharfinger.conf"
-        file.write_text(f"[DEFAULT]\nstate_path = {directory}\n")
-        context = local(Path(directory), "bench")
-        try:
-            run(context, conf.load([str(file)]), arguments.fleets, arguments.repeats)
-        finally:
-            context.close()
+    with empty() as (context, options):
+        run(context, options, arguments.fleets, arguments.repeats)
 
 
 if __name__ == "__main__":

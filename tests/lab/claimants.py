@@ -19,7 +19,7 @@ from tests.lab.allocating import Desk, faults, flavor, held
 from tests.lab.cycles import HOST, Publishing
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture, adapter_to
-from tests.lab.reserving import Crash
+from tests.lab.reserving import Passing
 from tests.lab.sqlite import WithoutSync
 from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError
@@ -34,27 +34,15 @@ _WRITES: Final = ("insert", "update", "delete", "replace")
 REFUSALS: Final = WharfingerError
 
 
-class Boundaries(fixtures.Fixture):
-    """The beginning and the end of each step, counted from 0: ``passed`` are those come to.
+class Boundaries(Passing):
+    """Those of each request to Placement and call of the database; what only reads, if ``reads``.
 
-    At ``crash_at`` comes a crash; at ``act_at`` somebody else does ``act`` from beginning to end,
-    before it goes on. Steps that only read have boundaries if ``reads``.
+    Somebody else does ``act`` from beginning to end.
     """
 
-    def __init__(
-        self,
-        placement: PlacementFixture,
-        *,
-        reads: bool = False,
-        crash_at: int | None = None,
-        act_at: int | None = None,
-        act: Callable[[], object] = lambda: None,
-    ) -> None:
-        super().__init__()
-        self._placement, self._reads = placement, reads
-        self._crash_at, self._act_at, self._act = crash_at, act_at, act
-        self._others = False
-        self.passed: list[str] = []
+    def __init__(self, placement: PlacementFixture, *, reads: bool = False, **what: Any) -> None:
+        super().__init__(placement, **what)
+        self._reads = reads
 
     def _setUp(self) -> None:
         adapter = self._placement.adapter
@@ -78,20 +66,6 @@ class Boundaries(fixtures.Fixture):
     def _request(self, when: str, method: str, path: str) -> None:
         if self._reads or method != "GET":
             self._reach(f"{when} {method} {path.partition('?')[0]}")
-
-    def _reach(self, name: str) -> None:
-        if self._others:
-            return
-        number = len(self.passed)
-        self.passed.append(name)
-        if number == self._crash_at:
-            raise Crash(name)
-        if number == self._act_at:
-            self._others = True
-            try:
-                self._act()
-            finally:
-                self._others = False
 
 
 def between(passed: list[str]) -> list[tuple[int, str]]:

@@ -221,11 +221,11 @@ _WRITES: Final = (
 )
 
 
-class Steps(fixtures.Fixture):
-    """The beginnings and ends of all writes, to Placement and to reservations and records.
+class Passing(fixtures.Fixture):
+    """The beginnings and ends of steps.
 
     ``passed`` are those that were come to, from 0; at ``crash_at`` comes a crash. ``act`` is
-    called once at ``act_at``, before the process goes on.
+    called once at ``act_at``, before the process goes on; its own steps do not count.
     """
 
     def __init__(
@@ -243,6 +243,24 @@ class Steps(fixtures.Fixture):
         self._act = act
         self._acting = False
         self.passed: list[str] = []
+
+    def _reach(self, name: str) -> None:
+        if self._acting:
+            return
+        number = len(self.passed)
+        self.passed.append(name)
+        if number == self._crash_at:
+            raise Crash(name)
+        if number == self._act_at:
+            self._acting = True
+            try:
+                self._act()
+            finally:
+                self._acting = False
+
+
+class Steps(Passing):
+    """Those of all writes, to Placement and to reservations and records."""
 
     def _setUp(self) -> None:
         adapter = self._placement.adapter
@@ -282,20 +300,6 @@ class Steps(fixtures.Fixture):
         # What is read before a look at Placement, and what after it, may differ.
         if method != "GET" or (when == "after" and self._act_at is not None):
             self._reach(f"{when} {method} {path}")
-
-    def _reach(self, name: str) -> None:
-        if self._acting:
-            return
-        number = len(self.passed)
-        self.passed.append(name)
-        if number == self._crash_at:
-            raise Crash(name)
-        if number == self._act_at:
-            self._acting = True
-            try:
-                self._act()
-            finally:
-                self._acting = False
 
 
 def holds_at_random(

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.scheduling.hosts import publish_owners
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Program
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
 
 
 @pytest.fixture
@@ -25,3 +28,17 @@ def kept(program: Program) -> Iterator[KeptInFile]:
     """The objects in the program's state directory."""
     with KeptInFile(program.directory) as kept:
         yield kept
+
+
+@pytest.fixture
+def client(placement_url: object, placement_service: EmbeddedPlacement) -> PlacementClient:
+    """A client whose requests are not counted; the host of ``publish_owners`` is there."""
+    client = PlacementClient(placement_service.adapter)
+    publish_owners(client)
+    return client
+
+
+@pytest.fixture
+def hosts(client: PlacementClient, program: Program) -> Program:
+    """The program, when the host is there."""
+    return program

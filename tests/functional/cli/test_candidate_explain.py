@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.scheduling.hosts import publish, publish_owners
+from tests.functional.scheduling.hosts import publish
 from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
@@ -15,24 +15,9 @@ from tests.lab.program import Done, Program
 from tests.lab.samples import uuid
 from wharfinger.objects import OWNER_TAG_VERSION
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 
 GPU = ("--resource", "VGPU=1")
-
-
-@pytest.fixture
-def client(placement_url: object, placement_service: EmbeddedPlacement) -> PlacementClient:
-    """A client whose requests are not counted; the host of ``publish_owners`` is there."""
-    client = PlacementClient(placement_service.adapter)
-    publish_owners(client)
-    return client
-
-
-@pytest.fixture
-def hosts(client: PlacementClient, program: Program) -> Program:
-    """The program, when the host is there."""
-    return program
 
 
 def run(program: Program, *arguments: str) -> Done:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.scheduling.hosts import AGGREGATE, publish, publish_owners
+from tests.functional.scheduling.hosts import AGGREGATE, publish
 from tests.lab import inprocess, samples
 from tests.lab import placement as lab
 from tests.lab.objects import KeptInFile
@@ -18,27 +18,12 @@ from tests.lab.samples import uuid
 from wharfinger.cli import request_options
 from wharfinger.objects import OWNER_TAG_VERSION
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.embedded import EmbeddedPlacement
 
 ELSEWHERE = uuid("an aggregate that nobody is in")
 NOTHING = "There are no candidates: `candidate explain` says why."
 GPU = ("--resource", "VGPU=1")
 #: What a candidate with a filter or two takes at the least.
 OWNER_TRAITS = ["GET /traits?name=startswith:OWNER_", "GET /traits?name=startswith:CUSTOM_OWNER_"]
-
-
-@pytest.fixture
-def client(placement_url: object, placement_service: EmbeddedPlacement) -> PlacementClient:
-    """A client whose requests are not counted; the host of ``publish_owners`` is there."""
-    client = PlacementClient(placement_service.adapter)
-    publish_owners(client)
-    return client
-
-
-@pytest.fixture
-def hosts(client: PlacementClient, program: Program) -> Program:
-    """The program, when the host is there."""
-    return program
 
 
 @pytest.fixture
