@@ -25,6 +25,7 @@ and what to do about it::
     ├── InvalidRequest              for resources, that nothing could answer
     ├── NoCandidates                nothing is free for an instance
     ├── AllocationRefused           an instance's allocation is not to be changed so
+    │   └── ClaimedAnew             its instance is another one by now
     ├── RequestFilterError          a request filter failed, or is none
     ├── DeviceProfileError          one that cannot be had, or is none
     ├── StateError                  the state directory or its database
@@ -369,6 +370,12 @@ class AllocationRefused(WharfingerError):
     instance: str
     problem: str
     remedy: str
+
+
+class ClaimedAnew(AllocationRefused):
+    """An instance was released and claimed anew, by others, under the same uuid."""
+
+    template = "instance {instance}: others have released it, and claimed it anew, meanwhile."
 
 
 class RequestFilterError(WharfingerError):

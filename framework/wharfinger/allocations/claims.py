@@ -27,6 +27,7 @@ from wharfinger.allocations.rows import (
 from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.exceptions import (
     AllocationRefused,
+    ClaimedAnew,
     ConcurrentSave,
     ConcurrentUpdate,
     ObjectExists,
@@ -166,19 +167,19 @@ class AllocationClaims:
         return held
 
     def _see_same(self, instance: Instance) -> None:
-        """See that nobody has released it, and claimed it anew; raises ConcurrentSave."""
-        now_there = Instance.get_by_uuid(self._context, instance.uuid)
-        if state_of(now_there) != "releasing" or now_there.revision != instance.revision:
-            raise ConcurrentSave(kind=Instance.obj_name(), keys=(instance.uuid,))
+        """See that nobody has released it, and claimed it anew; raises ClaimedAnew."""
+        found = Instance.get_by_uuid(self._context, instance.uuid)
+        if state_of(found) != "releasing" or found.revision != instance.revision:
+            raise ClaimedAnew(instance=instance.uuid)
 
     def _see_released(self, uuid: str) -> None:
-        """See that nobody has claimed it anew; raises ConcurrentSave."""
+        """See that it is no more, or is being released; raises ClaimedAnew."""
         try:
-            instance = Instance.get_by_uuid(self._context, uuid)
+            found = Instance.get_by_uuid(self._context, uuid)
         except ObjectNotFound:
             return
-        if state_of(instance) != "releasing":
-            raise ConcurrentSave(kind=Instance.obj_name(), keys=(uuid,))
+        if state_of(found) != "releasing":
+            raise ClaimedAnew(instance=uuid)
 
     @again
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
@@ -261,7 +262,8 @@ class AllocationClaims:
         except (ConcurrentSave, ConcurrentUpdate):  # somebody claims it, too
             return self._go_on(attempt.instance.uuid, suits)
         except WharfingerError as error:
-            self._forget(attempt, error)
+            if not (isinstance(error, ObjectNotFound) and error.kind == Instance.obj_name()):
+                self._forget(attempt, error)
             raise
 
     @again
@@ -305,8 +307,13 @@ class AllocationClaims:
         instance.task_state = None
         try:
             Claims(self._context, node.host).instance_claim(instance, node.hypervisor_hostname)
-        except ObjectNotFound:  # the node is no more, or the instance
-            self._holds.give_back(instance.uuid)
+        except ObjectNotFound as error:
+            if error.kind != Instance.obj_name():  # the node is no more
+                self._holds.give_back(instance.uuid)
+            else:
+                self._holds.give_back(
+                    instance.uuid, check=lambda: self._see_released(instance.uuid)
+                )
             raise
         return Claimed(instance, allocations)
 

@@ -6,7 +6,12 @@ from typing import Final
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
-from wharfinger.exceptions import AllocationRefused, ConcurrentSave, ConcurrentUpdate
+from wharfinger.exceptions import (
+    AllocationRefused,
+    ClaimedAnew,
+    ConcurrentSave,
+    ConcurrentUpdate,
+)
 from wharfinger.objects import Context, Instance, Migration, MigrationList
 from wharfinger.objects.kinds import now
 
@@ -15,8 +20,9 @@ _ATTEMPTS: Final = 5
 #: Seconds between two attempts, at most.
 _LONGEST_WAIT: Final = 0.5
 
+
 again: Final = retry(
-    retry=retry_if_exception_type((ConcurrentSave, ConcurrentUpdate)),
+    retry=retry_if_exception_type((ClaimedAnew, ConcurrentSave, ConcurrentUpdate)),
     stop=stop_after_attempt(_ATTEMPTS),
     wait=wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT),
     reraise=True,

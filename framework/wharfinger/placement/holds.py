@@ -186,6 +186,7 @@ class Holds:
             )
         self._fill(provider.uuid)
         if held.uuid not in {one.uuid for one in self._rows(provider.uuid)}:
+            self._empty(held)
             raise ObjectNotFound(kind=Reservation.obj_name(), key=held.uuid)
 
     @_patiently
