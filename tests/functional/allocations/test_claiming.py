@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.lab.claiming import noted, taken
 from tests.lab.cycles import HOST, Publishing, everything
 from tests.lab.drivers import also, flat
 from tests.lab.moments import Moments
-from tests.lab.placement import Requests
+from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.reserving import Crash, summary
 from tests.lab.samples import uuid
 from wharfinger.exceptions import (
@@ -218,6 +218,14 @@ def test_a_shared_disk_alone_is_on_no_node(publishing: Publishing, desk: Desk) -
     assert (held(), there_are(publishing.context)) == ({}, [])
 
 
+@pytest.fixture
+def owners_forgotten(placement: PlacementFixture) -> Iterator[None]:
+    """Placement knows of no more owners in the end than before."""
+    yield
+    forests.empty()
+
+
+@pytest.mark.usefixtures("owners_forgotten")
 def test_nodes_of_others_are_passed_by_however_many_there_are(
     publishing: Publishing, desk: Desk
 ) -> None:
