@@ -15,7 +15,7 @@ from wharfinger.allocations.consumers import (
     amounts_of,
     is_unsure,
 )
-from wharfinger.allocations.places import SHARES, Suits, anywhere, nodes_of
+from wharfinger.allocations.places import SHARES, Suits, anywhere, nodes_of, place_of
 from wharfinger.allocations.rows import (
     again,
     ends_of,
@@ -367,7 +367,7 @@ class AllocationClaims:
 
 def _is_at(instance: Instance) -> Suits:
     place = (instance.host, instance.node)
-    return lambda node: (node.host, node.hypervisor_hostname) == place
+    return lambda node: place_of(node) == place
 
 
 def _seconds(time: timedelta) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.consumers import Change, Consumer, ConsumerType, was_refused
+from wharfinger.allocations.places import place_of
 from wharfinger.allocations.rows import again, ends_of, is_recent, refuse_released, state_of
 from wharfinger.allocations.search import FlavorSearch
 from wharfinger.exceptions import (
@@ -156,10 +157,8 @@ class Endings:
         """
         source = (migration.source_compute, migration.source_node)
         node = self._claims.where(has.allocations)
-        places = [(migration.dest_compute, migration.dest_node)]
-        if node is not None:
-            places.append((node.host, node.hypervisor_hostname))
-        if node is None or source in places:
+        destination = (migration.dest_compute, migration.dest_node)
+        if node is None or source in {destination, place_of(node)}:
             return
         migration.status = "finished"
         migration.save()

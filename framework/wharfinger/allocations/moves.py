@@ -14,7 +14,7 @@ from oslo_log import log as logging
 
 from wharfinger.allocations.consumers import Change, Consumer, ConsumerType
 from wharfinger.allocations.endings import Ended, Endings
-from wharfinger.allocations.places import Suits, anywhere
+from wharfinger.allocations.places import Suits, anywhere, place_of
 from wharfinger.allocations.rows import is_recent, moves_of, refuse_released
 from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.exceptions import (
@@ -286,4 +286,4 @@ def _is_about(error: Conflict, providers: Iterable[str]) -> bool:
 def _but(instance: Instance, suits: Suits) -> Suits:
     """Nodes that suit, and are not an instance's own."""
     place = (instance.host, instance.node)
-    return lambda node: suits(node) and (node.host, node.hypervisor_hostname) != place
+    return lambda node: suits(node) and place_of(node) != place

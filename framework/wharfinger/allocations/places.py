@@ -20,6 +20,11 @@ def anywhere(_node: ComputeNode) -> bool:
     return True
 
 
+def place_of(node: ComputeNode) -> tuple[str, str]:
+    """Where an instance on a node is: the service host, and the node's name."""
+    return node.host, node.hypervisor_hostname
+
+
 def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
     """The nodes of these roots that are published here; raises ObjectError, StateError."""
     wanted = sorted(roots)

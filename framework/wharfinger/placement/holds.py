@@ -110,9 +110,7 @@ class Holds:
         if not mine:
             raise ObjectNotFound(kind=Reservation.obj_name(), key=f"of {provider.name} by {holder}")
         [held] = mine
-        self._empty(held)
-        held.destroy()
-        return self._empty(held)  # somebody else may have ended his at the same time
+        return self._end(held)
 
     @_patiently
     def forget(self, provider_uuid: str, holder: str) -> None:
@@ -204,9 +202,13 @@ class Holds:
         """End what ``before_release`` has reserved: the consumer has not given it back."""
         for one in ReservationList.get_by_filters(self._context, holder=_release_of(consumer_uuid)):
             if one.phase == "releasing":
-                self._empty(one)
-                one.destroy()
-                self._empty(one)
+                self._end(one)
+
+    def _end(self, held: Reservation) -> tuple[str, ...]:
+        """End a reservation; returns, for people, what its provider is still reserved for."""
+        self._empty(held)
+        held.destroy()
+        return self._empty(held)  # somebody else may have ended his at the same time
 
     def _new(self, provider: ProviderSummary, **values: object) -> Reservation:
         """A new reservation of a provider, stored."""
