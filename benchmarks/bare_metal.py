@@ -25,7 +25,6 @@ from typing import Any, Final
 
 from keystoneauth1.adapter import Adapter
 
-from tests.lab.ironic import Ironic
 from wharfinger import conf as configuration
 from wharfinger.objects import connect
 from wharfinger.placement.client import PlacementClient
@@ -33,6 +32,7 @@ from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import instances
+from wharfinger_harnesses.ironic import Ironic
 from wharfinger_ironic.client import Ironic as IronicClient
 from wharfinger_ironic.feed import OVERLAP
 

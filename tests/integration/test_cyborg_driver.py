@@ -7,7 +7,6 @@ from typing import Final
 import pytest
 
 from tests.lab.accelerators import Cards, Clock, figures, traits
-from tests.lab.cyborg import deployable, device
 from tests.lab.cyborg_harness import (
     LISTING,
     MARKS,
@@ -29,6 +28,7 @@ from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.scheduling.filters.owner import OwnerFilter
+from wharfinger_harnesses.cyborg import deployable, device
 
 HOSTS: Final = ("fpga-host-1", "fpga-host-2")
 TRAIT: Final = "CUSTOM_FPGA_LAB"

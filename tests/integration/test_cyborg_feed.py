@@ -10,12 +10,12 @@ import pytest
 from keystoneauth1.exceptions import ConnectFailure
 
 from tests.lab.accelerators import Cards, Clock, figures, traits
-from tests.lab.cyborg import deployable, device
 from tests.lab.cyborg_harness import LISTING, MARKS, Harness
 from tests.lab.cycles import everything
 from tests.lab.faults import FAULTS, Answer
 from wharfinger.exceptions import BackendError, PlacementUnavailable
 from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger_harnesses.cyborg import deployable, device
 
 HOSTS: Final = ("fpga-host-1", "fpga-host-2")
 TRAIT: Final = "CUSTOM_FPGA_LAB"

@@ -16,10 +16,10 @@ import pytest
 import requests
 from keystoneauth1.adapter import Adapter
 
-from tests.lab.cyborg import PROGRAM, Cyborg, deployable, device
-from tests.lab.daemons import TIMEOUT, Daemon, LabError
 from tests.lab.placement import adapter_to, over_http
 from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger_harnesses.cyborg import PROGRAM, Cyborg, deployable, device
+from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError
 
 HOSTS = ("fpga-host-1", "fpga-host-2")
 TRAIT = "CUSTOM_FPGA_LAB"

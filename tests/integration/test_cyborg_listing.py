@@ -10,13 +10,13 @@ import pytest
 
 from tests.lab.accelerators import Cards, figures
 from tests.lab.between import edited
-from tests.lab.cyborg import deployable, device
 from tests.lab.cyborg_harness import LISTING, Harness
 from tests.lab.cycles import everything
 from tests.lab.faults import FAULTS, Answer, Fault
 from wharfinger.exceptions import BackendError
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger_cyborg.driver import CyborgDriver
+from wharfinger_harnesses.cyborg import deployable, device
 
 HOST: Final = "fpga-host-1"
 DEVICES: Final = (

@@ -12,13 +12,13 @@ from typing import Final
 import pytest
 
 from tests.lab.accelerators import Cards, Clock, figures, traits, without_marks
-from tests.lab.cyborg import Cyborg, deployable, device
 from tests.lab.cyborg_harness import MARKS, NOVA, Harness
 from tests.lab.cycles import everything
 from tests.lab.inprocess import run
 from tests.lab.program import Program
 from wharfinger.objects import DeviceJobList
 from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger_harnesses.cyborg import Cyborg, deployable, device
 
 HOST: Final = "fpga-host-1"
 TRAIT: Final = "CUSTOM_FPGA_LAB"

@@ -10,7 +10,6 @@ import pytest
 
 from tests.lab.accelerators import Cards, Clock, figures, traits
 from tests.lab.between import edited
-from tests.lab.cyborg import deployable, device
 from tests.lab.cyborg_harness import LISTING, MARKS, Harness, SecondPlacement, create
 from tests.lab.cycles import everything
 from tests.lab.faults import Answer
@@ -20,6 +19,7 @@ from wharfinger.exceptions import ProgrammingRefused
 from wharfinger.placement import survey
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger_harnesses.cyborg import deployable, device
 
 #: One is the beginning of the other.
 HOSTS: Final = ("fpga-host-1", "fpga-host-11")

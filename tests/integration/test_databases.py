@@ -12,10 +12,10 @@ import fixtures
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine, inspect, text
 
-from tests.lab import daemons
-from tests.lab.daemons import TIMEOUT, Daemon, LabError, socket_in
 from tests.lab.mariadb import MariaDB
 from tests.lab.postgresql import PostgreSQL
+from wharfinger_harnesses import daemons
+from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError, socket_in
 
 Server = PostgreSQL | MariaDB
 KINDS = [PostgreSQL, MariaDB]

@@ -10,13 +10,13 @@ from uuid import uuid4
 
 import pytest
 
-from tests.lab.cyborg import deployable, device
 from tests.lab.faults import BAD_REQUEST, FAULTS, Request
 from tests.lab.program import Done
 from tests.lab.programming import Programming, changes, sound, trait
 from tests.lab.running import Working
 from wharfinger.exceptions import JobRefused
 from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger_harnesses.cyborg import deployable, device
 
 FAILURES = {"fails": "01", "fails late": "02", "raises": "03", "raises late": "04"}
 REFUSALS = ("400", "401", "403", "404", "409")

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence, Set
 
 import pytest
 
-from tests.lab.cyborg import deployable, device
 from tests.lab.programming import Programming, named, trait
 from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger_harnesses.cyborg import deployable, device
 
 BUS = "0c"
 #: What is killed at a step that only the first job of a device has is about one of these.

@@ -13,7 +13,6 @@ from uuid import uuid4
 import pytest
 from webob.client import send_request_app
 
-from tests.lab.cyborg import Cyborg
 from tests.lab.faults import FAULTS, Ending, Fault, Interceptor
 from tests.lab.program import Done, Program
 from wharfinger.conf import load
@@ -26,6 +25,7 @@ from wharfinger.providers import Inventory
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.extra_specs import from_flavor
 from wharfinger.scheduling.profile_sources import read_profile
+from wharfinger_harnesses.cyborg import Cyborg
 
 OWNER = "OWNER_CYBORG"
 FPGA = {"resources:FPGA": "1"}

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lab.cyborg import deployable, device
 from tests.lab.programming import (
     OWNER,
     Programming,
@@ -22,6 +21,7 @@ from tests.lab.running import Running, Working
 from wharfinger import jobs
 from wharfinger.exceptions import JobRefused
 from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger_harnesses.cyborg import deployable, device
 
 NO_CONTENT, CONFLICT = 204, 409
 NO_FUNCTION = frozenset[str]()

@@ -17,11 +17,11 @@ from tests.lab.bare_metal import GOLD, Metal, free, reserved
 from tests.lab.between import Between
 from tests.lab.cycles import everything
 from tests.lab.faults import FAULTS, Answer
-from tests.lab.ironic import Ironic as Lab
 from tests.lab.placement import PlacementFixture
 from tests.lab.postgresql import PostgreSQL
 from wharfinger.conf import parse
 from wharfinger.exceptions import BackendError
+from wharfinger_harnesses.ironic import Ironic as Lab
 from wharfinger_ironic import feed
 from wharfinger_ironic import fleet as fleet_module
 from wharfinger_ironic.client import Ironic

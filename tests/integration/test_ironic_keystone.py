@@ -24,7 +24,6 @@ from tests.lab.between import Between
 from tests.lab.cycles import make_state
 from tests.lab.faults import FAULTS, Answer, Fault, Request
 from tests.lab.guarded_placement import GuardedPlacement
-from tests.lab.ironic import Ironic
 from tests.lab.keystone import SERVICE_PROJECT, Keystone, User
 from tests.lab.program import Done, Program
 from wharfinger import conf
@@ -36,6 +35,7 @@ from wharfinger.providers.plan import Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger_harnesses.ironic import Ironic
 
 TENANT = "tenant"
 GOLD = "CUSTOM_BAREMETAL_GOLD"

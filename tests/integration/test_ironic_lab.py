@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.lab.daemons import Daemon, LabError
-from tests.lab.ironic import PROGRAM, Ironic
 from tests.lab.keystone import SERVICE_PROJECT, Keystone
 from tests.lab.postgresql import PostgreSQL
+from wharfinger_harnesses.daemons import Daemon, LabError
+from wharfinger_harnesses.ironic import PROGRAM, Ironic
 
 TRAITS = ["CUSTOM_GOLD", "HW_CPU_X86_VMX"]
 FLEET = 5000

@@ -17,9 +17,9 @@ import pytest
 
 from tests.lab.between import Between, edited
 from tests.lab.faults import BAD_REQUEST, FAULTS, Answer, Fault
-from tests.lab.ironic import Ironic as Lab
 from wharfinger.conf import parse
 from wharfinger.exceptions import BackendError
+from wharfinger_harnesses.ironic import Ironic as Lab
 from wharfinger_ironic import client
 from wharfinger_ironic.client import Ironic
 from wharfinger_ironic.config import FleetSection

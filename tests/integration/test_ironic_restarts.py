@@ -11,9 +11,9 @@ from tests.lab.bare_metal import GOLD, Metal, free, reserved, with_template
 from tests.lab.between import Between
 from tests.lab.cycles import everything
 from tests.lab.faults import FAULTS, Answer, Fault
-from tests.lab.ironic import Ironic
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import BackendError
+from wharfinger_harnesses.ironic import Ironic
 from wharfinger_ironic import client
 from wharfinger_ironic.node import Node
 from wharfinger_ironic.states import PROVISION_STATES

@@ -17,9 +17,9 @@ from tests.lab.bare_metal import (
     with_template,
 )
 from tests.lab.cycles import everything
-from tests.lab.ironic import Ironic
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import BackendError, InventoryInUse, MassRemoval, NodeTaken
+from wharfinger_harnesses.ironic import Ironic
 from wharfinger_ironic.states import PROVISION_STATES
 
 #: What Placement calls another class.

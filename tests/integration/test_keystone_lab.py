@@ -10,13 +10,13 @@ import pytest
 from keystoneauth1.adapter import Adapter
 
 from tests.lab.guarded_placement import GuardedPlacement
-from tests.lab.ironic import Ironic
 from tests.lab.keystone import SERVICE_PROJECT, Keystone, User
 from tests.lab.program import Program
 from wharfinger.conf import load
 from wharfinger.exceptions import PermissionRefused, PlacementUnavailable
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
+from wharfinger_harnesses.ironic import Ironic
 
 TENANT = "tenant"
 #: The nodes by name, with the projects that own them.

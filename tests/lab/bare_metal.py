@@ -17,7 +17,6 @@ from uuid import uuid4
 import fixtures
 
 from tests.lab.cycles import HOST, allocate, everything, make_state
-from tests.lab.ironic import Ironic
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
 from wharfinger.conf import load
@@ -27,6 +26,7 @@ from wharfinger.placement.holds import Holds
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger_harnesses.ironic import Ironic
 
 #: What a node's inventory is called, unless the node is of another class.
 GOLD: Final = "CUSTOM_BAREMETAL_GOLD"

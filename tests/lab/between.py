@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 import webob
 
-from tests.lab.daemons import TIMEOUT
 from tests.lab.faults import Answer, Ending, Fault, Interceptor, Where
+from wharfinger_harnesses.daemons import TIMEOUT
 
 _GET: Final = frozenset({"GET"})
 #: What is of a connection, and not of what is sent over it.

@@ -15,14 +15,14 @@ from uuid import uuid4
 import fixtures
 
 from tests.lab.between import Between
-from tests.lab.cyborg import Cyborg, Part
 from tests.lab.cycles import everything
-from tests.lab.daemons import Daemon
 from tests.lab.placement import PlacementFixture, Requests, adapter_to, empty, over_http
 from wharfinger.placement import survey
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
+from wharfinger_harnesses.cyborg import Cyborg, Part
+from wharfinger_harnesses.daemons import Daemon
 
 NOVA: Final = "OWNER_NOVA"
 OURS: Final = "OWNER_CYBORG"

@@ -1,6 +1,7 @@
 """Cycles of a scripted driver against the real Placement."""
 
 from collections import defaultdict
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,6 +55,7 @@ class Publishing(fixtures.Fixture):
         removal_delay: float = 0,
         allow_mass_removal: bool = False,
         database: str | None = None,
+        down_time: timedelta = timedelta(seconds=60),
     ) -> None:
         super().__init__()
         self.database = database
@@ -63,6 +65,7 @@ class Publishing(fixtures.Fixture):
         self.host = host
         self.removal_delay = removal_delay
         self.allow_mass_removal = allow_mass_removal
+        self.down_time = down_time
 
     def _setUp(self) -> None:
         self.driver = ScriptedDriver(self.publisher.instance)
@@ -85,6 +88,7 @@ class Publishing(fixtures.Fixture):
             self.client,
             context,
             RemovalPolicy(delay=self.removal_delay, allow_mass=self.allow_mass_removal),
+            down_time=self.down_time,
         )
         self.memory = self.cycle.memory
         return self.cycle

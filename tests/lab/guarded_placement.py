@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from tests.lab.daemons import Daemon
 from tests.lab.keystone import SERVICE_PROJECT, Keystone
+from wharfinger_harnesses.daemons import Daemon
 
 _PROGRAM = Path(__file__).with_name("placement_service.py")
 _CONFIGURATION = """\

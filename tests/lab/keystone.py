@@ -11,7 +11,7 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.identity.v3 import Password
 from keystoneauth1.session import Session
 
-from tests.lab.daemons import TIMEOUT, Daemon
+from wharfinger_harnesses.daemons import TIMEOUT, Daemon
 
 REGION = "harbour"
 #: The project that services' users have their roles in.

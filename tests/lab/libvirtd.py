@@ -20,7 +20,7 @@ import fixtures
 import libvirt
 
 from tests.lab import fakesys
-from tests.lab.daemons import TIMEOUT, LabError, path_with, socket_in
+from wharfinger_harnesses.daemons import TIMEOUT, LabError, path_with, socket_in
 
 _PROGRAMS = {
     "unshare": "util-linux",

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from sqlalchemy import URL, NullPool, create_engine, text
 
-from tests.lab.daemons import Daemon, socket_in
+from wharfinger_harnesses.daemons import Daemon, socket_in
 
 _USER = "root"
 _SETTINGS = (

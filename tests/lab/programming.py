@@ -18,8 +18,6 @@ import fixtures
 
 from tests.lab import killing
 from tests.lab.between import Between
-from tests.lab.cyborg import HOST, Cyborg, Options, Part, device
-from tests.lab.daemons import TIMEOUT, LabError
 from tests.lab.placement import adapter_to, over_http
 from tests.lab.program import Done
 from tests.lab.running import Running, Work, Working, play, play_work
@@ -34,6 +32,8 @@ from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import DriverCycle, Outcome
 from wharfinger_cyborg.driver import CyborgDriver
+from wharfinger_harnesses.cyborg import HOST, Cyborg, Options, Part, device
+from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
 INSTANCE: Final = "fpga"
 OWNER: Final = CyborgDriver.default_owner

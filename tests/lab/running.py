@@ -27,7 +27,6 @@ import openstack.connection  # noqa: F401 - so that processes that are forked ha
 from requests.adapters import HTTPAdapter
 
 from tests.lab import at_work, killing
-from tests.lab.daemons import TIMEOUT, LabError
 from tests.lab.placement import adapter_to
 from tests.lab.program import Done
 from tests.lab.sqlite import WithoutSync
@@ -41,6 +40,7 @@ from wharfinger.placement import survey
 from wharfinger.placement.client import PlacementClient
 from wharfinger.tracker import instances
 from wharfinger.tracker.listing import list_nodes
+from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTEXT: Final = multiprocessing.get_context("forkserver")

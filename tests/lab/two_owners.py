@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import fixtures
 
-from tests.lab.cyborg import Cyborg
 from tests.lab.cycles import everything
 from tests.lab.placement import over_http
 from tests.lab.program import PROGRAM, SAMPLE, Done, run_command
@@ -16,6 +15,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.session import make_adapter
 from wharfinger.scheduling.gates import gates
+from wharfinger_harnesses.cyborg import Cyborg
 
 HOST: Final = "gpu-host-1"
 #: What the sample has of each owner: 8 of nova's, and 1 of Cyborg's.

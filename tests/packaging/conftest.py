@@ -35,7 +35,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def distributions(source: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Distribution]:
     """Build a wheel of each distribution."""
-    roots = [source, *sorted(path.parent for path in source.glob("drivers/*/setup.cfg"))]
+    drivers = sorted(path.parent for path in source.glob("drivers/*/setup.cfg"))
+    roots = [source, *drivers, source / "harnesses"]
     wheels = tmp_path_factory.mktemp("wheels")
     build_wheels(roots, wheels)
     return [Distribution(root, wheels) for root in roots]

@@ -5,8 +5,9 @@ from functools import cached_property
 from pathlib import Path
 from zipfile import ZipFile
 
-#: Cannot be imported by themselves: alembic runs the one, the interpreter the other.
-_NOT_MODULES = ("migrations/env.py", "__main__.py")
+#: Cannot be imported by themselves: alembic runs the first, the interpreter the second. A service
+#: is a program that starts itself anew, and loads its hardware, which is for no other process.
+_NOT_MODULES = ("migrations/env.py", "__main__.py", "_service.py", "_hardware.py")
 
 EntryPoints = dict[str, dict[str, str]]
 

@@ -36,7 +36,7 @@ class LibvirtDriver(ComputeDriver):
     )
     default_owner = "OWNER_NOVA"
     object_versions = {
-        "ComputeNode": "1.0",
+        "ComputeNode": "1.1",
         "Migration": "1.0",
         "PciDevice": "1.0",
         "PciDeviceList": "1.0",

@@ -30,6 +30,7 @@ _CALLS: Final[dict[str, tuple[str, ...]]] = {
     "programming_scope": ("provider_uuid",),
     "function_trait": ("provider_uuid, function",),
     "get_problems": ("",),
+    "is_clean": ("provider_uuid, since",),
 }
 
 

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from tests.functional.db.databases import Place, connect
 from tests.lab import samples
-from tests.lab.daemons import TIMEOUT, Daemon
 from tests.lab.mariadb import MariaDB
 from tests.lab.postgresql import PostgreSQL
 from wharfinger.exceptions import StateError
 from wharfinger.objects import ComputeNode, ComputeNodeList
+from wharfinger_harnesses.daemons import TIMEOUT, Daemon
 
 UUID = samples.node(None).uuid
 PASSWORD = "open-sesame"

@@ -1,8 +1,15 @@
 """What a cycle costs in the database, and over the wire where another process keeps it."""
 
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
 from tests.lab.cycles import Publishing
 from tests.lab.drivers import flat
 from tests.lab.objects import questions, statements
+from tests.lab.placement import PlacementFixture
 from wharfinger.tracker.cycle import Outcome
 
 #: Nodes of one provider each.
@@ -10,6 +17,13 @@ FLEET = 1000
 #: Statements of a cycle in which nothing has changed, whatever the size of the fleet; each is one
 #: question to another process.
 SYNC, DRIFT = 11, 9
+
+
+@pytest.fixture
+def publishing(placement: PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
+    """An instance that need not say in mid-cycle that it is up, however slow the machine is."""
+    with Publishing(placement, tmp_path / "state", down_time=timedelta(days=1)) as fixture:
+        yield fixture
 
 
 class Cost:

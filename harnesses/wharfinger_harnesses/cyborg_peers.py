@@ -1,4 +1,4 @@
-"""What Cyborg asks of Glance and of nova, and no more; served by tests/lab/cyborg_service.py.
+"""What Cyborg asks of Glance and of nova, and no more; served by cyborg_service.py.
 
 Images are in the file `images.json`: by uuid, the id of the function in each, or null. What nova
 is told is in the file `nova`, an event a line.

@@ -8,12 +8,12 @@ started this. The file `cyborg.log` has what Cyborg says. Whoever asks is an adm
 the request says otherwise: there is no keystone.
 
 Where [placement] has an endpoint_override there are agents, one for each host that hardware.json
-names; see tests/lab/cyborg_hardware.py. For each there has to be a root provider already. They
+names; see cyborg_hardware.py. For each there has to be a root provider already. They
 report once before it is ready, then whenever they are asked to, by `POST /lab/discover`; and with
 --reports-every again and again.
 
 Its parts talk in memory, so they have to be in one process. Glance and nova are here as well: see
-tests/lab/cyborg_peers.py.
+cyborg_peers.py.
 """
 
 import os
@@ -197,6 +197,7 @@ def install_hardware(directory: Path) -> None:
 
 
 def configure(directory: Path, port: int) -> None:
+    """Have Cyborg read what is said here, and then what its directory says."""
     for name, template in {
         "defaults.conf": _DEFAULTS,
         "api-paste.ini": _PIPELINE,
@@ -268,6 +269,7 @@ class Control:
         self._reports = 0
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Answer with how often all have reported; after a report, where one is asked for."""
         if environ["PATH_INFO"] == "/discover":
             (host,) = parse_qs(environ["QUERY_STRING"])["host"]
             try:
@@ -289,12 +291,14 @@ class Control:
         self._reports += 1
 
     def report_every(self, seconds: float) -> None:
+        """Have all agents report again and again."""
         while True:
             time.sleep(seconds)
             self.report()
 
 
 def main(directory: Path, port: int, reports_every: float | None) -> None:
+    """Run it until it is ended by a signal."""
     said = directory / "port"
     said.unlink(missing_ok=True)
     if not port:

@@ -68,6 +68,7 @@ class Daemon(fixtures.Fixture):
     process: "subprocess.Popen[bytes]"
 
     def setUp(self) -> None:
+        """Start it; raises LabError, by itself, where that is why it could not be."""
         try:
             super().setUp()
         except fixtures.MultipleExceptions as errors:

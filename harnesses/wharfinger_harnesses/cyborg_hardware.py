@@ -1,6 +1,6 @@
 """Cyborg's accelerator driver `lab`: devices that are what a file says, and do as they are told.
 
-Loaded by tests/lab/cyborg_service.py into the real Cyborg. The file `hardware.json` beside the
+Loaded by cyborg_service.py into the real Cyborg. The file `hardware.json` beside the
 configuration has for each host its devices; it is read whenever a device is looked at. Of a
 device it says
 
@@ -73,6 +73,7 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
         self._host = host or CONF.agent.resource_provider_name
 
     def discover(self) -> list[Any]:
+        """The devices that there are now, as Cyborg's drivers describe theirs."""
         return [self._describe(device) for device in self._devices()]
 
     def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:

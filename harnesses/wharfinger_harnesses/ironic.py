@@ -1,6 +1,6 @@
 """A real Ironic, for as long as a test or a module of them; PyPI's ironic.
 
-Its nodes do as their ``extra["lab"]`` says: see tests/lab/ironic_hardware.py.
+Its nodes do as their ``extra["lab"]`` says: see ironic_hardware.py.
 """
 
 import signal
@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from configparser import RawConfigParser
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import requests
-from sqlalchemy import MetaData, NullPool, Table, create_engine, select, text
+from sqlalchemy import NullPool, create_engine, text
 
-from tests.lab.daemons import TIMEOUT, Daemon, LabError
+from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError
+from wharfinger_harnesses.ironic_rows import Rows
 
 PROGRAM = Path(__file__).with_name("ironic_service.py")
 #: Seconds between two looks at a node.
@@ -34,11 +34,12 @@ class Ironic(Daemon):
     """Ironic's conductor and its API on 127.0.0.1, with an empty database.
 
     ``url`` is what a catalog has for the service. ``headers`` go with all that is asked of it
-    here: a token, where it wants one.
+    here: a token, where it wants one. ``rows`` are its nodes behind its back.
     """
 
     host = "ironic"
     url: str
+    rows: Rows
 
     def __init__(self, options: Options | None = None) -> None:
         super().__init__()
@@ -56,6 +57,7 @@ class Ironic(Daemon):
         self._engine = create_engine(
             database or f"sqlite:///{self.directory}/ironic.sqlite", poolclass=NullPool
         )
+        self.rows = Rows(self._engine)
         # Chosen here: at one that the server has chosen itself it could not start again while a
         # client is still connected to the one before.
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -174,9 +176,11 @@ class Ironic(Daemon):
         self.provision(uuid, "active")
 
     def set_maintenance(self, uuid: str, reason: str) -> None:
+        """Have Ironic leave a node alone."""
         self._succeed("PUT", f"/v1/nodes/{uuid}/maintenance", {"reason": reason})
 
     def end_maintenance(self, uuid: str) -> None:
+        """Have Ironic look after a node again."""
         self._succeed("DELETE", f"/v1/nodes/{uuid}/maintenance")
 
     def delete_node(self, uuid: str) -> None:
@@ -186,6 +190,11 @@ class Ironic(Daemon):
     def go(self, uuid: str) -> None:
         """Have a node go on from where it holds, or waits, as its ``extra["lab"]`` has it."""
         (self.directory / "go" / uuid).touch()
+
+    def clear_goes(self) -> None:
+        """Have no node go on of which that was said and which has not done so yet."""
+        for go in (self.directory / "go").iterdir():
+            go.unlink()
 
     def wait_for(self, uuid: str, state: str) -> dict[str, Any]:
         """The node, once it is in this provision state.
@@ -221,26 +230,17 @@ class Ironic(Daemon):
         They are like the first node there is, traits included, but for these columns, whose
         values may be functions of a node's index.
         """
+        first = self.rows.read()
+        if first is None:
+            raise LabError("there is no node to be like")
         uuids = [str(uuid4()) for _ in range(count)]
-        with self._engine.begin() as connection:
-            nodes, traits = (
-                Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
-                for name in ("nodes", "node_traits")
-            )
-            first = connection.execute(select(nodes).order_by(nodes.c.id)).mappings().first()
-            if first is None:
-                raise LabError("there is no node to be like")
-            common = {name: value for name, value in first.items() if name != "id"}
-            rows = [
-                {**common, "name": f"node-{uuid}", **_values(columns, index), "uuid": uuid}
+        self.rows.write(
+            first,
+            [
+                {"name": f"node-{uuid}", **_values(columns, index), "uuid": uuid}
                 for index, uuid in enumerate(uuids)
-            ]
-            connection.execute(nodes.insert(), rows)
-            theirs = connection.execute(select(traits).where(traits.c.node_id == first["id"]))
-            newest = connection.execute(select(nodes.c.id).order_by(nodes.c.id.desc()))
-            pairs = product(theirs.mappings().all(), newest.scalars().fetchmany(count))
-            if had := [{**trait, "node_id": node_id} for trait, node_id in pairs]:
-                connection.execute(traits.insert(), had)
+            ],
+        )
         return uuids
 
     def execute(self, statement: str, **parameters: Any) -> None:

@@ -1,6 +1,6 @@
 """Ironic's hardware type and deploy interface `lab`: nodes that do as they are told.
 
-Loaded by tests/lab/ironic_service.py into the real Ironic. A node's ``extra["lab"]`` says what
+Loaded by ironic_service.py into the real Ironic. A node's ``extra["lab"]`` says what
 its ``clean``, ``deploy`` and ``delete`` do:
 
 ``hold``
@@ -61,13 +61,16 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
 
     @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
     def lab_clean(self, task: Any) -> str | None:
+        """Clean the node, as its ``clean`` says."""
         return _do(task, "clean", states.CLEANWAIT)
 
     @base.deploy_step(priority=90)  # type: ignore[untyped-decorator]
     def lab_deploy(self, task: Any) -> str | None:
+        """Deploy to the node, as its ``deploy`` says."""
         return _do(task, "deploy", states.DEPLOYWAIT)
 
     def tear_down(self, task: Any) -> str:
+        """Take its instance down, as its ``delete`` says."""
         _do(task, "delete")
         return str(super().tear_down(task))
 
@@ -79,6 +82,7 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
         predicate=_has_go,
     )
     def lab_resume(self, task: Any, _manager: Any, _context: Any) -> None:
+        """Have a node that waits, and has a go, go on."""
         _go(task.node).unlink()
         _WAITING[task.node.provision_state](task)
 
@@ -88,4 +92,5 @@ class LabHardware(fake_hardware.FakeHardware):  # type: ignore[misc]
 
     @property
     def supported_deploy_interfaces(self) -> list[type]:
+        """The one above."""
         return [LabDeploy]

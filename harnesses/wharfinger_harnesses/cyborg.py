@@ -1,6 +1,6 @@
 """A real Cyborg, for as long as a test or a module of them; PyPI's openstack-cyborg.
 
-Its devices are what it is told that they are: see tests/lab/cyborg_hardware.py.
+Its devices are what it is told that they are: see cyborg_hardware.py.
 """
 
 import json
@@ -18,7 +18,7 @@ from uuid import uuid4
 import requests
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.lab.daemons import TIMEOUT, Daemon, LabError
+from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError
 
 PROGRAM = Path(__file__).with_name("cyborg_service.py")
 HOST = "fpga-host-1"
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 #: Sections of cyborg.conf, of options.
 Options = Mapping[str, Mapping[str, Any]]
-#: A device, or a part of one, as tests/lab/cyborg_hardware.py has it.
+#: A device, or a part of one, as cyborg_hardware.py has it.
 Part = Mapping[str, Any]
 
 

@@ -6,7 +6,7 @@ gets its schema if it has none. The API is on 127.0.0.1, at any free port unless
 the file `port` has it, once it answers, and systemd is told then, if it started this. The file
 `ironic.log` has what Ironic says.
 
-It has all of Ironic's fake hardware, and the tests' own: see tests/lab/ironic_hardware.py.
+It has all of Ironic's fake hardware, and the tests' own: see ironic_hardware.py.
 """
 
 import os
@@ -109,6 +109,7 @@ def load_hardware() -> None:
 
 
 def configure(directory: Path, port: int) -> None:
+    """Have Ironic read what is said here, and then what its directory says."""
     defaults = directory / "defaults.conf"
     defaults.write_text(_DEFAULTS.format(directory=directory))
     files = [path for path in (defaults, directory / "ironic.conf") if path.exists()]
@@ -126,6 +127,7 @@ def create_schema() -> None:
 
 
 def main(directory: Path, port: int) -> None:
+    """Run it until it is ended by a signal."""
     said = directory / "port"
     said.unlink(missing_ok=True)
     (directory / "go").mkdir(exist_ok=True)

@@ -1,0 +1,299 @@
+"""Rules of capabilities: what is claimed works, what is denied is not done (WHF-9..)."""
+
+from datetime import UTC, datetime
+from typing import Final
+from uuid import uuid4
+
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
+from wharfinger.conformance.subject import Subject, describe, listed, sound
+from wharfinger.conformance.trees import difference
+from wharfinger.driver import ComputeDriver
+from wharfinger.driver.capabilities import METHODS
+from wharfinger.exceptions import ReshapeNeeded, WharfingerError, shown
+from wharfinger.providers.names import check_trait
+
+#: A provider that nobody has.
+_NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
+
+
+@rule(
+    "WHF-901",
+    Level.MUST,
+    "Where nested_providers is supported there are children.",
+    "A capability is declared for what is done, and not for what may be done some day.",
+    profile=Profile.EXTENDED,
+    supports="nested_providers",
+    after=("WHF-203",),
+)
+def nests(subject: Subject) -> None:
+    """Look for a child."""
+    if not _children(subject):
+        raise Violation("roots alone", "children of which something is said")
+
+
+@rule(
+    "WHF-902",
+    Level.MUST,
+    "Where nested_providers is not supported there are none.",
+    "The framework and operators go by what is declared.",
+    denies="nested_providers",
+    after=("WHF-203",),
+)
+def nests_not(subject: Subject) -> None:
+    """Look for a child."""
+    if children := _children(subject):
+        raise Violation(f"+ {', '.join(children)}", "roots alone")
+
+
+@rule(
+    "WHF-903",
+    Level.MUST,
+    "Where reshape is not supported ReshapeNeeded is never raised.",
+    "The node could not be published at all.",
+    denies="reshape",
+    after=("WHF-201",),
+)
+def reshapes_not(subject: Subject) -> None:
+    """Have each node described, from nothing and as it is published."""
+    with subject.driver() as driver:
+        try:
+            said = describe(driver, subject.placement.contents())
+            describe(driver, {name: one.provider for name, one in said.items()})
+        except ReshapeNeeded as error:
+            raise Violation("it raises ReshapeNeeded", "an edited tree") from error
+
+
+@rule(
+    "WHF-904",
+    Level.MUST,
+    "The methods of a capability that is not supported raise NotImplementedError, and is_clean is "
+    "never True without cleans_after_release.",
+    "Who calls them by mistake is told so, and nothing is done.",
+    after=("WHF-101",),
+)
+def refused(subject: Subject) -> None:
+    """Call them."""
+    driver = subject.load().driver
+    calls = {
+        "changed_nodes": lambda: driver.changed_nodes(None),
+        "program": lambda: driver.program(_NOBODYS, str(uuid4()), None),
+        "current_function": lambda: driver.current_function(_NOBODYS),
+    }
+    for capability, methods in METHODS.items():
+        for method in methods if not driver.capabilities.supports(capability) else ():
+            try:
+                answer = calls[method]()
+            except NotImplementedError:
+                continue
+            raise Violation(f"{method} returns {shown(answer)}", "NotImplementedError")
+    if not driver.capabilities.supports("cleans_after_release"):
+        if driver.is_clean(_NOBODYS, datetime.now(UTC)):
+            raise Violation("is_clean returns True", "False")
+
+
+@rule(
+    "WHF-911",
+    Level.MUST,
+    "The change feed names a node that has changed since the mark, and what is asked of it then is "
+    "as the backend has it now.",
+    "A node that is cleaned is to be reserved within seconds, and not with the next complete "
+    "listing.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    busy=True,
+    after=("WHF-501",),
+)
+def feeds(subject: Subject) -> None:
+    """Make a thing busy, then free, and poll each time."""
+    harness = subject.harness
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+        publishing.cycle.poll()
+        thing = harness.things()[0]
+        harness.make_busy(thing)
+        sound(publishing.cycle.poll())
+        busy = subject.placement.contents()
+        if not all(one.is_fully_reserved for one in busy[thing].inventories.values()):
+            raise Violation(difference(before, busy), f"all of {thing} reserved by a poll")
+        harness.make_free(thing)
+        sound(publishing.cycle.poll())
+        after = subject.placement.contents()
+        if after != before:
+            raise Violation(difference(before, after), "no difference after the next poll")
+
+
+@rule(
+    "WHF-912",
+    Level.MUST,
+    "The same mark gives the same nodes again, or more; the first mark is given for None.",
+    "A poll that could not publish is made again with its mark.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    busy=True,
+    after=("WHF-911",),
+)
+def feeds_again(subject: Subject) -> None:
+    """Ask twice with one mark."""
+    harness = subject.harness
+    with subject.driver() as driver:
+        driver.get_available_nodes(refresh=True)
+        describe(driver, subject.placement.contents(), refresh=False)
+        _, mark = driver.changed_nodes(None)
+        harness.make_busy(harness.things()[0])
+        first, _ = driver.changed_nodes(mark)
+        second, _ = driver.changed_nodes(mark)
+    if not {*first} <= {*second}:
+        raise Violation(f"{sorted(first)}, then {sorted(second)}", "the same, or more")
+
+
+@rule(
+    "WHF-913",
+    Level.MUST,
+    "The change feed names no node that is gone, and raises where the backend does not answer.",
+    "Only a complete listing says that something is gone; and no answer is no news.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-402",),
+)
+def feeds_what_is(subject: Subject) -> None:
+    """Remove a thing and ask; have every call be refused and ask."""
+    harness = subject.harness
+    with subject.driver() as driver:
+        driver.get_available_nodes(refresh=True)
+        _, mark = driver.changed_nodes(None)
+        harness.remove(harness.things()[0])
+        named, mark = driver.changed_nodes(mark)
+        there = {node.name for node in listed(driver).nodes}
+        if gone := {*named} - there:
+            raise Violation(f"it names {', '.join(sorted(gone))}", "nodes that there are")
+        harness.expect(None, Fault.RAISE)
+        try:
+            answer = driver.changed_nodes(mark)
+        except Exception:
+            return
+        finally:
+            harness.expect()
+        raise Violation(f"every call is refused, and it returns {shown(answer)}", "an error")
+
+
+@rule(
+    "WHF-921",
+    Level.MUST,
+    "After program the device holds the function, or nobody knows: current_function never says "
+    "another one.",
+    "What is said there becomes the trait by which instances find the device.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-208",),
+)
+def programs(subject: Subject) -> None:
+    """Program a thing, and ask what it holds."""
+    harness = subject.harness
+    thing = harness.things()[0]
+    image, function = harness.image(thing)
+    with subject.driver() as driver:
+        uuid = _uuid(subject, driver, thing)
+        driver.program(uuid, image, function)
+        try:
+            held = driver.current_function(uuid)
+        except WharfingerError:
+            return  # nobody knows, and that is said
+        if held != function:
+            raise Violation(f"current_function: {shown(held)}", function)
+
+
+@rule(
+    "WHF-922",
+    Level.MUST,
+    "What cannot be programmed raises: a provider that is none of the driver's, an image that is "
+    "none, a backend that is away.",
+    "A job that returns has programmed the device.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-208",),
+)
+def programs_not(subject: Subject) -> None:
+    """Try each."""
+    harness = subject.harness
+    thing = harness.things()[0]
+    image, function = harness.image(thing)
+    with subject.driver() as driver:
+        uuid = _uuid(subject, driver, thing)
+        _refused(driver, "another's provider", _NOBODYS, image, function)
+        _refused(driver, "an image that there is not", uuid, str(uuid4()), function)
+        harness.expect(None, Fault.RAISE)
+        _refused(driver, "a backend that is away", uuid, image, function)
+
+
+@rule(
+    "WHF-923",
+    Level.MUST,
+    "programming_scope has the provider itself, and providers that there are; function_trait names "
+    "a trait.",
+    "All of the scope is reserved while one of it is programmed.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-208",),
+)
+def programs_these(subject: Subject) -> None:
+    """Ask for each thing."""
+    harness = subject.harness
+    with subject.driver() as driver:
+        said = describe(driver, subject.placement.contents())
+        known = {one.provider.uuid for one in said.values()}
+        for thing in harness.things():
+            uuid = said[thing].provider.uuid
+            scope = {*driver.programming_scope(uuid)}
+            if uuid not in scope or not scope <= known:
+                raise Violation(f"{thing}: {sorted(scope)}", f"{uuid}, and others of {thing}'s")
+            check_trait(driver.function_trait(uuid, harness.image(thing)[1]), thing)
+
+
+@rule(
+    "WHF-931",
+    Level.MUST,
+    "is_clean is True of nothing that is busy, and of nothing that is not there.",
+    "The next user would get the last one's data.",
+    profile=Profile.EXTENDED,
+    supports="cleans_after_release",
+    busy=True,
+    after=("WHF-501",),
+)
+def cleans(subject: Subject) -> None:
+    """Ask while a thing is busy, and of a provider that is nobody's."""
+    harness = subject.harness
+    since = datetime.now(UTC)
+    thing = harness.things()[0]
+    harness.make_busy(thing)
+    with subject.driver() as driver:
+        uuid = _uuid(subject, driver, thing)
+        for what, provider in ((thing, uuid), ("a provider that is nobody's", _NOBODYS)):
+            if driver.is_clean(provider, since):
+                raise Violation(f"{what} is said to be clean", "False")
+
+
+def _children(subject: Subject) -> list[str]:
+    """The children of which something is said, and that there were not."""
+    with subject.driver() as driver:
+        live = subject.placement.contents()
+        said = describe(driver, live)
+    return sorted(
+        name for name, one in said.items() if one.stated and one.provider.parent_uuid is not None
+    )
+
+
+def _uuid(subject: Subject, driver: ComputeDriver, thing: str) -> str:
+    """The uuid of a thing's provider, after a look at the backend."""
+    said = describe(driver, subject.placement.contents())
+    if thing not in said:
+        raise NotShown(f"the harness has a thing {thing}, and the driver says nothing of it")
+    return said[thing].provider.uuid
+
+
+def _refused(driver: ComputeDriver, what: str, uuid: str, image: str, function: str) -> None:
+    try:
+        driver.program(uuid, image, function)
+    except WharfingerError:
+        return
+    raise Violation(f"{what}: program returns", "an error")

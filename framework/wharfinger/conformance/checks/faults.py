@@ -1,0 +1,144 @@
+"""Rules of backends that fail, hang, or answer half (WHF-7..)."""
+
+from collections.abc import Callable
+
+from wharfinger.conformance.breaking import Breaking
+from wharfinger.conformance.checks.stability import see_nothing_done
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.rules import Level, Profile, Violation, rule
+from wharfinger.conformance.subject import Subject
+from wharfinger.conformance.trees import difference
+from wharfinger.exceptions import WharfingerError, shown
+
+_SAFE = (
+    "What was published stays as it was, or is as it would have been: what is between is neither "
+    "what there was nor what there is."
+)
+
+
+@rule(
+    "WHF-701",
+    Level.MUST,
+    "A listing that failed raises. It never returns an empty list, or what was known before.",
+    "An empty list means that there is nothing, and what there was is removed.",
+    profile=Profile.EXTENDED,
+    after=("WHF-208",),
+)
+def raises(subject: Subject) -> None:
+    """Have every call be refused, and every answer break off."""
+    with subject.driver() as driver:
+        driver.get_available_nodes(refresh=True)
+        for fault in (Fault.RAISE, Fault.HALF):
+            subject.harness.expect(None, fault)
+            try:
+                names = driver.get_available_nodes(refresh=True)
+            except Exception:
+                continue
+            finally:
+                subject.harness.expect()
+            raise Violation(f"every call meets {fault}, and it returns {shown(names)}", "an error")
+
+
+@rule(
+    "WHF-702",
+    Level.MUST,
+    "After a failure the next cycle is as if there had been none, without a restart.",
+    "A backend that was away for a minute at night is nobody's reason to get up.",
+    profile=Profile.EXTENDED,
+    after=("WHF-701",),
+)
+def recovers(subject: Subject) -> None:
+    """Have every call be refused for a cycle, and pass again."""
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+        subject.harness.expect(None, Fault.RAISE)
+        for pace in (publishing.cycle.sync, publishing.cycle.poll, publishing.cycle.drift):
+            _passes_or_fails(pace)
+        subject.harness.expect()
+        after = subject.placement.contents()
+        if after != before:
+            raise Violation(difference(before, after), "no difference")
+        see_nothing_done(subject, before, publishing.cycle.sync())
+
+
+@rule(
+    "WHF-703",
+    Level.MUST,
+    "Whichever call to the backend fails, nothing is published by halves.",
+    _SAFE,
+    profile=Profile.EXTENDED,
+    after=("WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+)
+def each_fails(subject: Subject) -> None:
+    """Have one call after the other be refused, while the world changes and at the start."""
+    Breaking(subject, Fault.RAISE).sweep()
+
+
+@rule(
+    "WHF-704",
+    Level.MUST,
+    "Whichever answer of the backend breaks off in its middle, nothing is published by halves.",
+    _SAFE,
+    profile=Profile.EXTENDED,
+    after=("WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+)
+def each_halved(subject: Subject) -> None:
+    """Have one answer after the other break off."""
+    Breaking(subject, Fault.HALF).sweep()
+
+
+@rule(
+    "WHF-705",
+    Level.MUST,
+    "Whichever call to the backend hangs, nothing is published by halves, while it does and when "
+    "it has ended.",
+    _SAFE,
+    profile=Profile.EXTENDED,
+    after=("WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+)
+def each_hangs(subject: Subject) -> None:
+    """Have one call after the other hang."""
+    Breaking(subject, Fault.HANG).sweep()
+
+
+@rule(
+    "WHF-706",
+    Level.SHOULD,
+    "A call that is never answered ends by itself, in the time that is configured.",
+    "An instance that waits for ever publishes nothing any more, and cannot be stopped in an "
+    "orderly way.",
+    profile=Profile.EXTENDED,
+    after=("WHF-304", "WHF-702"),
+)
+def gives_up(subject: Subject) -> None:
+    """Have the first call of a cycle hang."""
+    with subject.publishing() as publishing:
+        publishing.settle()
+        patience = subject.harness.patience
+        attempt = Breaking(subject, Fault.HANG).attempt(publishing.cycle.sync, 0, patience)
+        if attempt.meanwhile is not None:
+            raise Violation(f"it waits still after {patience:g} s", "a time-out")
+
+
+@rule(
+    "WHF-707",
+    Level.MUST,
+    "A backend that was restarted is found again, and what is published stays.",
+    "Services are upgraded at any time, and none of their clients with them.",
+    profile=Profile.EXTENDED,
+    after=("WHF-702",),
+)
+def found_again(subject: Subject) -> None:
+    """Restart the backend."""
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+        subject.harness.restart()
+        see_nothing_done(subject, before, publishing.cycle.sync())
+
+
+def _passes_or_fails(pace: Callable[[], object]) -> None:
+    """Run a cycle that may fail: what matters is what it leaves behind."""
+    try:
+        pace()
+    except WharfingerError:
+        return

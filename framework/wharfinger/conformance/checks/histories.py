@@ -1,0 +1,38 @@
+"""The rule of all the others together: whatever happens, in whatever order (WHF-99.)."""
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from wharfinger.conformance.history import History
+from wharfinger.conformance.rules import Level, Profile, rule
+from wharfinger.conformance.subject import Subject
+
+
+@rule(
+    "WHF-991",
+    Level.MUST,
+    "Whatever happens in whatever order, what is published is what there is: each rule of what "
+    "comes and goes, is busy, fails and is restarted holds after any history of them.",
+    "What goes wrong in life is seldom the first thing that happens.",
+    profile=Profile.EXTENDED,
+    after=("WHF-208", "WHF-301", "WHF-401"),
+)
+def any_history(subject: Subject) -> None:
+    """Run random histories; those of one seed are the same each time."""
+    run_state_machine_as_test(
+        seed(subject.seed)(lambda: History(subject)),
+        settings=settings(
+            max_examples=subject.examples,
+            stateful_step_count=_STEPS,
+            database=None,
+            deadline=None,
+            phases=(Phase.generate, Phase.shrink),
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+            verbosity=Verbosity.quiet,
+        ),
+    )
+
+
+#: Of one history.
+_STEPS = 12

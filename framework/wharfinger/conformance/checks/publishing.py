@@ -1,0 +1,201 @@
+"""Rules of what a driver says, and what is published of that (WHF-2..)."""
+
+from wharfinger.conformance.rules import Level, Violation, rule
+from wharfinger.conformance.subject import Subject, describe, listed, tree_of, update
+from wharfinger.conformance.trees import difference
+from wharfinger.exceptions import ReshapeNeeded, shown
+from wharfinger.objects import ComputeNode
+from wharfinger.providers import DesiredProvider, Inventory
+from wharfinger.providers.names import child_uuid
+from wharfinger.providers.ownership import is_instance_trait, owners
+
+#: A provider of somebody else's, below the driver's.
+_OTHERS = "conformance-others"
+_OTHERS_OWNER = "CUSTOM_OWNER_CONFORMANCE_OTHERS"
+_OTHERS_CLASS = "CUSTOM_CONFORMANCE_OTHERS"
+
+#: The fields of a node that are a driver's to set.
+_NODE: frozenset[str] = frozenset(
+    {"uuid", "host", "hypervisor_hostname", "vcpus", "memory_mb", "local_gb", "pci_stats"}
+)
+
+
+@rule(
+    "WHF-201",
+    Level.MUST,
+    "get_available_nodes returns a list of different names that can be providers', with and "
+    "without refresh the same.",
+    "A node's name is its root provider's, and those are unique in all of Placement.",
+    after=("WHF-101",),
+)
+def named(subject: Subject) -> None:
+    """Ask for the names twice."""
+    with subject.driver() as driver:
+        names = [node.name for node in listed(driver).nodes]
+        if (again := driver.get_available_nodes()) != names:
+            raise Violation(f"{names} with refresh, {shown(again)} without", "the same list")
+
+
+@rule(
+    "WHF-202",
+    Level.MUST,
+    "get_available_resource returns a ComputeNode of that name and host, with nothing in it that "
+    "is the framework's to set.",
+    "The framework keeps that object: what it says of another node or host would be lost, or "
+    "wrong.",
+    after=("WHF-201",),
+)
+def nodes_described(subject: Subject) -> None:
+    """Look at each node's object."""
+    with subject.driver() as driver:
+        for name in driver.get_available_nodes(refresh=True):
+            node = driver.get_available_resource(name)
+            if not isinstance(node, ComputeNode):
+                raise Violation(f"{name}: {shown(node)}", "a ComputeNode")
+            expected = {"hypervisor_hostname": name, "host": driver.host}
+            for field, value in expected.items():
+                if getattr(node, field) != value:
+                    raise Violation(f"{name}: {field} {shown(getattr(node, field))}", value)
+            if others := node.obj_what_changed() - _NODE:
+                raise Violation(f"{name}: it sets {', '.join(sorted(others))}", ", ".join(_NODE))
+
+
+@rule(
+    "WHF-203",
+    Level.MUST,
+    "Each node can be described, and what is written to the tree is well formed: figures that "
+    "Placement takes, names of standard or CUSTOM_ classes and traits.",
+    "Placement would refuse it when half of the tree is written.",
+    after=("WHF-201",),
+)
+def well_formed(subject: Subject) -> None:
+    """Have each node described."""
+    with subject.driver() as driver:
+        try:
+            said = describe(driver, subject.placement.contents())
+        except ReshapeNeeded:
+            return  # that is another rule's
+        if not any(one.stated for one in said.values()):
+            raise Violation("nothing is said of any provider", "at least one")
+
+
+@rule(
+    "WHF-204",
+    Level.MUST,
+    "A driver adds no owner trait, and none of those that mark instances.",
+    "The framework tags what is published: one owner each, from the configuration.",
+    after=("WHF-203",),
+)
+def untagged(subject: Subject) -> None:
+    """Look at the traits that it adds."""
+    with subject.driver() as driver:
+        live = subject.placement.contents()
+        for name, one in _stated(describe(driver, live)).items():
+            there = live[name].traits if name in live else frozenset()
+            added = one.provider.traits - there
+            if marks := {*owners(added), *filter(is_instance_trait, added)}:
+                raise Violation(f"{name}: + {', '.join(sorted(marks))}", "none of them")
+
+
+@rule(
+    "WHF-205",
+    Level.MUST,
+    "Nothing of other owners is touched: not their providers, not what they have below the "
+    "driver's.",
+    "Two owners in one tree are the reason why there are owners.",
+    after=("WHF-203", "WHF-204"),
+)
+def others_kept(subject: Subject) -> None:
+    """Put a provider of somebody else's below the first node, and publish."""
+    placement = subject.placement
+    with subject.publishing() as publishing:
+        root = min(publishing.settle().values(), key=lambda one: one.parent_uuid or "")
+        name = f"{root.name}_{_OTHERS}"
+        placement.create(
+            name,
+            {_OTHERS_CLASS: Inventory(total=3), "VGPU": Inventory(total=2)},
+            frozenset({_OTHERS_OWNER}),
+            parent=root.name,
+            uuid=child_uuid(root.uuid, name),
+        )
+        before = placement.contents()
+        with subject.driver() as fresh:
+            one = describe(fresh, before).get(name)
+        if one is not None and one.stated:
+            raise Violation(f"{name} is written to", f"nothing, since it is {_OTHERS_OWNER}'s")
+        publishing.restart()
+        publishing.sync()
+        after = placement.contents()
+        if after.get(name) != before[name]:
+            raise Violation(difference(before, after), "no difference")
+
+
+@rule(
+    "WHF-206",
+    Level.SHOULD,
+    "The name of a child begins with its root's.",
+    "Names are unique in all of Placement: two hosts with a device of one name would be in each "
+    "other's way.",
+    supports="nested_providers",
+    after=("WHF-203",),
+)
+def prefixed(subject: Subject) -> None:
+    """Look at the children's names."""
+    with subject.driver() as driver:
+        for node in listed(driver).nodes:
+            tree = tree_of(node.name, node.uuid, subject.placement.contents())
+            update(driver, tree, node.name)
+            for one in tree.desired():
+                name = one.provider.name
+                if one.stated and not name.startswith(node.name):
+                    raise Violation(f"{name} in the tree of {node.name}", f"{node.name}_{name}")
+
+
+@rule(
+    "WHF-207",
+    Level.SHOULD,
+    "Where more is given out than there is (allocation_ratio), nobody gets more than all of it "
+    "(max_unit).",
+    "An instance that is given more units than the hardware has cannot be started.",
+    after=("WHF-203",),
+)
+def bounded(subject: Subject) -> None:
+    """Look at the figures."""
+    with subject.driver() as driver:
+        live = subject.placement.contents()
+        for name, one in _stated(describe(driver, live)).items():
+            for kind, figures in one.provider.inventories.items():
+                if figures.allocation_ratio > 1 and figures.max_unit > figures.total:
+                    raise Violation(
+                        f"{name} {kind}: total {figures.total}, max_unit {figures.max_unit}",
+                        f"max_unit at most {figures.total}",
+                    )
+
+
+@rule(
+    "WHF-208",
+    Level.MUST,
+    "Everything that a driver says can be published: a cycle with the real Placement ends without "
+    "a problem, and each provider has one owner.",
+    "What cannot be published is not there for anybody who asks Placement.",
+    after=("WHF-202", "WHF-203", "WHF-204", "WHF-205"),
+)
+def published(subject: Subject) -> None:
+    """Publish, and see that what is said is there."""
+    with subject.publishing() as publishing:
+        contents = publishing.settle()
+        owner = publishing.publisher.owner
+        said = _stated(describe(publishing.driver, contents))
+    for name, one in said.items():
+        if name not in contents:
+            raise Violation(f"{name} is not in Placement", "what is said of it")
+        found = owners(contents[name].traits)
+        if found != {owner}:
+            raise Violation(f"{name}: owner {', '.join(sorted(found)) or 'none'}", owner)
+        if one.reported and one.provider.inventories.keys() - contents[name].inventories.keys():
+            raise Violation(f"{name}: {sorted(contents[name].inventories)}", "all of its classes")
+
+
+def _stated(described: dict[str, DesiredProvider]) -> dict[str, DesiredProvider]:
+    """The providers of which something is said."""
+    return {name: one for name, one in described.items() if one.stated}

@@ -1,0 +1,110 @@
+"""Rules of inventory in use that moves between providers (WHF-6..)."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from wharfinger.conformance.checks.stability import see_nothing_done
+from wharfinger.conformance.harness import Fault, OldLayout
+from wharfinger.conformance.rules import Level, Profile, Violation, rule
+from wharfinger.conformance.subject import Publishing, Subject, listed
+from wharfinger.conformance.trees import difference
+
+
+@rule(
+    "WHF-601",
+    Level.MUST,
+    "A reshape conserves allocations: each consumer has as much of each class as before.",
+    "What is lost is given to a second instance; what is counted twice is never given back.",
+    profile=Profile.EXTENDED,
+    supports="reshape",
+    after=("WHF-208",),
+)
+def conserved(subject: Subject) -> None:
+    """Publish a node in its old layout, with allocations, and have the driver reshape it."""
+    placement = subject.placement
+    layout = subject.harness.use_old_layout()
+    with subject.publishing() as publishing:
+        _publish_old(subject, publishing, layout)
+        before = placement.contents()
+        publishing.sync()
+        after = placement.contents()
+    for consumer, amounts in layout.allocations.items():
+        held = _sums(placement.allocated(consumer))
+        if held != Counter(amounts):
+            raise Violation(f"consumer {consumer} has {dict(held)}", str(dict(amounts)))
+    if after == before:
+        raise Violation("no difference", "inventory that moves")
+
+
+@rule(
+    "WHF-602",
+    Level.MUST,
+    "After a reshape there is nothing to reshape.",
+    "Every cycle would write all allocations again.",
+    profile=Profile.EXTENDED,
+    supports="reshape",
+    after=("WHF-601",),
+)
+def over(subject: Subject) -> None:
+    """Reshape, and run each pace again."""
+    layout = subject.harness.use_old_layout()
+    with subject.publishing() as publishing:
+        _publish_old(subject, publishing, layout)
+        after = publishing.settle()
+        see_nothing_done(subject, after, publishing.cycle.sync())
+        publishing.restart()
+        see_nothing_done(subject, after, publishing.cycle.sync())
+
+
+@rule(
+    "WHF-603",
+    Level.MUST,
+    "A reshape that the backend breaks off changes nothing.",
+    "Inventories and allocations move together, or not at all.",
+    profile=Profile.EXTENDED,
+    supports="reshape",
+    after=("WHF-601",),
+)
+def all_or_nothing(subject: Subject) -> None:
+    """Have the calls fail that are made to the backend after the listing, for the reshape."""
+    harness = subject.harness
+    layout = harness.use_old_layout()
+    with subject.driver() as driver:
+        harness.expect()
+        listed(driver)
+        at = len(harness.calls)
+    with subject.publishing() as publishing:
+        _publish_old(subject, publishing, layout)
+        before = subject.placement.contents()
+        while _breaks(subject, publishing, at):
+            after = subject.placement.contents()
+            if after != before:
+                raise Violation(difference(before, after), "no difference")
+            at += 1
+
+
+def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
+    """Whether a cycle makes the call with that index, which fails."""
+    subject.harness.expect(at, Fault.RAISE)
+    outcome = publishing.cycle.sync()
+    made = len(subject.harness.calls) > at
+    subject.harness.expect()
+    return made and bool(outcome.problems)
+
+
+def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
+    """Have Placement hold the node as an instance of ours has published it long ago."""
+    (node, *_) = listed(publishing.driver).nodes
+    subject.placement.create(
+        node.name, layout.inventories, publishing.publisher.traits, uuid=node.uuid
+    )
+    for consumer, amounts in layout.allocations.items():
+        subject.placement.allocate(consumer, {node.uuid: amounts})
+
+
+def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
+    """Amounts by class, over all providers."""
+    total: Counter[str] = Counter()
+    for amounts in held.values():
+        total.update(amounts)
+    return total

@@ -1,0 +1,116 @@
+"""Rules of what stays as it is while the world does (WHF-3..)."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from wharfinger.conformance.rules import Level, Violation, rule
+from wharfinger.conformance.subject import Subject, describe, listed
+from wharfinger.conformance.trees import Contents, difference
+from wharfinger.exceptions import shown
+from wharfinger.tracker import instances
+from wharfinger.tracker.cycle import Outcome
+
+T = TypeVar("T")
+
+
+@rule(
+    "WHF-301",
+    Level.MUST,
+    "A second update of an unchanged world changes nothing, at any pace.",
+    "A fleet of thousands is looked at every minute: what is written each time is load on "
+    "Placement, and a race with everybody else.",
+    after=("WHF-208",),
+)
+def unchanged(subject: Subject) -> None:
+    """Publish, then run each pace again."""
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+        cycle = publishing.cycle
+        for pace in (cycle.sync, cycle.drift, cycle.poll, cycle.sync):
+            see_nothing_done(subject, before, pace())
+
+
+@rule(
+    "WHF-302",
+    Level.MUST,
+    "Names and uuids of nodes and providers are the same each time, in each process.",
+    "What has another name or uuid is another provider: the first one is removed, with all that "
+    "is known of it.",
+    after=("WHF-203",),
+)
+def named_as_before(subject: Subject) -> None:
+    """Ask two instances that know nothing of each other."""
+    live = subject.placement.contents()
+    looks = []
+    for _ in range(2):
+        with subject.driver() as driver:
+            nodes = {node.name: node.uuid for node in listed(driver).nodes}
+            said = describe(driver, live)
+            looks.append(nodes | {name: one.provider.uuid for name, one in said.items()})
+    first, second = looks
+    if first != second:
+        name = min(
+            name for name in first.keys() | second.keys() if first.get(name) != second.get(name)
+        )
+        raise Violation(f"{name}: {first.get(name)}, then {second.get(name)}", "the same again")
+
+
+@rule(
+    "WHF-303",
+    Level.MUST,
+    "A driver that was restarted says what it would have said if it had gone on running.",
+    "Processes are restarted at any time; nothing in the world has changed by that.",
+    after=("WHF-301",),
+)
+def restarted(subject: Subject) -> None:
+    """Publish, and publish again with a new instance."""
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+        for _ in range(2):
+            publishing.restart()
+            see_nothing_done(subject, before, publishing.cycle.sync())
+
+
+@rule(
+    "WHF-304",
+    Level.MUST,
+    "An instance can be called from one thread after the other.",
+    "The framework calls an instance from one thread at a time, and not always from the same.",
+    after=("WHF-203",),
+)
+def in_any_thread(subject: Subject) -> None:
+    """Connect it in one thread, list in another, describe in a third, and let go in a fourth."""
+    live = subject.placement.contents()
+    driver = subject.load().driver
+    with instances.connected(driver):
+        here = describe(driver, live)
+    driver = subject.load().driver
+    connection = instances.connected(driver)
+    in_thread(connection.__enter__)
+    try:
+        in_thread(lambda: driver.get_available_nodes(refresh=True))
+        there = in_thread(lambda: describe(driver, live, refresh=False))
+    finally:
+        in_thread(lambda: connection.__exit__(None, None, None))
+    if there != here:
+        raise Violation(f"in another thread it says {shown(there)}", shown(here))
+
+
+def in_thread(call: Callable[[], T]) -> T:
+    """What a call answers in a thread of its own; raises what it raises."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+def see_nothing_done(subject: Subject, before: Contents, outcome: Outcome) -> None:
+    """See that a cycle has had nothing to do; raises Violation."""
+    for problem in outcome.problems:
+        raise Violation(str(problem), "a cycle without a problem")
+    after = subject.placement.contents()
+    if after != before:
+        raise Violation(difference(before, after), "no difference")
+    for step in outcome.steps:
+        raise Violation(f"{type(step).__name__} of {step.name}, to no effect", "no writes")
+    for one in outcome.pending:
+        raise Violation(f"{one.name} is gone: {one.reason}", "no difference")

@@ -1,0 +1,173 @@
+"""Looking at a driver: one rule after the other, and what came of each."""
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from typing import Any, Final, cast
+
+from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.rules import NotShown, Profile, Rule, Violation
+from wharfinger.conformance.subject import Subject
+from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
+
+
+class Status(StrEnum):
+    """What came of a rule."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    #: It failed, as was declared.
+    KNOWN = "known failure"
+    #: It was declared to fail, and did not.
+    UNEXPECTED = "unexpected pass"
+    #: It is not for a driver with these capabilities.
+    EXEMPT = "exempt"
+    NOT_RUN = "not run"
+    #: The core alone was asked for.
+    NOT_ASKED = "not asked"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether there is something to mend."""
+        return self in (Status.FAILED, Status.UNEXPECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one rule.
+
+    ``found`` is what the driver did, or why there is nothing to be said. ``details`` is a traceback
+    where one helps.
+    """
+
+    rule: Rule
+    status: Status
+    found: str = ""
+    expected: str = ""
+    details: str = ""
+
+
+class Examination:
+    """A driver, and what has been seen of it so far.
+
+    ``profile`` is what was asked for: the core alone, or all. ``known`` are, by the ids of rules,
+    the reasons why they are known to fail; each is of a rule that there is.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        *,
+        profile: Profile = Profile.EXTENDED,
+        known: Mapping[str, str] | None = None,
+    ) -> None:
+        self._subject: Final = subject
+        self._profile: Final = profile
+        self._known: Final = dict(known or {})
+        self.results: Final[dict[str, Result]] = {}
+
+    def look(self, rule: Rule) -> Result:
+        """Look whether a rule is kept, as far as it is for this driver."""
+        result = self._judged(self._look(rule))
+        self.results[rule.id] = result
+        if result.status in (Status.FAILED, Status.KNOWN):
+            self._subject.broken.add(rule.id)
+        return result
+
+    def look_at(self, rules: Iterable[Rule]) -> list[Result]:
+        """Look at several, in their order."""
+        return [self.look(rule) for rule in rules]
+
+    def _look(self, rule: Rule) -> Result:
+        why_not = self._keeps_from(rule)
+        if why_not is not None:
+            return why_not
+        try:
+            self._subject.begin()
+            rule.check(self._subject)
+        except Violation as violation:
+            found = printable(violation.found)
+            return Result(rule, Status.FAILED, found, printable(violation.expected))
+        except NotShown as reason:
+            return Result(rule, Status.NOT_RUN, printable(str(reason)))
+        except WharfingerError as error:
+            return Result(rule, Status.FAILED, str(error), details=traceback.format_exc())
+        except Exception as error:
+            found = printable(f"{type(error).__name__}: {error}")
+            return Result(rule, Status.FAILED, found, details=traceback.format_exc())
+        return Result(rule, Status.PASSED)
+
+    def _keeps_from(self, rule: Rule) -> Result | None:
+        """Why nothing is to be seen of a rule."""
+        if rule.profile is Profile.EXTENDED and self._profile is Profile.CORE:
+            return Result(rule, Status.NOT_ASKED)
+        for id in rule.after:
+            if id in self._subject.broken:
+                return Result(rule, Status.NOT_RUN, f"{id} is not kept")
+        try:
+            exempt = rule.exempts(self._subject.capabilities)
+        except DriverLoadError:
+            # That is what the first rule is about.
+            return Result(rule, Status.NOT_RUN, "the driver cannot be loaded") if rule.after else None
+        if exempt is None and rule.busy and self._subject.has_harness:
+            busy = self._subject.harness.busy
+            exempt = None if busy.supported else f"nothing is ever busy: {busy.reason}"
+        if exempt is not None:
+            return Result(rule, Status.EXEMPT, printable(exempt))
+        if rule.profile is Profile.EXTENDED and not self._subject.has_harness:
+            return Result(rule, Status.NOT_RUN, "there is no harness")
+        return None
+
+    def _judged(self, result: Result) -> Result:
+        """The result, seen with what was declared of the rule."""
+        reason = self._known.get(result.rule.id)
+        if reason is None:
+            return result
+        match result.status:
+            case Status.FAILED:
+                return Result(
+                    result.rule, Status.KNOWN, f"{reason} ({result.found})", result.expected
+                )
+            case Status.PASSED | Status.EXEMPT:
+                found = f"it is {result.status}, and was declared to fail: {reason}"
+                return Result(result.rule, Status.UNEXPECTED, found, "the failure, or no such word")
+            case _:
+                return result
+
+
+class _Guarded:
+    """A harness whose own failures are not the driver's."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            value = getattr(self._harness, name)
+        except Exception as error:
+            raise _failed(name, error) from error
+        return _guarded(name, value) if callable(value) else value
+
+
+def guarded(harness: Harness) -> Harness:
+    """The harness; what its methods raise says that nothing can be seen, and not of the driver."""
+    return cast(Harness, _Guarded(harness))
+
+
+def _guarded(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            raise _failed(name, error) from error
+
+    return call
+
+
+def _failed(name: str, error: Exception) -> NotShown:
+    if isinstance(error, NotImplementedError):
+        return NotShown(f"the harness has no {name}")
+    return NotShown(f"the harness failed in {name}: {type(error).__name__}: {error}")

@@ -1,0 +1,150 @@
+"""What a driver's author supplies: a backend that the kit can change, and break.
+
+Named by an entry point in the group ``wharfinger.conformance_harness`` that is called as the
+driver is. ``wharfinger.conformance.proxy`` breaks what answers over HTTP.
+"""
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from wharfinger.driver.capabilities import SUPPORTED, Capability
+from wharfinger.placement.client import PlacementClient
+from wharfinger.providers import Inventory
+
+
+class Fault(StrEnum):
+    """What can happen to a call that a driver makes to its backend."""
+
+    #: It is refused, or the connection breaks.
+    RAISE = "raise"
+    #: It is not answered, until the next ``Harness.expect``; whoever waits still is refused then.
+    HANG = "hang"
+    #: The answer breaks off in its middle.
+    HALF = "half"
+
+
+class Placement(Protocol):
+    """The real Placement to which the driver is published; for backends that use it themselves."""
+
+    @property
+    def url(self) -> str:
+        """Where it is served over HTTP, from the first time that this is asked for."""
+
+    @property
+    def client(self) -> PlacementClient:
+        """A client of it in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldLayout:
+    """A node as it was published before its inventory moved, and what is allocated from it.
+
+    ``inventories`` are the root's, by resource class. ``allocations`` are amounts by class, by the
+    uuid of the consumer.
+    """
+
+    inventories: Mapping[str, Inventory]
+    allocations: Mapping[str, Mapping[str, int]]
+
+
+class Harness(abc.ABC):
+    """One backend, with things in it: nodes or devices, each the backend of one provider.
+
+    A thing is called as its provider is. Every method returns when a driver that asks sees what
+    it has done; whatever it raises ends the rule as an error of the harness. ``start`` comes first
+    and ``stop`` last, ``reset`` before each rule. Called by one thread; ``expect`` and ``calls``
+    while another waits in the driver.
+    """
+
+    #: Whether a thing can be busy: there, and not to be had. Such as cleaned, or programmed.
+    busy: ClassVar[Capability] = SUPPORTED
+    #: Seconds after which a driver, configured as here, has given up a call that hangs.
+    patience: ClassVar[float] = 5.0
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        """``directory`` is empty, and the harness's to write to."""
+        self.directory = directory
+        self.placement = placement
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Make the backend."""
+
+    def stop(self) -> None:  # noqa: B027 - optional
+        """Let go of it, even where ``start`` has failed."""
+
+    @abc.abstractmethod
+    def reset(self) -> None:
+        """Have it whole, unbroken, and with at least two things that are free.
+
+        Nothing is in Placement before this. What the driver needs to find there, and does not
+        publish, is put there.
+        """
+
+    @abc.abstractmethod
+    def configuration(self, instance: str) -> str:
+        """The text of the driver's sections, [<instance>] first, for as long as it is started."""
+
+    @abc.abstractmethod
+    def things(self) -> Sequence[str]:
+        """The things that there are."""
+
+    @abc.abstractmethod
+    def add(self) -> str:
+        """Have one more thing, free and like the others; returns its name."""
+
+    def grow(self, count: int) -> None:
+        """Have that many more things."""
+        for _ in range(count):
+            self.add()
+
+    @abc.abstractmethod
+    def remove(self, thing: str) -> None:
+        """Have a thing be gone: pulled, or deleted."""
+
+    @abc.abstractmethod
+    def put_back(self, thing: str) -> None:
+        """Have a thing back that was removed, as it was."""
+
+    def make_busy(self, thing: str) -> None:
+        """Have a thing be busy, unless ``busy`` is declared as unsupported."""
+        raise NotImplementedError
+
+    def make_free(self, thing: str) -> None:
+        """Have a busy thing be free again."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def restart(self) -> None:
+        """Stop the backend and start it again; what it knows stays."""
+
+    @abc.abstractmethod
+    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
+        """Forget the calls that were made, and let go of one that hangs.
+
+        From now on the call with the index ``at`` meets ``fault``; ``at`` None: every call does.
+        Without a fault, all pass.
+        """
+
+    @property
+    @abc.abstractmethod
+    def calls(self) -> Sequence[str]:
+        """The calls to the backend since the last ``expect``, each in a few words."""
+
+    def use_old_layout(self) -> OldLayout:
+        """Have instances use what has to move (``reshape``); how all of it was published.
+
+        The driver raises ReshapeNeeded where it finds that.
+        """
+        raise NotImplementedError
+
+    def image(self, thing: str) -> tuple[str, str]:
+        """The uuid of an image that a thing can be programmed with, and its function's name.
+
+        With ``programming``. The function is not the one that the thing has.
+        """
+        raise NotImplementedError

@@ -1,0 +1,135 @@
+"""The real Placement of a run: in this process, emptied between rules."""
+
+import threading
+from collections.abc import Mapping
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from wharfinger.conformance.trees import Contents
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import Inventory, Provider
+
+#: How often the server looks whether it is to stop, in seconds.
+_PACE: Final = 0.05
+
+
+class RunPlacement:
+    """The embedded Placement, with what the checks want of it.
+
+    ``url`` is for backends that use Placement themselves, in processes of their own. Requests are
+    answered one at a time.
+    """
+
+    def __init__(self, service: EmbeddedPlacement) -> None:
+        self._service: Final = service
+        self._lock: Final = threading.Lock()
+        self._server: WSGIServer | None = None
+        self._known: Final[dict[str, tuple[ProviderSummary, Provider]]] = {}
+        self.client: Final = PlacementClient(service.adapter, connections=4)
+
+    @property
+    def url(self) -> str:
+        """Where it is served over HTTP, on a free port of 127.0.0.1."""
+        if self._server is None:
+            self._server = make_server("127.0.0.1", 0, self._answer, _Server, _Quiet)
+            threading.Thread(
+                target=self._server.serve_forever, args=(_PACE,), name="placement", daemon=True
+            ).start()
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        """Serve it no longer."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
+        # Whoever asks is everybody, as inside the process.
+        roles = {"HTTP_X_AUTH_TOKEN": "admin", "HTTP_X_ROLES": "admin,member,reader,service"}
+        with self._lock:
+            return self._service.application({**environ, **roles}, start_response)
+
+    def contents(self) -> Contents:
+        """Everything in it but the allocations."""
+        return {one.name: self._content(one) for one in self.client.list_providers()}
+
+    def _content(self, one: ProviderSummary) -> Provider:
+        """What a provider has; read anew only if its generation says that it may have changed."""
+        if self._known.get(one.uuid, (None, None))[0] != one:
+            provider = Provider(
+                uuid=one.uuid,
+                name=one.name,
+                root_uuid=one.root_provider_uuid,
+                parent_uuid=one.parent_provider_uuid,
+                inventories=self.client.get_inventories(one.uuid).inventories,
+                traits=self.client.get_traits(one.uuid).traits,
+                aggregates=self.client.get_aggregates(one.uuid).aggregates,
+            )
+            self._known[one.uuid] = (one, provider)
+        return self._known[one.uuid][1]
+
+    def create(
+        self,
+        name: str,
+        inventories: Mapping[str, Inventory],
+        traits: frozenset[str] = frozenset(),
+        *,
+        parent: str | None = None,
+        uuid: str,
+    ) -> None:
+        """Have somebody publish a provider, below that of a name."""
+        above = None if parent is None else self.client.list_providers(name=parent)[0].uuid
+        made = self.client.create_provider(uuid, name, above)
+        for trait in sorted(traits):
+            if trait.startswith("CUSTOM_"):
+                self.client.create_trait(trait)
+        for kind in sorted(inventories):
+            if kind.startswith("CUSTOM_"):
+                self.client.create_resource_class(kind)
+        generation = self.client.set_inventories(uuid, made.generation, inventories)
+        self.client.set_traits(uuid, generation, traits)
+
+    def allocate(self, consumer: str, amounts: Mapping[str, Mapping[str, int]]) -> None:
+        """Have an instance that had nothing use amounts, by class, of providers by uuid."""
+        self.client.set_allocations(
+            {
+                consumer: {
+                    "allocations": {uuid: {"resources": use} for uuid, use in amounts.items()},
+                    "project_id": "conformance",
+                    "user_id": "conformance",
+                    "consumer_generation": None,
+                    "consumer_type": "INSTANCE",
+                }
+            }
+        )
+
+    def allocated(self, consumer: str) -> dict[str, dict[str, int]]:
+        """What a consumer has, by the uuid of the provider."""
+        held = self.client.get_allocations(consumer)["allocations"]
+        return {uuid: dict(one["resources"]) for uuid, one in held.items()}
+
+    def empty(self) -> None:
+        """Have it hold no allocations and no providers."""
+        self._known.clear()  # who comes back under the same uuid begins with generation 0
+        providers = self.client.list_providers()
+        for one in providers:
+            for consumer in self.client.get_provider_allocations(one.uuid):
+                self.client.delete_allocations(consumer)
+        while providers:
+            parents = {one.parent_provider_uuid for one in providers}
+            for one in providers:
+                if one.uuid not in parents:
+                    self.client.delete_provider(one.uuid)
+            providers = [one for one in providers if one.uuid in parents]
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of each request."""

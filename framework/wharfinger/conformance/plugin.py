@@ -1,0 +1,83 @@
+"""pytest, as far as it runs the kit: its options, and the driver for the tests of the rules."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from wharfinger.conformance.rules import Profile
+from wharfinger.conformance.run import Asked, Run
+from wharfinger.conformance.session import Session
+
+_ASKED: Final = pytest.StashKey[Asked]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let it be said which driver is looked at, and how."""
+    group = parser.getgroup("wharfinger", "conformance of a driver")
+    group.addoption("--driver", metavar="NAME", help="an entry point of wharfinger.drivers")
+    group.addoption(
+        "--driver-config",
+        metavar="FILE",
+        type=Path,
+        help="look at the driver with this configuration, and at the backend that it names: "
+        "nothing there is changed, so that the core is all that can be seen; default: the "
+        "driver's harness, if it has one",
+    )
+    group.addoption(
+        "--driver-profile",
+        choices=[profile.value for profile in Profile],
+        default=Profile.EXTENDED.value,
+        help="core: what needs no harness; default: extended, which is all",
+    )
+    group.addoption(
+        "--driver-known-failure",
+        metavar="'ID: REASON'",
+        action="append",
+        default=[],
+        help="a rule that is known not to be kept, and why; it is a failure then if it is kept",
+    )
+    group.addoption(
+        "--driver-report", metavar="DIR", type=Path, help="write NAME.json, .md and .svg there"
+    )
+    group.addoption(
+        "--driver-seed", metavar="N", type=int, help="of the random histories; default: any"
+    )
+    group.addoption(
+        "--driver-examples",
+        metavar="N",
+        type=int,
+        default=10,
+        help="how many random histories; default: %(default)s",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read what is asked for."""
+    options = config.option
+    try:
+        asked = Asked.read(
+            driver=options.driver,
+            config_file=options.driver_config,
+            profile=Profile(options.driver_profile),
+            known_failures=options.driver_known_failure,
+            seed=options.driver_seed,
+            examples=options.driver_examples,
+        )
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+    options.driver_seed = asked.seed  # the same one in all processes
+    config.stash[_ASKED] = asked
+    # What libraries say to each other is nothing that a driver's author could mend.
+    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning")
+    config.pluginmanager.register(Session(config, asked, options.driver_report))
+
+
+@pytest.fixture(scope="session")
+def conformance_run(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Run]:
+    """The driver, with its backend and a Placement."""
+    with Run(pytestconfig.stash[_ASKED], tmp_path_factory.mktemp("conformance")) as run:
+        yield run

@@ -1,0 +1,135 @@
+"""The proxy's server: takes one call at a time from a connection, and does with it as it is told.
+
+It knows HTTP, and nothing of which call is to meet what.
+"""
+
+import http.client
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from wharfinger.conformance.harness import Fault
+
+#: Of a connection, not of what is sent over it (RFC 9110, section 7.6.1); lengths are said anew.
+_OF_CONNECTION: Final = frozenset(
+    {
+        *("connection", "expect", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"),
+        *("content-length", "transfer-encoding"),
+    }
+)
+#: What has no body, whatever its headers say.
+_WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+#: A socket that is closed so breaks its connection, without an orderly end (socket(7), SO_LINGER).
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a call, and what it waits for if it hangs."""
+
+    fault: Fault | None
+    over: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a backend has said."""
+
+    status: int
+    reason: str
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+class Relay(ThreadingHTTPServer):
+    """Listens on a free port for calls to ``backend``, as "host:port".
+
+    ``fate`` is called once for each of them, by many threads, with the call in words.
+    """
+
+    request_queue_size = 128
+
+    def __init__(self, backend: str, fate: Callable[[str], Fate]) -> None:
+        self.backend = backend
+        self.fate = fate
+        super().__init__(("127.0.0.1", 0), _Call)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection at once: an orderly end is none of a connection that breaks."""
+        self.close_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say what went wrong, unless a client gave up: some are made to."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Call(BaseHTTPRequestHandler):
+    server: Relay
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def __getattr__(self, name: str) -> Any:
+        # Methods are all one to us; http.server looks for do_GET, do_POST and so on.
+        if name.startswith("do_"):
+            return self._pass
+        raise AttributeError(name)
+
+    def _pass(self) -> None:
+        fate = self.server.fate(f"{self.command} {self.path}")
+        if "Transfer-Encoding" in self.headers:
+            self.send_error(HTTPStatus.LENGTH_REQUIRED)
+            return
+        length = self.headers["Content-Length"]
+        body = None if length is None else self.rfile.read(int(length))
+        if fate.fault is Fault.HANG:
+            fate.over.wait()
+        answer = None if fate.fault in (Fault.HANG, Fault.RAISE) else self._ask(body)
+        if answer is None:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.close_connection = True
+            return
+        kept = len(answer.body) // 2 if fate.fault is Fault.HALF else None
+        self._tell(answer, answer.body[:kept])
+
+    def _ask(self, body: bytes | None) -> _Answer | None:
+        """What the backend says; None where it is down."""
+        connection = http.client.HTTPConnection(self.server.backend)
+        try:
+            # With the Host header that the call has: links in the answer lead here again.
+            connection.putrequest(self.command, self.path, True, True)
+            for name, value in self.headers.items():
+                if name.lower() not in _OF_CONNECTION:
+                    connection.putheader(name, value)
+            if body is not None:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.putheader("Connection", "close")
+            connection.endheaders(body)
+            said = connection.getresponse()
+            return _Answer(said.status, said.reason, said.getheaders(), said.read())
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    def _tell(self, answer: _Answer, body: bytes) -> None:
+        self.send_response_only(answer.status, answer.reason)
+        # What HEAD leaves out has its length said all the same.
+        dropped = _OF_CONNECTION - ({"content-length"} if self.command == "HEAD" else set())
+        for name, value in answer.headers:
+            if name.lower() not in dropped:
+                self.send_header(name, value)
+        if self.command != "HEAD" and answer.status not in _WITHOUT_BODY:
+            self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass

@@ -1,0 +1,143 @@
+"""The report of a run: facts, as JSON for programs and as Markdown for people."""
+
+import json
+import platform
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+from wharfinger.conformance.examination import Result, Status
+from wharfinger.conformance.rules import VERSION, Level, Rule
+from wharfinger.conformance.run import Asked, find_harness
+from wharfinger.conformance.verdict import Verdict
+from wharfinger.driver import Capability, loader
+from wharfinger.exceptions import DriverLoadError
+
+#: Of the report's form; what is added does not change it.
+_FORMAT: Final = 1
+
+
+def facts(
+    asked: Asked, verdicts: Iterable[Verdict], results: Mapping[str, Result], rules: Iterable[Rule]
+) -> dict[str, Any]:
+    """All that there is to be said of a run, in values of JSON."""
+    return {
+        "format": _FORMAT,
+        "kit": VERSION,
+        "wharfinger": version("wharfinger"),
+        "python": platform.python_version(),
+        "driver": _driver(asked.driver or ""),
+        "asked": {
+            "profile": asked.profile,
+            "backend": _backend(asked),
+            "known_failures": dict(asked.known),
+            "seed": asked.seed,
+            "examples": asked.examples,
+        },
+        "capabilities": _capabilities(asked.driver or ""),
+        "verdicts": {verdict.profile: verdict.word for verdict in verdicts},
+        "rules": [
+            _rule(results.get(rule.id, Result(rule, Status.NOT_RUN, "deselected")))
+            for rule in rules
+        ],
+    }
+
+
+def as_json(facts: Mapping[str, Any]) -> str:
+    """The facts for programs."""
+    return json.dumps(facts, indent=2) + "\n"
+
+
+def as_markdown(facts: Mapping[str, Any]) -> str:
+    """The facts for people."""
+    return "\n".join(_markdown(facts)) + "\n"
+
+
+def _driver(name: str) -> dict[str, str]:
+    for one in loader.installed():
+        if one.name == name:
+            return {"name": name, "class": one.target, "distribution": one.distribution}
+    return {"name": name, "class": "", "distribution": ""}
+
+
+def _backend(asked: Asked) -> str:
+    """What was asked about what there is."""
+    if asked.config_file is not None:
+        return "the backend of a configuration file"
+    kind = find_harness(asked.driver or "")
+    return f"the harness {kind.__module__}:{kind.__qualname__}" if kind else "no harness"
+
+
+def _capabilities(name: str) -> dict[str, dict[str, Any]]:
+    try:
+        declared = loader.load(name).capabilities.items()
+    except DriverLoadError:
+        return {}
+    return {
+        capability: {"supported": one.supported, "reason": one.reason}
+        for capability, one in declared
+        if isinstance(one, Capability)
+    }
+
+
+def _rule(result: Result) -> dict[str, str]:
+    rule = result.rule
+    return {
+        "id": rule.id,
+        "level": rule.level,
+        "profile": rule.profile,
+        "since": rule.since,
+        "status": result.status,
+        "found": result.found,
+        "expected": result.expected,
+    }
+
+
+def _markdown(facts: Mapping[str, Any]) -> Iterator[str]:
+    driver, asked = facts["driver"], facts["asked"]
+    verdicts = ", ".join(f"{name}: **{word}**" for name, word in facts["verdicts"].items())
+    yield from (f"# Conformance of the driver {driver['name']}", "", verdicts, "")
+    yield from _rows(
+        ("", ""),
+        [
+            ("driver", f"`{driver['class']}` of {driver['distribution']}"),
+            ("wharfinger", facts["wharfinger"]),
+            ("kit", facts["kit"]),
+            ("Python", facts["python"]),
+            ("asked for", f"{asked['profile']}, with {asked['backend']}"),
+            ("seed", f"{asked['seed']}, {asked['examples']} histories"),
+        ],
+    )
+    yield from ("", "## Capabilities", "")
+    yield from _rows(
+        ("capability", "supported"),
+        [
+            (name, "yes" if one["supported"] else f"no: {one['reason']}")
+            for name, one in facts["capabilities"].items()
+        ],
+    )
+    for level in Level:
+        rules = [
+            rule
+            for rule in facts["rules"]
+            if rule["level"] == level and rule["status"] != Status.NOT_ASKED
+        ]
+        if rules:
+            yield from ("", f"## {level}", "")
+            yield from _rows(
+                ("rule", "profile", "result", ""),
+                [(one["id"], one["profile"], one["status"], one["found"]) for one in rules],
+            )
+
+
+def _rows(head: Collection[str], rows: Iterable[Collection[str]]) -> Iterator[str]:
+    """A table."""
+    yield _row(head)
+    yield _row(["---"] * len(head))
+    for row in rows:
+        yield _row(row)
+
+
+def _row(cells: Iterable[str]) -> str:
+    escaped = [cell.replace("|", "\\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |"

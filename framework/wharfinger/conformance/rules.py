@@ -1,0 +1,132 @@
+"""The rules: what a driver has to keep, why, and what looks whether it does.
+
+One registry. The checks are in ``wharfinger.conformance.checks``; the documentation's page is
+made from what is said here. An id is never given to another rule.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from wharfinger.conformance.subject import Subject
+    from wharfinger.driver import Capabilities
+
+#: Of the rules as a whole: the second figure grows when there are more, or one is binding that was
+#: not, which comes with a minor version of the framework and no other.
+VERSION: Final = "1.0"
+
+Check = Callable[["Subject"], None]
+
+
+class Level(StrEnum):
+    """How binding a rule is, as RFC 2119 has it."""
+
+    #: A driver that does not keep it does not conform.
+    MUST = "MUST"
+    #: There may be a reason not to keep it, which the author knows.
+    SHOULD = "SHOULD"
+    #: A driver is free to; whoever reads the report knows what to expect.
+    MAY = "MAY"
+
+
+class Profile(StrEnum):
+    """What it takes to look whether a rule is kept."""
+
+    #: The driver, and a configuration or a harness with which it runs.
+    CORE = "core"
+    #: A harness, too: the rule is about what changes, or breaks.
+    EXTENDED = "extended"
+
+
+class Violation(Exception):
+    """A rule is not kept: what the driver did, as a difference wherever that says it.
+
+    ``expected`` is what it would have been, where the rule itself does not say that already.
+    """
+
+    def __init__(self, found: str, expected: str = "") -> None:
+        super().__init__(found)
+        self.found = found
+        self.expected = expected
+
+
+class NotShown(Exception):
+    """Nothing can be said of a rule, and why: the harness has not what it takes, or failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of the contract.
+
+    ``says`` is the contract in a sentence, ``because`` the reason, ``since`` the version of the
+    framework that brought it. It applies to drivers that support the capability ``supports``, or
+    that do not support ``denies``; with ``busy``, where things can be busy. ``check`` raises
+    Violation where it is not kept. ``after`` are the ids of rules without which there is nothing to
+    look at.
+    """
+
+    id: str
+    level: Level
+    profile: Profile
+    says: str
+    because: str
+    since: str
+    check: Check
+    supports: str | None = None
+    denies: str | None = None
+    busy: bool = False
+    after: tuple[str, ...] = ()
+
+    def exempts(self, capabilities: "Capabilities") -> str | None:
+        """Why a driver with these capabilities need not keep it; None where it has to."""
+        for name, wanted in ((self.supports, True), (self.denies, False)):
+            if name is not None and capabilities.supports(name) is not wanted:
+                declared = getattr(capabilities, name)
+                reason = f": {declared.reason}" if declared and declared.reason else ""
+                return f"{name} is {'not ' if wanted else ''}supported{reason}"
+        return None
+
+
+_REGISTRY: Final[dict[str, Rule]] = {}
+
+
+def rule(
+    id: str,
+    level: Level,
+    says: str,
+    because: str,
+    *,
+    since: str = "0.1",
+    profile: Profile = Profile.CORE,
+    **conditions: Any,
+) -> Callable[[Check], Check]:
+    """Have a function be the check of a rule; the arguments are Rule's."""
+
+    def register(check: Check) -> Check:
+        if id in _REGISTRY:
+            raise ValueError(f"there are two rules {id}")
+        _REGISTRY[id] = Rule(
+            id=id,
+            level=level,
+            profile=profile,
+            says=says,
+            because=because,
+            since=since,
+            check=check,
+            **conditions,
+        )
+        return check
+
+    return register
+
+
+def all_rules() -> Iterator[Rule]:
+    """Every rule, in the order of the ids, which is that in which they are looked at."""
+    package = import_module("wharfinger.conformance.checks")
+    for module in iter_modules(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
+    yield from (_REGISTRY[id] for id in sorted(_REGISTRY))

@@ -1,0 +1,106 @@
+"""A session of pytest that runs the kit: its results, the verdict, and what is told of that."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from wharfinger.conformance import badge, report, telling
+from wharfinger.conformance.examination import Result, Status
+from wharfinger.conformance.rules import all_rules
+from wharfinger.conformance.run import Asked
+from wharfinger.conformance.verdict import ExitCode, exit_code, judge
+
+#: The properties of a test, which are in a JUnit file too.
+_PROPERTIES: Final = ("rule", "level", "profile", "status", "found", "expected")
+#: How pytest ends that is no word on a driver.
+_NO_END: Final = (
+    pytest.ExitCode.INTERRUPTED,
+    pytest.ExitCode.INTERNAL_ERROR,
+    pytest.ExitCode.USAGE_ERROR,
+)
+
+
+def properties(result: Result) -> list[tuple[str, str]]:
+    """What a test says of its rule."""
+    rule = result.rule
+    values = (rule.id, rule.level, rule.profile, result.status, result.found, result.expected)
+    return [(name, str(value)) for name, value in zip(_PROPERTIES, values, strict=True)]
+
+
+class Session:
+    """Hears of each test, in whichever process it ran, and judges at the end."""
+
+    def __init__(self, config: pytest.Config, asked: Asked, directory: Path | None) -> None:
+        self._config: Final = config
+        self._asked: Final = asked
+        self._directory: Final = directory
+        self._rules: Final = {rule.id: rule for rule in all_rules()}
+        self._results: Final[dict[str, Result]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the result from a report."""
+        result = self._result(report)
+        if result is not None:
+            self._results[result.rule.id] = result
+
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
+        """Have what was not run be no pass, and the colour of the whole not be green."""
+        result = self._result(report)
+        if result is not None and result.status is Status.NOT_RUN:
+            return "not run", "n", ("NOT RUN", {"yellow": True})
+        return None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """End as the verdict says."""
+        if self._says_nothing(exitstatus):
+            return
+        session.exitstatus = self._verdict()[1]
+
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
+        """Tell the verdict."""
+        if self._says_nothing(exitstatus):
+            return
+        verdicts, code = self._verdict()
+        terminalreporter.section(f"conformance of {self._asked.driver or 'no driver'}")
+        for line in telling.summary(self._asked, verdicts, self._results.values()):
+            terminalreporter.write_line(line)
+        if self._directory is not None and self._asked.driver is not None:
+            self._write(self._directory, self._asked.driver)
+            terminalreporter.write_line(f"reports: {self._directory}/{self._asked.driver}.*")
+        color = {ExitCode.CONFORMS: "green", ExitCode.FAILED: "red"}.get(code, "yellow")
+        terminalreporter.write_line(telling.last_word(verdicts), **{color: True, "bold": True})
+
+    def _write(self, directory: Path, driver: str) -> None:
+        facts = report.facts(self._asked, self._verdict()[0], self._results, self._rules.values())
+        directory.mkdir(parents=True, exist_ok=True)
+        for suffix, text in (
+            ("json", report.as_json(facts)),
+            ("md", report.as_markdown(facts)),
+            ("svg", badge.as_svg(facts)),
+        ):
+            (directory / f"{driver}.{suffix}").write_text(text)
+
+    def _verdict(self) -> tuple[Any, ExitCode]:
+        verdicts = judge([*self._rules.values()], self._results.values(), self._asked.profile)
+        return verdicts, exit_code(verdicts)
+
+    def _says_nothing(self, exitstatus: int) -> bool:
+        is_part = hasattr(self._config, "workerinput")
+        return is_part or bool(self._config.option.collectonly) or exitstatus in _NO_END
+
+    def _result(self, test: pytest.TestReport) -> Result | None:
+        """What the report of a test says of its rule, once it has run."""
+        said = dict(test.user_properties)
+        if test.when != "call" or not {*_PROPERTIES} <= said.keys():
+            return None
+        return Result(
+            self._rules[str(said["rule"])],
+            Status(str(said["status"])),
+            str(said["found"]),
+            str(said["expected"]),
+        )

@@ -1,0 +1,257 @@
+"""The driver that is looked at: configured, with its backend, and with a Placement to publish to."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from wharfinger import conf
+from wharfinger.conf import DefaultSection, InstanceSection, Options
+from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.placement import RunPlacement
+from wharfinger.conformance.rules import NotShown, Violation
+from wharfinger.conformance.trees import Contents
+from wharfinger.driver import Capabilities, ComputeDriver, loader
+from wharfinger.driver.signatures import takes_migrations
+from wharfinger.exceptions import ConfigurationError
+from wharfinger.objects import Migration
+from wharfinger.objects.context import local
+from wharfinger.providers import DesiredProvider, Provider, ProviderTree
+from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.tracker import instances
+from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.tracker.instances import Instance
+from wharfinger.tracker.listing import NodeListing, check_names
+from wharfinger.tracker.listing import describe as describe_nodes
+
+#: What the driver instance is called, unless a configuration file enables one of the driver.
+INSTANCE: Final = "conformance"
+
+
+class Subject:
+    """One driver. Every check begins with an empty Placement, and the backend as it was reset.
+
+    ``config_file`` names a backend that is not ours: it is only looked at. Without that the
+    ``harness`` has one. ``seed`` and ``examples`` are of the random histories.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        placement: RunPlacement,
+        *,
+        config_file: Path | None = None,
+        harness: Harness | None = None,
+        seed: int = 0,
+        examples: int = 10,
+    ) -> None:
+        self.name: Final = name
+        self.placement: Final = placement
+        self.seed: Final = seed
+        self.examples: Final = examples
+        #: The ids of the rules that are known by now not to be kept.
+        self.broken: Final[set[str]] = set()
+        self._harness: Final = harness
+        self._config_file: Final = config_file
+        self._directory: Final = directory
+        self._begun = 0
+
+    @property
+    def harness(self) -> Harness:
+        """The backend, to be changed; raises NotShown where there is none."""
+        if self._harness is None:
+            raise NotShown("there is no harness")
+        return self._harness
+
+    @property
+    def has_harness(self) -> bool:
+        """Whether the backend can be changed."""
+        return self._harness is not None
+
+    @cached_property
+    def kind(self) -> type[ComputeDriver]:
+        """The driver's class; raises DriverLoadError."""
+        return loader.load(self.name)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the driver declares."""
+        return self.kind.capabilities
+
+    # Its instances.
+
+    @cached_property
+    def instance_name(self) -> str:
+        """What the instance is called in the configuration."""
+        if self._config_file is None:
+            return INSTANCE
+        found = conf.parse([str(self._config_file)], [])
+        names = [
+            name
+            for name in DefaultSection.read(found).enabled_drivers
+            if InstanceSection.read(found, name).driver == self.name
+        ]
+        if len(names) > 1:
+            raise ConfigurationError(
+                section="DEFAULT",
+                key="enabled_drivers",
+                value=", ".join(names),
+                problem=f"{self._config_file} enables several instances of {self.name}.",
+                remedy="Leave one of them.",
+            )
+        return names[0] if names else self.name
+
+    def configured(self) -> Options:
+        """The configuration, read anew; raises ConfigurationError, ConfigurationFileError."""
+        name = self.instance_name
+        # The last one wins: nothing is written to where the file says.
+        ours = self._directory / "ours.conf"
+        ours.write_text(
+            f"[DEFAULT]\nenabled_drivers = {name}\nstate_path = {self.state_path}\n"
+            f"[{name}]\ndriver = {self.name}\n"
+        )
+        files = [ours]
+        if self._config_file is not None:
+            files.insert(0, self._config_file)
+        elif self._harness is not None:
+            theirs = self._directory / "harness.conf"
+            theirs.write_text(self._harness.configuration(name))
+            files.insert(0, theirs)
+        return conf.parse([str(file) for file in files], [])
+
+    @property
+    def state_path(self) -> Path:
+        """Where this check's instances keep what they have to remember."""
+        return self._directory / f"state-{self._begun}"
+
+    def begin(self) -> None:
+        """Have everything be as it is before a check."""
+        self._begun += 1
+        self.state_path.mkdir()
+        self.placement.empty()
+        if self._harness is not None:
+            self._harness.expect()
+            self._harness.reset()
+            self._harness.expect()
+
+    def load(self) -> Instance:
+        """A new instance, which is not connected yet."""
+        return instances.load(self.configured(), self.instance_name)
+
+    @contextmanager
+    def driver(self) -> Iterator[ComputeDriver]:
+        """A new instance of the driver, connected for as long."""
+        driver = self.load().driver
+        with instances.connected(driver):
+            yield driver
+
+    @contextmanager
+    def publishing(self) -> Iterator["Publishing"]:
+        """A new instance that publishes."""
+        publishing = Publishing(self)
+        try:
+            publishing.start()
+            yield publishing
+        finally:
+            publishing.stop()
+
+
+class Publishing:
+    """An instance of the driver and its cycles, which publish into the real Placement."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject: Final = subject
+        self._open = ExitStack()
+        self.cycle: DriverCycle
+        self.driver: ComputeDriver
+
+    def start(self) -> None:
+        """Begin as a new process does, with what is remembered of earlier ones."""
+        instance = self._subject.load()
+        self.publisher = instance.publisher
+        context = local(self._subject.state_path, instance.driver.host)
+        self._open.callback(context.close)
+        self.driver = instance.driver
+        self.cycle = self._open.enter_context(
+            instances.running(
+                instance,
+                self._subject.placement.client,
+                context,
+                policy=RemovalPolicy(delay=0, allow_mass=True),
+            )
+        )
+
+    def stop(self) -> None:
+        """End, as a process does that is told to."""
+        self._open.close()
+
+    def restart(self) -> None:
+        """Stop and start again."""
+        self.stop()
+        self.start()
+
+    def sync(self) -> Outcome:
+        """A complete cycle, without a problem; raises Violation, or what the driver raises."""
+        return sound(self.cycle.sync())
+
+    def settle(self) -> Contents:
+        """Cycles until what is gone has gone; what is published then."""
+        while self.sync().pending:
+            pass
+        return self._subject.placement.contents()
+
+
+def sound(outcome: Outcome) -> Outcome:
+    """The outcome of a cycle that has no problem; raises Violation for any other."""
+    for problem in outcome.problems:
+        raise Violation(str(problem), "a cycle without a problem")
+    return outcome
+
+
+def describe(
+    driver: ComputeDriver,
+    live: Contents = MappingProxyType({}),
+    *,
+    refresh: bool = True,
+    migrations: Sequence[Migration] = (),
+) -> dict[str, DesiredProvider]:
+    """What a driver says of its nodes' trees, by the name of the provider; ``live`` was there.
+
+    With ``refresh`` it is asked for a new snapshot first. Raises Violation where a node cannot be
+    described, and what the driver raises.
+    """
+    listing = listed(driver, refresh=refresh)
+    said: dict[str, DesiredProvider] = {}
+    for node in listing.nodes:
+        tree = tree_of(node.name, node.uuid, live)
+        update(driver, tree, node.name, migrations=migrations)
+        said |= {one.provider.name: one for one in tree.desired()}
+    return said
+
+
+def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeListing:
+    """The driver's nodes; raises Violation where one is none."""
+    names = driver.get_available_nodes(refresh=refresh)
+    check_names(driver, "get_available_nodes", names)
+    listing = describe_nodes(driver, names)
+    for problem in listing.problems:
+        raise Violation(str(problem), "nodes that can be described")
+    return listing
+
+
+def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> ProviderTree:
+    """A node's tree as the driver is given it; of a root alone where there is nothing."""
+    root = live.get(node, Provider(uuid=uuid, name=node, root_uuid=uuid))
+    theirs = [one for one in live.values() if one.root_uuid == root.root_uuid]
+    return ProviderTree.from_providers(theirs or [root])
+
+
+def update(
+    driver: ComputeDriver, tree: ProviderTree, node: str, *, migrations: Sequence[Migration] = ()
+) -> None:
+    """Have a driver edit a tree, as the framework does."""
+    more = {"migrations": migrations} if takes_migrations(type(driver)) else {}
+    driver.update_provider_tree(tree, node, allocations=None, **more)

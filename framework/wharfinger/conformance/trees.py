@@ -1,0 +1,70 @@
+"""What Placement holds at one moment, and how two such moments differ, for people to read."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from wharfinger.providers import Inventory, Provider
+
+#: Everything in Placement, by the names of the providers; without what only counts changes.
+Contents = Mapping[str, Provider]
+
+#: How many differences are told.
+_TOLD: Final = 6
+#: What is told of an inventory only where it is not this.
+_USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
+
+
+def difference(before: Contents, after: Contents) -> str:
+    """How two contents differ, in one line: what is gone with -, what is new with +."""
+    parts = [*_parts(before, after)]
+    if len(parts) > _TOLD:
+        parts[_TOLD:] = [f"and {len(parts) - _TOLD} more"]
+    return "; ".join(parts) or "no difference"
+
+
+def trees(contents: Contents) -> dict[str, Contents]:
+    """The contents by tree: by the uuid of the root."""
+    found: dict[str, dict[str, Provider]] = {}
+    for name, provider in contents.items():
+        found.setdefault(provider.root_uuid, {})[name] = provider
+    return {**found}
+
+
+def _parts(before: Contents, after: Contents) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if new is None:
+            yield f"- {name}"
+        elif old is None:
+            yield f"+ {name} ({', '.join(_inventories(new)) or 'no inventory'})"
+        elif old != new:
+            yield f"{name}: {', '.join(_changes(old, new))}"
+
+
+def _changes(old: Provider, new: Provider) -> Iterator[str]:
+    for field in ("uuid", "parent_uuid", "root_uuid"):
+        one, other = getattr(old, field), getattr(new, field)
+        if one != other:
+            yield f"{field} {one} -> {other}"
+    yield from _signed(_inventories(old), _inventories(new))
+    yield from _signed(sorted(old.traits), sorted(new.traits))
+    yield from _signed(sorted(old.aggregates), sorted(new.aggregates))
+
+
+def _signed(old: Iterable[str], new: Iterable[str]) -> Iterator[str]:
+    old, new = [*old], [*new]
+    yield from (f"- {one}" for one in old if one not in new)
+    yield from (f"+ {one}" for one in new if one not in old)
+
+
+def _inventories(provider: Provider) -> list[str]:
+    return [f"{kind} {_figures(one)}" for kind, one in sorted(provider.inventories.items())]
+
+
+def _figures(inventory: Inventory) -> str:
+    figures: dict[str, Any] = inventory.to_dict()
+    total = figures.pop("total")
+    if figures["max_unit"] >= total:
+        del figures["max_unit"]
+    told = [f"{key} {value}" for key, value in figures.items() if value != _USUAL.get(key)]
+    return " ".join([f"{total}", *(f"({one})" for one in told)])

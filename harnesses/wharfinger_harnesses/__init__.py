@@ -1,0 +1,9 @@
+"""Backends for the conformance kit and the tests: real services, and what is changed in them.
+
+- ``daemons``: servers that live as long as whoever started them.
+- ``ironic``, with ``ironic_service`` and ``ironic_hardware``: a real Ironic without a broker.
+- ``cyborg``, with ``cyborg_service``, ``cyborg_hardware`` and ``cyborg_peers``: a real Cyborg.
+- ``ironic_harness``, ``cyborg_harness`` and ``libvirt_harness``: what the kit changes and breaks.
+
+The services are programs, run each in its own process; their hardware is loaded by them alone.
+"""

@@ -1,0 +1,201 @@
+"""The Cyborg driver's harness: a real Cyborg, and devices that are what they are told to be.
+
+Cyborg publishes its devices to the kit's Placement itself; the driver overlays what is there.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from wharfinger.conformance.harness import Fault, Harness, Placement
+from wharfinger.conformance.proxy import Proxy
+from wharfinger.providers import Inventory
+from wharfinger_harnesses.cyborg import Cyborg, Part, deployable, device
+from wharfinger_harnesses.daemons import LabError
+
+HOST: Final = "conformance-fpga-host"
+_ROOT: Final = str(uuid5(NAMESPACE_URL, HOST))
+_REGION: Final = "r0"
+#: What each FPGA holds at a reset.
+_FUNCTION: Final = "0A00"
+#: FPGAs at a reset.
+_FPGAS: Final = 2
+_GPU: Final = device("00", deployable(_REGION, "PGPU", traits=["CUSTOM_GPU_LAB"]), kind="GPU")
+#: Where Cyborg keeps its devices and requests, those that refer to others first.
+_TABLES: Final = (
+    *("extended_accelerator_requests", "device_profiles", "attach_handles", "controlpath_ids"),
+    *("attributes", "deployables", "devices"),
+)
+_CONFIGURATION: Final = """\
+[{instance}]
+auth_type = none
+endpoint = {url}
+timeout = 2
+program_timeout = 4
+"""
+
+
+class CyborgHarness(Harness):
+    """A host with FPGAs, which are the things, and a GPU; each has one deployable.
+
+    The GPU stays: of a Cyborg that lists no device at all the driver does not believe it. What
+    instances have allocated of a device keeps it from being removed: Cyborg's report fails then.
+    """
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        super().__init__(directory, placement)
+        self._open: Final = ExitStack()
+        self._functions: Final = (f"{number:04X}" for number in count(0x0A01))
+        self._buses = count(1)
+        self._removed: dict[str, Part] = {}
+        #: What the things that are busy are being bound to, and what is in which image.
+        self._requests: dict[str, str] = {}
+        self._images: dict[str, str] = {}
+        self._cyborg: Cyborg
+        self._proxy: Proxy
+
+    def start(self) -> None:
+        """Start it, which takes seconds."""
+        self._have_root()  # the agent has to find it when it starts
+        self._cyborg = self._open.enter_context(Cyborg(self.placement.url, host=HOST))
+        self._proxy = Proxy(self._cyborg.url)
+        self._open.callback(self._proxy.stop)
+        self._proxy.start()
+
+    def stop(self) -> None:
+        """End it; nothing of it stays."""
+        self._open.close()
+
+    def reset(self) -> None:
+        """Have Cyborg know nothing, and find the GPU and two FPGAs that hold their first function.
+
+        Only what it finds anew it publishes. The root is as nova would have published it.
+        """
+        self.expect()
+        self._have_root()
+        for thing in [*self._requests]:
+            self._end_binding(thing)
+        for table in _TABLES:
+            self._cyborg.execute(f"DELETE FROM {table}")
+        for held in (self._cyborg.directory / "holds").iterdir():
+            held.unlink()
+        self._buses = count(1)
+        self._removed.clear()
+        self._cyborg.set_hardware(_GPU)
+        self.grow(_FPGAS)
+
+    def configuration(self, instance: str) -> str:
+        """In overlay mode, which is the driver's default."""
+        return _CONFIGURATION.format(instance=instance, url=self._proxy.url)
+
+    def things(self) -> Sequence[str]:
+        """The FPGAs' deployables."""
+        return [_thing(found) for found in self._cyborg.hardware() if found != _GPU]
+
+    def add(self) -> str:
+        """Plug in an FPGA where none has been since the reset."""
+        self.grow(1)
+        return self.things()[-1]
+
+    def grow(self, count: int) -> None:
+        """Plug in that many before Cyborg looks."""
+        new = [_fpga(f"{next(self._buses):02x}") for _ in range(count)]
+        self._have_hardware(*self._cyborg.hardware(), *new)
+
+    def remove(self, thing: str) -> None:
+        """Pull an FPGA; one that is busy when that is over."""
+        if thing in self._requests:
+            self.make_free(thing)
+        self._removed[thing] = self._device(thing)
+        self._have_hardware(*(had for had in self._cyborg.hardware() if _thing(had) != thing))
+
+    def put_back(self, thing: str) -> None:
+        """Plug it into where it was: Cyborg has new uuids for it, and the same for its provider."""
+        self._have_hardware(*self._cyborg.hardware(), self._removed.pop(thing))
+
+    def make_busy(self, thing: str) -> None:
+        """Have Cyborg bind an accelerator request, and program the device until it may go on.
+
+        With an image of the function that it has: Cyborg will publish no other.
+        """
+        bus = self._device(thing)["bus"]
+        held = self._images.get(self._cyborg.programmed(bus) or "", _FUNCTION)
+        provider = str(self._described(thing)["rp_uuid"])
+        self._cyborg.change_device(bus, hold=True)
+        image = self._cyborg.create_image(held)
+        self._images[image] = held
+        self._requests[thing] = self._cyborg.bind(provider, bitstream_id=image)
+        self._cyborg.wait_for_programming(bus)
+        self._cyborg.change_device(bus, hold=False)
+
+    def make_free(self, thing: str) -> None:
+        """Have it be bound, and delete the request; what a restart has cut off stays unbound."""
+        bus, request = self._device(thing)["bus"], self._requests.pop(thing)
+        if self._cyborg.underway(bus):
+            self._cyborg.go(bus)
+            if (told := self._cyborg.wait_for_nova(request))["status"] != "completed":
+                raise LabError(f"{thing} was not bound: {told}\n{self._cyborg.log()}")
+        self._cyborg.delete_request(request)
+
+    def restart(self) -> None:
+        """Kill it, and start it again with its database."""
+        self._cyborg.stop()
+        self._cyborg.start_again()
+
+    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
+        """As the contract says; a broken connection is reset."""
+        self._proxy.expect(at, fault)
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """The requests: "GET /accelerator/v2/devices"."""
+        return self._proxy.calls
+
+    def image(self, thing: str) -> tuple[str, str]:
+        """An image of Glance's, with a function that no device has had."""
+        function = next(self._functions)
+        image = self._cyborg.create_image(function)
+        self._images[image] = function
+        return image, function
+
+    def _end_binding(self, thing: str) -> None:
+        """Have a busy thing be free although its provider, to which Cyborg writes, is gone."""
+        provider = str(self._described(thing)["rp_uuid"])
+        self.placement.client.create_provider(provider, thing, _ROOT)
+        self.make_free(thing)
+        self.placement.client.delete_provider(provider)
+
+    def _have_hardware(self, *devices: Part) -> None:
+        """Have these be the devices, and Cyborg know them: that it does not, only its log says."""
+        self._cyborg.set_hardware(*devices)
+        self._cyborg.discover()
+        known = {one["name"] for one in self._cyborg.deployables() if one["rp_uuid"]}
+        if known != {*map(_thing, devices)}:
+            raise LabError(f"Cyborg has found {sorted(known)}:\n{self._cyborg.log()}")
+
+    def _device(self, thing: str) -> Part:
+        (found,) = (one for one in self._cyborg.hardware() if _thing(one) == thing)
+        return found
+
+    def _described(self, thing: str) -> Part:
+        return self._cyborg.deployable(self._device(thing)["bus"], _REGION)
+
+    def _have_root(self) -> None:
+        if not self.placement.client.list_providers(name=HOST):
+            made = self.placement.client.create_provider(_ROOT, HOST, None)
+            generation = self.placement.client.set_inventories(
+                _ROOT, made.generation, {"VCPU": Inventory(total=8, max_unit=8)}
+            )
+            self.placement.client.set_traits(_ROOT, generation, {"OWNER_NOVA", "COMPUTE_NODE"})
+
+
+def _fpga(bus: str) -> Part:
+    return device(bus, deployable(_REGION), function=_FUNCTION, reports_function=True)
+
+
+def _thing(found: Part) -> str:
+    """What the provider of a device's one deployable is called."""
+    return f"{HOST}_{found['bus']}_{_REGION}"

@@ -1,0 +1,160 @@
+"""The Ironic driver's backend: a real Ironic, whose nodes the conformance kit changes.
+
+Nodes come into being as copies of one that Ironic has made available, by its database: that takes
+no time. All else that becomes of them Ironic does, or is asked for through its API.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from wharfinger.conformance.harness import Fault, Harness, Placement
+from wharfinger.conformance.proxy import Proxy
+from wharfinger_harnesses.daemons import LabError
+from wharfinger_harnesses.ironic import Ironic
+from wharfinger_harnesses.ironic_rows import Row
+
+#: Nodes that there are at the beginning.
+_COUNT: Final = 3
+_TRAITS: Final = ("CUSTOM_FAST", "HW_CPU_X86_VMX")
+#: How long ago a node was updated that is at rest, and how long before the next one: what was
+#: updated a few seconds before the latest a feed may take for changed.
+_REST: Final = timedelta(hours=1)
+_APART: Final = timedelta(minutes=1)
+#: Seconds that the driver waits for an answer; Ironic takes tenths of one.
+_TIMEOUT: Final = 2
+
+
+class IronicHarness(Harness):
+    """Nodes of a real Ironic, which the driver reaches through a proxy; busy is being cleaned.
+
+    A node that is being cleaned waits in the middle of it, in "clean wait": unlocked, so that
+    it can be removed, and still there after a restart, which ends what Ironic itself is doing.
+
+    Nodes are called by the numbers that they have had since ``reset``: the same in each run.
+    """
+
+    patience = 2.0 * _TIMEOUT
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        super().__init__(directory, placement)
+        self._started: Final = ExitStack()
+        self._removed: dict[str, Row] = {}
+        self._numbered = 0
+
+    def start(self) -> None:
+        """Have an Ironic, and have it make the node that others are copies of; takes seconds."""
+        self._ironic = self._started.enter_context(Ironic())
+        self._proxy = Proxy(self._ironic.url)
+        self._started.callback(self._proxy.stop)
+        self._proxy.start()
+        node = self._ironic.create_node(None)
+        self._ironic.set_traits(node, *_TRAITS)
+        self._ironic.make_available(node)
+        self._ironic.update_node(node, extra={"lab": {"clean": "wait"}})
+        self._first = self._read(node)
+
+    def stop(self) -> None:
+        """End both."""
+        self._started.close()
+
+    def reset(self) -> None:
+        """Have three nodes that are available, and nothing known of others."""
+        self._proxy.expect()
+        self._ironic.rows.clear()
+        self._ironic.clear_goes()
+        self._removed.clear()
+        self._numbered = 0
+        self.grow(_COUNT)
+
+    def configuration(self, instance: str) -> str:
+        """All nodes of an Ironic without a Keystone."""
+        return f"""\
+[{instance}]
+auth_type = none
+endpoint = {self._proxy.url}
+timeout = {_TIMEOUT}
+"""
+
+    def things(self) -> Sequence[str]:
+        """The uuids of the nodes, the oldest first."""
+        return self._ironic.rows.uuids()
+
+    def add(self) -> str:
+        """Have one more node, which has become available just now."""
+        [uuid] = self._make([datetime.now(UTC)])
+        return uuid
+
+    def grow(self, count: int) -> None:
+        """Have that many more nodes, which have been at rest for a while.
+
+        A change feed does not show them: who has to see them lists all nodes.
+        """
+        latest = datetime.now(UTC) - _REST - self._numbered * _APART
+        self._make([latest - index * _APART for index in range(count)])
+
+    def _make(self, updated: Sequence[datetime]) -> list[str]:
+        """Have as many more nodes, which were updated then; return their uuids."""
+        numbers = range(self._numbered + 1, self._numbered + len(updated) + 1)
+        self._numbered += len(updated)
+        uuids = [str(UUID(int=number, version=4)) for number in numbers]
+        self._ironic.rows.write(
+            self._first,
+            [
+                {"uuid": uuid, "name": f"node-{number}", "updated_at": _in_database(then)}
+                for uuid, number, then in zip(uuids, numbers, updated, strict=True)
+            ],
+        )
+        return uuids
+
+    def remove(self, thing: str) -> None:
+        """Delete a node, as an operator does; one that is busy is in maintenance for that."""
+        self._removed[thing] = row = self._read(thing)
+        if row.columns["provision_state"] != "available":
+            self._ironic.set_maintenance(thing, "to be deleted")
+        self._ironic.delete_node(thing)
+
+    def put_back(self, thing: str) -> None:
+        """Have a node as it was, busy if it was that; updated now."""
+        now = _in_database(datetime.now(UTC))
+        self._ironic.rows.write(self._removed.pop(thing), [{"updated_at": now}])
+
+    def make_busy(self, thing: str) -> None:
+        """Have a node be cleaned, until it is made free."""
+        self._ironic.provision(thing, "manage")
+        self._ironic.wait_for(thing, "manageable")
+        self._ironic.provision(thing, "provide")
+        self._ironic.wait_for(thing, "clean wait")
+
+    def make_free(self, thing: str) -> None:
+        """Have the cleaning go on, to its end."""
+        self._ironic.go(thing)
+        self._ironic.wait_for(thing, "available")
+
+    def restart(self) -> None:
+        """Kill Ironic, and start it again with its database; takes seconds."""
+        self._ironic.stop()
+        self._ironic.start_again()
+
+    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
+        """As the proxy has it: what the driver asks by HTTP are the calls."""
+        self._proxy.expect(at, fault)
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """As "GET /v1/nodes?limit=10"."""
+        return self._proxy.calls
+
+    def _read(self, uuid: str) -> Row:
+        row = self._ironic.rows.read(uuid)
+        if row is None:
+            raise LabError(f"there is no node {uuid}")
+        return row
+
+
+def _in_database(moment: datetime) -> datetime:
+    """Ironic's database keeps times in UTC, and does not say so."""
+    return moment.astimezone(UTC).replace(tzinfo=None)

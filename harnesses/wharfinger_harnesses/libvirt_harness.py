@@ -1,0 +1,176 @@
+"""The libvirt driver's harness: libvirt's own test driver, and a host in a file.
+
+libvirt's test driver is a library in this process. It reads the file at each connection, and
+has no daemon, and no hardware.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from wharfinger.conformance.harness import Fault, Harness, OldLayout, Placement
+from wharfinger.providers import Inventory
+from wharfinger_harnesses.libvirt_calls import Calls
+from wharfinger_harnesses.libvirt_host import (
+    CAPACITIES,
+    CPUS,
+    DOMAIN_CPUS,
+    DOMAIN_MEMORY_MB,
+    MEMORY_MB,
+    OFFERED,
+    OTHER,
+    Gpu,
+    host_xml,
+)
+
+NODE: Final = "conformance-gpu-host"
+#: GPUs at a reset, besides the one that stays.
+_GPUS: Final = 2
+
+
+class LibvirtHarness(Harness):
+    """A host with GPUs; each GPU but the first is a thing.
+
+    The first one stays: a type that no device offers any more is an error in the driver's
+    configuration, so of a host without GPUs nothing would be changed.
+    """
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        super().__init__(directory, placement)
+        self._path: Final = directory / "host.xml"
+        self._calls: Final = Calls()
+        self._first: Final = Gpu(number=1)
+        self._numbers = self._first.number
+        self._gpus: dict[str, Gpu] = {}
+        self._removed: dict[str, Gpu] = {}
+        self._domains: Mapping[str, Sequence[str]] = {}
+
+    def start(self) -> None:
+        """See the calls to libvirt, and have the file."""
+        self._calls.attach()
+        self.reset()
+
+    def stop(self) -> None:
+        """Have libvirt as it was."""
+        self._calls.detach()
+
+    def reset(self) -> None:
+        """Have two GPUs that nobody uses."""
+        self.expect()
+        self._numbers = self._first.number
+        self._gpus, self._removed, self._domains = {}, {}, {}
+        self.grow(_GPUS)
+
+    def configuration(self, instance: str) -> str:
+        """One enabled type, with a section of its own."""
+        return (
+            f"[{instance}]\n"
+            f"connection_uri = test://{self._path}\n"
+            f"hypervisor_hostname = {NODE}\n"
+            f"enabled_mdev_types = {OFFERED}\n"
+            "\n"
+            f"[{instance}:{OFFERED}]\n"
+            "traits = CUSTOM_VGPU_T4_2Q\n"
+        )
+
+    def things(self) -> Sequence[str]:
+        """The GPUs, but for the first."""
+        return tuple(self._gpus)
+
+    def add(self) -> str:
+        """Have a GPU where none has been since the reset."""
+        self.grow(1)
+        return list(self._gpus)[-1]
+
+    def grow(self, count: int) -> None:
+        """Have that many at once."""
+        for _ in range(count):
+            self._numbers += 1
+            gpu = Gpu(number=self._numbers)
+            self._gpus[_thing(gpu)] = gpu
+        self._write()
+
+    def remove(self, thing: str) -> None:
+        """Pull a GPU."""
+        self._removed[thing] = self._gpus.pop(thing)
+        self._write()
+
+    def put_back(self, thing: str) -> None:
+        """Plug it into where it was, with the mdevs that it had."""
+        self._gpus[thing] = self._removed.pop(thing)
+        self._write()
+
+    def make_busy(self, thing: str) -> None:
+        """Have an mdev of another type on a GPU: it takes none of the driver's type then."""
+        self._hold(thing, OTHER, 1)
+
+    def make_free(self, thing: str) -> None:
+        """Have no mdev on a GPU."""
+        self._hold(thing, OFFERED, 0)
+
+    def restart(self) -> None:
+        """Nothing to stop: what the file says is all that libvirt's test driver knows."""
+
+    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
+        """As the contract says, with HALF for the text of a description alone.
+
+        Of any other answer libvirt delivers all or nothing: it is refused, as with RAISE.
+        """
+        self._calls.expect(at, fault)
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """The calls to libvirt; which of them there are, ``libvirt_calls`` says."""
+        return self._calls.made
+
+    def use_old_layout(self) -> OldLayout:
+        """Have domains with mdevs on two GPUs, as before nova's Stein release.
+
+        One has an mdev on each GPU, the other another on the second one. All vGPUs were the
+        root's then.
+        """
+        one, two = self.things()[:_GPUS]
+        self._hold(one, OFFERED, 1)
+        self._hold(two, OFFERED, 2)
+        (here,), (there, other) = self._gpus[one].mdevs, self._gpus[two].mdevs
+        self._domains = {_consumer(0): (here, there), _consumer(1): (other,)}
+        self._write()
+        return OldLayout(
+            inventories=self._root_before(),
+            allocations={
+                consumer: {
+                    "VCPU": DOMAIN_CPUS,
+                    "MEMORY_MB": DOMAIN_MEMORY_MB,
+                    "VGPU": len(mdevs),
+                }
+                for consumer, mdevs in self._domains.items()
+            },
+        )
+
+    def _root_before(self) -> dict[str, Inventory]:
+        vgpus = CAPACITIES[OFFERED] * (1 + len(self._gpus))
+        return {
+            "VCPU": Inventory(total=CPUS, max_unit=CPUS, allocation_ratio=4.0),
+            "MEMORY_MB": Inventory(total=MEMORY_MB, max_unit=MEMORY_MB, reserved=512),
+            "VGPU": Inventory(total=vgpus, max_unit=vgpus),
+        }
+
+    def _hold(self, thing: str, mdev_type: str, count: int) -> None:
+        self._gpus[thing] = replace(self._gpus[thing], mdev_type=mdev_type, count=count)
+        self._write()
+
+    def _write(self) -> None:
+        """Have the file say it, at once: a driver in another thread may be reading."""
+        new = self._path.with_suffix(".new")
+        new.write_text(host_xml([self._first, *self._gpus.values()], self._domains))
+        new.replace(self._path)
+
+
+def _thing(gpu: Gpu) -> str:
+    return f"{NODE}_{gpu.name}"
+
+
+def _consumer(number: int) -> str:
+    return str(uuid5(NAMESPACE_URL, f"{NODE}/consumer/{number}"))

@@ -1,0 +1,105 @@
+"""A GPU host as libvirt's test driver reads it from a file: https://libvirt.org/drvtest.html.
+
+Values and their XML alone; nothing is written here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+#: The mdev type that a driver is to offer, and another that takes a GPU away from it.
+OFFERED, OTHER = "nvidia-231", "nvidia-232"
+#: How many mdevs of a type a GPU takes, and it takes one type at a time.
+CAPACITIES: Final = {OFFERED: 8, OTHER: 4}
+CPUS: Final = 64
+MEMORY_MB: Final = 262144
+#: What each domain has.
+DOMAIN_CPUS: Final = 1
+DOMAIN_MEMORY_MB: Final = 64
+
+_BUSES: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU with ``count`` mdevs of a type; its ``number`` says where on the PCI bus it is."""
+
+    number: int
+    mdev_type: str = OFFERED
+    count: int = 0
+
+    @property
+    def name(self) -> str:
+        """What libvirt calls it."""
+        return f"pci_{self._suffix}"
+
+    @property
+    def mdevs(self) -> tuple[str, ...]:
+        """The uuids of its mdevs: the same each time, and no other GPU's."""
+        return tuple(
+            str(uuid5(NAMESPACE_URL, f"{self.name}/{self.mdev_type}/{index}"))
+            for index in range(self.count)
+        )
+
+    @property
+    def _suffix(self) -> str:
+        domain, bus = divmod(self.number, _BUSES)
+        return f"{domain:04x}_{bus:02x}_00_0"
+
+    def xml(self) -> str:
+        """Its ``<device>``, and those of its mdevs."""
+        domain, bus = divmod(self.number, _BUSES)
+        types = "".join(map(self._type_xml, CAPACITIES))
+        return (
+            f"<device><name>{self.name}</name><parent>computer</parent>"
+            "<driver><name>nvidia</name></driver>"
+            f"<capability type='pci'><class>0x030200</class><domain>{domain}</domain>"
+            f"<bus>{bus}</bus><slot>0</slot><function>0</function>"
+            "<product id='0x1eb8'>TU104GL [Tesla T4]</product>"
+            "<vendor id='0x10de'>NVIDIA Corporation</vendor>"
+            f"<capability type='mdev_types'>{types}</capability></capability></device>"
+            + "".join(map(self._mdev_xml, self.mdevs))
+        )
+
+    def _type_xml(self, type_id: str) -> str:
+        available = CAPACITIES[type_id] - self.count
+        if self.count and type_id != self.mdev_type:
+            available = 0
+        return (
+            f"<type id='{type_id}'><name>{type_id}</name><deviceAPI>vfio-pci</deviceAPI>"
+            f"<availableInstances>{available}</availableInstances></type>"
+        )
+
+    def _mdev_xml(self, uuid: str) -> str:
+        return (
+            f"<device><name>mdev_{uuid.replace('-', '_')}_{self._suffix}</name>"
+            f"<parent>{self.name}</parent><capability type='mdev'>"
+            f"<type id='{self.mdev_type}'/><uuid>{uuid}</uuid>"
+            f"<iommuGroup number='{self.number}'/></capability></device>"
+        )
+
+
+def host_xml(gpus: Iterable[Gpu], domains: Mapping[str, Iterable[str]]) -> str:
+    """The host: its GPUs, and its domains' mdevs by the uuid of the domain."""
+    return (
+        f"<node><cpu><mhz>2900</mhz><model>x86</model><active>{CPUS}</active>"
+        f"<nodes>1</nodes><sockets>1</sockets><cores>{CPUS}</cores><threads>1</threads></cpu>"
+        f"<memory>{MEMORY_MB * 1024}</memory>"
+        + "".join(gpu.xml() for gpu in gpus)
+        + "".join(_domain_xml(uuid, mdevs) for uuid, mdevs in domains.items())
+        + "</node>"
+    )
+
+
+def _domain_xml(uuid: str, mdevs: Iterable[str]) -> str:
+    devices = "".join(
+        "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
+        f"<source><address uuid='{mdev}'/></source></hostdev>"
+        for mdev in mdevs
+    )
+    return (
+        f"<domain type='test'><name>instance-{uuid}</name><uuid>{uuid}</uuid>"
+        f"<memory unit='MiB'>{DOMAIN_MEMORY_MB}</memory><vcpu>{DOMAIN_CPUS}</vcpu>"
+        f"<os><type>hvm</type></os><devices>{devices}</devices></domain>"
+    )

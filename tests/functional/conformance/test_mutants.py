@@ -1,0 +1,97 @@
+"""Each rule is broken by a driver made for that, which breaks no other; honest ones break none."""
+
+import re
+from collections.abc import Mapping, Set
+
+import pytest
+
+from tests.lab.conformance.examining import Examiner
+from tests.lab.conformance.honest import LabDriver
+from tests.lab.conformance.mutants import all_mutants
+from wharfinger.conformance.examination import Result, Status
+from wharfinger.conformance.rules import Rule, all_rules
+from wharfinger.conformance.verdict import ExitCode, Word, exit_code, judge
+
+RULES = {rule.id: rule for rule in all_rules()}
+MUTANTS = [*all_mutants()]
+#: What there is to see where a rule is kept, or is not to be.
+KEPT = {Status.PASSED, Status.EXEMPT}
+
+
+@pytest.mark.parametrize("driver", ["devices", "machines"])
+def test_an_honest_driver_conforms(driver: str, examiner: Examiner) -> None:
+    results = examiner.examine(driver)
+
+    assert {id: told(one) for id, one in results.items() if one.status not in KEPT} == {}
+    verdicts = judge([*RULES.values()], results.values())
+    assert [verdict.word for verdict in verdicts] == [Word.CONFORMS] * 2
+    assert exit_code(verdicts) is ExitCode.CONFORMS
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"), MUTANTS, ids=[f"{rule}-{kind.__name__}" for rule, kind in MUTANTS]
+)
+def test_a_mutant_breaks_its_rule_and_no_other(
+    rule: str, kind: type[LabDriver], examiner: Examiner
+) -> None:
+    results = examiner.examine(kind.__qualname__)
+
+    failed = {id: told(one) for id, one in results.items() if one.status is Status.FAILED}
+    assert failed.keys() == {rule}, failed
+    later = after(rule)
+    others = {id: told(one) for id, one in results.items() if not is_as_it_has_to_be(one, later)}
+    others.pop(rule)
+    assert others == {}
+    assert results[rule].found
+    assert not results[rule].details, results[rule].details
+
+
+def is_as_it_has_to_be(result: Result, later: Set[str]) -> bool:
+    expected = {Status.NOT_RUN, Status.EXEMPT} if result.rule.id in later else KEPT
+    return result.status in expected
+
+
+def after(id: str) -> set[str]:
+    """The rules that have nothing to look at without one."""
+    found = {id}
+    for rule in RULES.values():
+        if found & {*rule.after}:
+            found.add(rule.id)
+    return found - {id}
+
+
+def told(result: Result) -> str:
+    return f"{result.status}: {result.found} | {result.expected} {result.details}"
+
+
+# The registry.
+
+
+def test_each_rule_has_a_mutant() -> None:
+    assert {rule for rule, _ in MUTANTS} == RULES.keys()
+
+
+def test_each_mutant_says_its_defect() -> None:
+    for _, kind in MUTANTS:
+        assert kind.__doc__ and kind.__doc__ != LabDriver.__doc__, kind
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+def test_a_rule_is_told_in_sentences(rule: Rule) -> None:
+    assert re.fullmatch(r"WHF-\d{3}", rule.id)
+    for text in (rule.says, rule.because):
+        assert re.fullmatch(r"[A-Za-z].*[^.]\.", text), text
+    assert rule.check.__doc__
+    assert re.fullmatch(r"\d+\.\d+", rule.since)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+def test_a_rule_comes_after_earlier_ones(rule: Rule) -> None:
+    assert all(id in RULES and id < rule.id for id in rule.after)
+
+
+def test_a_rule_of_the_core_comes_after_rules_of_the_core() -> None:
+    profiles: Mapping[str, str] = {rule.id: rule.profile for rule in RULES.values()}
+    for rule in RULES.values():
+        if rule.profile == "core":
+            assert {profiles[id] for id in rule.after} <= {"core"}, rule.id

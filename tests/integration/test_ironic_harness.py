@@ -1,0 +1,247 @@
+"""The Ironic that the conformance kit changes and breaks, as the driver sees it."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from wharfinger.conf import load
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.subject import describe
+from wharfinger.driver import ComputeDriver
+from wharfinger.exceptions import BackendError
+from wharfinger.placement.client import PlacementClient
+from wharfinger.providers import DesiredProvider, Inventory
+from wharfinger.tracker import instances
+from wharfinger_harnesses.ironic_harness import IronicHarness
+
+GOLD = {"CUSTOM_BAREMETAL_GOLD": Inventory(total=1, min_unit=1, max_unit=1, step_size=1)}
+
+
+class Unused:
+    """The Placement of a driver that has nothing to do with it."""
+
+    @property
+    def url(self) -> str:
+        raise AssertionError("Ironic does not use Placement")
+
+    @property
+    def client(self) -> PlacementClient:
+        raise AssertionError("Ironic does not use Placement")
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IronicHarness]:
+    harness = IronicHarness(tmp_path_factory.mktemp("harness"), Unused())
+    try:
+        harness.start()
+        yield harness
+    finally:
+        harness.stop()
+
+
+@pytest.fixture
+def harness(started: IronicHarness) -> IronicHarness:
+    started.reset()
+    return started
+
+
+@pytest.fixture
+def driver(harness: IronicHarness, tmp_path: Path) -> Iterator[ComputeDriver]:
+    file = tmp_path / "wharfinger.conf"
+    file.write_text(
+        "[DEFAULT]\nenabled_drivers = metal\n"
+        f"{harness.configuration('metal')}[metal]\ndriver = ironic\n"
+    )
+    driver = instances.load(load([str(file)]), "metal").driver
+    with instances.connected(driver):
+        yield driver
+
+
+def seen(driver: ComputeDriver) -> dict[str, DesiredProvider]:
+    """What the driver says after it has asked."""
+    return describe(driver)
+
+
+def free(driver: ComputeDriver) -> set[str]:
+    """The nodes that can be had."""
+    return {uuid for uuid, one in seen(driver).items() if not one.reservations}
+
+
+def polled(driver: ComputeDriver, mark: str, thing: str) -> tuple[str, ...]:
+    """Why a node that has changed since a mark is reserved."""
+    changed, _ = driver.changed_nodes(mark)
+    assert thing in changed
+    return describe(driver, refresh=False)[thing].reservations
+
+
+def test_it_begins_with_nodes_that_are_free_and_alike(
+    harness: IronicHarness, driver: ComputeDriver
+) -> None:
+    found = seen(driver)
+
+    assert [*found] == harness.things()
+    assert len(found) == 3
+    for one in found.values():
+        assert one.reservations == ()
+        assert one.provider.inventories == GOLD
+        assert one.provider.traits == {"CUSTOM_FAST", "HW_CPU_X86_VMX"}
+
+
+def test_what_is_added_is_like_the_others_and_shown_by_the_feed(
+    harness: IronicHarness, driver: ComputeDriver
+) -> None:
+    before = seen(driver)
+    _, mark = driver.changed_nodes(None)
+
+    uuid = harness.add()
+
+    assert polled(driver, mark, uuid) == ()
+    after = seen(driver)
+    assert after.keys() - before.keys() == {uuid}
+    assert {one.provider.inventories == GOLD for one in after.values()} == {True}
+
+
+def test_a_fleet_that_grows_is_at_rest(harness: IronicHarness, driver: ComputeDriver) -> None:
+    harness.grow(1200)
+
+    assert [*seen(driver)] == harness.things()
+    assert len(harness.things()) == 1203
+    _, mark = driver.changed_nodes(None)
+    harness.expect()
+    assert driver.changed_nodes(mark) == (set(), mark)
+    assert len(harness.calls) == 1
+
+
+def test_what_is_removed_is_gone_until_it_is_put_back(
+    harness: IronicHarness, driver: ComputeDriver
+) -> None:
+    before = seen(driver)
+    first, *others = harness.things()
+
+    harness.remove(first)
+    assert [*seen(driver)] == others == harness.things()
+    _, mark = driver.changed_nodes(None)
+
+    harness.put_back(first)
+    assert polled(driver, mark, first) == ()
+    assert seen(driver) == before
+
+
+def test_what_is_busy_is_cleaned_until_it_is_free(
+    harness: IronicHarness, driver: ComputeDriver
+) -> None:
+    first, *others = harness.things()
+    before = seen(driver)
+    _, mark = driver.changed_nodes(None)
+
+    for _ in range(2):
+        harness.make_busy(first)
+        assert free(driver) == {*others}
+        assert seen(driver)[first].provider == before[first].provider
+        [reason] = polled(driver, mark, first)
+        assert reason.startswith("clean wait")
+        _, mark = driver.changed_nodes(mark)
+
+        harness.make_free(first)
+        assert polled(driver, mark, first) == ()
+        _, mark = driver.changed_nodes(mark)
+    assert seen(driver) == before
+
+
+def test_what_is_busy_can_be_removed_and_comes_back_busy(
+    harness: IronicHarness, driver: ComputeDriver
+) -> None:
+    first, *others = harness.things()
+    harness.make_busy(first)
+
+    harness.remove(first)
+    assert [*seen(driver)] == others
+
+    harness.put_back(first)
+    assert harness.things() == [*others, first]
+    assert free(driver) == {*others}
+
+    harness.make_free(first)
+    assert free(driver) == {first, *others}
+
+
+def test_after_a_restart_all_is_as_it_was(harness: IronicHarness, driver: ComputeDriver) -> None:
+    first, *others = harness.things()
+    harness.make_busy(first)
+    before = seen(driver)
+
+    harness.restart()
+
+    assert seen(driver) == before
+    harness.make_free(first)
+    assert free(driver) == {first, *others}
+
+
+def test_a_reset_leaves_nothing_of_what_was(harness: IronicHarness, driver: ComputeDriver) -> None:
+    before = seen(driver)
+    busy, gone, _ = harness.things()
+    harness.add()
+    harness.make_busy(busy)
+    harness.remove(gone)
+    harness.expect(None, Fault.RAISE)
+
+    harness.reset()
+
+    assert seen(driver) == before
+
+
+def read_all(driver: ComputeDriver) -> None:
+    driver.get_available_nodes(refresh=True)
+
+
+def begin_to_follow(driver: ComputeDriver) -> None:
+    driver.changed_nodes(None)
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("ask", [read_all, begin_to_follow])
+def test_each_call_meets_its_fault(
+    harness: IronicHarness,
+    driver: ComputeDriver,
+    ask: Callable[[ComputeDriver], None],
+    fault: Fault,
+) -> None:
+    before = seen(driver)
+    harness.expect()
+    ask(driver)
+    calls = harness.calls
+    assert calls
+
+    for index in range(len(calls)):
+        harness.expect(index, fault)
+        began = time.monotonic()
+        with pytest.raises(BackendError):
+            ask(driver)
+        assert time.monotonic() - began < harness.patience
+        assert harness.calls == calls[: index + 1]
+        assert describe(driver, refresh=False) == before
+
+    harness.expect()
+    ask(driver)
+    assert harness.calls == calls
+
+
+def test_who_hangs_is_let_go_by_what_is_expected_next(
+    harness: IronicHarness, driver: ComputeDriver
+) -> None:
+    harness.expect(None, Fault.HANG)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(read_all, driver)
+        while not harness.calls:
+            assert not asking.done()
+
+        harness.expect()
+        began = time.monotonic()
+        with pytest.raises(BackendError):
+            asking.result()
+
+    assert time.monotonic() - began < 1
+    read_all(driver)

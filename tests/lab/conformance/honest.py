@@ -1,0 +1,254 @@
+"""Drivers that keep all rules: devices below one node, and machines that are nodes.
+
+Mutants are made of them: what each does is in a method of its own.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from oslo_config import cfg
+
+from tests.lab.conformance.world import WORLDS, Refused, SessionOver
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.exceptions import BackendError, ProgrammingRefused, ReshapeNeeded
+from wharfinger.objects import ComputeNode, Migration, Service
+from wharfinger.providers import Inventory, ProviderTree
+
+OPTIONS = [
+    cfg.StrOpt("world", required=True, help="The name of the backend."),
+    cfg.FloatOpt("timeout", default=0.2, help="Seconds to wait for an answer."),
+]
+#: What is given of a device.
+UNITS = "CUSTOM_LAB_UNIT"
+#: The node of all devices.
+NODE = "lab"
+
+Facts = Mapping[str, Any]
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """The options, for generated samples."""
+    return [("lab", OPTIONS)]
+
+
+class LabDriver(ComputeDriver):
+    """What both have: a connection, and a snapshot of what is known of each device."""
+
+    default_owner: ClassVar[str] = "CUSTOM_OWNER_LAB"
+    object_versions: ClassVar[Mapping[str, str]] = {"ComputeNode": "1.0"}
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        conf.register_opts(OPTIONS, name)
+        self.world = WORLDS[conf[name].world]
+        self.timeout: float | None = conf[name].timeout
+        self.session: int | None = None
+        self.devices: dict[str, Facts] = {}
+
+    def init_host(self, service: Service) -> None:
+        self.connect()
+
+    def connect(self) -> None:
+        self.session = self.asked("connect")["session"]
+
+    def ask(self, words: str) -> Any:
+        """The backend's answer, after another connection where it was started anew."""
+        try:
+            return self.asked(words)
+        except SessionOver:
+            self.connect()
+            return self.asked(words)
+
+    def asked(self, words: str) -> Any:
+        """The backend's answer; raises BackendError, Refused, SessionOver."""
+        try:
+            return self.parsed(self.world.request(self.session, words, self.timeout))
+        except (OSError, ValueError) as error:
+            raise self.failed(words, error) from error
+
+    def parsed(self, answer: str) -> Any:
+        return json.loads(answer)
+
+    def failed(self, words: str, error: Exception) -> BackendError:
+        return BackendError(driver=self.name, operation=words, reason=str(error))
+
+    def read(self) -> None:
+        """Have a new snapshot, or the old one and an error."""
+        self.devices = self.read_devices(self.ask("list"))
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        return {name: self.ask(f"show {name}") for name in names}
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        return ComputeNode(host=self.host, hypervisor_hostname=nodename, vcpus=8)
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        events = self.ask("events" if since is None else f"events {since}")
+        mark = str(events["last"])
+        if since is None or not events["changed"]:
+            return set(), mark
+        self.read()
+        return self.changed(set(events["changed"])), mark
+
+    def changed(self, devices: set[str]) -> set[str]:
+        """The nodes that have changed since the devices of these names have."""
+        raise NotImplementedError
+
+    # What is said of a device.
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        tree.update_inventory(name, self.inventory(name, facts))
+        tree.update_traits(name, self.traits(tree, name, facts))
+        if self.is_busy(name, facts):
+            tree.reserve(name, "it is busy")
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        units = facts["units"]
+        return {UNITS: Inventory(total=units, max_unit=units, reserved=facts["reserved"])}
+
+    def traits(self, tree: ProviderTree, name: str, facts: Facts) -> set[str]:
+        return {*facts["traits"]}
+
+    def is_busy(self, name: str, facts: Facts) -> bool:
+        return bool(facts["busy"])
+
+
+class MachinesDriver(LabDriver):
+    """Each device is a node."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        nested_providers=unsupported("a machine is one provider"),
+        reshape=unsupported("there is nothing that it could move to"),
+        change_feed=SUPPORTED,
+        programming=unsupported("there is nothing to program"),
+        cleans_after_release=unsupported("a machine keeps nothing of its last user"),
+    )
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        if refresh:
+            self.read()
+        return [*self.devices]
+
+    def changed(self, devices: set[str]) -> set[str]:
+        return devices & self.devices.keys()
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        self.describe(provider_tree, nodename, self.devices[nodename])
+
+
+class DevicesDriver(LabDriver):
+    """Each device is a child of one node, and can be programmed."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        nested_providers=SUPPORTED,
+        reshape=SUPPORTED,
+        change_feed=SUPPORTED,
+        programming=SUPPORTED,
+        cleans_after_release=SUPPORTED,
+    )
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        #: By consumer, the units that it uses, by device.
+        self.uses: Mapping[str, Mapping[str, int]] = {}
+        #: The devices' names, by their providers' uuids.
+        self.names: dict[str, str] = {}
+
+    def read(self) -> None:
+        super().read()
+        self.uses = self.ask("uses")
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        if refresh:
+            self.read()
+        return [NODE]
+
+    def changed(self, devices: set[str]) -> set[str]:
+        return {NODE}
+
+    # The tree.
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        if self.has_to_move(provider_tree, nodename) and allocations is None:
+            raise ReshapeNeeded
+        self.describe_root(provider_tree, nodename)
+        for name in self.gone(provider_tree, nodename):
+            provider_tree.remove(name)
+        for name, facts in self.devices.items():
+            if not provider_tree.exists(name):
+                self.create(provider_tree, name, nodename)
+            self.names[provider_tree.data(name).uuid] = name
+            self.describe(provider_tree, name, facts)
+        for consumer, its in (allocations or {}).items():
+            self.move(provider_tree, nodename, consumer, its["allocations"])
+
+    def describe_root(self, tree: ProviderTree, node: str) -> None:
+        tree.update_inventory(node, {"VCPU": {"total": 8, "max_unit": 8, "allocation_ratio": 4.0}})
+        tree.update_traits(node, {"CUSTOM_LAB_NODE"})
+
+    def create(self, tree: ProviderTree, name: str, node: str) -> None:
+        tree.new_child(name, node)
+
+    def gone(self, tree: ProviderTree, node: str) -> list[str]:
+        """The devices that are in the tree, and are no more."""
+        known = [tree.data(uuid).name for uuid in tree.get_provider_uuids(node)]
+        return [name for name in known if self.is_device(name) and name not in self.devices]
+
+    def is_device(self, name: str) -> bool:
+        return name.startswith(self.world.prefix)
+
+    def traits(self, tree: ProviderTree, name: str, facts: Facts) -> set[str]:
+        function = facts["function"]
+        functions = {self.function_trait(tree.data(name).uuid, function)} if function else set()
+        return super().traits(tree, name, facts) | functions
+
+    # All units were the node's once.
+
+    def has_to_move(self, tree: ProviderTree, node: str) -> bool:
+        return UNITS in tree.data(node).inventory
+
+    def move(
+        self, tree: ProviderTree, node: str, consumer: str, held: dict[str, dict[str, Any]]
+    ) -> None:
+        root = tree.data(node).uuid
+        if held.get(root, {}).get("resources", {}).pop(UNITS, 0):
+            for device, units in self.uses[consumer].items():
+                held[tree.data(device).uuid] = {"resources": {UNITS: units}}
+        if not held[root]["resources"]:
+            del held[root]
+
+    # What is programmed, and what is cleaned.
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        device = self.names.get(provider_uuid)
+        try:
+            self.ask(f"program {device} {image}")
+        except Refused as error:
+            raise ProgrammingRefused(
+                driver=self.name, provider=provider_uuid, reason=str(error)
+            ) from error
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        function: str | None = self.ask(f"show {self.names[provider_uuid]}")["function"]
+        return function
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        facts = self.devices.get(self.names.get(provider_uuid, ""), {})
+        cleaned = facts.get("cleaned")
+        return bool(
+            cleaned and not facts["busy"] and datetime.fromisoformat(cleaned).astimezone() > since
+        )

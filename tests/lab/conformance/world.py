@@ -1,0 +1,163 @@
+"""A backend in memory: devices, who uses them, and what has happened to them.
+
+A driver finds it by the name in its configuration, and asks it in words, which it answers with
+JSON, as something over HTTP would. Each request is written down, and can meet a fault.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from wharfinger.conformance.harness import Fault
+
+#: The worlds that there are, by name.
+WORLDS: Final[dict[str, "World"]] = {}
+
+
+class Refused(Exception):
+    """A request that makes no sense: there is no such device, image or path."""
+
+
+class SessionOver(Exception):
+    """The session is not known: the backend has been started since it began."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What there is to know of one; ``reserved`` is its own figure, and nobody's doing."""
+
+    units: int = 4
+    reserved: int = 1
+    traits: tuple[str, ...] = ("CUSTOM_LAB_FAST",)
+    function: str | None = "before"
+    busy: bool = False
+    cleaned: str | None = None
+
+
+@dataclass
+class World:
+    """Devices in their slots, whose names begin with ``prefix``; a harness changes them."""
+
+    prefix: str
+    devices: dict[str, Device] = field(default_factory=dict)
+    pulled: dict[str, Device] = field(default_factory=dict)
+    #: By consumer, the units that it uses, by device.
+    uses: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: The functions of images, by uuid.
+    images: dict[str, str] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._lock: Final = threading.RLock()
+        self._events: list[str] = []
+        self._sessions = 0
+        self._known_from = 1
+        self._made = 0
+        self._at: int | None = None
+        self._fault: Fault | None = None
+        self._over = threading.Event()
+
+    # What happens to it.
+
+    def reset(self, count: int) -> None:
+        """Have that many new devices, and nothing else."""
+        with self._lock:
+            self.devices, self.pulled, self.uses, self.images = {}, {}, {}, {}
+            self._made, self._events = 0, []
+            self.expect(None, None)
+        for _ in range(count):
+            self.add()
+
+    def add(self) -> str:
+        """Have one more, in a slot that was never used."""
+        with self._lock:
+            name = f"{self.prefix}{self._made}"
+            self._made += 1
+            self._put(name, Device())
+            return name
+
+    def pull(self, name: str) -> None:
+        """Have one less."""
+        with self._lock:
+            self.pulled[name] = self.devices.pop(name)
+            self._events.append(name)
+
+    def put_back(self, name: str) -> None:
+        """Have it again, as it was."""
+        with self._lock:
+            self._put(name, self.pulled.pop(name))
+
+    def change(self, name: str, **changes: Any) -> None:
+        """Have a device be otherwise."""
+        with self._lock:
+            self._put(name, replace(self.devices[name], **changes))
+
+    def restart(self) -> None:
+        """Know no session any more."""
+        with self._lock:
+            self._known_from = self._sessions + 1
+
+    def _put(self, name: str, device: Device) -> None:
+        self.devices[name] = device
+        self._events.append(name)
+
+    # What is asked of it.
+
+    def expect(self, at: int | None, fault: Fault | None) -> None:
+        """As Harness.expect."""
+        with self._lock:
+            self._over.set()
+            self._over = threading.Event()
+            self._at, self._fault = at, fault
+            self.calls = []
+
+    def request(self, session: int | None, words: str, timeout: float | None) -> str:
+        """What it answers, as JSON.
+
+        Raises ConnectionError where it is away, TimeoutError after so many seconds, SessionOver,
+        Refused.
+        """
+        with self._lock:
+            meets = self._fault if self._at in (None, len(self.calls)) else None
+            over = self._over
+            self.calls.append(words)
+        if meets is Fault.RAISE:
+            raise ConnectionRefusedError("nobody listens")
+        if meets is Fault.HANG:
+            over.wait(timeout)
+            raise TimeoutError("no answer")
+        with self._lock:
+            answer = json.dumps(self._answer(session, words.split(" ")))
+        return answer[: len(answer) // 2] if meets is Fault.HALF else answer
+
+    def _answer(self, session: int | None, words: list[str]) -> object:
+        if words == ["connect"]:
+            self._sessions += 1
+            return {"session": self._sessions}
+        if session is None or session < self._known_from:
+            raise SessionOver
+        answers: dict[str, Callable[..., object]] = {
+            "list": lambda: [*self.devices],
+            "show": lambda name: vars(self.devices[name]),
+            "events": lambda since="0": {
+                "changed": self._events[int(since) :],
+                "last": len(self._events),
+            },
+            "uses": lambda: self.uses,
+            "program": self._program,
+        }
+        try:
+            return answers[words[0]](*words[1:])
+        except KeyError as error:
+            raise Refused(f"there is no {error}") from error
+
+    def _program(self, name: str, image: str) -> object:
+        self.change(name, function=self.images[image])
+        return {"programmed": name}
+
+    def clean(self, name: str) -> None:
+        """Have it be free, and without what its last user left."""
+        self.change(name, busy=False, cleaned=datetime.now(UTC).isoformat())

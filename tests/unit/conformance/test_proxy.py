@@ -1,0 +1,282 @@
+"""What a proxy passes on, what it breaks, and what it says of it."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.proxy import Proxy
+
+#: Seconds after which a test gives up.
+TIMEOUT = 10
+BODY = b'{"nodes": ["n1", "n2"]}'
+
+
+class Backend(ThreadingHTTPServer):
+    """Says the same to each request, and what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int = 0) -> None:
+        self.status, self.reason, self.body = 200, "Fine", BODY
+        self.more: list[tuple[str, str]] = []
+        self.is_chunked = False
+        #: As many as are asked at once before one of them is answered.
+        self.together = threading.Barrier(1)
+        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        super().__init__(("127.0.0.1", port), _Asked)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Asked(BaseHTTPRequestHandler):
+    server: Backend
+    protocol_version = "HTTP/1.1"
+
+    def _answer(self) -> None:
+        backend = self.server
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        backend.asked.append((self.command, self.path, dict(self.headers), body))
+        backend.together.wait(TIMEOUT)
+        self.send_response_only(backend.status, backend.reason)
+        for name, value in backend.more:
+            self.send_header(name, value)
+        if backend.is_chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(backend.body), backend.body))
+            return
+        if backend.status == 204:
+            self.end_headers()
+            return
+        self.send_header("Content-Length", str(len(backend.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(backend.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    do_GET = do_HEAD = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815
+
+
+@contextmanager
+def serving(backend: Backend) -> Iterator[Backend]:
+    thread = threading.Thread(target=backend.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield backend
+    finally:
+        backend.shutdown()
+        backend.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    with serving(Backend()) as served:
+        yield served
+
+
+@pytest.fixture
+def proxy(backend: Backend) -> Iterator[Proxy]:
+    started = Proxy(backend.url)
+    started.start()
+    yield started
+    started.stop()
+
+
+def get(proxy: Proxy, path: str = "/v1/nodes?limit=2") -> requests.Response:
+    return requests.get(f"{proxy.url}{path}", timeout=TIMEOUT)
+
+
+def is_reset(proxy: Proxy) -> bool:
+    """Whether a connection breaks without a byte of an answer."""
+    with socket.create_connection(("127.0.0.1", urlsplit(proxy.url).port or 0), TIMEOUT) as asking:
+        asking.sendall(b"GET / HTTP/1.1\r\nHost: there\r\n\r\n")
+        try:
+            return asking.recv(1) == b"never"
+        except ConnectionResetError:
+            return True
+
+
+@contextmanager
+def hanging(proxy: Proxy) -> Iterator["Future[bool]"]:
+    """Someone whose call hangs; whether it is reset."""
+    proxy.expect(fault=Fault.HANG)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(is_reset, proxy)
+        while not proxy.calls:
+            assert not waiting.done()
+        try:
+            yield waiting
+        finally:
+            proxy.expect()
+
+
+def test_a_call_and_its_answer_pass_as_they_are(backend: Backend, proxy: Proxy) -> None:
+    backend.status, backend.reason, backend.more = 404, "Not Here", [("X-A", "1"), ("X-A", "2")]
+    answer = requests.request(
+        *("PATCH", f"{proxy.url}/v1/nodes/n%201?fields=uuid%2Cname"),
+        data=b"\x00body",
+        headers={"X-Openstack-Ironic-Api-Version": "1.72"},
+        timeout=TIMEOUT,
+    )
+    [(method, path, headers, body)] = backend.asked
+    assert (method, path) == ("PATCH", "/v1/nodes/n%201?fields=uuid%2Cname")
+    assert body == b"\x00body"
+    assert headers["X-Openstack-Ironic-Api-Version"] == "1.72"
+    assert (answer.status_code, answer.reason, answer.content) == (404, "Not Here", BODY)
+    assert answer.raw.headers.getlist("X-A") == ["1", "2"]
+
+
+def test_links_that_a_backend_makes_of_its_host_lead_to_the_proxy(
+    backend: Backend, proxy: Proxy
+) -> None:
+    get(proxy)
+    [(_, _, headers, _)] = backend.asked
+    assert f"http://{headers['Host']}" == proxy.url
+
+
+def test_a_url_keeps_its_path(backend: Backend) -> None:
+    proxy = Proxy(f"{backend.url}/accelerator/v2")
+    proxy.start()
+    get(proxy, "/devices")
+    proxy.stop()
+    assert backend.asked[0][1] == "/accelerator/v2/devices"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
+@pytest.mark.parametrize("status", [200, 204])
+def test_bodies_are_only_where_there_are_any(
+    backend: Backend, proxy: Proxy, method: str, status: int
+) -> None:
+    backend.status = status
+    answer = requests.request(method, proxy.url, timeout=TIMEOUT)
+    bare = requests.request(method, backend.url, timeout=TIMEOUT)
+    assert (answer.status_code, answer.content) == (status, bare.content)
+    assert answer.headers.get("Content-Length") == bare.headers.get("Content-Length")
+
+
+def test_an_answer_in_chunks_comes_whole(backend: Backend, proxy: Proxy) -> None:
+    backend.is_chunked = True
+    assert get(proxy).content == BODY
+
+
+def test_a_body_in_chunks_is_refused(backend: Backend, proxy: Proxy) -> None:
+    answer = requests.post(proxy.url, data=iter([b"body"]), timeout=TIMEOUT)
+    assert answer.status_code == 411
+    assert not backend.asked
+
+
+def test_each_call_has_a_connection_of_its_own(proxy: Proxy) -> None:
+    with requests.Session() as session:
+        assert session.get(proxy.url, timeout=TIMEOUT).headers["Connection"] == "close"
+        assert session.get(proxy.url, timeout=TIMEOUT).ok
+
+
+def test_calls_are_written_down_since_the_last_expect(proxy: Proxy) -> None:
+    get(proxy)
+    requests.delete(f"{proxy.url}/v1/nodes/n1", timeout=TIMEOUT)
+    assert proxy.calls == ("GET /v1/nodes?limit=2", "DELETE /v1/nodes/n1")
+    proxy.expect()
+    assert not proxy.calls
+
+
+def test_a_call_that_is_refused_is_reset_and_not_made(backend: Backend, proxy: Proxy) -> None:
+    proxy.expect(fault=Fault.RAISE)
+    assert is_reset(proxy)
+    assert is_reset(proxy)
+    assert not backend.asked
+    assert len(proxy.calls) == 2
+
+
+def test_an_answer_that_breaks_off_is_a_whole_message(backend: Backend, proxy: Proxy) -> None:
+    backend.more = [("X-A", "1")]
+    proxy.expect(fault=Fault.HALF)
+    answer = get(proxy)
+    assert answer.content == BODY[: len(BODY) // 2]
+    assert answer.headers["Content-Length"] == str(len(BODY) // 2)
+    assert (answer.status_code, answer.reason, answer.headers["X-A"]) == (200, "Fine", "1")
+
+
+def test_a_call_that_hangs_is_reset_at_the_next_expect(backend: Backend, proxy: Proxy) -> None:
+    with hanging(proxy) as waiting:
+        with pytest.raises(requests.ReadTimeout):
+            requests.get(proxy.url, timeout=0.2)
+        assert not waiting.done()
+        proxy.expect()
+        assert waiting.result(TIMEOUT)
+    assert not backend.asked
+    assert get(proxy).ok
+
+
+def test_a_call_that_hangs_is_reset_when_the_proxy_stops(proxy: Proxy) -> None:
+    with hanging(proxy) as waiting:
+        proxy.stop()
+        assert waiting.result(TIMEOUT)
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_only_the_call_of_an_index_meets_a_fault(proxy: Proxy, fault: Fault) -> None:
+    proxy.expect(1, fault)
+    assert get(proxy).content == BODY
+    try:
+        assert requests.get(proxy.url, timeout=0.2).content != BODY
+    except requests.RequestException as error:
+        assert isinstance(error, requests.ReadTimeout) is (fault is Fault.HANG)
+    assert get(proxy).content == BODY
+    assert len(proxy.calls) == 3
+
+
+def test_calls_are_answered_at_the_same_time(backend: Backend, proxy: Proxy) -> None:
+    backend.together = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        answers = [*pool.map(get, [proxy] * 8)]
+    assert [answer.content for answer in answers] == [BODY] * 8
+    assert len(proxy.calls) == 8
+
+
+def test_of_calls_at_the_same_time_one_meets_the_fault(proxy: Proxy) -> None:
+    proxy.expect(3, Fault.HALF)
+    with ThreadPoolExecutor(8) as pool:
+        answers = [answer.content for answer in pool.map(get, [proxy] * 8)]
+    assert len(answers) - answers.count(BODY) == 1
+
+
+def test_while_the_backend_is_down_calls_are_reset() -> None:
+    with serving(Backend()) as other:
+        port = other.server_port
+        proxy = Proxy(other.url)
+        proxy.start()
+        url = proxy.url
+    assert is_reset(proxy)
+    with serving(Backend(port)):
+        assert get(proxy).ok
+    assert proxy.url == url
+    proxy.stop()
+
+
+def test_a_client_that_has_given_up_is_no_news(
+    backend: Backend, proxy: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend.body = b"x" * 10_000_000
+    with socket.create_connection(("127.0.0.1", urlsplit(proxy.url).port or 0)) as asking:
+        asking.sendall(b"GET / HTTP/1.1\r\nHost: there\r\n\r\n")
+        asking.recv(1)
+    assert get(proxy).ok
+    assert not capsys.readouterr().err
+
+
+def test_what_was_not_started_can_be_stopped() -> None:
+    Proxy("http://127.0.0.1:1").stop()
