@@ -5,7 +5,7 @@ services, ``object-fields`` a section for each object with its fields. A field t
 not explain stops the build.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from inspect import getfile
 from typing import Any
 
@@ -14,8 +14,7 @@ from object_rows import Unsaid, field_rows, is_list, objects, service_rows, summ
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
-
-Row = Sequence[str]
+from tables import table
 
 
 class ObjectVersions(SphinxDirective):
@@ -26,14 +25,14 @@ class ObjectVersions(SphinxDirective):
             (f"``{name}``", version, brought, _literals(fields))
             for name, version, brought, fields in version_rows()
         )
-        return _parsed(self, _table(("object", "version", "what it brought", "fields"), rows))
+        return _parsed(self, table(("object", "version", "what it brought", "fields"), rows))
 
 
 class ServiceVersions(SphinxDirective):
     """A row for each version of a service."""
 
     def run(self) -> list[Node]:
-        return _parsed(self, _table(("version", "what it brought"), service_rows()))
+        return _parsed(self, table(("version", "what it brought"), service_rows()))
 
 
 class ObjectFields(SphinxDirective):
@@ -51,7 +50,7 @@ def _sections() -> Iterator[str]:
         if not is_list(kind):
             yield from (kind.obj_name(), "~" * len(kind.obj_name()), "")
             yield from (*summary(kind).splitlines(), "")
-            yield from _table(
+            yield from table(
                 ("field", "type", "None", "default", "meaning"),
                 (
                     (f"``{row.name}``", row.type, row.nullable, _literals(row.default), row.meaning)
@@ -59,7 +58,7 @@ def _sections() -> Iterator[str]:
                 ),
             )
     yield from ("Lists", "~~~~~", "")
-    yield from _table(
+    yield from table(
         ("list", "field", "type", "meaning"),
         (
             (f"``{kind.obj_name()}``", f"``{row.name}``", row.type, row.meaning)
@@ -68,14 +67,6 @@ def _sections() -> Iterator[str]:
             for row in field_rows(kind)
         ),
     )
-
-
-def _table(head: Row, rows: Iterable[Row]) -> Iterator[str]:
-    yield from (".. list-table::", "   :header-rows: 1", "")
-    for row in (head, *rows):
-        for number, cell in enumerate(row):
-            yield f"   {' ' if number else '*'} - {cell}"
-    yield ""
 
 
 def _literals(names: str) -> str:

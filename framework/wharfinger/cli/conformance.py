@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from importlib.util import find_spec
 from typing import Any
 
 from cliff.lister import Lister
@@ -54,12 +55,11 @@ class ConformanceRun(WharfingerCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         try:
             import pytest
-
-            from wharfinger.conformance import session as _session  # noqa: F401 - is it all there?
         except ImportError as error:
-            raise WharfingerError(
-                reason=f"the conformance kit cannot run: {error}. Install wharfinger[conformance]."
-            ) from error
+            raise _not_installed(error.name) from error
+        for name in ("hypothesis", "placement", "webob"):
+            if find_spec(name) is None:
+                raise _not_installed(name)
         code = int(pytest.main(_arguments(parsed_args)))
         return WRONG_USAGE if code == _USAGE_ERROR else code
 
@@ -75,6 +75,12 @@ class ConformanceRules(WharfingerCommand, Lister):
             (rule.id, rule.level, rule.profile, rule.since, rule.says, rule.because)
             for rule in all_rules()
         ]
+
+
+def _not_installed(name: str | None) -> WharfingerError:
+    return WharfingerError(
+        reason=f"the conformance kit needs {name}: pip install 'wharfinger[conformance]'"
+    )
 
 
 def _arguments(parsed_args: argparse.Namespace) -> list[str]:
@@ -93,4 +99,5 @@ def _arguments(parsed_args: argparse.Namespace) -> list[str]:
     if options["-k"]:
         given += ["-k", options["-k"]]
     given += [f"--driver-known-failure={one}" for one in parsed_args.known_failure or ()]
-    return ["--pyargs", "wharfinger.conformance", "-c", os.devnull, "--rootdir", ".", *given]
+    own = ["-c", os.devnull, "--rootdir", ".", "--no-header", "--disable-warnings"]
+    return ["--pyargs", "wharfinger.conformance", *own, *given]

@@ -1,7 +1,7 @@
 """Breaking a backend: one call after the other, while a driver publishes."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +10,7 @@ from wharfinger.conformance.rules import NotShown, Violation
 from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.conformance.trees import Contents, difference, trees
 from wharfinger.exceptions import WharfingerError
+from wharfinger.tracker.cycle import Outcome
 
 #: Seconds for a cycle to end when no call hangs any more.
 _END: Final = 60.0
@@ -24,11 +25,20 @@ class Attempt:
     """A cycle in which a call was to meet a fault.
 
     ``call`` is that call, None where the cycle made none with that index. ``meanwhile`` is what
-    Placement held while it hung; None: the cycle had ended.
+    Placement held while it hung; None: the cycle had ended. ``gone`` is what it took to be gone.
     """
 
     call: str | None
     meanwhile: Contents | None
+    gone: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What Placement held at a moment of an attempt, in words."""
+
+    when: str
+    contents: Contents
 
 
 class Breaking:
@@ -46,16 +56,17 @@ class Breaking:
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
-            self._each(lambda at: self._while_growing(publishing, at))
-            self._each(lambda at: self._at_the_start(publishing, at))
+            self._while_growing(publishing)
+            self._at_the_start(publishing)
 
-    def attempt(self, cycle: Callable[[], object], at: int, patience: float = 0) -> Attempt:
+    def attempt(self, cycle: Callable[[], Outcome], at: int, patience: float = 0) -> Attempt:
         """Run a cycle whose call ``at`` meets the fault. What it raises is what it may raise.
 
         Where that hangs it is let go after so many seconds.
         """
         self._harness.expect(at, self._fault)
-        running = threading.Thread(target=_ends, args=(cycle,), name="cycle", daemon=True)
+        gone: list[str] = []
+        running = threading.Thread(target=_ends, args=(cycle, gone), name="cycle", daemon=True)
         running.start()
         hangs = self._fault is Fault.HANG
         while running.is_alive() and not (hangs and len(self._harness.calls) > at):
@@ -67,49 +78,54 @@ class Breaking:
         running.join(_END)
         if running.is_alive():
             raise Violation(f"call {at} met {self._fault}, and the cycle never ended", "an error")
-        return Attempt(calls[at] if at < len(calls) else None, meanwhile)
+        return Attempt(calls[at] if at < len(calls) else None, meanwhile, gone)
 
-    def _each(self, strike: Callable[[int], bool]) -> None:
-        for at in range(_MOST):
-            if not strike(at):
-                return
-        raise NotShown(f"a cycle makes more than {_MOST} calls")
+    def _while_growing(self, publishing: Publishing) -> None:
+        """Have one call after the other fail while a thing is added."""
+        at: int | None = 0
+        while at is not None:
+            thing = self._harness.add()
+            old = self._subject.placement.contents()  # some of it may be others' to publish
+            seen, at = self._each(publishing.cycle.sync, "call", old, at)
+            new = publishing.settle()
+            for one in seen:
+                see_old_or_new(old, one.contents, new, one.when)
+            self._harness.remove(thing)
+            publishing.settle()
 
-    def _while_growing(self, publishing: Publishing, at: int) -> bool:
-        """Whether there is a call with that index when a thing is added; it fails."""
-        thing = self._harness.add()
-        old = self._subject.placement.contents()  # some of it may be others' to publish
-        attempt = self.attempt(publishing.cycle.sync, at)
-        middle = self._subject.placement.contents()
-        new = publishing.settle()
-        self._see(attempt, old, middle, new, f"call {at}")
-        self._harness.remove(thing)
-        publishing.settle()
-        return attempt.call is not None
-
-    def _at_the_start(self, publishing: Publishing, at: int) -> bool:
-        """Whether there is a call with that index when a driver starts; it fails."""
+    def _at_the_start(self, publishing: Publishing) -> None:
+        """Have one call after the other fail while a driver starts."""
         old = self._subject.placement.contents()
-        publishing.stop()
 
-        def start() -> None:
-            publishing.start()
-            publishing.sync()
+        def start() -> Outcome:
+            publishing.restart()
+            return publishing.cycle.sync()
 
-        attempt = self.attempt(start, at)
-        middle = self._subject.placement.contents()
-        self._see(attempt, old, middle, old, f"call {at} of a start")
-        publishing.restart()
-        publishing.sync()
-        return attempt.call is not None
+        for one in self._each(start, "call of a start", old)[0]:
+            see_old_or_new(old, one.contents, old, one.when)
 
-    def _see(
-        self, attempt: Attempt, old: Contents, middle: Contents, new: Contents, call: str
-    ) -> None:
-        for seen in (attempt.meanwhile, middle):
-            if seen is not None:
-                when = f"{call} ({attempt.call}) meets {self._fault}"
-                see_old_or_new(old, seen, new, when)
+    def _each(
+        self, cycle: Callable[[], Outcome], kind: str, old: Contents, first: int = 0
+    ) -> tuple[list[_Seen], int | None]:
+        """Run a cycle again and again: each time another call fails.
+
+        What was seen, until something is published in spite of that, and the index of the next
+        call; None where there is none.
+        """
+        seen: list[_Seen] = []
+        for at in range(first, _MOST):
+            attempt = self.attempt(cycle, at)
+            when = f"{kind} {at} ({attempt.call}) meets {self._fault}"
+            if attempt.gone:
+                raise Violation(f"{when}: {', '.join(attempt.gone)} is said to be gone", "an error")
+            after = self._subject.placement.contents()
+            hung = [attempt.meanwhile] if attempt.meanwhile is not None else []
+            seen += [_Seen(when, one) for one in (*hung, after)]
+            if attempt.call is None:
+                return seen, None
+            if after != old:
+                return seen, at + 1
+        raise NotShown(f"a cycle makes more than {_MOST} calls")
 
 
 def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:
@@ -122,8 +138,8 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
             )
 
 
-def _ends(cycle: Callable[[], object]) -> None:
+def _ends(cycle: Callable[[], Outcome], gone: list[str]) -> None:
     try:
-        cycle()
+        gone += [one.name for one in cycle().pending]
     except (WharfingerError, Violation, NotShown):
         return

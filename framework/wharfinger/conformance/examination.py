@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Final, cast
 
 from wharfinger.conformance.harness import Harness
-from wharfinger.conformance.rules import NotShown, Profile, Rule, Violation
+from wharfinger.conformance.rules import NotShown, Profile, Rule, Violation, requirements
 from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
 
@@ -103,14 +103,14 @@ class Examination:
         """Why nothing is to be seen of a rule."""
         if rule.profile is Profile.EXTENDED and self._profile is Profile.CORE:
             return Result(rule, Status.NOT_ASKED)
-        for id in rule.after:
-            if id in self._subject.broken:
-                return Result(rule, Status.NOT_RUN, f"{id} is not kept")
+        for id in sorted(requirements(rule.after) & self._subject.broken):
+            return Result(rule, Status.NOT_RUN, f"{id} is not kept")
         try:
             exempt = rule.exempts(self._subject.capabilities)
         except DriverLoadError:
             # That is what the first rule is about.
-            return Result(rule, Status.NOT_RUN, "the driver cannot be loaded") if rule.after else None
+            why_not = Result(rule, Status.NOT_RUN, "the driver cannot be loaded")
+            return why_not if rule.after else None
         if exempt is None and rule.busy and self._subject.has_harness:
             busy = self._subject.harness.busy
             exempt = None if busy.supported else f"nothing is ever busy: {busy.reason}"

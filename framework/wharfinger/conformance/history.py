@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from wharfinger.conformance.breaking import Breaking, see_old_or_new
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.rules import Violation
+from wharfinger.conformance.rules import Violation, requirements
 from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.conformance.trees import Contents, difference
 from wharfinger.providers import Provider
@@ -102,6 +102,8 @@ class History(RuleBasedStateMachine):
     @rule(pace=strategies.sampled_from(["sync", "drift", "poll"]))
     def publishes(self, pace: str) -> None:
         """Run a cycle; after that, all of it is as it has to be when it has been listed."""
+        if pace == "poll" and not self._keeps("WHF-911", "WHF-913"):
+            return
         self._tell(pace)
         outcome = getattr(self._running.cycle, pace)()
         for problem in outcome.problems:
@@ -159,11 +161,11 @@ class History(RuleBasedStateMachine):
         self._told.append(what)
 
     def _keeps(self, *ids: str) -> bool:
-        return self._subject.broken.isdisjoint(ids)
+        return self._subject.broken.isdisjoint(requirements(ids))
 
     @property
     def _can_be_busy(self) -> bool:
-        return self._harness.busy.supported and self._keeps("WHF-501", "WHF-502", "WHF-504")
+        return self._harness.busy.supported and self._keeps("WHF-502", "WHF-503", "WHF-504")
 
     @property
     def _there(self) -> Sequence[str]:
@@ -172,6 +174,16 @@ class History(RuleBasedStateMachine):
     @property
     def _running(self) -> Any:
         return self._publishing
+
+
+def histories_of(subject: Subject) -> type[History]:
+    """The histories of one driver."""
+
+    class Its(History):
+        def __init__(self) -> None:
+            super().__init__(subject)
+
+    return Its
 
 
 def _one_of(things: Sequence[str], which: int) -> str | None:

@@ -26,7 +26,7 @@ def facts(
         "kit": VERSION,
         "wharfinger": version("wharfinger"),
         "python": platform.python_version(),
-        "driver": _driver(asked.driver or ""),
+        "driver": driver(asked.driver or ""),
         "asked": {
             "profile": asked.profile,
             "backend": _backend(asked),
@@ -53,7 +53,8 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
     return "\n".join(_markdown(facts)) + "\n"
 
 
-def _driver(name: str) -> dict[str, str]:
+def driver(name: str) -> dict[str, str]:
+    """Which driver that is: the class, and the package and version that it comes in."""
     for one in loader.installed():
         if one.name == name:
             return {"name": name, "class": one.target, "distribution": one.distribution}

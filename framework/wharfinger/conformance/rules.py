@@ -4,7 +4,7 @@ One registry. The checks are in ``wharfinger.conformance.checks``; the documenta
 made from what is said here. An id is never given to another rule.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -122,6 +122,15 @@ def rule(
         return check
 
     return register
+
+
+def requirements(after: Iterable[str]) -> frozenset[str]:
+    """The ids of rules, and of all those without which there is nothing to look at for them."""
+    found = {*after}
+    for id in after:
+        if id in _REGISTRY:
+            found |= requirements(_REGISTRY[id].after)
+    return frozenset(found)
 
 
 def all_rules() -> Iterator[Rule]:

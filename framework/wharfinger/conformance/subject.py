@@ -1,4 +1,4 @@
-"""The driver that is looked at: configured, with its backend, and with a Placement to publish to."""
+"""The driver that is looked at: configured, with its backend and a Placement to publish to."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

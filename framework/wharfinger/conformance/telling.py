@@ -8,8 +8,9 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from wharfinger.conformance import report
 from wharfinger.conformance.examination import Result, Status
-from wharfinger.conformance.rules import Level, Profile
+from wharfinger.conformance.rules import VERSION, Level, Profile
 from wharfinger.conformance.run import Asked
 from wharfinger.conformance.verdict import Verdict, Word
 
@@ -44,6 +45,10 @@ def again(asked: Asked, id: str) -> str:
 def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]) -> Iterator[str]:
     """What need not be kept and is not; why what was not run was not; and the table."""
     results = [*results]
+    if asked.driver is not None:
+        one = report.driver(asked.driver)
+        what = f"{one['class']} of {one['distribution']}" if one["class"] else "not installed"
+        yield f"{asked.driver}: {what}; kit {VERSION}, seed {asked.seed}"
     for result in results:
         if result.status is Status.KNOWN or (
             result.status is Status.FAILED and result.rule.level is not Level.MUST

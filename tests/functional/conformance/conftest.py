@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import placement as lab
 from tests.lab.conformance.examining import Examiner
 from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from tests.lab.conformance.installing import Installed
 from tests.lab.conformance.mutants import all_mutants
-from tests.lab.sqlite import StayingOpen
-from wharfinger.conformance.placement import RunPlacement
+from tests.lab.conformance.quick import InOneProcess, QuickPlacement
+from wharfinger.conformance.checks import feeds
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 DRIVERS: dict[str, type] = {
@@ -29,11 +28,14 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def examiner(
-    placement_service: EmbeddedPlacement, tmp_path: Path, no_waiting: None
+    placement_service: EmbeddedPlacement,
+    tmp_path: Path,
+    no_waiting: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Examiner]:
     """What examines a driver."""
-    lab.empty()
-    placement = RunPlacement(placement_service)
-    with StayingOpen():
+    monkeypatch.setattr(feeds, "_WITHIN", 0.2)  # these feeds tell at once, or never
+    placement = QuickPlacement(placement_service)
+    with InOneProcess():
         yield Examiner(tmp_path, placement)
     placement.close()

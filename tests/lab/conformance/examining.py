@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.conformance.harnesses import harness_of
+from tests.lab.conformance.quick import QuickSubject
 from wharfinger.conformance.examination import Examination, Result, guarded
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rules import all_rules
-from wharfinger.conformance.subject import Subject
-from wharfinger.driver import loader
 
 
 @dataclass(frozen=True)
@@ -22,26 +21,26 @@ class Examiner:
     directory: Path
     placement: RunPlacement
 
-    def harness(self, driver: str) -> Harness:
-        """A harness that fits the driver of that name."""
+    def harness(self, kind: type) -> Harness:
+        """A harness that fits a driver."""
         directory = self.directory / "backend"
         directory.mkdir(parents=True)
-        return harness_of(_kind(driver))(directory, self.placement)
+        return harness_of(kind)(directory, self.placement)
 
     @contextmanager
     def examining(
-        self, driver: str, harness: Harness | None, **options: Any
+        self, driver: str, harness: Harness | None, *, examples: int = 1, **options: Any
     ) -> Iterator[Examination]:
         """An examination of the driver of that name; ``options`` are Examination's."""
         directory = self.directory / "subject"
         directory.mkdir(parents=True)
-        subject = Subject(
+        subject = QuickSubject(
             driver,
             directory,
             self.placement,
             harness=None if harness is None else guarded(harness),
             seed=1,
-            examples=3,
+            examples=examples,
         )
         if harness is not None:
             harness.start()
@@ -51,14 +50,8 @@ class Examiner:
             if harness is not None:
                 harness.stop()
 
-    def examine(self, driver: str) -> Mapping[str, Result]:
+    def examine(self, name: str, kind: type, examples: int) -> Mapping[str, Result]:
         """What comes of each rule, by its id."""
-        with self.examining(driver, self.harness(driver)) as examination:
+        with self.examining(name, self.harness(kind), examples=examples) as examination:
             examination.look_at(all_rules())
         return examination.results
-
-
-def _kind(driver: str) -> Any:
-    return next(
-        one.load() for one in loader.entry_points(group=loader.NAMESPACE) if one.name == driver
-    )

@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import ClassVar, Final
 from uuid import NAMESPACE_URL, uuid5
 
-from tests.lab.conformance.honest import NODE, UNITS, DevicesDriver, LabDriver, MachinesDriver
+from tests.lab.conformance.honest import (
+    NODE,
+    SLOTS,
+    UNITS,
+    DevicesDriver,
+    LabDriver,
+    MachinesDriver,
+)
 from tests.lab.conformance.world import WORLDS, World
 from wharfinger.conformance.harness import Fault, Harness, OldLayout, Placement
 from wharfinger.providers import Inventory
@@ -91,10 +98,10 @@ class DevicesHarness(WorldHarness):
         self.world.uses = {first: {one: 1, two: 1}, second: {two: 1}}
         return OldLayout(
             inventories={
-                "VCPU": Inventory(total=8, max_unit=8, allocation_ratio=4.0),
+                SLOTS: Inventory(total=8, max_unit=8, allocation_ratio=4.0),
                 UNITS: Inventory(total=8, max_unit=8),
             },
-            allocations={first: {"VCPU": 2, UNITS: 2}, second: {UNITS: 1}},
+            allocations={first: {SLOTS: 2, UNITS: 2}, second: {UNITS: 1}},
         )
 
     def image(self, thing: str) -> tuple[str, str]:

@@ -22,7 +22,8 @@ OPTIONS = [
 ]
 #: What is given of a device.
 UNITS = "CUSTOM_LAB_UNIT"
-#: The node of all devices.
+#: What is given of the node of all devices, and its name.
+SLOTS = "CUSTOM_LAB_SLOT"
 NODE = "lab"
 
 Facts = Mapping[str, Any]
@@ -197,7 +198,7 @@ class DevicesDriver(LabDriver):
             self.move(provider_tree, nodename, consumer, its["allocations"])
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
-        tree.update_inventory(node, {"VCPU": {"total": 8, "max_unit": 8, "allocation_ratio": 4.0}})
+        tree.update_inventory(node, {SLOTS: {"total": 8, "max_unit": 8, "allocation_ratio": 4.0}})
         tree.update_traits(node, {"CUSTOM_LAB_NODE"})
 
     def create(self, tree: ProviderTree, name: str, node: str) -> None:

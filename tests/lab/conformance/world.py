@@ -51,7 +51,7 @@ class World:
     calls: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._lock: Final = threading.RLock()
+        self._lock = threading.RLock()
         self._events: list[str] = []
         self._sessions = 0
         self._known_from = 1

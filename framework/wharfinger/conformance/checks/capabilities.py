@@ -1,13 +1,13 @@
 """Rules of capabilities: what is claimed works, what is denied is not done (WHF-9..)."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
 
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
-from wharfinger.conformance.subject import Subject, describe, listed, sound
-from wharfinger.conformance.trees import difference
+from wharfinger.conformance.subject import Subject, describe
 from wharfinger.driver import ComputeDriver
 from wharfinger.driver.capabilities import METHODS
 from wharfinger.exceptions import ReshapeNeeded, WharfingerError, shown
@@ -52,7 +52,7 @@ def nests_not(subject: Subject) -> None:
     "Where reshape is not supported ReshapeNeeded is never raised.",
     "The node could not be published at all.",
     denies="reshape",
-    after=("WHF-201",),
+    after=("WHF-203",),
 )
 def reshapes_not(subject: Subject) -> None:
     """Have each node described, from nothing and as it is published."""
@@ -75,7 +75,7 @@ def reshapes_not(subject: Subject) -> None:
 def refused(subject: Subject) -> None:
     """Call them."""
     driver = subject.load().driver
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "changed_nodes": lambda: driver.changed_nodes(None),
         "program": lambda: driver.program(_NOBODYS, str(uuid4()), None),
         "current_function": lambda: driver.current_function(_NOBODYS),
@@ -87,94 +87,9 @@ def refused(subject: Subject) -> None:
             except NotImplementedError:
                 continue
             raise Violation(f"{method} returns {shown(answer)}", "NotImplementedError")
-    if not driver.capabilities.supports("cleans_after_release"):
-        if driver.is_clean(_NOBODYS, datetime.now(UTC)):
-            raise Violation("is_clean returns True", "False")
-
-
-@rule(
-    "WHF-911",
-    Level.MUST,
-    "The change feed names a node that has changed since the mark, and what is asked of it then is "
-    "as the backend has it now.",
-    "A node that is cleaned is to be reserved within seconds, and not with the next complete "
-    "listing.",
-    profile=Profile.EXTENDED,
-    supports="change_feed",
-    busy=True,
-    after=("WHF-501",),
-)
-def feeds(subject: Subject) -> None:
-    """Make a thing busy, then free, and poll each time."""
-    harness = subject.harness
-    with subject.publishing() as publishing:
-        before = publishing.settle()
-        publishing.cycle.poll()
-        thing = harness.things()[0]
-        harness.make_busy(thing)
-        sound(publishing.cycle.poll())
-        busy = subject.placement.contents()
-        if not all(one.is_fully_reserved for one in busy[thing].inventories.values()):
-            raise Violation(difference(before, busy), f"all of {thing} reserved by a poll")
-        harness.make_free(thing)
-        sound(publishing.cycle.poll())
-        after = subject.placement.contents()
-        if after != before:
-            raise Violation(difference(before, after), "no difference after the next poll")
-
-
-@rule(
-    "WHF-912",
-    Level.MUST,
-    "The same mark gives the same nodes again, or more; the first mark is given for None.",
-    "A poll that could not publish is made again with its mark.",
-    profile=Profile.EXTENDED,
-    supports="change_feed",
-    busy=True,
-    after=("WHF-911",),
-)
-def feeds_again(subject: Subject) -> None:
-    """Ask twice with one mark."""
-    harness = subject.harness
-    with subject.driver() as driver:
-        driver.get_available_nodes(refresh=True)
-        describe(driver, subject.placement.contents(), refresh=False)
-        _, mark = driver.changed_nodes(None)
-        harness.make_busy(harness.things()[0])
-        first, _ = driver.changed_nodes(mark)
-        second, _ = driver.changed_nodes(mark)
-    if not {*first} <= {*second}:
-        raise Violation(f"{sorted(first)}, then {sorted(second)}", "the same, or more")
-
-
-@rule(
-    "WHF-913",
-    Level.MUST,
-    "The change feed names no node that is gone, and raises where the backend does not answer.",
-    "Only a complete listing says that something is gone; and no answer is no news.",
-    profile=Profile.EXTENDED,
-    supports="change_feed",
-    after=("WHF-402",),
-)
-def feeds_what_is(subject: Subject) -> None:
-    """Remove a thing and ask; have every call be refused and ask."""
-    harness = subject.harness
-    with subject.driver() as driver:
-        driver.get_available_nodes(refresh=True)
-        _, mark = driver.changed_nodes(None)
-        harness.remove(harness.things()[0])
-        named, mark = driver.changed_nodes(mark)
-        there = {node.name for node in listed(driver).nodes}
-        if gone := {*named} - there:
-            raise Violation(f"it names {', '.join(sorted(gone))}", "nodes that there are")
-        harness.expect(None, Fault.RAISE)
-        try:
-            answer = driver.changed_nodes(mark)
-        except Exception:
-            return
-        finally:
-            harness.expect()
-        raise Violation(f"every call is refused, and it returns {shown(answer)}", "an error")
+    cleans = driver.capabilities.supports("cleans_after_release")
+    if not cleans and driver.is_clean(_NOBODYS, datetime.now(UTC)):
+        raise Violation("is_clean returns True", "False")
 
 
 @rule(

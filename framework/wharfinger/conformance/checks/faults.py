@@ -45,7 +45,7 @@ def raises(subject: Subject) -> None:
     "After a failure the next cycle is as if there had been none, without a restart.",
     "A backend that was away for a minute at night is nobody's reason to get up.",
     profile=Profile.EXTENDED,
-    after=("WHF-701",),
+    after=("WHF-301", "WHF-701"),
 )
 def recovers(subject: Subject) -> None:
     """Have every call be refused for a cycle, and pass again."""
@@ -67,7 +67,7 @@ def recovers(subject: Subject) -> None:
     "Whichever call to the backend fails, nothing is published by halves.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-702"),
 )
 def each_fails(subject: Subject) -> None:
     """Have one call after the other be refused, while the world changes and at the start."""
@@ -80,7 +80,7 @@ def each_fails(subject: Subject) -> None:
     "Whichever answer of the backend breaks off in its middle, nothing is published by halves.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-702"),
 )
 def each_halved(subject: Subject) -> None:
     """Have one answer after the other break off."""
@@ -94,7 +94,7 @@ def each_halved(subject: Subject) -> None:
     "it has ended.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-702"),
 )
 def each_hangs(subject: Subject) -> None:
     """Have one call after the other hang."""

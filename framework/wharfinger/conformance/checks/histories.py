@@ -1,11 +1,16 @@
 """The rule of all the others together: whatever happens, in whatever order (WHF-99.)."""
 
+from typing import Final
+
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from wharfinger.conformance.history import History
+from wharfinger.conformance.history import histories_of
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
+
+#: Of one history.
+_STEPS: Final = 12
 
 
 @rule(
@@ -15,12 +20,12 @@ from wharfinger.conformance.subject import Subject
     "comes and goes, is busy, fails and is restarted holds after any history of them.",
     "What goes wrong in life is seldom the first thing that happens.",
     profile=Profile.EXTENDED,
-    after=("WHF-208", "WHF-301", "WHF-401"),
+    after=("WHF-401",),
 )
 def any_history(subject: Subject) -> None:
     """Run random histories; those of one seed are the same each time."""
     run_state_machine_as_test(
-        seed(subject.seed)(lambda: History(subject)),
+        seed(subject.seed)(histories_of(subject)),
         settings=settings(
             max_examples=subject.examples,
             stateful_step_count=_STEPS,
@@ -32,7 +37,3 @@ def any_history(subject: Subject) -> None:
             verbosity=Verbosity.quiet,
         ),
     )
-
-
-#: Of one history.
-_STEPS = 12

@@ -100,34 +100,25 @@ def untagged(subject: Subject) -> None:
 @rule(
     "WHF-205",
     Level.MUST,
-    "Nothing of other owners is touched: not their providers, not what they have below the "
-    "driver's.",
-    "Two owners in one tree are the reason why there are owners.",
-    after=("WHF-203", "WHF-204"),
+    "Everything that a driver says can be published: a cycle with the real Placement ends without "
+    "a problem, and each provider has one owner.",
+    "What cannot be published is not there for anybody who asks Placement.",
+    after=("WHF-202", "WHF-203", "WHF-204"),
 )
-def others_kept(subject: Subject) -> None:
-    """Put a provider of somebody else's below the first node, and publish."""
-    placement = subject.placement
+def published(subject: Subject) -> None:
+    """Publish, and see that what is said is there."""
     with subject.publishing() as publishing:
-        root = min(publishing.settle().values(), key=lambda one: one.parent_uuid or "")
-        name = f"{root.name}_{_OTHERS}"
-        placement.create(
-            name,
-            {_OTHERS_CLASS: Inventory(total=3), "VGPU": Inventory(total=2)},
-            frozenset({_OTHERS_OWNER}),
-            parent=root.name,
-            uuid=child_uuid(root.uuid, name),
-        )
-        before = placement.contents()
-        with subject.driver() as fresh:
-            one = describe(fresh, before).get(name)
-        if one is not None and one.stated:
-            raise Violation(f"{name} is written to", f"nothing, since it is {_OTHERS_OWNER}'s")
-        publishing.restart()
-        publishing.sync()
-        after = placement.contents()
-        if after.get(name) != before[name]:
-            raise Violation(difference(before, after), "no difference")
+        contents = publishing.settle()
+        owner = publishing.publisher.owner
+        said = _stated(describe(publishing.driver, contents))
+    for name, one in said.items():
+        if name not in contents:
+            raise Violation(f"{name} is not in Placement", "what is said of it")
+        found = owners(contents[name].traits)
+        if found != {owner}:
+            raise Violation(f"{name}: owner {', '.join(sorted(found)) or 'none'}", owner)
+        if one.reported and one.provider.inventories.keys() - contents[name].inventories.keys():
+            raise Violation(f"{name}: {sorted(contents[name].inventories)}", "all of its classes")
 
 
 @rule(
@@ -175,25 +166,34 @@ def bounded(subject: Subject) -> None:
 @rule(
     "WHF-208",
     Level.MUST,
-    "Everything that a driver says can be published: a cycle with the real Placement ends without "
-    "a problem, and each provider has one owner.",
-    "What cannot be published is not there for anybody who asks Placement.",
-    after=("WHF-202", "WHF-203", "WHF-204", "WHF-205"),
+    "Nothing of other owners is touched: not their providers, not what they have below the "
+    "driver's.",
+    "Two owners in one tree are the reason why there are owners.",
+    after=("WHF-205",),
 )
-def published(subject: Subject) -> None:
-    """Publish, and see that what is said is there."""
+def others_kept(subject: Subject) -> None:
+    """Put a provider of somebody else's below the first node, and publish."""
+    placement = subject.placement
     with subject.publishing() as publishing:
-        contents = publishing.settle()
-        owner = publishing.publisher.owner
-        said = _stated(describe(publishing.driver, contents))
-    for name, one in said.items():
-        if name not in contents:
-            raise Violation(f"{name} is not in Placement", "what is said of it")
-        found = owners(contents[name].traits)
-        if found != {owner}:
-            raise Violation(f"{name}: owner {', '.join(sorted(found)) or 'none'}", owner)
-        if one.reported and one.provider.inventories.keys() - contents[name].inventories.keys():
-            raise Violation(f"{name}: {sorted(contents[name].inventories)}", "all of its classes")
+        root = min(publishing.settle().values(), key=lambda one: one.parent_uuid or "")
+        name = f"{root.name}_{_OTHERS}"
+        placement.create(
+            name,
+            {_OTHERS_CLASS: Inventory(total=3), "VGPU": Inventory(total=2)},
+            frozenset({_OTHERS_OWNER}),
+            parent=root.name,
+            uuid=child_uuid(root.uuid, name),
+        )
+        before = placement.contents()
+        with subject.driver() as fresh:
+            one = describe(fresh, before).get(name)
+        if one is not None and one.stated:
+            raise Violation(f"{name} is written to", f"nothing, since it is {_OTHERS_OWNER}'s")
+        publishing.restart()
+        publishing.sync()
+        after = placement.contents()
+        if after.get(name) != before[name]:
+            raise Violation(difference(before, after), "no difference")
 
 
 def _stated(described: dict[str, DesiredProvider]) -> dict[str, DesiredProvider]:

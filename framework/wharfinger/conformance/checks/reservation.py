@@ -13,7 +13,7 @@ from wharfinger.conformance.trees import difference
     "to somebody.",
     profile=Profile.EXTENDED,
     busy=True,
-    after=("WHF-208",),
+    after=("WHF-301",),
 )
 def reserved(subject: Subject) -> None:
     """Make a thing busy."""
@@ -38,7 +38,7 @@ def reserved(subject: Subject) -> None:
     "A figure that is lost is lost for good: nobody remembers it but the driver.",
     profile=Profile.EXTENDED,
     busy=True,
-    after=("WHF-501",),
+    after=("WHF-303", "WHF-501"),
 )
 def restored(subject: Subject) -> None:
     """Make a thing busy, and free again; also with a restart between."""

@@ -43,7 +43,7 @@ def conserved(subject: Subject) -> None:
     "Every cycle would write all allocations again.",
     profile=Profile.EXTENDED,
     supports="reshape",
-    after=("WHF-601",),
+    after=("WHF-303", "WHF-601"),
 )
 def over(subject: Subject) -> None:
     """Reshape, and run each pace again."""
@@ -63,7 +63,7 @@ def over(subject: Subject) -> None:
     "Inventories and allocations move together, or not at all.",
     profile=Profile.EXTENDED,
     supports="reshape",
-    after=("WHF-601",),
+    after=("WHF-301", "WHF-601"),
 )
 def all_or_nothing(subject: Subject) -> None:
     """Have the calls fail that are made to the backend after the listing, for the reshape."""
@@ -71,6 +71,8 @@ def all_or_nothing(subject: Subject) -> None:
     layout = harness.use_old_layout()
     with subject.driver() as driver:
         harness.expect()
+        if driver.capabilities.supports("change_feed"):
+            driver.changed_nodes(None)  # as a cycle's first call
         listed(driver)
         at = len(harness.calls)
     with subject.publishing() as publishing:

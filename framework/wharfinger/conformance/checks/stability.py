@@ -83,14 +83,12 @@ def in_any_thread(subject: Subject) -> None:
     """Connect it in one thread, list in another, describe in a third, and let go in a fourth."""
     live = subject.placement.contents()
     driver = subject.load().driver
-    with instances.connected(driver):
-        here = describe(driver, live)
-    driver = subject.load().driver
     connection = instances.connected(driver)
     in_thread(connection.__enter__)
     try:
         in_thread(lambda: driver.get_available_nodes(refresh=True))
         there = in_thread(lambda: describe(driver, live, refresh=False))
+        here = describe(driver, live, refresh=False)
     finally:
         in_thread(lambda: connection.__exit__(None, None, None))
     if there != here:

@@ -12,7 +12,7 @@ from wharfinger.conformance.trees import difference
     "the others.",
     "Capacity that nobody sees is paid for, and not used.",
     profile=Profile.EXTENDED,
-    after=("WHF-208",),
+    after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
     """Add a thing."""
@@ -36,7 +36,7 @@ def added(subject: Subject) -> None:
     "Placement, and nothing else has changed.",
     "What is published and not there is given to instances that cannot be started.",
     profile=Profile.EXTENDED,
-    after=("WHF-208",),
+    after=("WHF-301",),
 )
 def removed(subject: Subject) -> None:
     """Remove a thing."""

@@ -1,0 +1,155 @@
+"""Rules of the change feed (WHF-91.)."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.rules import Level, Profile, Violation, rule
+from wharfinger.conformance.subject import Subject, describe, listed, sound
+from wharfinger.conformance.trees import difference
+from wharfinger.exceptions import shown
+
+#: Seconds in which a feed has told of a change, and between two polls: it need not ask its backend
+#: each time.
+_WITHIN: Final = 10.0
+_PACE: Final = 0.1
+
+
+@rule(
+    "WHF-911",
+    Level.MUST,
+    "The change feed names a node that has changed since the mark, and what is asked of it then is "
+    "as the backend has it now.",
+    "A node that is cleaned is to be reserved within seconds, and not with the next complete "
+    "listing.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    busy=True,
+    after=("WHF-502",),
+)
+def feeds(subject: Subject) -> None:
+    """Make a thing busy, then free, and poll."""
+    harness, placement = subject.harness, subject.placement
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+
+        def is_reserved() -> bool:
+            sound(publishing.cycle.poll())
+            inventories = placement.contents()[thing].inventories
+            return all(one.is_fully_reserved for one in inventories.values())
+
+        def is_as_before() -> bool:
+            sound(publishing.cycle.poll())
+            return placement.contents() == before
+
+        publishing.cycle.poll()
+        thing = harness.things()[0]
+        harness.make_busy(thing)
+        if not _soon(is_reserved):
+            told = difference(before, placement.contents())
+            raise Violation(told, f"all of {thing} reserved by polls, within {_WITHIN:g} s")
+        harness.make_free(thing)
+        if not _soon(is_as_before):
+            told = difference(before, placement.contents())
+            raise Violation(told, f"no difference after polls, within {_WITHIN:g} s")
+
+
+@rule(
+    "WHF-912",
+    Level.MUST,
+    "The same mark gives the same nodes again, or more; the first mark is given for None.",
+    "A poll that could not publish is made again with its mark.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    busy=True,
+    after=("WHF-911",),
+)
+def feeds_again(subject: Subject) -> None:
+    """Ask twice with one mark."""
+    harness = subject.harness
+    first: set[str] = set()
+    with subject.driver() as driver:
+        driver.get_available_nodes(refresh=True)
+        describe(driver, subject.placement.contents(), refresh=False)
+        _, mark = driver.changed_nodes(None)
+        harness.make_busy(harness.things()[0])
+
+        def are_named() -> bool:
+            first.update(driver.changed_nodes(mark)[0])
+            return bool(first)
+
+        _soon(are_named)
+        second, _ = driver.changed_nodes(mark)
+    if not first or not first <= {*second}:
+        raise Violation(f"{sorted(first)}, then {sorted(second)}", "the same, or more")
+
+
+@rule(
+    "WHF-913",
+    Level.MUST,
+    "The change feed names no node that is gone.",
+    "Only a complete listing says that something is gone.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-402",),
+)
+def feeds_what_is(subject: Subject) -> None:
+    """Remove a thing and ask, until something is named or it is clear that nothing is."""
+    with subject.driver() as driver:
+        driver.get_available_nodes(refresh=True)
+        describe(driver, subject.placement.contents(), refresh=False)
+        _, mark = driver.changed_nodes(None)
+        subject.harness.remove(subject.harness.things()[0])
+        subject.harness.expect()
+
+        def has_asked() -> bool:
+            named.update(driver.changed_nodes(mark)[0])
+            return bool(subject.harness.calls)
+
+        named: set[str] = set()
+        _soon(has_asked)
+        if gone := named - {node.name for node in listed(driver).nodes}:
+            raise Violation(f"it names {', '.join(sorted(gone))}", "nodes that there are")
+
+
+@rule(
+    "WHF-914",
+    Level.MUST,
+    "The change feed raises where the backend does not answer.",
+    "No answer is no news.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-701",),
+)
+def feeds_or_raises(subject: Subject) -> None:
+    """Have every call be refused and ask, until there was a call."""
+    harness = subject.harness
+    with subject.driver() as driver:
+        driver.get_available_nodes(refresh=True)
+        _, mark = driver.changed_nodes(None)
+        harness.expect(None, Fault.RAISE)
+        answer = None
+
+        def has_asked() -> bool:
+            nonlocal answer
+            answer = driver.changed_nodes(mark)
+            return bool(harness.calls)
+
+        try:
+            _soon(has_asked)
+        except Exception:
+            return
+        finally:
+            harness.expect()
+        raise Violation(f"every call is refused, and it returns {shown(answer)}", "an error")
+
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    """Whether something holds now or within the time that a feed has."""
+    deadline = time.monotonic() + _WITHIN
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PACE)
+    return True

@@ -1,0 +1,101 @@
+"""What a driver is examined with, without what takes its time and is not looked at.
+
+Drivers publish into the real Placement through its API. What it holds then is read from behind,
+and so it is emptied; a state directory is copied; and what is installed is listed once.
+"""
+
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import fixtures
+from placement import db_api
+from sqlalchemy import Connection, text
+
+from tests.lab import placement as lab
+from tests.lab.cycles import make_state
+from tests.lab.sqlite import StayingOpen
+from wharfinger.conformance.placement import RunPlacement
+from wharfinger.conformance.subject import Subject
+from wharfinger.conformance.trees import Contents
+from wharfinger.driver import loader
+from wharfinger.providers import Inventory, Provider
+
+_PROVIDERS: Final = (
+    "SELECT own.id, own.uuid, own.name, root.uuid, parent.uuid FROM resource_providers own"
+    " JOIN resource_providers root ON root.id = own.root_provider_id"
+    " LEFT JOIN resource_providers parent ON parent.id = own.parent_provider_id"
+)
+_FIGURES: Final = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
+_INVENTORIES: Final = (
+    f"SELECT resource_provider_id, name, {', '.join(_FIGURES)} FROM inventories"
+    " JOIN resource_classes ON resource_classes.id = resource_class_id"
+)
+_TRAITS: Final = (
+    "SELECT resource_provider_id, name FROM resource_provider_traits"
+    " JOIN traits ON traits.id = trait_id"
+)
+_AGGREGATES: Final = (
+    "SELECT resource_provider_id, uuid FROM resource_provider_aggregates"
+    " JOIN placement_aggregates ON placement_aggregates.id = aggregate_id"
+)
+
+
+class QuickPlacement(RunPlacement):
+    """The process's one."""
+
+    def contents(self) -> Contents:
+        """As RunPlacement's."""
+        with db_api.get_placement_engine().connect() as connection:
+            inventories = _rows(connection, _INVENTORIES)
+            traits = _rows(connection, _TRAITS)
+            aggregates = _rows(connection, _AGGREGATES)
+            return {
+                name: Provider(
+                    uuid=uuid,
+                    name=name,
+                    root_uuid=root,
+                    parent_uuid=parent,
+                    inventories={
+                        kind: Inventory(**dict(zip(_FIGURES, figures, strict=True)))
+                        for kind, *figures in inventories[key]
+                    },
+                    traits=frozenset(trait for (trait,) in traits[key]),
+                    aggregates=frozenset(aggregate for (aggregate,) in aggregates[key]),
+                )
+                for key, uuid, name, root, parent in connection.execute(text(_PROVIDERS))
+            }
+
+    def empty(self) -> None:
+        """As RunPlacement's."""
+        self._known.clear()
+        lab.empty()
+
+
+class QuickSubject(Subject):
+    """A subject whose state directories are copies of an empty one."""
+
+    def begin(self) -> None:
+        """As Subject's."""
+        super().begin()
+        make_state(self.state_path)
+
+
+class InOneProcess(fixtures.Fixture):
+    """Have databases stay open, and what is installed be listed once."""
+
+    def _setUp(self) -> None:
+        self.useFixture(StayingOpen())
+        installed = cache(loader.__dict__["entry_points"])
+        self.useFixture(
+            fixtures.MonkeyPatch(f"{loader.__name__}.entry_points", installed)
+        )
+
+
+def _rows(connection: Connection, query: str) -> dict[int, list[Any]]:
+    """What a query finds, by what comes first."""
+    found: dict[int, list[Any]] = defaultdict(list)
+    for key, *values in connection.execute(text(query)):
+        found[key].append(values)
+    return found
