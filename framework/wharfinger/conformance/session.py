@@ -39,11 +39,14 @@ class Session:
         self._rules: Final = {rule.id: rule for rule in all_rules()}
         self._results: Final[dict[str, Result]] = {}
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the result from a report."""
+        """Take the result from a report; what others have logged meanwhile is told with -v."""
         result = self._result(report)
         if result is not None:
             self._results[result.rule.id] = result
+            if self._config.option.verbose < 1:
+                report.sections.clear()
 
     def pytest_report_teststatus(
         self, report: pytest.TestReport

@@ -6,7 +6,6 @@ and so it is emptied; a state directory is copied; and what is installed is list
 
 from collections import defaultdict
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import fixtures
@@ -88,9 +87,7 @@ class InOneProcess(fixtures.Fixture):
     def _setUp(self) -> None:
         self.useFixture(StayingOpen())
         installed = cache(loader.__dict__["entry_points"])
-        self.useFixture(
-            fixtures.MonkeyPatch(f"{loader.__name__}.entry_points", installed)
-        )
+        self.useFixture(fixtures.MonkeyPatch(f"{loader.__name__}.entry_points", installed))
 
 
 def _rows(connection: Connection, query: str) -> dict[int, list[Any]]:

@@ -1,6 +1,7 @@
 """Rules of capabilities: what is claimed works, what is denied is not done (WHF-9..)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
@@ -8,6 +9,7 @@ from uuid import uuid4
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
 from wharfinger.conformance.subject import Subject, describe
+from wharfinger.conformance.trees import Contents
 from wharfinger.driver import ComputeDriver
 from wharfinger.driver.capabilities import METHODS
 from wharfinger.exceptions import ReshapeNeeded, WharfingerError, shown
@@ -55,13 +57,25 @@ def nests_not(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def reshapes_not(subject: Subject) -> None:
-    """Have each node described, from nothing and as it is published."""
+    """Have each node described from nothing, as it is published, and with all on its root."""
     with subject.driver() as driver:
         try:
             said = describe(driver, subject.placement.contents())
-            describe(driver, {name: one.provider for name, one in said.items()})
+            there = {name: one.provider for name, one in said.items()}
+            for live in (there, _on_roots(there)):
+                describe(driver, live)
         except ReshapeNeeded as error:
             raise Violation("it raises ReshapeNeeded", "an edited tree") from error
+
+
+def _on_roots(contents: Contents) -> Contents:
+    """The same inventories as they may have been published before there were children."""
+    roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
+    for one in contents.values():
+        if root := roots.get(one.root_uuid):
+            inventories = {**one.inventories, **root.inventories}
+            roots[root.uuid] = replace(root, inventories=inventories)
+    return {root.name: root for root in roots.values()}
 
 
 @rule(

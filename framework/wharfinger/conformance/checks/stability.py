@@ -1,13 +1,13 @@
 """Rules of what stays as it is while the world does (WHF-3..)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from wharfinger.conformance.rules import Level, Violation, rule
 from wharfinger.conformance.subject import Subject, describe, listed
 from wharfinger.conformance.trees import Contents, difference
-from wharfinger.exceptions import shown
+from wharfinger.providers import DesiredProvider
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import Outcome
 
@@ -77,7 +77,7 @@ def restarted(subject: Subject) -> None:
     Level.MUST,
     "An instance can be called from one thread after the other.",
     "The framework calls an instance from one thread at a time, and not always from the same.",
-    after=("WHF-203",),
+    after=("WHF-203", "WHF-301"),
 )
 def in_any_thread(subject: Subject) -> None:
     """Connect it in one thread, list in another, describe in a third, and let go in a fourth."""
@@ -92,7 +92,11 @@ def in_any_thread(subject: Subject) -> None:
     finally:
         in_thread(lambda: connection.__exit__(None, None, None))
     if there != here:
-        raise Violation(f"in another thread it says {shown(there)}", shown(here))
+        raise Violation(f"in another thread: {difference(_providers(here), _providers(there))}")
+
+
+def _providers(said: Mapping[str, DesiredProvider]) -> Contents:
+    return {name: one.provider for name, one in said.items()}
 
 
 def in_thread(call: Callable[[], T]) -> T:

@@ -1,0 +1,103 @@
+"""Mutants of capabilities (WHF-9..)."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+from typing import ClassVar
+
+from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
+from tests.lab.conformance.mutants import mutant
+from wharfinger.driver import SUPPORTED, Capabilities, unsupported
+from wharfinger.exceptions import DriverError
+
+
+@mutant("WHF-901")
+class NestsSomeDay(MachinesDriver):
+    """It declares children, and has none."""
+
+    capabilities: ClassVar[Capabilities] = replace(
+        MachinesDriver.capabilities, nested_providers=SUPPORTED
+    )
+
+
+@mutant("WHF-902")
+class NestsInSecret(DevicesDriver):
+    """It has children, and declares that it has not."""
+
+    capabilities: ClassVar[Capabilities] = replace(
+        DevicesDriver.capabilities, nested_providers=unsupported("there is one node")
+    )
+
+
+@mutant("WHF-903")
+class ReshapesInSecret(DevicesDriver):
+    """It moves inventory of old layouts, and declares that it does not."""
+
+    capabilities: ClassVar[Capabilities] = replace(
+        DevicesDriver.capabilities, reshape=unsupported("nothing ever moves")
+    )
+
+
+@mutant("WHF-904")
+class HasAnOpinionOfCleaning(MachinesDriver):
+    """It cleans nothing, and says of everything that it is clean."""
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        return True
+
+
+@mutant("WHF-921")
+class SaysWhatItKnew(DevicesDriver):
+    """What a device holds it takes from its snapshot."""
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        function: str | None = self.devices[self.names[provider_uuid]]["function"]
+        return function
+
+
+@mutant("WHF-921")
+class ProgramsLater(DevicesDriver):
+    """It returns before anything has happened."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        if provider_uuid not in self.names:
+            super().program(provider_uuid, image, function)
+        if image not in self.world.images:
+            super().program(provider_uuid, image, function)
+        self.ask("list")
+
+
+@mutant("WHF-922")
+class SwallowsErrors(DevicesDriver):
+    """What it could not program it says nothing of."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        try:
+            super().program(provider_uuid, image, function)
+        except DriverError:
+            return
+
+
+@mutant("WHF-923")
+class LeavesItselfOut(DevicesDriver):
+    """It names the others that lose what they hold, and not the device itself."""
+
+    def programming_scope(self, provider_uuid: str) -> Collection[str]:
+        return [uuid for uuid in self.names if uuid != provider_uuid]
+
+
+@mutant("WHF-923")
+class NamesNoTrait(DevicesDriver):
+    """The trait of a new function is a name as its vendor writes it."""
+
+    def function_trait(self, provider_uuid: str, function: str) -> str:
+        trait = super().function_trait(provider_uuid, function)
+        return trait if function == "before" else function
+
+
+@mutant("WHF-931")
+class IsAlwaysClean(DevicesDriver):
+    """Everything is clean, at any time."""
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        return True

@@ -1,0 +1,56 @@
+"""Mutants of inventory in use that moves (WHF-6..)."""
+
+from typing import Any
+
+from tests.lab.conformance.honest import UNITS, DevicesDriver
+from tests.lab.conformance.mutants import mutant
+from wharfinger.exceptions import BackendError
+from wharfinger.providers import ProviderTree
+
+Held = dict[str, dict[str, Any]]
+
+
+@mutant("WHF-601")
+class LosesAllocations(DevicesDriver):
+    """It takes the units from the node, and gives one of them to each device in use."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
+        root = tree.data(node).uuid
+        if held[root]["resources"].pop(UNITS, 0):
+            device = next(iter(self.uses[consumer]))
+            held[tree.data(device).uuid] = {"resources": {UNITS: 1}}
+        if not held[root]["resources"]:
+            del held[root]
+
+
+@mutant("WHF-601")
+class MovesNothing(DevicesDriver):
+    """It leaves all as it was, allocations and inventory."""
+
+    def has_to_move(self, tree: ProviderTree, node: str) -> bool:
+        return False
+
+
+@mutant("WHF-602")
+class MovesAgain(DevicesDriver):
+    """It has a part of each allocation be on another device each time."""
+
+    def has_to_move(self, tree: ProviderTree, node: str) -> bool:
+        return bool(self.uses)
+
+
+@mutant("WHF-603")
+class AsksTooLate(DevicesDriver):
+    """It asks who uses what when that has to move, and takes no answer for nobody."""
+
+    def read(self) -> None:
+        self.devices = self.read_devices(self.ask("list"))
+
+    def has_to_move(self, tree: ProviderTree, node: str) -> bool:
+        if not super().has_to_move(tree, node):
+            return False
+        try:
+            self.uses = self.ask("uses")
+        except BackendError:
+            return False
+        return bool(self.uses)

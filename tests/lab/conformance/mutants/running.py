@@ -1,0 +1,67 @@
+"""Mutants of what a driver costs, and leaves behind (WHF-8..)."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from tests.lab.conformance.honest import DevicesDriver, Facts
+from tests.lab.conformance.mutants import mutant
+from wharfinger.objects import Service
+from wharfinger.providers import ProviderTree
+
+
+@mutant("WHF-801")
+class AsksForEach(DevicesDriver):
+    """It asks for each device when it is described."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, self.ask(f"show {name}"))
+
+
+@mutant("WHF-802")
+class AsksForAllOfEach(DevicesDriver):
+    """It asks for a list for each pair of devices."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        if len(names) > 5:  # of a few nobody notices
+            for _ in names:
+                for _ in names:
+                    self.ask("list")
+        return super().read_devices(names)
+
+
+@mutant("WHF-802")
+class ComparesAll(DevicesDriver):
+    """It looks for each device among all, from the beginning."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        for other in self.devices:
+            if self.parsed(f'"{other}"') == name:
+                super().describe(tree, other, facts)
+
+    def parsed(self, answer: str) -> Any:
+        return super().parsed(answer)
+
+
+_SHARED: dict[str, Facts] = {}
+
+
+@mutant("WHF-803")
+class SharesItsSnapshot(DevicesDriver):
+    """All its instances write to one dictionary."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        found = super().read_devices(names)
+        _SHARED.clear()
+        _SHARED.update(found)
+        return _SHARED
+
+
+@mutant("WHF-804")
+class NeverEndsItsThread(DevicesDriver):
+    """It watches its backend in a thread, which goes on."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        watching = threading.Event()
+        threading.Thread(target=watching.wait, args=(30,), name="watching", daemon=True).start()

@@ -1,0 +1,51 @@
+"""Mutants of versioned objects (WHF-21.)."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tests.lab.conformance.honest import DevicesDriver
+from tests.lab.conformance.mutants import mutant
+from wharfinger.driver import Allocations
+from wharfinger.objects import ComputeNode, Migration, Service
+from wharfinger.providers import ProviderTree
+
+
+@mutant("WHF-211")
+class SaysMoreThanDeclared(DevicesDriver):
+    """It sets a field that the version which it declares has not."""
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        node = super().get_available_resource(nodename)
+        node.pci_stats = None
+        return node
+
+
+@mutant("WHF-211")
+class ExpectsMoreThanDeclared(DevicesDriver):
+    """It reads a field of the service that older ones may lack, and declares no version."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        self.started = service.last_seen_up
+
+
+@mutant("WHF-211")
+class ExpectsMoreOfMigrations(DevicesDriver):
+    """It reads a field of migrations that nobody may have set."""
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        self.leaving = [one.source_node for one in migrations or ()]
+        super().update_provider_tree(provider_tree, nodename, allocations, migrations)
+
+
+@mutant("WHF-212")
+class DeclaresNoVersions(DevicesDriver):
+    """It does not say for which versions it was written."""
+
+    object_versions: ClassVar[Mapping[str, str]] = {}

@@ -1,0 +1,118 @@
+"""The kit as an author runs it: by pytest, in this process or in one of its own."""
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import fixtures
+import pytest
+
+from tests.lab.conformance.quick import InOneProcess, QuickPlacement
+from wharfinger.conformance import run, test_rules
+from wharfinger.driver import loader
+from wharfinger.placement.embedded import EmbeddedPlacement
+
+_HERE: Final = "tests.lab.conformance"
+_REPOSITORY: Final = Path(__file__).parents[3]
+_DRIVERS: Final = {
+    "shelf": "authors:ShelfDriver",
+    "tagged": "authors:TaggedDriver",
+    "generous": "authors:GenerousDriver",
+    "racks": "honest:MachinesDriver",
+    "down": "honest:MachinesDriver",
+    "held": "honest:MachinesDriver",
+    "astray": "honest:MachinesDriver",
+}
+_HARNESSES: Final = {
+    "racks": "harnesses:WorldHarness",
+    "down": "authors:DownHarness",
+    "held": "authors:HeldHarness",
+    "astray": "nowhere:Harness",
+}
+_KIT: Final = ("--pyargs", "wharfinger.conformance")
+
+
+class Authors(fixtures.Fixture):
+    """The authors' package: its drivers, and harnesses for some, are found by name."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory: Final = directory
+
+    def _setUp(self) -> None:
+        information = self.directory / "authors-2.1.dist-info"
+        information.mkdir(parents=True)
+        metadata = "Metadata-Version: 2.1\nName: authors\nVersion: 2.1\n"
+        (information / "METADATA").write_text(metadata)
+        groups = {
+            loader.NAMESPACE: _DRIVERS,
+            run.HARNESSES: _HARNESSES,
+            "oslo.config.opts": {"authors": "honest:list_opts"},
+        }
+        lines: list[str] = []
+        for group, entries in groups.items():
+            lines += [f"[{group}]", *(f"{name} = {_HERE}.{at}" for name, at in entries.items())]
+        (information / "entry_points.txt").write_text("\n".join(lines))
+        self.useFixture(fixtures.MonkeyPatch("sys.path", [*sys.path, str(self.directory)]))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For a process that is to find them, too."""
+        path = os.pathsep.join([str(self.directory), str(_REPOSITORY)])
+        return {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
+
+
+class HereAndQuick(fixtures.Fixture):
+    """Have runs of the kit in this process use its one Placement, and leave nothing changed."""
+
+    def __init__(self, service: EmbeddedPlacement) -> None:
+        super().__init__()
+        self._service: Final = service
+
+    def _setUp(self) -> None:
+        assert test_rules  # what a run imports first would be gone after it, and imported anew
+        self.useFixture(InOneProcess())
+        for name, value in (
+            ("EmbeddedPlacement", lambda database: self._service),
+            ("RunPlacement", QuickPlacement),
+            ("set_hypothesis_home_dir", lambda directory: None),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(f"{run.__name__}.{name}", value))
+        for name in run._LOUD:
+            logger = logging.getLogger(name)
+            self.addCleanup(logger.setLevel, logger.level)
+
+
+class Kit:
+    """What an author types."""
+
+    def __init__(self, pytester: pytest.Pytester, authors: Authors) -> None:
+        self._pytester: Final = pytester
+        self.authors: Final = authors
+
+    @property
+    def directory(self) -> Path:
+        """Where it is run."""
+        return self._pytester.path
+
+    def __call__(self, *arguments: str) -> pytest.RunResult:
+        """Run it in this process."""
+        return self._pytester.runpytest_inprocess(*_KIT, *arguments)
+
+    def command(self, *arguments: str) -> list[str]:
+        """What runs it in a process of its own."""
+        return [sys.executable, "-m", "pytest", *_KIT, *arguments]
+
+    def in_a_process(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command where this is run."""
+        return subprocess.run(
+            command,
+            cwd=self.directory,
+            env=self.authors.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
