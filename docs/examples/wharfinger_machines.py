@@ -1,4 +1,4 @@
-"""Machines that an inventory service lists over HTTP; each is a node, and has one user at a time."""
+"""Machines that an inventory service lists over HTTP; each is a node with one user at a time."""
 
 import json
 from collections.abc import Sequence

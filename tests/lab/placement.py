@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import fixtures
@@ -28,7 +28,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 #: What a process may keep: the names that Placement caches.
-_KEPT_TABLES = {"alembic_version", "traits", "resource_classes"}
+KEPT_TABLES: Final = {"alembic_version", "traits", "resource_classes"}
 
 
 @dataclass
@@ -194,7 +194,7 @@ def empty() -> None:
         tables = connection.execute(
             text("SELECT name FROM sqlite_master WHERE type = 'table'")
         ).scalars()
-        for table in set(tables) - _KEPT_TABLES:
+        for table in set(tables) - KEPT_TABLES:
             if not table.startswith("sqlite_"):
                 connection.execute(text(f'DELETE FROM "{table}"'))
 

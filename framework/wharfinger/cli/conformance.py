@@ -36,7 +36,11 @@ class ConformanceRun(WharfingerCommand):
             help="core: what needs no harness; default: extended, which is all",
         )
         parser.add_argument(
-            "--rule", metavar="ID", action="append", help="only this rule (several times: these)"
+            "--rule",
+            metavar="ID",
+            action="append",
+            type=_rule,
+            help="only this rule (several times: these)",
         )
         parser.add_argument(
             "--known-failure",
@@ -77,6 +81,16 @@ class ConformanceRules(WharfingerCommand, Lister):
         ]
 
 
+def _rule(id: str) -> str:
+    from wharfinger.conformance.rules import all_rules
+
+    if id not in {rule.id for rule in all_rules()}:
+        raise argparse.ArgumentTypeError(
+            f"there is no rule {id}; wharfinger conformance rules lists them"
+        )
+    return id
+
+
 def _not_installed(name: str | None) -> WharfingerError:
     return WharfingerError(
         reason=f"the conformance kit needs {name}: pip install 'wharfinger[conformance]'"
@@ -99,5 +113,5 @@ def _arguments(parsed_args: argparse.Namespace) -> list[str]:
     if options["-k"]:
         given += ["-k", options["-k"]]
     given += [f"--driver-known-failure={one}" for one in parsed_args.known_failure or ()]
-    own = ["-c", os.devnull, "--rootdir", ".", "--no-header", "--disable-warnings"]
+    own = ["-c", os.devnull, "--rootdir", ".", "--noconftest", "--no-header", "--disable-warnings"]
     return ["--pyargs", "wharfinger.conformance", *own, *given]

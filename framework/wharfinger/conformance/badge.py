@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Final
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 #: Pixels of a letter, roughly, and beside each text.
 _LETTER: Final = 6.6
@@ -23,7 +23,7 @@ def as_svg(facts: Mapping[str, Any]) -> str:
     colours = ["#374151", *(_COLOURS[word] for word in facts["verdicts"].values())]
     widths = [round(len(word) * _LETTER + 2 * _MARGIN) for word in words]
     starts = [sum(widths[:index]) for index in range(len(widths))]
-    title = escape(f"{facts['driver']['name']}: {', '.join(words[1:])}")
+    title = f"{facts['driver']['name']}: {', '.join(words[1:])}"
     parts = [
         f'<rect x="{start}" width="{width}" height="20" fill="{colour}"/>'
         f'<text x="{start + width / 2:g}" y="14" text-anchor="middle">{escape(word)}</text>'
@@ -32,8 +32,8 @@ def as_svg(facts: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{sum(widths)}" height="20" '
-            f'role="img" aria-label="{title}">',
-            f"<title>{title}</title>",
+            f'role="img" aria-label={quoteattr(title)}>',
+            f"<title>{escape(title)}</title>",
             '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">',
             *parts,
             "</g>",

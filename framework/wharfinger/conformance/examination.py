@@ -94,7 +94,7 @@ class Examination:
             return Result(rule, Status.NOT_RUN, printable(str(reason)))
         except WharfingerError as error:
             return Result(rule, Status.FAILED, str(error), details=traceback.format_exc())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             found = printable(f"{type(error).__name__}: {error}")
             return Result(rule, Status.FAILED, found, details=traceback.format_exc())
         return Result(rule, Status.PASSED)

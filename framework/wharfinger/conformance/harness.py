@@ -79,7 +79,7 @@ class Harness(abc.ABC):
 
     @abc.abstractmethod
     def reset(self) -> None:
-        """Have it whole, unbroken, and with at least two things that are free.
+        """Have it whole, unbroken, and with things that are free: two or more, as many each time.
 
         Nothing is in Placement before this. What the driver needs to find there, and does not
         publish, is put there.

@@ -1,10 +1,10 @@
 """Random histories of a backend and of the driver that publishes it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from hypothesis import strategies
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from wharfinger.conformance.breaking import Breaking, see_old_or_new
 from wharfinger.conformance.harness import Fault
@@ -13,11 +13,17 @@ from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.conformance.trees import Contents, difference
 from wharfinger.providers import Provider
 
-#: Which of the things something happens to, and which of the calls.
-_WHICH: Final = strategies.integers(0, 63)
+#: Which of what can happen does, and to which of the things.
+_WHICH: Final = strategies.integers(0, 1023)
+#: What cycle sees a change; or the next one does.
+_PACES: Final = ("", "sync", "drift", "poll")
+#: Which of the calls of a cycle fail: one of the first.
+_CALLS: Final = 10
 _FAULTS: Final = {Fault.RAISE: "WHF-703", Fault.HALF: "WHF-704"}
 #: More things than that are not made.
 _MANY: Final = 6
+#: What happens, and to one of what.
+_Step = tuple[Callable[[str], None], Sequence[str]]
 
 
 class History(RuleBasedStateMachine):
@@ -49,89 +55,93 @@ class History(RuleBasedStateMachine):
         if self._publishing is not None:
             self._publishing.stop()
 
-    # What happens to the backend.
+    # There is one rule alone: of several, each history would leave out most.
 
-    @precondition(lambda self: len(self._there) < _MANY)
-    @rule()
-    def is_added(self) -> None:
-        """There is one more."""
+    @rule(step=_WHICH, which=_WHICH, pace=strategies.sampled_from([*_PACES]))
+    def happens(self, step: int, which: int, pace: str) -> None:
+        """Have something happen to the backend, which a cycle may see, or to the driver."""
+        changes, others = [*self._changes()], [*self._of_driver()]
+        (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
+        happens(things[which % len(things)])
+        if (happens, things) in changes and self._may_run(pace):
+            self._publish(pace)
+
+    def _changes(self) -> Iterator[_Step]:
+        """What can happen to the backend, and to which of its things."""
+        free = [thing for thing in self._there if thing not in self._busy]
+        if len(self._there) < _MANY:
+            yield self._add, [""]
+        if len(self._there) > 1 and free and self._keeps("WHF-402", "WHF-403"):
+            yield self._remove, free
+        if self._gone:
+            yield self._put_back, self._gone
+        if free and self._can_be_busy:
+            yield self._make_busy, free
+        if self._busy:
+            yield self._make_free, sorted(self._busy)
+
+    def _add(self, _: str) -> None:
         self._tell(f"add {self._harness.add()}")
 
-    @precondition(lambda self: len(self._there) > 1 and self._keeps("WHF-402", "WHF-403"))
-    @rule(which=_WHICH)
-    def is_removed(self, which: int) -> None:
-        """There is one less."""
-        thing = _one_of([thing for thing in self._there if thing not in self._busy], which)
-        if thing is not None:
-            self._harness.remove(thing)
-            self._gone.append(thing)
-            self._tell(f"remove {thing}")
+    def _remove(self, thing: str) -> None:
+        self._harness.remove(thing)
+        self._gone.append(thing)
+        self._tell(f"remove {thing}")
 
-    @precondition(lambda self: self._gone)
-    @rule(which=_WHICH)
-    def is_put_back(self, which: int) -> None:
-        """One is there again."""
-        thing = _one_of(self._gone, which)
-        if thing is not None:
-            self._harness.put_back(thing)
-            self._gone.remove(thing)
-            self._tell(f"put back {thing}")
+    def _put_back(self, thing: str) -> None:
+        self._harness.put_back(thing)
+        self._gone.remove(thing)
+        self._tell(f"put back {thing}")
 
-    @precondition(lambda self: self._can_be_busy)
-    @rule(which=_WHICH)
-    def is_made_busy(self, which: int) -> None:
-        """One cannot be had for a while."""
-        thing = _one_of([thing for thing in self._there if thing not in self._busy], which)
-        if thing is not None:
-            self._harness.make_busy(thing)
-            self._busy.add(thing)
-            self._tell(f"make {thing} busy")
+    def _make_busy(self, thing: str) -> None:
+        self._harness.make_busy(thing)
+        self._busy.add(thing)
+        self._tell(f"make {thing} busy")
 
-    @precondition(lambda self: self._busy)
-    @rule(which=_WHICH)
-    def is_made_free(self, which: int) -> None:
-        """One can be had again."""
-        thing = _one_of(sorted(self._busy), which)
-        if thing is not None:
-            self._harness.make_free(thing)
-            self._busy.remove(thing)
-            self._tell(f"make {thing} free")
+    def _make_free(self, thing: str) -> None:
+        self._harness.make_free(thing)
+        self._busy.remove(thing)
+        self._tell(f"make {thing} free")
 
     # What the driver does.
 
-    @rule(pace=strategies.sampled_from(["sync", "drift", "poll"]))
-    def publishes(self, pace: str) -> None:
+    def _of_driver(self) -> Iterator[_Step]:
+        """What can happen to the driver, and how."""
+        yield self._publish, ["sync"]
+        if self._keeps("WHF-303"):
+            yield self._restart, [""]
+        for fault, id in _FAULTS.items():
+            if self._keeps("WHF-304", "WHF-702", id):
+                yield self._fail_at, [f"{fault} {at}" for at in range(_CALLS)]
+
+    def _may_run(self, pace: str) -> bool:
+        return pace in ("sync", "drift") or (
+            pace == "poll" and self._keeps("WHF-911", "WHF-912", "WHF-913")
+        )
+
+    def _publish(self, pace: str) -> None:
         """Run a cycle; after that, all of it is as it has to be when it has been listed."""
-        if pace == "poll" and not self._keeps("WHF-911", "WHF-913"):
-            return
         self._tell(pace)
-        outcome = getattr(self._running.cycle, pace)()
-        for problem in outcome.problems:
+        for problem in getattr(self._running.cycle, pace)().problems:
             self._fail(str(problem), "a cycle without a problem")
         self._settle()
 
-    @precondition(lambda self: self._keeps("WHF-303"))
-    @rule()
-    def restarts(self) -> None:
-        """Go on with a new process."""
+    def _restart(self, _: str) -> None:
         self._tell("restart")
         self._running.restart()
         self._settle()
 
-    @precondition(lambda self: self._keeps("WHF-304", "WHF-702"))
-    @rule(fault=strategies.sampled_from([*_FAULTS]), at=_WHICH)
-    def fails(self, fault: Fault, at: int) -> None:
+    def _fail_at(self, how: str) -> None:
         """Run a cycle in which a call fails, and go on."""
-        if not self._keeps(_FAULTS[fault]):
-            return
+        fault, at = how.split(" ")
         self._tell(f"call {at} meets {fault}")
         old = self._subject.placement.contents()
-        Breaking(self._subject, fault).attempt(self._running.cycle.sync, at)
+        Breaking(self._subject, Fault(fault)).attempt(self._running.cycle.sync, int(at))
         middle = self._subject.placement.contents()
         self._settle()
         if not self._gone:  # what is gone goes in two steps
             new = self._subject.placement.contents()
-            see_old_or_new(old, middle, new, " then ".join(self._told))
+            see_old_or_new(old, middle, new, ", ".join(self._told))
 
     # What has to be.
 
@@ -184,7 +194,3 @@ def histories_of(subject: Subject) -> type[History]:
             super().__init__(subject)
 
     return Its
-
-
-def _one_of(things: Sequence[str], which: int) -> str | None:
-    return things[which % len(things)] if things else None

@@ -16,7 +16,12 @@ _ASKED: Final = pytest.StashKey[Asked]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let it be said which driver is looked at, and how."""
     group = parser.getgroup("wharfinger", "conformance of a driver")
-    group.addoption("--driver", metavar="NAME", help="an entry point of wharfinger.drivers")
+    try:
+        group.addoption("--driver", metavar="NAME", help="an entry point of wharfinger.drivers")
+    except ValueError as error:
+        raise pytest.UsageError(
+            f"another plugin has an option --driver, too; leave it out (-p no:ITS_NAME): {error}"
+        ) from error
     group.addoption(
         "--driver-config",
         metavar="FILE",
@@ -56,6 +61,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Read what is asked for."""
     options = config.option
+    if getattr(options, "dist", "no") != "no":
+        raise pytest.UsageError(
+            "the rules build on each other, and there is one backend: leave out -n, or say -n0"
+        )
     try:
         asked = Asked.read(
             driver=options.driver,
@@ -65,9 +74,12 @@ def pytest_configure(config: pytest.Config) -> None:
             seed=options.driver_seed,
             examples=options.driver_examples,
         )
+        if asked.driver is not None and options.driver_report is not None:
+            options.driver_report.mkdir(parents=True, exist_ok=True)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
-    options.driver_seed = asked.seed  # the same one in all processes
+    except OSError as error:
+        raise pytest.UsageError(f"--driver-report: {error}") from error
     config.stash[_ASKED] = asked
     # What libraries say to each other is nothing that a driver's author could mend.
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning")

@@ -2,19 +2,22 @@
 
 import json
 import platform
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
 from wharfinger.conformance.examination import Result, Status
-from wharfinger.conformance.rules import VERSION, Level, Rule
+from wharfinger.conformance.rules import VERSION, Level, NotShown, Rule
 from wharfinger.conformance.run import Asked, find_harness
 from wharfinger.conformance.verdict import Verdict
 from wharfinger.driver import Capability, loader
-from wharfinger.exceptions import DriverLoadError
+from wharfinger.exceptions import DriverLoadError, printable
 
 #: Of the report's form; what is added does not change it.
 _FORMAT: Final = 1
+#: What Markdown means something by: within a word an underscore is one.
+_MARKS: Final = re.compile(r"[\\`*\[\]<>&|~$]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def facts(
@@ -65,7 +68,10 @@ def _backend(asked: Asked) -> str:
     """What was asked about what there is."""
     if asked.config_file is not None:
         return "the backend of a configuration file"
-    kind = find_harness(asked.driver or "")
+    try:
+        kind = find_harness(asked.driver or "")
+    except NotShown:
+        return "a harness that cannot be loaded"
     return f"the harness {kind.__module__}:{kind.__qualname__}" if kind else "no harness"
 
 
@@ -97,11 +103,11 @@ def _rule(result: Result) -> dict[str, str]:
 def _markdown(facts: Mapping[str, Any]) -> Iterator[str]:
     driver, asked = facts["driver"], facts["asked"]
     verdicts = ", ".join(f"{name}: **{word}**" for name, word in facts["verdicts"].items())
-    yield from (f"# Conformance of the driver {driver['name']}", "", verdicts, "")
+    yield from (f"# Conformance of the driver {_text(driver['name'])}", "", verdicts, "")
     yield from _rows(
         ("", ""),
         [
-            ("driver", f"`{driver['class']}` of {driver['distribution']}"),
+            ("driver", f"{driver['class']} of {driver['distribution']}"),
             ("wharfinger", facts["wharfinger"]),
             ("kit", facts["kit"]),
             ("Python", facts["python"]),
@@ -140,5 +146,9 @@ def _rows(head: Collection[str], rows: Iterable[Collection[str]]) -> Iterator[st
 
 
 def _row(cells: Iterable[str]) -> str:
-    escaped = [cell.replace("|", "\\|") for cell in cells]
-    return f"| {' | '.join(escaped)} |"
+    return f"| {' | '.join(map(_text, cells))} |"
+
+
+def _text(text: str) -> str:
+    """Text that is nothing but text, in one line."""
+    return _MARKS.sub(r"\\\g<0>", printable(text))

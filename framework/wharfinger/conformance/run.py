@@ -17,9 +17,17 @@ from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rules import NotShown, Profile, Rule, all_rules
 from wharfinger.conformance.subject import Subject
+from wharfinger.exceptions import (
+    ConfigurationError,
+    ConfigurationFileError,
+    WharfingerError,
+    printable,
+)
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 HARNESSES: Final = "wharfinger.conformance_harness"
+#: Of a driver; files are called so.
+_NAME: Final = re.compile(r"\w[\w.+-]*")
 _KNOWN_FAILURE: Final = re.compile(r"\s*(?P<id>[A-Z]+-\d+)\s*:\s*(?P<reason>\S.*)", re.DOTALL)
 #: Whose logs say nothing that is news to an author.
 _LOUD: Final = ("placement", "oslo_db", "object", "stevedore", "urllib3.connectionpool")
@@ -52,6 +60,8 @@ class Asked:
         examples: int,
     ) -> Self:
         """From what somebody wrote; raises ValueError."""
+        if driver is not None and not _NAME.fullmatch(driver):
+            raise ValueError(f"--driver: {driver!r} is no name of a driver")
         if config_file is not None and not config_file.is_file():
             raise ValueError(f"--driver-config: there is no file {config_file}")
         if examples < 1:
@@ -95,7 +105,7 @@ class Run:
         try:
             self._begin()
         except NotShown as reason:
-            self._why_not = str(reason)
+            self._why_not = printable(str(reason))
         except BaseException:
             self._open.close()
             raise
@@ -131,6 +141,7 @@ class Run:
             seed=asked.seed,
             examples=asked.examples,
         )
+        _see_configuration(subject)
         self._examination = Examination(subject, profile=asked.profile, known=asked.known)
 
     def _harness(self, driver: str, placement: RunPlacement) -> Harness | None:
@@ -139,7 +150,11 @@ class Run:
             return None
         own = self._directory / "harness"
         own.mkdir()
-        harness = guarded(kind(own, placement))
+        try:
+            harness = guarded(kind(own, placement))
+        except Exception as error:
+            name = f"{kind.__module__}:{kind.__qualname__}"
+            raise NotShown(f"the harness {name}: {type(error).__name__}: {error}") from error
         self._open.callback(harness.stop)
         harness.start()
         return harness
@@ -157,6 +172,16 @@ def find_harness(driver: str) -> Any:
         raise NotShown(f"the harness {found[0].value}: {type(error).__name__}: {error}") from error
 
 
+def _see_configuration(subject: Subject) -> None:
+    """Raise NotShown for a configuration that is wrong: no rule is about that."""
+    try:
+        subject.load()
+    except (ConfigurationError, ConfigurationFileError) as error:
+        raise NotShown(str(error)) from error
+    except WharfingerError:
+        return  # that is what the rules are about
+
+
 def _known_failure(text: str) -> tuple[str, str]:
     match = _KNOWN_FAILURE.fullmatch(text)
     known = {rule.id for rule in all_rules()}
@@ -165,4 +190,4 @@ def _known_failure(text: str) -> tuple[str, str]:
             f"--driver-known-failure: {text!r} is not the id of a rule and a reason, such as "
             "'WHF-505: the firmware says none'; wharfinger conformance rules lists them"
         )
-    return match["id"], match["reason"]
+    return match["id"], printable(match["reason"].strip())

@@ -14,6 +14,8 @@ from wharfinger.conformance.verdict import ExitCode, exit_code, judge
 
 #: The properties of a test, which are in a JUnit file too.
 _PROPERTIES: Final = ("rule", "level", "profile", "status", "found", "expected")
+#: What pytest counts them as.
+_NOT_RUN: Final = "not run"
 #: How pytest ends that is no word on a driver.
 _NO_END: Final = (
     pytest.ExitCode.INTERRUPTED,
@@ -29,8 +31,15 @@ def properties(result: Result) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in zip(_PROPERTIES, values, strict=True)]
 
 
+class _Missing:
+    """A rule of which there is no report, as pytest counts reports."""
+
+    def __init__(self, id: str) -> None:
+        self.id: Final = id
+
+
 class Session:
-    """Hears of each test, in whichever process it ran, and judges at the end."""
+    """Hears of each test, and judges at the end."""
 
     def __init__(self, config: pytest.Config, asked: Asked, directory: Path | None) -> None:
         self._config: Final = config
@@ -54,7 +63,7 @@ class Session:
         """Have what was not run be no pass, and the colour of the whole not be green."""
         result = self._result(report)
         if result is not None and result.status is Status.NOT_RUN:
-            return "not run", "n", ("NOT RUN", {"yellow": True})
+            return _NOT_RUN, "n", ("NOT RUN", {"yellow": True})
         return None
 
     @pytest.hookimpl(trylast=True)
@@ -62,12 +71,16 @@ class Session:
         """End as the verdict says."""
         if self._says_nothing(exitstatus):
             return
-        session.exitstatus = self._verdict()[1]
+        # What fails beside the rules, such as a harness that does not stop, is a failure too.
+        session.exitstatus = self._verdict()[1] or exitstatus
 
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
         """Tell the verdict."""
         if self._says_nothing(exitstatus):
             return
+        # pytest's own last line counts them, and is not green then.
+        missing = self._rules.keys() - self._results.keys()
+        terminalreporter.stats.setdefault(_NOT_RUN, []).extend(map(_Missing, missing))
         verdicts, code = self._verdict()
         terminalreporter.section(f"conformance of {self._asked.driver or 'no driver'}")
         for line in telling.summary(self._asked, verdicts, self._results.values()):
@@ -80,21 +93,19 @@ class Session:
 
     def _write(self, directory: Path, driver: str) -> None:
         facts = report.facts(self._asked, self._verdict()[0], self._results, self._rules.values())
-        directory.mkdir(parents=True, exist_ok=True)
         for suffix, text in (
             ("json", report.as_json(facts)),
             ("md", report.as_markdown(facts)),
             ("svg", badge.as_svg(facts)),
         ):
-            (directory / f"{driver}.{suffix}").write_text(text)
+            (directory / f"{driver}.{suffix}").write_text(text, encoding="utf-8")
 
     def _verdict(self) -> tuple[Any, ExitCode]:
         verdicts = judge([*self._rules.values()], self._results.values(), self._asked.profile)
         return verdicts, exit_code(verdicts)
 
     def _says_nothing(self, exitstatus: int) -> bool:
-        is_part = hasattr(self._config, "workerinput")
-        return is_part or bool(self._config.option.collectonly) or exitstatus in _NO_END
+        return bool(self._config.option.collectonly) or exitstatus in _NO_END
 
     def _result(self, test: pytest.TestReport) -> Result | None:
         """What the report of a test says of its rule, once it has run."""

@@ -28,6 +28,8 @@ from wharfinger.tracker.listing import describe as describe_nodes
 
 #: What the driver instance is called, unless a configuration file enables one of the driver.
 INSTANCE: Final = "conformance"
+#: How many things a harness has to have.
+_FEWEST: Final = 2
 
 
 class Subject:
@@ -58,6 +60,7 @@ class Subject:
         self._config_file: Final = config_file
         self._directory: Final = directory
         self._begun = 0
+        self._count: int | None = None
 
     @property
     def harness(self) -> Harness:
@@ -136,6 +139,23 @@ class Subject:
             self._harness.expect()
             self._harness.reset()
             self._harness.expect()
+            self._see_things(self._harness.things())
+
+    def add(self) -> str:
+        """Have the harness add a thing; raises NotShown where it does not."""
+        before = [*self.harness.things()]
+        thing = self.harness.add()
+        if thing in before or thing not in self.harness.things():
+            raise NotShown(f"the harness was to add a thing, and says {thing!r}")
+        return thing
+
+    def _see_things(self, things: Sequence[str]) -> None:
+        """See that the harness has begun anew."""
+        if len({*things}) < _FEWEST or len({*things}) != len(things):
+            raise NotShown(f"the harness has the things {[*things]}, not {_FEWEST} or more")
+        if self._count not in (None, len(things)):
+            raise NotShown(f"the harness has {len(things)} things after a reset, not {self._count}")
+        self._count = len(things)
 
     def load(self) -> Instance:
         """A new instance, which is not connected yet."""

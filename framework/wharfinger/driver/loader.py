@@ -6,17 +6,17 @@ was found and what is right; a driver is never just absent.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, Final, NoReturn
 
 from oslo_utils import versionutils
 from oslo_versionedobjects.base import VersionedObjectRegistry
-from stevedore import DriverManager
 from stevedore.exception import MultipleMatches, NoMatches
 
 from wharfinger.driver import signatures
 from wharfinger.driver.base import ComputeDriver
 from wharfinger.driver.capabilities import METHODS, Capabilities, Capability
+from wharfinger.driver.plugins import PluginManager, entry_points
 from wharfinger.exceptions import DriverLoadError, InvalidName
 from wharfinger.providers.ownership import check_owner
 
@@ -75,18 +75,6 @@ def _problems(name: str, driver: Any) -> Iterator[DriverLoadError]:
     yield from _owner_problems(name, driver)
     yield from _capability_problems(name, driver)
     yield from _object_problems(name, driver)
-
-
-class PluginManager(DriverManager[Any]):
-    """stevedore's, of a plugin in any group that was installed a moment ago, too."""
-
-    def list_entry_points(self) -> list[EntryPoint]:
-        """As they are now.
-
-        stevedore's own list comes from files that know times to 128 seconds: a package that was
-        installed a moment ago might not be on it.
-        """
-        return list(entry_points(group=self.namespace))
 
 
 def _import(name: str) -> Any:

@@ -113,8 +113,8 @@ def _make(conf: Options, name: str) -> Instance:
             problem=f"it {error.problem}.",
             remedy="Correct it, or leave it out for the driver's own.",
         ) from error
-    with reading(name):
-        driver = guarded(name, "__init__", lambda: kind(conf, default.host, name))
+    made = reading(name)(lambda: kind(conf, default.host, name))
+    driver = guarded(name, "__init__", made)
     return Instance(section, default.state_path, driver, Publisher(name, owner))
 
 

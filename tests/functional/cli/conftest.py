@@ -6,11 +6,20 @@ from pathlib import Path
 import pytest
 
 from tests.functional.scheduling.hosts import publish_owners
+from tests.lab.cycles import make_state
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Program
+from tests.lab.sqlite import StayingOpen
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
+
+
+@pytest.fixture(scope="module", autouse=True)
+def files_stay_open() -> Iterator[None]:
+    """Those of the objects, in this process: a program in its own connects for each transaction."""
+    with StayingOpen():
+        yield
 
 
 @pytest.fixture
@@ -26,6 +35,7 @@ def requests(placement_url: tuple[str, Requests]) -> Requests:
 @pytest.fixture
 def kept(program: Program) -> Iterator[KeptInFile]:
     """The objects in the program's state directory."""
+    make_state(program.directory)
     with KeptInFile(program.directory) as kept:
         yield kept
 

@@ -1,6 +1,6 @@
 """The kit on the process's one Placement, and the laboratory's drivers, installed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,15 @@ from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from tests.lab.conformance.installing import Installed
 from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
+from tests.lab.conformance.reach import Reach
 from wharfinger.conformance.checks import feeds
+from wharfinger.conformance.examination import Result
+from wharfinger.conformance.rules import all_rules
 from wharfinger.placement.embedded import EmbeddedPlacement
 
+_NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
 DRIVERS: dict[str, type] = {
-    "devices": DevicesDriver,
-    "machines": MachinesDriver,
+    **{name: kind for kind, name in _NAMES.items()},
     **{kind.__qualname__: kind for _rule, kind in all_mutants()},
 }
 
@@ -39,3 +42,29 @@ def examiner(
     with InOneProcess():
         yield Examiner(tmp_path, placement)
     placement.close()
+
+
+class Honest:
+    """The honest drivers: what came of each rule, and what they came to do there."""
+
+    def __init__(self) -> None:
+        self._known: dict[type, tuple[Mapping[str, Result], Reach]] = {}
+
+    def seen(self, kind: type, examiner: Examiner) -> tuple[Mapping[str, Result], Reach]:
+        """What was seen of a driver; it is examined once."""
+        if kind not in self._known:
+            with (
+                Reach(kind) as reach,
+                examiner.examining(_NAMES[kind], examiner.harness(kind), examples=3) as examination,
+            ):
+                for rule in all_rules():
+                    reach.rule = rule.id
+                    examination.look(rule)
+            self._known[kind] = (examination.results, reach)
+        return self._known[kind]
+
+
+@pytest.fixture(scope="session")
+def honest() -> Honest:
+    """What was seen of the honest drivers, by each process."""
+    return Honest()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Final
 
+from tests.lab.moments import copied
 from tests.lab.samples import uuid
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory
@@ -38,6 +39,7 @@ def publish(
     client.set_inventories(created.uuid, generation, inventories)
 
 
+@copied
 def publish_owners(client: PlacementClient) -> None:
     """The host cn, of nova's, with a GPU of each owner below it and one of nobody's.
 
@@ -60,6 +62,7 @@ def publish_owners(client: PlacementClient) -> None:
     publish(client, "s", {"DISK_GB": 100}, "MISC_SHARES_VIA_AGGREGATE", aggregate=AGGREGATE)
 
 
+@copied
 def publish_gpus(client: PlacementClient) -> None:
     """The host cn, with all of GPUS below it, and a disk s that is shared with it."""
     client.create_trait(FAST)

@@ -1,4 +1,13 @@
-"""Every test of the tracker is run twice: with objects kept here, and by another process."""
+"""The tracker's tests, some of which are run twice: with objects kept here, and by another process.
+
+What is different there is the objects' way, and what comes of it: what they carry, what is asked
+for and said to the database, who writes first, what is left by a process that ends, and errors
+that come back. Twice is run what is about that, marked ANYWHERE (see ``places``): whole files on
+rows and records, on what follows when they are damaged, handed over, or of a process that was
+killed, on claims, which are all objects; and a random history. Each method that the tracker asks
+another process for is asked for there. Each test of the objects themselves is run there too. What
+is about Placement or a driver is run here alone: it is the same question, and the same answer.
+"""
 
 from collections.abc import Iterator
 
@@ -15,18 +24,19 @@ def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture(scope="module", autouse=True, params=["here", "elsewhere"])
+@pytest.fixture(scope="module", autouse=True)
 def where(request: pytest.FixtureRequest) -> Iterator[str]:
     """Where objects are kept; what opens a state directory for a whole module has to ask for it.
 
     Elsewhere, each call of a remotable method goes to the other process as JSON.
     """
-    if request.param == "here":
-        yield request.param
+    place: str = getattr(request, "param", "here")
+    if place == "here":
+        yield place
         return
     served: Served = request.getfixturevalue("keeper")
     with elsewhere(served):
-        yield request.param
+        yield place
     served.questions.clear()
 
 

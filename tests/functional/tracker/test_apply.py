@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import flat, with_children
 from tests.lab.placement import PlacementFixture
@@ -561,6 +562,7 @@ def test_connections_without_an_answer_stop_each_other(
     assert not contents(placement)
 
 
+@ANYWHERE
 def test_a_state_directory_that_fails_in_the_middle_stops_everything(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab import claiming
 from tests.lab.claiming import NOTHING, flavor, instance, lead, migration, noted, taken
 from tests.lab.cycles import HOST, Publishing
@@ -34,6 +35,8 @@ from wharfinger.objects import (
 )
 from wharfinger.tracker.claims import Claim, Claims, End
 from wharfinger.tracker.usage import HostUsage, Usage
+
+pytestmark = ANYWHERE
 
 FAR = "far-host"
 #: Nodes of this host, and one of another.

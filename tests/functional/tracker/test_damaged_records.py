@@ -5,11 +5,14 @@ from contextlib import closing
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import Publishing, contents, stored
 from tests.lab.drivers import DEVICE, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import StateError
 from wharfinger.objects import ComputeNodeList
+
+pytestmark = ANYWHERE
 
 
 def execute(publishing: Publishing, statement: str, *values: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.devices import CARD, OWN, SIBLING, Device, ProgrammableDriver, publish_devices
 from tests.lab.drivers import flat
@@ -386,6 +387,7 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_has_the_last_word(
                 assert device.functions == set(), step
 
 
+@ANYWHERE
 @pytest.mark.parametrize("device", [CARD], indirect=True)
 def test_a_job_that_ends_at_any_step_of_a_cycle_is_not_ended_by_what_was_said_before(
     device: Device, publishing: Publishing
@@ -414,6 +416,7 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_is_not_ended_by_what_was_said_be
         assert device.functions == {"NEW"}, steps[number]
 
 
+@ANYWHERE
 @BOTH
 def test_what_somebody_else_has_said_since_ends_what_was_programmed(
     device: Device, publishing: Publishing
@@ -481,6 +484,7 @@ def test_nothing_is_forgotten_of_a_device_that_is_gone_while_a_job_is_unfinished
     assert device.state == state
 
 
+@ANYWHERE
 def test_what_a_device_held_that_is_gone_is_forgotten(
     device: Device, publishing: Publishing
 ) -> None:
@@ -527,6 +531,7 @@ def test_a_driver_whose_problems_cannot_be_had_fails_alone_and_nothing_is_remove
     assert not publishing.cycle.sync().problems
 
 
+@ANYWHERE
 def test_who_programs_nothing_asks_for_no_jobs(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.claiming import instance, migration, noted, taken
 from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored
 from tests.lab.drivers import Edit, also, does_not_answer, flat, with_children
@@ -29,6 +30,8 @@ from wharfinger.placement.holds import Holds
 from wharfinger.providers import ProviderTree
 from wharfinger.tracker import services
 from wharfinger.tracker.cycle import DriverCycle, Outcome
+
+pytestmark = ANYWHERE
 
 FAR, THIRD = "far-host", "third-host"
 NODE: Edit = flat(VCPU=8, MEMORY_MB=4096)

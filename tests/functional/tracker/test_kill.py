@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import contents
 from tests.lab.killing import CONSUMER, Killing
 from tests.lab.objects import asking
 from tests.lab.placement import PlacementFixture, Requests
 from wharfinger.placement import survey
+
+pytestmark = ANYWHERE
 
 #: At how many of its boundaries a fleet's process is killed, and what chooses them.
 SAMPLE, SEED = 6, 1606

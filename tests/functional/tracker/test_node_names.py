@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab import claiming
 from tests.lab.claiming import instance, migration, noted, taken
 from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored
@@ -13,6 +14,8 @@ from wharfinger.objects import ComputeNode, ComputeNodeList, Instance, Migration
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import Plan
 from wharfinger.tracker.claims import Claims
+
+pytestmark = ANYWHERE
 
 ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 THREE = "33333333-3333-4333-8333-333333333333"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import HOST, Publishing, allocate, contents
 from tests.lab.drivers import also, flat, with_children
 from tests.lab.objects import statements
@@ -25,6 +26,8 @@ from wharfinger.objects.kinds import MAX_COUNT
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import Plan
 from wharfinger.tracker import services
+
+pytestmark = ANYWHERE
 
 
 def rows(publishing: Publishing) -> dict[str, ComputeNode]:

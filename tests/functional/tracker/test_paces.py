@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import (
     Edit,
@@ -89,6 +90,7 @@ def used(publishing: Publishing) -> int:
 # Poll.
 
 
+@ANYWHERE
 def test_a_poll_without_changes_asks_neither_placement_nor_an_object_for_anything(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab import placement as lab
 from tests.lab.cycles import Publishing
 from tests.lab.placement import PlacementFixture
@@ -29,6 +30,8 @@ from wharfinger.driver import Allocations
 from wharfinger.placement.holds import Holds
 from wharfinger.providers import ProviderTree
 from wharfinger.tracker.cycle import Outcome
+
+pytestmark = ANYWHERE
 
 #: A child that we publish, and a root that another publishes; each with the node it is of.
 NODES = {"gpu": "cn", "card": "card"}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab import placement as lab
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import Edit, also, flat, moves_vgpus, with_children
@@ -324,6 +325,7 @@ def recover(placement: PlacementFixture) -> None:
     placement.adapter.before = placement.adapter.after = lambda method, path: None
 
 
+@ANYWHERE
 @pytest.mark.parametrize("changed", [False, True], ids=["unchanged", "changed"])
 @pytest.mark.parametrize(
     "moment", [(number, when) for number in range(len(WRITES)) for when in ("before", "after")]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.objects import opened
 from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import (
@@ -18,6 +19,8 @@ from wharfinger.objects import (
     ServiceList,
 )
 from wharfinger.tracker.services import BINARY, report
+
+pytestmark = ANYWHERE
 
 
 @pytest.fixture

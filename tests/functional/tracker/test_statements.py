@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import Publishing
 from tests.lab.drivers import flat
 from tests.lab.objects import questions, statements
 from tests.lab.placement import PlacementFixture
 from wharfinger.tracker.cycle import Outcome
+
+pytestmark = ANYWHERE
 
 #: Nodes of one provider each.
 FLEET = 1000

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents, stored
 from tests.lab.drivers import flat, moves_vgpus, with_children
 from tests.lab.objects import questions, statements
@@ -13,6 +14,8 @@ from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import RemoteError, StateError
 from wharfinger.objects import ComputeNodeList
 from wharfinger.tracker import services
+
+pytestmark = ANYWHERE
 
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 

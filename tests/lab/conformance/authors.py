@@ -1,11 +1,15 @@
 """Drivers and harnesses that authors might have, to be run by the kit."""
 
 import os
+import subprocess
+import sys
+import threading
 from typing import ClassVar
 
 from oslo_config import cfg
 
 from tests.lab.conformance.harnesses import WorldHarness
+from wharfinger.conformance.harness import Harness
 from wharfinger.driver import Capabilities, ComputeDriver, unsupported
 from wharfinger.providers import Inventory
 
@@ -57,13 +61,27 @@ class DownHarness(WorldHarness):
         raise OSError("no route to\nthe laboratory")
 
 
+class StayingHarness(WorldHarness):
+    """Does not stop."""
+
+    def stop(self) -> None:
+        raise OSError("it is still there")
+
+
+class AbstractHarness(Harness):
+    """Has been begun, and no more."""
+
+
 class HeldHarness(WorldHarness):
-    """Starts, and is waited for: whoever runs this knows from a line where it is."""
+    """Has a process, whose id is told, and waits until somebody ends the run."""
 
     def start(self) -> None:
         super().start()
-        os.write(1, b"it has started\n")
+        self._process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        os.write(1, f"\nit has started {self._process.pid}\n".encode())
+        threading.Event().wait()
 
     def stop(self) -> None:
-        os.write(1, b"it has stopped\n")
+        self._process.kill()
+        self._process.communicate()
         super().stop()

@@ -1,6 +1,6 @@
 """The kit, run in this process for the laboratory's drivers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +8,9 @@ from typing import Any
 
 from tests.lab.conformance.harnesses import harness_of
 from tests.lab.conformance.quick import QuickSubject
-from wharfinger.conformance.examination import Examination, Result, guarded
+from wharfinger.conformance.examination import Examination, guarded
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
-from wharfinger.conformance.rules import all_rules
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,3 @@ class Examiner:
         finally:
             if harness is not None:
                 harness.stop()
-
-    def examine(self, name: str, kind: type, examples: int) -> Mapping[str, Result]:
-        """What comes of each rule, by its id."""
-        with self.examining(name, self.harness(kind), examples=examples) as examination:
-            examination.look_at(all_rules())
-        return examination.results

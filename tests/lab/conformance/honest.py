@@ -1,6 +1,6 @@
 """Drivers that keep all rules: devices below one node, and machines that are nodes.
 
-Mutants are made of them: what each does is in a method of its own.
+Mutants are made of them: what is done in a case that is not every day's has a method of its own.
 """
 
 import json
@@ -15,18 +15,21 @@ from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDrive
 from wharfinger.exceptions import BackendError, ProgrammingRefused, ReshapeNeeded
 from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import Inventory, ProviderTree
+from wharfinger.providers.functions import function_trait
 
 OPTIONS = [
     cfg.StrOpt("world", required=True, help="The name of the backend."),
     cfg.FloatOpt("timeout", default=0.2, help="Seconds to wait for an answer."),
 ]
 #: What is given of a device.
-UNITS = "CUSTOM_LAB_UNIT"
+UNITS = "FPGA"
 #: What is given of the node of all devices, and its name.
-SLOTS = "CUSTOM_LAB_SLOT"
+SLOTS = "SRIOV_NET_VF"
 NODE = "lab"
 
 Facts = Mapping[str, Any]
+#: What a consumer has, by the uuid of the provider.
+Held = dict[str, dict[str, Any]]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
@@ -37,7 +40,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 class LabDriver(ComputeDriver):
     """What both have: a connection, and a snapshot of what is known of each device."""
 
-    default_owner: ClassVar[str] = "CUSTOM_OWNER_LAB"
+    default_owner: ClassVar[str] = "OWNER_CYBORG"
     object_versions: ClassVar[Mapping[str, str]] = {"ComputeNode": "1.0"}
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
@@ -47,9 +50,13 @@ class LabDriver(ComputeDriver):
         self.timeout: float | None = conf[name].timeout
         self.session: int | None = None
         self.devices: dict[str, Facts] = {}
+        #: What a mutant remembers of devices.
+        self.noted: set[str] = set()
 
     def init_host(self, service: Service) -> None:
         self.connect()
+
+    # What is asked.
 
     def connect(self) -> None:
         self.session = self.asked("connect")["session"]
@@ -59,61 +66,96 @@ class LabDriver(ComputeDriver):
         try:
             return self.asked(words)
         except SessionOver:
-            self.connect()
+            self.connect_again()
             return self.asked(words)
+
+    def connect_again(self) -> None:
+        self.connect()
 
     def asked(self, words: str) -> Any:
         """The backend's answer; raises BackendError, Refused, SessionOver."""
         try:
-            return self.parsed(self.world.request(self.session, words, self.timeout))
-        except (OSError, ValueError) as error:
+            answer = self.world.request(self.session, words, self.timeout)
+        except OSError as error:
             raise self.failed(words, error) from error
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            return self.unreadable(words, answer, error)
 
-    def parsed(self, answer: str) -> Any:
-        return json.loads(answer)
+    def unreadable(self, words: str, answer: str, error: ValueError) -> Any:
+        """What is made of an answer that cannot be read."""
+        raise self.failed(words, error) from error
 
     def failed(self, words: str, error: Exception) -> BackendError:
+        """The error for what came of a request."""
         return BackendError(driver=self.name, operation=words, reason=str(error))
+
+    # What there is.
+
+    def refresh(self) -> None:
+        try:
+            self.read()
+        except BackendError as error:
+            self.not_refreshed(error)
+
+    def not_refreshed(self, error: BackendError) -> None:
+        """What is done where there is no new snapshot."""
+        raise error
 
     def read(self) -> None:
         """Have a new snapshot, or the old one and an error."""
         self.devices = self.read_devices(self.ask("list"))
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
-        return {name: self.ask(f"show {name}") for name in names}
+        devices: dict[str, Facts] = {}
+        for name in names:
+            try:
+                devices[name] = self.ask(f"show {name}")
+            except BackendError as error:
+                self.not_read(name, error)
+        return devices
+
+    def not_read(self, name: str, error: BackendError) -> None:
+        """What is done where a device could not be asked for."""
+        raise error
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         return ComputeNode(host=self.host, hypervisor_hostname=nodename, vcpus=8)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        events = self.ask("events" if since is None else f"events {since}")
-        mark = str(events["last"])
-        if since is None or not events["changed"]:
-            return set(), mark
-        self.read()
-        return self.changed(set(events["changed"])), mark
+        return (set(), str(self.ask("events")["last"])) if since is None else self.news(since)
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        """The nodes that have changed since a mark, and the next mark."""
+        events = self.ask(f"events {since}")
+        changed = set(events["changed"])
+        if changed:
+            self.read()
+        return self.changed(changed), str(events["last"])
 
     def changed(self, devices: set[str]) -> set[str]:
-        """The nodes that have changed since the devices of these names have."""
+        """The nodes that have changed if these devices have."""
         raise NotImplementedError
 
     # What is said of a device.
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         tree.update_inventory(name, self.inventory(name, facts))
-        tree.update_traits(name, self.traits(tree, name, facts))
-        if self.is_busy(name, facts):
-            tree.reserve(name, "it is busy")
+        if facts["busy"]:
+            self.reserve(tree, name)
+        tree.update_traits(name, self.traits(name, facts))
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         units = facts["units"]
         return {UNITS: Inventory(total=units, max_unit=units, reserved=facts["reserved"])}
 
-    def traits(self, tree: ProviderTree, name: str, facts: Facts) -> set[str]:
-        return {*facts["traits"]}
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        """Say of a busy device that it is."""
+        tree.reserve(name, "it is busy")
 
-    def is_busy(self, name: str, facts: Facts) -> bool:
-        return bool(facts["busy"])
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return {*facts["traits"]}
 
 
 class MachinesDriver(LabDriver):
@@ -129,7 +171,7 @@ class MachinesDriver(LabDriver):
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         if refresh:
-            self.read()
+            self.refresh()
         return [*self.devices]
 
     def changed(self, devices: set[str]) -> set[str]:
@@ -169,7 +211,7 @@ class DevicesDriver(LabDriver):
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         if refresh:
-            self.read()
+            self.refresh()
         return [NODE]
 
     def changed(self, devices: set[str]) -> set[str]:
@@ -184,14 +226,14 @@ class DevicesDriver(LabDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        if self.has_to_move(provider_tree, nodename) and allocations is None:
-            raise ReshapeNeeded
+        if allocations is None and self.has_to_move(provider_tree, nodename):
+            self.reshape_needed()
         self.describe_root(provider_tree, nodename)
         for name in self.gone(provider_tree, nodename):
-            provider_tree.remove(name)
+            self.remove(provider_tree, name)
         for name, facts in self.devices.items():
             if not provider_tree.exists(name):
-                self.create(provider_tree, name, nodename)
+                provider_tree.new_child(name, nodename)
             self.names[provider_tree.data(name).uuid] = name
             self.describe(provider_tree, name, facts)
         for consumer, its in (allocations or {}).items():
@@ -199,32 +241,31 @@ class DevicesDriver(LabDriver):
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         tree.update_inventory(node, {SLOTS: {"total": 8, "max_unit": 8, "allocation_ratio": 4.0}})
-        tree.update_traits(node, {"CUSTOM_LAB_NODE"})
-
-    def create(self, tree: ProviderTree, name: str, node: str) -> None:
-        tree.new_child(name, node)
+        tree.update_traits(node, {"HW_ARCH_X86_64"})
 
     def gone(self, tree: ProviderTree, node: str) -> list[str]:
         """The devices that are in the tree, and are no more."""
         known = [tree.data(uuid).name for uuid in tree.get_provider_uuids(node)]
-        return [name for name in known if self.is_device(name) and name not in self.devices]
+        prefix = self.world.prefix
+        return [name for name in known if name.startswith(prefix) and name not in self.devices]
 
-    def is_device(self, name: str) -> bool:
-        return name.startswith(self.world.prefix)
+    def remove(self, tree: ProviderTree, name: str) -> None:
+        tree.remove(name)
 
-    def traits(self, tree: ProviderTree, name: str, facts: Facts) -> set[str]:
+    def traits(self, name: str, facts: Facts) -> set[str]:
         function = facts["function"]
-        functions = {self.function_trait(tree.data(name).uuid, function)} if function else set()
-        return super().traits(tree, name, facts) | functions
+        functions = {function_trait(function)} if function else set()
+        return super().traits(name, facts) | functions
 
     # All units were the node's once.
 
     def has_to_move(self, tree: ProviderTree, node: str) -> bool:
         return UNITS in tree.data(node).inventory
 
-    def move(
-        self, tree: ProviderTree, node: str, consumer: str, held: dict[str, dict[str, Any]]
-    ) -> None:
+    def reshape_needed(self) -> None:
+        raise ReshapeNeeded
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
         root = tree.data(node).uuid
         if held.get(root, {}).get("resources", {}).pop(UNITS, 0):
             for device, units in self.uses[consumer].items():

@@ -82,12 +82,13 @@ class QuickSubject(Subject):
 
 
 class InOneProcess(fixtures.Fixture):
-    """Have databases stay open, and what is installed be listed once."""
+    """Have databases stay open, and what is installed be listed and loaded once."""
 
     def _setUp(self) -> None:
         self.useFixture(StayingOpen())
-        installed = cache(loader.__dict__["entry_points"])
-        self.useFixture(fixtures.MonkeyPatch(f"{loader.__name__}.entry_points", installed))
+        for name in ("entry_points", "load"):
+            once = cache(vars(loader)[name])
+            self.useFixture(fixtures.MonkeyPatch(f"{loader.__name__}.{name}", once))
 
 
 def _rows(connection: Connection, query: str) -> dict[int, list[Any]]:

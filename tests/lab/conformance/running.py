@@ -4,14 +4,20 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import fixtures
 import pytest
 
-from tests.lab.conformance.quick import InOneProcess, QuickPlacement
-from wharfinger.conformance import run, test_rules
+from tests.lab.conformance.quick import QuickPlacement
+from tests.lab.sqlite import StayingOpen
+from wharfinger.conformance import (
+    run,
+    test_rules,  # noqa: F401 - what a run imports first, pytester forgets after it
+)
 from wharfinger.driver import loader
 from wharfinger.placement.embedded import EmbeddedPlacement
 
@@ -25,12 +31,16 @@ _DRIVERS: Final = {
     "down": "honest:MachinesDriver",
     "held": "honest:MachinesDriver",
     "astray": "honest:MachinesDriver",
+    "abstract": "honest:MachinesDriver",
+    "staying": "honest:MachinesDriver",
 }
 _HARNESSES: Final = {
     "racks": "harnesses:WorldHarness",
     "down": "authors:DownHarness",
     "held": "authors:HeldHarness",
     "astray": "nowhere:Harness",
+    "abstract": "authors:AbstractHarness",
+    "staying": "authors:StayingHarness",
 }
 _KIT: Final = ("--pyargs", "wharfinger.conformance")
 
@@ -73,8 +83,7 @@ class HereAndQuick(fixtures.Fixture):
         self._service: Final = service
 
     def _setUp(self) -> None:
-        assert test_rules  # what a run imports first would be gone after it, and imported anew
-        self.useFixture(InOneProcess())
+        self.useFixture(StayingOpen())
         for name, value in (
             ("EmbeddedPlacement", lambda database: self._service),
             ("RunPlacement", QuickPlacement),
@@ -87,7 +96,7 @@ class HereAndQuick(fixtures.Fixture):
 
 
 class Kit:
-    """What an author types."""
+    """What an author types, in this process."""
 
     def __init__(self, pytester: pytest.Pytester, authors: Authors) -> None:
         self._pytester: Final = pytester
@@ -99,15 +108,23 @@ class Kit:
         return self._pytester.path
 
     def __call__(self, *arguments: str) -> pytest.RunResult:
-        """Run it in this process."""
+        """Run it."""
         return self._pytester.runpytest_inprocess(*_KIT, *arguments)
 
+
+@dataclass(frozen=True)
+class Processes:
+    """What an author types, each in a process of its own; ``directory`` is where."""
+
+    directory: Path
+    authors: Authors
+
     def command(self, *arguments: str) -> list[str]:
-        """What runs it in a process of its own."""
+        """What runs the kit."""
         return [sys.executable, "-m", "pytest", *_KIT, *arguments]
 
-    def in_a_process(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command where this is run."""
+    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
         return subprocess.run(
             command,
             cwd=self.directory,

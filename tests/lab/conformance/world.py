@@ -31,7 +31,7 @@ class Device:
 
     units: int = 4
     reserved: int = 1
-    traits: tuple[str, ...] = ("CUSTOM_LAB_FAST",)
+    traits: tuple[str, ...] = ("HW_GPU_API_VULKAN",)
     function: str | None = "before"
     busy: bool = False
     cleaned: str | None = None

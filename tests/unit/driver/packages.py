@@ -1,6 +1,7 @@
 """Driver packages, installed as far as importlib.metadata and stevedore can tell."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from textwrap import dedent, indent
@@ -67,6 +68,10 @@ class Packages:
         # An even number of the 128 seconds that stevedore can tell apart.
         for path in (entry_points, self._site):
             os.utime(path, (1_720_000_000, 1_720_000_000 + seconds))
+
+    def uninstall(self, package: str) -> None:
+        """Take the package's metadata away."""
+        shutil.rmtree(self._site / f"{package.replace('-', '_')}-1.0.dist-info")
 
     def as_in_a_new_process(self) -> None:
         """Let stevedore keep nothing but its files."""

@@ -1,11 +1,7 @@
 """Rules of what a driver declares (WHF-1..)."""
 
-import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import entry_points
-from typing import Any, Final
 
 from keystoneauth1 import loading
 from oslo_config import cfg
@@ -13,11 +9,8 @@ from oslo_config import cfg
 from wharfinger.conf.instance import OPTIONS as FRAMEWORKS
 from wharfinger.conformance.rules import Level, Violation, rule
 from wharfinger.conformance.subject import Subject
-from wharfinger.driver import ComputeDriver, loader
-
-#: What the interpreter tells of that leaves the process.
-_LEAVES: Final = ("os.exec", "os.fork", "os.posix_spawn", "os.system", "socket.connect")
-_LEAVES_TOO: Final = ("socket.getaddrinfo", "subprocess.Popen", "urllib.Request")
+from wharfinger.conformance.watching import watching
+from wharfinger.driver import loader
 
 
 @rule(
@@ -42,13 +35,15 @@ def declared(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def quiet(subject: Subject) -> None:
-    """Watch what leaves the process while an instance is made."""
-    before = {*threading.enumerate()}
-    with _watching() as seen:
-        subject.load()
+    """Watch what an instance does while it is made."""
+    subject.load()  # what is imported for the first time is not its doing
+    conf = subject.configured()
+    if subject.has_harness:
+        subject.harness.expect()
+    with watching() as seen:
+        subject.kind(conf, "conformance", subject.instance_name)
     if subject.has_harness:
         seen += subject.harness.calls
-    seen += [f"thread {one.name} started" for one in {*threading.enumerate()} - before]
     if seen:
         raise Violation(", ".join(seen))
 
@@ -65,41 +60,9 @@ def options_listed(subject: Subject) -> None:
     driver = subject.load().driver
     registered = {one.key for one in driver.conf.effective(subject.instance_name)}
     others = {option.dest for option in (*FRAMEWORKS, *_of_plugins())}
-    missing = registered - others - set(_listed(subject.kind))
+    missing = registered - others - {*_listed(subject.name)}
     if missing:
         raise Violation(f"nobody lists {', '.join(sorted(missing))}")
-
-
-@contextmanager
-def _watching() -> Iterator[list[str]]:
-    """What leaves the process meanwhile, from this thread."""
-    _install()
-    seen: list[str] = []
-    _SEEN.by_thread = seen
-    try:
-        yield seen
-    finally:
-        _SEEN.by_thread = None
-
-
-class _Seen(threading.local):
-    by_thread: list[str] | None = None
-
-
-_SEEN: Final = _Seen()
-_INSTALLED: Final[list[bool]] = []
-
-
-def _install() -> None:
-    """Have the interpreter tell; such a hook stays for good."""
-    if not _INSTALLED:
-        _INSTALLED.append(True)
-        sys.addaudithook(_note)
-
-
-def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    if _SEEN.by_thread is not None and event in (*_LEAVES, *_LEAVES_TOO):
-        _SEEN.by_thread.append(f"{event} {arguments[1] if len(arguments) > 1 else ''}".strip())
 
 
 def _of_plugins() -> Iterator[cfg.Opt]:
@@ -108,11 +71,11 @@ def _of_plugins() -> Iterator[cfg.Opt]:
         yield from loading.get_auth_plugin_conf_options(name)
 
 
-def _listed(kind: type[ComputeDriver]) -> Iterator[str]:
+def _listed(driver: str) -> Iterator[str]:
     """The options that the driver's package lists, by name."""
-    mine = {one.dist.name for one in entry_points(group=loader.NAMESPACE) if one.dist}
-    package = kind.__module__.partition(".")[0]
+    found = entry_points(group=loader.NAMESPACE, name=driver)
+    packages = {one.dist.name for one in found if one.dist}
     for entry_point in entry_points(group="oslo.config.opts"):
-        if entry_point.dist and entry_point.dist.name in mine and package in entry_point.value:
+        if entry_point.dist and entry_point.dist.name in packages:
             for _section, options in entry_point.load()():
                 yield from (str(option.dest) for option in options)

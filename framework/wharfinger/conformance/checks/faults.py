@@ -126,7 +126,7 @@ def gives_up(subject: Subject) -> None:
     "A backend that was restarted is found again, and what is published stays.",
     "Services are upgraded at any time, and none of their clients with them.",
     profile=Profile.EXTENDED,
-    after=("WHF-702",),
+    after=("WHF-303", "WHF-702"),
 )
 def found_again(subject: Subject) -> None:
     """Restart the backend."""

@@ -57,7 +57,9 @@ def nodes_described(subject: Subject) -> None:
                 if getattr(node, field) != value:
                     raise Violation(f"{name}: {field} {shown(getattr(node, field))}", value)
             if others := node.obj_what_changed() - _NODE:
-                raise Violation(f"{name}: it sets {', '.join(sorted(others))}", ", ".join(_NODE))
+                raise Violation(
+                    f"{name}: it sets {', '.join(sorted(others))}", ", ".join(sorted(_NODE))
+                )
 
 
 @rule(

@@ -1,27 +1,36 @@
 """Rules of how a driver runs: what it asks, what that costs, what it leaves behind (WHF-8..)."""
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from wharfinger.conformance.rules import Level, Profile, Violation, rule
+import wharfinger
+from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
 from wharfinger.conformance.subject import Subject, describe
+from wharfinger.conformance.watching import open_files
 from wharfinger.tracker import instances
 
 #: How many things are added, one after the other, for what that costs.
-_GROWTH: Final = (8, 8, 16)
+_GROWTH: Final = (14, 16, 32)
+#: What runs there is the framework's, or the kit's.
+_FRAMEWORK: Final = str(Path(wharfinger.__file__).parent)
+#: Refreshes before and between two looks at what is open.
+_REFRESHES: Final = (3, 10)
 #: A cost that is linear doubles its increase when that of the things doubles; n log n nearly does.
-_MOST: Final = 3.0
+_MOST: Final = 2.5
 #: What does not count, of each.
 _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a listing and a description of all nodes take."""
+    """What a listing and a description of all nodes take; ``lines`` are not the framework's."""
 
     calls: int
     lines: int
@@ -59,19 +68,21 @@ def in_memory(subject: Subject) -> None:
     after=("WHF-401",),
 )
 def linear(subject: Subject) -> None:
-    """Count calls and lines at some sizes; nothing is timed."""
+    """Count calls and lines at some sizes; nothing is timed, and C is not seen."""
     costs = []
     with subject.driver() as driver:
         for more in _GROWTH:
-            subject.harness.grow(more)
-            costs.append(_cost(subject, lambda: describe(driver)))
+            _grow(subject, more)
+            said = describe(driver, subject.placement.contents())
+            live = {name: one.provider for name, one in said.items()}
+            costs.append(_cost(subject, partial(describe, driver, live)))
     for what, figures in (
         ("calls to the backend", [cost.calls for cost in costs]),
         ("lines of Python", [cost.lines for cost in costs]),
     ):
         one, two, four = figures
         if four - two > _MOST * max(two - one, 0) + _SLACK[what]:
-            sizes = "n, n + 8, n + 24"
+            sizes = "n, n + 16, n + 48 things"
             raise Violation(f"{what}: {one}, {two}, {four} for {sizes}", "linear growth")
 
 
@@ -114,12 +125,43 @@ def tidied(subject: Subject) -> None:
         raise Violation(f"left: {', '.join(sorted(one.name for one in left))}", "no more threads")
 
 
+@rule(
+    "WHF-805",
+    Level.SHOULD,
+    "Refreshes leave no files and no sockets open.",
+    "An agent refreshes for months.",
+    after=("WHF-203",),
+)
+def closed(subject: Subject) -> None:
+    """Count what is open after some refreshes, and after some more."""
+    with subject.driver() as driver:
+        counts = []
+        for refreshes in _REFRESHES:
+            for _ in range(refreshes):
+                driver.get_available_nodes(refresh=True)
+            gc.collect()
+            counts.append(open_files())
+    before, after = counts
+    if after >= before + _REFRESHES[1]:
+        raise Violation(f"{before} open after {_REFRESHES[0]} refreshes, then {after}", "as many")
+
+
+def _grow(subject: Subject, count: int) -> None:
+    """Have that many more things; raises NotShown where there are not."""
+    before = len(subject.harness.things())
+    subject.harness.grow(count)
+    if (after := len(subject.harness.things())) != before + count:
+        raise NotShown(f"the harness was to have {before + count} things, and has {after}")
+
+
 def _cost(subject: Subject, work: Callable[[], object]) -> Cost:
     """What some work takes."""
     lines = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal lines
+        if frame.f_code.co_filename.startswith(_FRAMEWORK):
+            return None
         lines += event == "line"
         return trace
 

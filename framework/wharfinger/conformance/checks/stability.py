@@ -80,15 +80,14 @@ def restarted(subject: Subject) -> None:
     after=("WHF-203", "WHF-301"),
 )
 def in_any_thread(subject: Subject) -> None:
-    """Connect it in one thread, list in another, describe in a third, and let go in a fourth."""
+    """Connect it in one thread, list in another, ask in a third, and let go in a fourth."""
     live = subject.placement.contents()
     driver = subject.load().driver
     connection = instances.connected(driver)
     in_thread(connection.__enter__)
     try:
-        in_thread(lambda: driver.get_available_nodes(refresh=True))
+        here = in_thread(lambda: describe(driver, live))
         there = in_thread(lambda: describe(driver, live, refresh=False))
-        here = describe(driver, live, refresh=False)
     finally:
         in_thread(lambda: connection.__exit__(None, None, None))
     if there != here:

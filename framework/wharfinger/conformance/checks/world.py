@@ -18,7 +18,7 @@ def added(subject: Subject) -> None:
     """Add a thing."""
     with subject.publishing() as publishing:
         before = publishing.settle()
-        thing = subject.harness.add()
+        thing = subject.add()
         after = publishing.settle()
         if thing not in after:
             raise Violation(difference(before, after), f"+ {thing}")
@@ -39,7 +39,7 @@ def added(subject: Subject) -> None:
     after=("WHF-301",),
 )
 def removed(subject: Subject) -> None:
-    """Remove a thing."""
+    """Remove a thing, then all others, the last one while it is busy."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -51,6 +51,14 @@ def removed(subject: Subject) -> None:
         for name in others:
             if after.get(name) != before[name]:
                 raise Violation(difference(before, after), f"- {thing}, and no other difference")
+        if harness.busy.supported:
+            harness.make_busy(others[-1])
+            publishing.sync()
+        for name in others:
+            harness.remove(name)
+        after = publishing.settle()
+        if left := [name for name in others if name in after]:
+            raise Violation(f"left: {', '.join(left)}", "none of what is gone")
 
 
 @rule(

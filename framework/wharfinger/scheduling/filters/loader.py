@@ -1,11 +1,11 @@
 """Loading request filters: by name, from the entry points of installed packages."""
 
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Final, NoReturn
 
 from wharfinger.conf.scheduling import GROUP
-from wharfinger.driver.loader import PluginManager
+from wharfinger.driver.plugins import PluginManager, entry_points
 from wharfinger.exceptions import ConfigurationError, WharfingerError
 from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.conformance.running import Authors, HereAndQuick, Kit
+from tests.lab.conformance.running import Authors, HereAndQuick, Kit, Processes
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 
@@ -25,7 +25,7 @@ def kit(
 
 
 @pytest.fixture
-def processes(pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+def processes(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """The same, for processes of their own."""
     with Authors(tmp_path_factory.mktemp("authors")) as authors:
-        yield Kit(pytester, authors)
+        yield Processes(tmp_path, authors)

@@ -60,9 +60,7 @@ class ProgramsLater(DevicesDriver):
     """It returns before anything has happened."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
-        if provider_uuid not in self.names:
-            super().program(provider_uuid, image, function)
-        if image not in self.world.images:
+        if provider_uuid not in self.names or image not in self.world.images:
             super().program(provider_uuid, image, function)
         self.ask("list")
 

@@ -8,6 +8,7 @@ from oslo_config import cfg
 from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.driver import SUPPORTED, Capabilities, unsupported
+from wharfinger.objects import Service
 
 
 @mutant("WHF-101")
@@ -41,15 +42,18 @@ class ConnectsTooSoon(DevicesDriver):
 
 @mutant("WHF-102")
 class WatchesTooSoon(MachinesDriver):
-    """It has a thread from when it is made; nobody ends that if nothing else follows."""
+    """It has a thread from when it is made to when it is connected."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
         self.over = threading.Event()
-        threading.Thread(target=self.over.wait, args=(5,), daemon=True).start()
+        self.thread = threading.Thread(target=self.over.wait, args=(5,), daemon=True)
+        self.thread.start()
 
-    def cleanup_host(self) -> None:
+    def init_host(self, service: Service) -> None:
         self.over.set()
+        self.thread.join()
+        super().init_host(service)
 
 
 @mutant("WHF-103")

@@ -1,10 +1,9 @@
 """Mutants of backends that fail (WHF-7..)."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
+from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.exceptions import BackendError
 
@@ -13,38 +12,28 @@ from wharfinger.exceptions import BackendError
 class ListsNothing(MachinesDriver):
     """A backend that does not answer has no machines."""
 
-    def read(self) -> None:
-        try:
-            super().read()
-        except BackendError:
-            self.devices = {}
+    def not_refreshed(self, error: BackendError) -> None:
+        self.devices = {}
 
 
 @mutant("WHF-701")
 class ListsWhatWas(DevicesDriver):
     """A backend that does not answer has what it had."""
 
-    def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        try:
-            return super().get_available_nodes(refresh)
-        except BackendError:
-            return super().get_available_nodes()
+    def not_refreshed(self, error: BackendError) -> None:
+        pass
 
 
 @mutant("WHF-702")
 class GivesUpForGood(DevicesDriver):
     """After an error it does not ask any more."""
 
-    is_broken = False
+    def failed(self, words: str, error: Exception) -> BackendError:
+        def refuse(words: str) -> NoReturn:
+            raise super(GivesUpForGood, self).failed(words, error)
 
-    def asked(self, words: str) -> Any:
-        if self.is_broken:
-            raise self.failed(words, OSError("the connection is closed"))
-        try:
-            return super().asked(words)
-        except BackendError:
-            self.is_broken = True
-            raise
+        self.asked = refuse  # type: ignore[method-assign]
+        return super().failed(words, error)
 
 
 class Skipping(DevicesDriver):
@@ -52,15 +41,9 @@ class Skipping(DevicesDriver):
 
     passes_over: type[Exception]
 
-    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
-        found: dict[str, Facts] = {}
-        for name in names:
-            try:
-                found |= super().read_devices([name])
-            except BackendError as error:
-                if not isinstance(error.__cause__, self.passes_over):
-                    raise
-        return found
+    def not_read(self, name: str, error: BackendError) -> None:
+        if not isinstance(error.__cause__, self.passes_over):
+            super().not_read(name, error)
 
 
 @mutant("WHF-703")
@@ -81,15 +64,12 @@ class SkipsUnreadable(Skipping):
 class ReadsAsFarAsItGoes(DevicesDriver):
     """It takes what it can read of a description, and defaults for the rest."""
 
-    def parsed(self, answer: str) -> Any:
-        try:
-            return super().parsed(answer)
-        except ValueError:
-            if not answer.startswith('{"units"'):
-                raise
-            known = json.loads(answer[: answer.rindex(",")] + "}")
-            usual = {"units": 1, "reserved": 0, "traits": [], "function": None, "busy": False}
-            return {**usual, "cleaned": None, **known}
+    def unreadable(self, words: str, answer: str, error: ValueError) -> Any:
+        if not words.startswith("show"):
+            return super().unreadable(words, answer, error)
+        known = json.loads(answer[: answer.rindex(",")] + "}")
+        usual = {"units": 1, "reserved": 0, "traits": [], "function": None, "busy": False}
+        return {**usual, "cleaned": None, **known}
 
 
 @mutant("WHF-705")
@@ -112,5 +92,5 @@ class WaitsForEver(DevicesDriver):
 class NeverConnectsAgain(DevicesDriver):
     """It has one session, for as long as it runs."""
 
-    def ask(self, words: str) -> Any:
-        return self.asked(words)
+    def connect_again(self) -> None:
+        raise self.failed("connect", OSError("it has been done"))

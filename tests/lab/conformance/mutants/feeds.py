@@ -1,7 +1,5 @@
 """Mutants of the change feed (WHF-91.)."""
 
-from oslo_config import cfg
-
 from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.exceptions import BackendError
@@ -11,31 +9,29 @@ from wharfinger.exceptions import BackendError
 class NamesNothing(DevicesDriver):
     """It asks for what has happened, and names nothing."""
 
-    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        return set(), str(self.ask("events")["last"])
+    def news(self, since: str) -> tuple[set[str], str]:
+        return set(), super().news(since)[1]
 
 
 @mutant("WHF-911")
 class NamesWithoutALook(MachinesDriver):
     """It names what has changed, and answers from what it knew before."""
 
-    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        events = self.ask("events" if since is None else f"events {since}")
-        changed = set() if since is None else self.changed(set(events["changed"]))
-        return changed, str(events["last"])
+    def news(self, since: str) -> tuple[set[str], str]:
+        events = self.ask(f"events {since}")
+        return self.changed({*events["changed"]}), str(events["last"])
 
 
 @mutant("WHF-912")
 class NamesOnce(DevicesDriver):
-    """It goes by a mark of its own, and tells each event once."""
+    """It tells each event once."""
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
-        super().__init__(conf, host, name)
-        self.mark: str | None = None
-
-    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        changed, self.mark = super().changed_nodes(since and self.mark)
-        return changed, self.mark
+    def news(self, since: str) -> tuple[set[str], str]:
+        changed, mark = super().news(since)
+        if mark in self.noted:
+            return set(), mark
+        self.noted.add(mark)
+        return changed, mark
 
 
 @mutant("WHF-913")
@@ -50,8 +46,8 @@ class NamesWhatIsGone(MachinesDriver):
 class TakesSilenceForPeace(DevicesDriver):
     """A backend that does not answer has no news."""
 
-    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+    def news(self, since: str) -> tuple[set[str], str]:
         try:
-            return super().changed_nodes(since)
+            return super().news(since)
         except BackendError:
-            return set(), since or "0"
+            return set(), since

@@ -1,38 +1,36 @@
 """Mutants that go wrong late: only a history finds them (WHF-99.)."""
 
-from oslo_config import cfg
+from collections.abc import Sequence
 
-from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
+from tests.lab.conformance.honest import DevicesDriver, Facts
 from tests.lab.conformance.mutants import mutant
-from wharfinger.providers import Inventory
+from wharfinger.exceptions import BackendError
+from wharfinger.providers import ProviderTree
 
 
 @mutant("WHF-991")
-class SeesOnceThatOneIsBusy(DevicesDriver):
-    """A device that has been busy before is not seen to be so again."""
+class ForgetsWhenOneComes(DevicesDriver):
+    """Where a device comes or goes it forgets which of the others are busy."""
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
-        super().__init__(conf, host, name)
-        self.is_over: set[str] = set()
-        self.were_busy: set[str] = set()
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        if self.devices and self.devices.keys() != devices.keys():
+            self.noted = {name for name in self.devices if self.devices[name]["busy"]}
+        return devices
 
-    def is_busy(self, name: str, facts: Facts) -> bool:
-        if facts["busy"]:
-            self.were_busy.add(name)
-        elif name in self.were_busy:
-            self.is_over.add(name)
-        return super().is_busy(name, facts) and name not in self.is_over
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if name not in self.noted:
+            super().reserve(tree, name)
 
 
 @mutant("WHF-991")
-class CountsBelowABusyOne(MachinesDriver):
-    """A machine that comes while another is busy is taken to be smaller than it is."""
+class SeesNobodyBusyAfterAnError(DevicesDriver):
+    """After an error it does not look any more whether a device is busy."""
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
-        super().__init__(conf, host, name)
-        self.sizes: dict[str, int] = {}
+    def failed(self, words: str, error: Exception) -> BackendError:
+        self.noted.add("an error")
+        return super().failed(words, error)
 
-    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
-        is_any_busy = any(one["busy"] for one in self.devices.values())
-        units = self.sizes.setdefault(name, 1 if self.sizes and is_any_busy else facts["units"])
-        return super().inventory(name, {**facts, "units": units, "reserved": 0})
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if not self.noted:
+            super().reserve(tree, name)

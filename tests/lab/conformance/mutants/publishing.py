@@ -53,8 +53,8 @@ class SaysItsOwnHost(DevicesDriver):
 class InventsTraits(DevicesDriver):
     """It takes names of traits from its backend as they are."""
 
-    def traits(self, tree: ProviderTree, name: str, facts: Facts) -> set[str]:
-        return super().traits(tree, name, facts) | {"lab-fast"}
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return super().traits(name, facts) | {"lab-fast"}
 
 
 @mutant("WHF-203")
@@ -69,8 +69,8 @@ class HasNothing(DevicesDriver):
 class TagsItself(DevicesDriver):
     """It adds the owner trait, which is the framework's to add."""
 
-    def traits(self, tree: ProviderTree, name: str, facts: Facts) -> set[str]:
-        return super().traits(tree, name, facts) | {self.default_owner}
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return super().traits(name, facts) | {self.default_owner}
 
 
 @mutant("WHF-205")

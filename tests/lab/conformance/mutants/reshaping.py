@@ -1,13 +1,9 @@
 """Mutants of inventory in use that moves (WHF-6..)."""
 
-from typing import Any
-
-from tests.lab.conformance.honest import UNITS, DevicesDriver
+from tests.lab.conformance.honest import UNITS, DevicesDriver, Held
 from tests.lab.conformance.mutants import mutant
 from wharfinger.exceptions import BackendError
 from wharfinger.providers import ProviderTree
-
-Held = dict[str, dict[str, Any]]
 
 
 @mutant("WHF-601")
@@ -25,10 +21,10 @@ class LosesAllocations(DevicesDriver):
 
 @mutant("WHF-601")
 class MovesNothing(DevicesDriver):
-    """It leaves all as it was, allocations and inventory."""
+    """It has the inventory move, and not what is allocated from it."""
 
-    def has_to_move(self, tree: ProviderTree, node: str) -> bool:
-        return False
+    def reshape_needed(self) -> None:
+        pass
 
 
 @mutant("WHF-602")
@@ -43,14 +39,9 @@ class MovesAgain(DevicesDriver):
 class AsksTooLate(DevicesDriver):
     """It asks who uses what when that has to move, and takes no answer for nobody."""
 
-    def read(self) -> None:
-        self.devices = self.read_devices(self.ask("list"))
-
-    def has_to_move(self, tree: ProviderTree, node: str) -> bool:
-        if not super().has_to_move(tree, node):
-            return False
+    def reshape_needed(self) -> None:
         try:
             self.uses = self.ask("uses")
         except BackendError:
-            return False
-        return bool(self.uses)
+            return
+        super().reshape_needed()

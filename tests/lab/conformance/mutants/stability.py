@@ -59,11 +59,11 @@ class OfOneThread(LabDriver):
     """Its connection is for the thread that made it."""
 
     def init_host(self, service: Service) -> None:
-        self.thread = threading.get_ident()
+        self.thread = threading.current_thread()
         super().init_host(service)
 
     def asked(self, words: str) -> object:
-        if threading.get_ident() != self.thread:
+        if threading.current_thread() is not self.thread:
             raise RuntimeError("the connection was made in another thread")
         return super().asked(words)
 

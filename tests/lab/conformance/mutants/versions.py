@@ -6,7 +6,7 @@ from typing import ClassVar
 from tests.lab.conformance.honest import DevicesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.driver import Allocations
-from wharfinger.objects import ComputeNode, Migration, Service
+from wharfinger.objects import ComputeNode, Migration
 from wharfinger.providers import ProviderTree
 
 
@@ -18,15 +18,6 @@ class SaysMoreThanDeclared(DevicesDriver):
         node = super().get_available_resource(nodename)
         node.pci_stats = None
         return node
-
-
-@mutant("WHF-211")
-class ExpectsMoreThanDeclared(DevicesDriver):
-    """It reads a field of the service that older ones may lack, and declares no version."""
-
-    def init_host(self, service: Service) -> None:
-        super().init_host(service)
-        self.started = service.last_seen_up
 
 
 @mutant("WHF-211")

@@ -1,0 +1,61 @@
+"""wharfinger conformance: what it exits with, and what it passes on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.lab.conformance.running import Kit
+from wharfinger.cli.main import main
+
+pytest_plugins = ["pytester"]
+
+FAILED, PARTIAL, USAGE = 1, 6, 64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["shelf", "--rule", "WHF-201", "--rule", "WHF-204"], PARTIAL, "2 passed"),
+        (["tagged", "--profile", "core", "--rule", "WHF-204"], FAILED, "core: FAILED"),
+        (["shelf", "--rule", "WHF-20"], USAGE, "there is no rule WHF-20;"),
+        (["shelf", "--driver-config", "no.conf"], USAGE, "there is no file no.conf"),
+        (["shelf", "--known-failure", "WHF-201"], USAGE, "'WHF-201' is not the id of a rule and"),
+        (["shelf", "--profile", "all"], USAGE, "invalid choice: 'all'"),
+        (["shelf", "--examples", "many"], USAGE, "invalid int value: 'many'"),
+        ([], USAGE, "required: NAME"),
+    ],
+)
+def test_it_exits_as_documented(
+    kit: Kit, arguments: list[str], code: int, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["conformance", "run", *arguments]) == code
+
+    assert said in "".join(capfd.readouterr())
+
+
+def test_what_it_is_asked_for_is_asked_of_the_kit(kit: Kit, tmp_path: Path) -> None:
+    (kit.directory / "conftest.py").write_text("raise RuntimeError('of somebody else')")
+    (kit.directory / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option")
+    arguments = ["--seed", "0", "--examples", "2", "--rule", "WHF-204"]
+    files = ["--report", str(tmp_path), "--junit", str(tmp_path / "junit.xml")]
+    known = ["--known-failure", "WHF-204: old firmware"]
+
+    assert main(["conformance", "run", "tagged", *arguments, *files, *known]) == PARTIAL
+
+    assert (tmp_path / "junit.xml").is_file()
+    assert json.loads((tmp_path / "tagged.json").read_text())["asked"] == {
+        "profile": "extended",
+        "backend": "no harness",
+        "known_failures": {"WHF-204": "old firmware"},
+        "seed": 0,
+        "examples": 2,
+    }
+
+
+def test_the_rules_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "rules", "-f", "json"]) == 0
+
+    rules = json.loads(capfd.readouterr().out)
+    assert rules[0].keys() == {"ID", "Level", "Profile", "Since", "Rule", "Reason"}
+    assert [rule["ID"] for rule in rules] == sorted({rule["ID"] for rule in rules})

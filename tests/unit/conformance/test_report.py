@@ -1,0 +1,108 @@
+"""What a report makes of facts, whatever texts drivers and backends have: Markdown and a badge."""
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.conformance import badge, report
+from wharfinger.conformance.verdict import Word
+from wharfinger.exceptions import printable
+
+MARKS = r"|*_`<>[]&~$\/-+#"
+TEXTS = st.text() | st.text(alphabet=f"a {MARKS}\n\r\t\x1b")
+WORDS = st.sampled_from(list(Word))
+#: Cells of a row: at a bar that nothing escapes.
+BAR = re.compile(r"(?<!\\)(?:\\\\)*\|")
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_tables_are_well_formed_whatever_is_said(found: str, reason: str, name: str) -> None:
+    lines = report.as_markdown(_facts(found, reason, name)).splitlines()
+
+    tables = [line for line in lines if line.startswith("|")]
+    assert len(tables) == 8 + 3 + 3  # each with its head and a rule below that
+    assert {len(BAR.findall(line)) for line in tables} == {3, 5}
+    assert [line for line in lines if line.startswith("#")][1:] == ["## Capabilities", "## MUST"]
+
+
+@given(TEXTS)
+def test_a_text_is_read_as_it_was_written(text: str) -> None:
+    *_, row = report.as_markdown(_facts(text, "", "")).splitlines()
+
+    cell = row.removeprefix("| WHF-101 | core | failed | ").removesuffix(" |")
+    assert re.sub(r"\\(\W|_)", r"\1", cell) == printable(text)
+
+
+@given(TEXTS)
+def test_no_text_is_a_mark(text: str) -> None:
+    *_, row = report.as_markdown(_facts(text, "", "")).splitlines()
+
+    cell = row.removeprefix("| WHF-101 | core | failed | ").removesuffix(" |")
+    plain = re.sub(r"\\.", "", cell)
+    assert not set("*`<>[]&~$|\\") & set(plain)
+
+
+def test_an_underscore_within_a_word_is_one() -> None:
+    assert _row("CUSTOM_CARD_UNIT: total 3").endswith("| CUSTOM_CARD_UNIT: total 3 |")
+    assert _row("__init__ of <Driver>").endswith(r"| \_\_init\_\_ of \<Driver\> |")
+
+
+@given(TEXTS, WORDS, WORDS)
+def test_a_badge_is_xml_and_says_the_verdicts(name: str, core: Word, extended: Word) -> None:
+    facts = _facts("", "", printable(name))
+    facts["verdicts"] = {"core": core, "extended": extended}
+
+    drawn = ElementTree.fromstring(badge.as_svg(facts))
+
+    space = "{http://www.w3.org/2000/svg}"
+    assert [one.text for one in drawn.iter(f"{space}text")] == [
+        "wharfinger",
+        f"core {core.lower()}",
+        f"extended {extended.lower()}",
+    ]
+    assert drawn.attrib["aria-label"] == drawn.findtext(f"{space}title")
+    assert (drawn.attrib["aria-label"]).startswith(f"{printable(name)}: core ")
+    widths = [int(one.attrib["width"]) for one in drawn.iter(f"{space}rect")]
+    assert sum(widths) == int(drawn.attrib["width"])
+
+
+def test_each_verdict_has_a_colour() -> None:
+    assert badge._COLOURS.keys() == {*Word}
+
+
+def _row(found: str) -> str:
+    *_, row = report.as_markdown(_facts(found, "", "")).splitlines()
+    return row
+
+
+def _facts(found: str, reason: str, name: str) -> dict[str, Any]:
+    """What there is to say of a driver, with these texts in it."""
+    return {
+        "kit": "1.0",
+        "wharfinger": "0.1",
+        "python": "3.11.7",
+        "driver": {"name": name, "class": "cards:Driver", "distribution": "cards 1"},
+        "asked": {
+            "profile": "core",
+            "backend": "no harness",
+            "known_failures": {},
+            "seed": 1,
+            "examples": 10,
+        },
+        "capabilities": {"reshape": {"supported": False, "reason": reason}},
+        "verdicts": {"core": "FAILED", "extended": "NOT ASKED"},
+        "rules": [
+            {
+                "id": "WHF-101",
+                "level": "MUST",
+                "profile": "core",
+                "since": "0.1",
+                "status": "failed",
+                "found": found,
+                "expected": "",
+            }
+        ],
+    }
