@@ -20,17 +20,20 @@ _PACE: Final = 0.01
 _MOST: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
     """A cycle in which a call was to meet a fault.
 
-    ``call`` is that call, None where the cycle made none with that index. ``meanwhile`` is what
-    Placement held while it hung; None: the cycle had ended. ``gone`` is what it took to be gone.
+    ``call`` is that call, None where the cycle made none with that index; ``calls`` are all that it
+    made. ``meanwhile`` is what Placement held while it hung; None: it did not. ``gone`` is what the
+    cycle took to be gone; ``failed``: it has said that something was wrong.
     """
 
-    call: str | None
-    meanwhile: Contents | None
+    call: str | None = None
+    calls: Sequence[str] = ()
+    meanwhile: Contents | None = None
     gone: Sequence[str] = ()
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +51,30 @@ class Breaking:
         self._subject: Final = subject
         self._harness: Final = subject.harness
         self._fault: Final = fault
+        self._is_felt = False
+        self._usual: Sequence[str] = ()
 
     def sweep(self) -> None:
         """Have each call fail in its turn: while the world changes, and when a driver starts.
 
-        Raises Violation where what is published then is neither as it was nor as it is to be.
+        One thing is busy all the while, if things can be. Raises Violation where what is published
+        then is neither as it was nor as it is to be, and where a cycle says that all is well and is
+        not; NotShown where the faults are not felt.
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
-            self._while_growing(publishing)
+            if self._subject.can_be_busy:
+                self._harness.make_busy(self._harness.things()[0])
+                publishing.settle()
+            self._harness.expect()
+            publishing.sync()
+            self._usual = [*self._harness.calls]
+            if not self._usual:
+                raise NotShown("the harness counts no calls in a cycle")
+            self._while_changing(publishing)
             self._at_the_start(publishing)
+        if not self._is_felt:
+            raise NotShown(f"the harness lets no call meet {self._fault}: every cycle is as ever")
 
     def attempt(self, cycle: Callable[[], Outcome], at: int, patience: float = 0) -> Attempt:
         """Run a cycle whose call ``at`` meets the fault. What it raises is what it may raise.
@@ -65,31 +82,37 @@ class Breaking:
         Where that hangs it is let go after so many seconds.
         """
         self._harness.expect(at, self._fault)
-        gone: list[str] = []
-        running = threading.Thread(target=_ends, args=(cycle, gone), name="cycle", daemon=True)
+        attempt = Attempt()
+        running = threading.Thread(target=_ends, args=(cycle, attempt), name="cycle", daemon=True)
         running.start()
         hangs = self._fault is Fault.HANG
         while running.is_alive() and not (hangs and len(self._harness.calls) > at):
             running.join(_PACE)
         running.join(patience)
-        meanwhile = self._subject.placement.contents() if running.is_alive() else None
-        calls = [*self._harness.calls]
+        attempt.meanwhile = self._subject.placement.contents() if running.is_alive() else None
+        attempt.calls = [*self._harness.calls]
         self._harness.expect()
         running.join(_END)
         if running.is_alive():
             raise Violation(f"call {at} met {self._fault}, and the cycle never ended", "an error")
-        return Attempt(calls[at] if at < len(calls) else None, meanwhile, gone)
+        attempt.call = attempt.calls[at] if at < len(attempt.calls) else None
+        return attempt
 
-    def _while_growing(self, publishing: Publishing) -> None:
-        """Have one call after the other fail while a thing is added."""
+    def _while_changing(self, publishing: Publishing) -> None:
+        """Have one call after the other fail while a thing is added, and another becomes busy."""
         at: int | None = 0
         while at is not None:
-            thing = self._harness.add()
+            thing = self._subject.add()
+            other = self._harness.things()[1]
+            if self._subject.can_be_busy:
+                self._harness.make_busy(other)
             old = self._subject.placement.contents()  # some of it may be others' to publish
-            seen, at = self._each(publishing.cycle.sync, "call", old, at)
+            seen, at = self._each(publishing.cycle.sync, "call", old, at, changed=True)
             new = publishing.settle()
             for one in seen:
                 see_old_or_new(old, one.contents, new, one.when)
+            if self._subject.can_be_busy:
+                self._harness.make_free(other)
             self._harness.remove(thing)
             publishing.settle()
 
@@ -105,12 +128,18 @@ class Breaking:
             see_old_or_new(old, one.contents, old, one.when)
 
     def _each(
-        self, cycle: Callable[[], Outcome], kind: str, old: Contents, first: int = 0
+        self,
+        cycle: Callable[[], Outcome],
+        kind: str,
+        old: Contents,
+        first: int = 0,
+        *,
+        changed: bool = False,
     ) -> tuple[list[_Seen], int | None]:
         """Run a cycle again and again: each time another call fails.
 
         What was seen, until something is published in spite of that, and the index of the next
-        call; None where there is none.
+        call; None where there is none. ``changed``: there is something to publish.
         """
         seen: list[_Seen] = []
         for at in range(first, _MOST):
@@ -119,6 +148,12 @@ class Breaking:
             if attempt.gone:
                 raise Violation(f"{when}: {', '.join(attempt.gone)} is said to be gone", "an error")
             after = self._subject.placement.contents()
+            if changed and after == old and not attempt.failed:
+                raise Violation(
+                    f"{when}: the cycle ends without a problem, and what is new is not published",
+                    "an error, or all that there is",
+                )
+            self._feel(attempt)
             hung = [attempt.meanwhile] if attempt.meanwhile is not None else []
             seen += [_Seen(when, one) for one in (*hung, after)]
             if attempt.call is None:
@@ -126,6 +161,15 @@ class Breaking:
             if after != old:
                 return seen, at + 1
         raise NotShown(f"a cycle makes more than {_MOST} calls")
+
+    def _feel(self, attempt: Attempt) -> None:
+        """Note whether a call that met the fault was otherwise than it is without."""
+        if attempt.call is None:
+            return
+        if self._fault is Fault.HANG:
+            self._is_felt |= attempt.meanwhile is not None
+        else:
+            self._is_felt |= attempt.failed or [*attempt.calls] != [*self._usual]
 
 
 def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:
@@ -138,8 +182,11 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
             )
 
 
-def _ends(cycle: Callable[[], Outcome], gone: list[str]) -> None:
+def _ends(cycle: Callable[[], Outcome], attempt: Attempt) -> None:
     try:
-        gone += [one.name for one in cycle().pending]
+        outcome = cycle()
     except (WharfingerError, Violation, NotShown):
+        attempt.failed = True
         return
+    attempt.gone = [one.name for one in outcome.pending]
+    attempt.failed = bool(outcome.problems)

@@ -25,6 +25,8 @@ class Fault(StrEnum):
     HANG = "hang"
     #: The answer breaks off in its middle.
     HALF = "half"
+    #: It is answered with an error, in the backend's own words: a status, a refusal.
+    ERROR = "error"
 
 
 class Placement(Protocol):
@@ -60,6 +62,8 @@ class Harness(abc.ABC):
     while another waits in the driver.
     """
 
+    #: Whether another process, with this configuration, finds the backend, too.
+    other_processes: ClassVar[Capability] = SUPPORTED
     #: Whether a thing can be busy: there, and not to be had. Such as cleaned, or programmed.
     busy: ClassVar[Capability] = SUPPORTED
     #: Seconds after which a driver, configured as here, has given up a call that hangs.

@@ -10,7 +10,7 @@ from wharfinger.conformance.breaking import Breaking, see_old_or_new
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.rules import Violation, requirements
 from wharfinger.conformance.subject import Publishing, Subject
-from wharfinger.conformance.trees import Contents, difference
+from wharfinger.conformance.trees import difference
 from wharfinger.providers import Provider
 
 #: Which of what can happen does, and to which of the things.
@@ -39,6 +39,9 @@ class History(RuleBasedStateMachine):
         self._told: list[str] = []
         self._busy: set[str] = set()
         self._gone: list[str] = []
+        #: What was busy, and free, when all was listed last.
+        self._listed_busy: set[str] = set()
+        self._listed_free: set[str] = set()
         self._free: dict[str, Provider] = {}
         self._publishing: Publishing | None = None
 
@@ -81,7 +84,7 @@ class History(RuleBasedStateMachine):
             yield self._make_free, sorted(self._busy)
 
     def _add(self, _: str) -> None:
-        self._tell(f"add {self._harness.add()}")
+        self._tell(f"add {self._subject.add()}")
 
     def _remove(self, thing: str) -> None:
         self._harness.remove(thing)
@@ -124,6 +127,7 @@ class History(RuleBasedStateMachine):
         self._tell(pace)
         for problem in getattr(self._running.cycle, pace)().problems:
             self._fail(str(problem), "a cycle without a problem")
+        self._see_kept()
         self._settle()
 
     def _restart(self, _: str) -> None:
@@ -145,6 +149,20 @@ class History(RuleBasedStateMachine):
 
     # What has to be.
 
+    def _see_kept(self) -> None:
+        """See that what is as it was when all was listed last is published as it was, too."""
+        contents = self._subject.placement.contents()
+        for thing in self._listed_busy & self._busy & contents.keys():
+            self._see_reserved(contents[thing])
+        for thing in (self._listed_free & {*self._there} & contents.keys()) - self._busy:
+            self._see_free(contents[thing])
+
+    def _see_free(self, provider: Provider) -> None:
+        before = self._free.setdefault(provider.name, provider)
+        if before != provider:
+            told = difference({provider.name: before}, {provider.name: provider})
+            self._fail(told, "no difference")
+
     def _settle(self) -> None:
         contents = self._running.settle()
         for thing in self._there:
@@ -152,12 +170,13 @@ class History(RuleBasedStateMachine):
                 self._fail(f"{thing} is not in Placement", f"+ {thing}")
             elif thing in self._busy:
                 self._see_reserved(contents[thing])
-            elif self._free.setdefault(thing, contents[thing]) != contents[thing]:
-                before: Contents = {thing: self._free[thing]}
-                self._fail(difference(before, {thing: contents[thing]}), "no difference")
+            else:
+                self._see_free(contents[thing])
         for thing in self._gone:
             if thing in contents:
                 self._fail(f"{thing} is in Placement", f"- {thing}")
+        self._listed_busy = {*self._busy}
+        self._listed_free = {*self._there} - self._busy
 
     def _see_reserved(self, provider: Provider) -> None:
         for kind, one in sorted(provider.inventories.items()):
@@ -175,7 +194,7 @@ class History(RuleBasedStateMachine):
 
     @property
     def _can_be_busy(self) -> bool:
-        return self._harness.busy.supported and self._keeps("WHF-502", "WHF-503", "WHF-504")
+        return self._subject.can_be_busy
 
     @property
     def _there(self) -> Sequence[str]:

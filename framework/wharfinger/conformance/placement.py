@@ -92,6 +92,12 @@ class RunPlacement:
         generation = self.client.set_inventories(uuid, made.generation, inventories)
         self.client.set_traits(uuid, generation, traits)
 
+    def add_trait(self, uuid: str, trait: str) -> None:
+        """Have somebody give a provider a CUSTOM_ trait more."""
+        self.client.create_trait(trait)
+        found = self.client.get_traits(uuid)
+        self.client.set_traits(uuid, found.resource_provider_generation, {*found.traits, trait})
+
     def allocate(self, consumer: str, amounts: Mapping[str, Mapping[str, int]]) -> None:
         """Have an instance that had nothing use amounts, by class, of providers by uuid."""
         self.client.set_allocations(

@@ -31,7 +31,8 @@ class Proxy:
     """Passes calls on to the backend whose root is ``url``, unless they are to meet a fault.
 
     RAISE resets the connection; HANG leaves it unanswered until the next ``expect``, and resets
-    it then. The backend sees neither call. HALF passes a call on, and the answer back with the
+    it then. ERROR answers 503, with a body that is JSON ({}). The backend sees none of these calls.
+    HALF passes a call on, and the answer back with the
     first half of its body as if that were all: only who looks at the content notices.
 
     A backend that is down resets calls too. Any number of clients are served at once, each call on

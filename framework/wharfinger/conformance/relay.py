@@ -47,6 +47,15 @@ class _Answer:
     body: bytes
 
 
+#: What something before the backend says, in its place.
+_ERROR: Final = _Answer(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.SERVICE_UNAVAILABLE.phrase,
+    (("Content-Type", "application/json"),),
+    b"{}",
+)
+
+
 class Relay(ThreadingHTTPServer):
     """Listens on a free port for calls to ``backend``, as "host:port".
 
@@ -90,13 +99,23 @@ class _Call(BaseHTTPRequestHandler):
         body = None if length is None else self.rfile.read(int(length))
         if fate.fault is Fault.HANG:
             fate.over.wait()
-        answer = None if fate.fault in (Fault.HANG, Fault.RAISE) else self._ask(body)
+        answer = self._answer(fate.fault, body)
         if answer is None:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.close_connection = True
             return
         kept = len(answer.body) // 2 if fate.fault is Fault.HALF else None
         self._tell(answer, answer.body[:kept])
+
+    def _answer(self, fault: Fault | None, body: bytes | None) -> _Answer | None:
+        """What there is to be told; None: nothing."""
+        match fault:
+            case Fault.HANG | Fault.RAISE:
+                return None
+            case Fault.ERROR:
+                return _ERROR
+            case _:
+                return self._ask(body)
 
     def _ask(self, body: bytes | None) -> _Answer | None:
         """What the backend says; None where it is down."""

@@ -1,6 +1,6 @@
 """The driver that is looked at: configured, with its backend and a Placement to publish to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
-from wharfinger.conformance.rules import NotShown, Violation
+from wharfinger.conformance.rules import NotShown, Violation, requirements
 from wharfinger.conformance.trees import Contents
 from wharfinger.driver import Capabilities, ComputeDriver, loader
 from wharfinger.driver.signatures import takes_migrations
@@ -70,6 +70,20 @@ class Subject:
         return self._harness
 
     @property
+    def other_processes(self) -> bool:
+        """Whether the backend can be asked by another process."""
+        return self._harness is None or self._harness.other_processes.supported
+
+    @property
+    def can_be_busy(self) -> bool:
+        """Whether things can be made busy, and that is known to be seen to."""
+        return (
+            self._harness is not None
+            and self._harness.busy.supported
+            and self.broken.isdisjoint(requirements(("WHF-502", "WHF-503", "WHF-504")))
+        )
+
+    @property
     def has_harness(self) -> bool:
         """Whether the backend can be changed."""
         return self._harness is not None
@@ -109,6 +123,10 @@ class Subject:
 
     def configured(self) -> Options:
         """The configuration, read anew; raises ConfigurationError, ConfigurationFileError."""
+        return conf.parse([str(file) for file in self.files()], [])
+
+    def files(self) -> list[Path]:
+        """The configuration files, as they are now."""
         name = self.instance_name
         # The last one wins: nothing is written to where the file says.
         ours = self._directory / "ours.conf"
@@ -123,7 +141,7 @@ class Subject:
             theirs = self._directory / "harness.conf"
             theirs.write_text(self._harness.configuration(name))
             files.insert(0, theirs)
-        return conf.parse([str(file) for file in files], [])
+        return files
 
     @property
     def state_path(self) -> Path:
@@ -250,6 +268,11 @@ def describe(
         update(driver, tree, node.name, migrations=migrations)
         said |= {one.provider.name: one for one in tree.desired()}
     return said
+
+
+def as_contents(said: Mapping[str, DesiredProvider]) -> Contents:
+    """What is said, as if it were published."""
+    return {name: one.provider for name, one in said.items()}
 
 
 def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeListing:

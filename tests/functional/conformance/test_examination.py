@@ -229,6 +229,7 @@ class Broken(WorldHarness):
         """Fail, if it is to."""
         if not self.may_reset:
             raise OSError("no space left")
+        super().reset()
 
     def add(self) -> str:
         """Fail as a program does."""

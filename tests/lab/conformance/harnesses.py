@@ -15,6 +15,7 @@ from tests.lab.conformance.honest import (
 )
 from tests.lab.conformance.world import WORLDS, World
 from wharfinger.conformance.harness import Fault, Harness, OldLayout, Placement
+from wharfinger.driver import Capability, unsupported
 from wharfinger.providers import Inventory
 
 #: Devices at a reset.
@@ -25,6 +26,7 @@ class WorldHarness(Harness):
     """Machines: each is a thing."""
 
     patience: ClassVar[float] = 0.6
+    other_processes: ClassVar[Capability] = unsupported("it is in this process's memory")
     prefix: ClassVar[str] = "machine-"
 
     def __init__(self, directory: Path, placement: Placement) -> None:

@@ -79,9 +79,16 @@ class LabDriver(ComputeDriver):
         except OSError as error:
             raise self.failed(words, error) from error
         try:
-            return json.loads(answer)
+            found = json.loads(answer)
         except ValueError as error:
             return self.unreadable(words, answer, error)
+        if isinstance(found, dict) and "error" in found:
+            return self.refused(words, found)
+        return found
+
+    def refused(self, words: str, answer: Facts) -> Any:
+        """What is made of an error."""
+        raise self.failed(words, RuntimeError(answer["error"]))
 
     def unreadable(self, words: str, answer: str, error: ValueError) -> Any:
         """What is made of an answer that cannot be read."""

@@ -16,7 +16,10 @@ from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from wharfinger.driver import ComputeDriver
 
 #: What every class has.
-_USUAL: Final = {*vars(type("Empty", (), {})), "__abstractmethods__", "_abc_impl"}
+_USUAL: Final = {
+    *vars(type("Empty", (), {})),
+    *("__abstractmethods__", "__annotations__", "_abc_impl"),
+}
 
 
 class Reach(fixtures.Fixture):
@@ -39,9 +42,10 @@ class Reach(fixtures.Fixture):
     def is_otherwise(self, mutant: type[ComputeDriver], rule: str) -> bool:
         """Whether a mutant may be seen to be another driver under a rule."""
         # What is declared is read when a driver is loaded.
-        if rule.startswith("WHF-1") or not all(map(_is_method, _own(mutant))):
+        own = [*_own(mutant)]
+        if rule.startswith("WHF-1") or not all(map(_is_method, own)):
             return True
-        return not self._by_rule[rule].isdisjoint(name for name, _ in _own(mutant))
+        return not self._by_rule[rule].isdisjoint(name for name, _ in own)
 
     def _noting(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
@@ -59,10 +63,13 @@ def honest(mutant: type) -> type[ComputeDriver]:
 
 
 def _own(mutant: type) -> Iterator[tuple[str, object]]:
-    """What a mutant has that its honest driver has not, or has otherwise."""
+    """What a mutant has otherwise, or puts before what its honest driver has."""
     for one in mutant.__mro__:
-        if not issubclass(honest(mutant), one):
-            yield from (item for item in vars(one).items() if item[0] not in _USUAL)
+        for name, value in () if issubclass(honest(mutant), one) else vars(one).items():
+            # Nobody but the mutant's own methods asks for what no other has.
+            is_its_own = not hasattr(honest(mutant), name) and not isinstance(value, property)
+            if name not in _USUAL and not is_its_own:
+                yield name, value
 
 
 def _methods(kind: type) -> list[str]:

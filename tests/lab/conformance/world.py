@@ -129,6 +129,8 @@ class World:
         if meets is Fault.HANG:
             over.wait(timeout)
             raise TimeoutError("no answer")
+        if meets is Fault.ERROR:
+            return json.dumps({"error": "try again later"})
         with self._lock:
             answer = json.dumps(self._answer(session, words.split(" ")))
         return answer[: len(answer) // 2] if meets is Fault.HALF else answer

@@ -1,6 +1,6 @@
 """Rules of capabilities: what is claimed works, what is denied is not done (WHF-9..)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -13,10 +13,15 @@ from wharfinger.conformance.trees import Contents
 from wharfinger.driver import ComputeDriver
 from wharfinger.driver.capabilities import METHODS
 from wharfinger.exceptions import ReshapeNeeded, WharfingerError, shown
+from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.names import check_trait
 
 #: A provider that nobody has.
 _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
+
+
+#: Of a function that nobody knows.
+_UNKNOWN: Final = object()
 
 
 @rule(
@@ -110,26 +115,30 @@ def refused(subject: Subject) -> None:
     "WHF-921",
     Level.MUST,
     "After program the device holds the function, or nobody knows: current_function never says "
-    "another one.",
+    "another one. No other device has lost its own.",
     "What is said there becomes the trait by which instances find the device.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program a thing, and ask what it holds."""
-    harness = subject.harness
-    thing = harness.things()[0]
-    image, function = harness.image(thing)
+    """Program the last of the things, and ask what it and the others hold."""
+    *others, thing = subject.harness.things()
+    image, function = subject.harness.image(thing)
     with subject.driver() as driver:
-        uuid = _uuid(subject, driver, thing)
-        driver.program(uuid, image, function)
-        try:
-            held = driver.current_function(uuid)
-        except WharfingerError:
-            return  # nobody knows, and that is said
-        if held != function:
-            raise Violation(f"current_function: {shown(held)}", function)
+        said = describe(driver, subject.placement.contents())
+        uuids = {name: _published(said, name).uuid for name in (*others, thing)}
+        before = {name: _held(driver, uuid) for name, uuid in uuids.items()}
+        if before[thing] == function:
+            raise NotShown(f"the harness has an image of {function}, which {thing} holds already")
+        driver.program(uuids[thing], image, function)
+        scope = {*driver.programming_scope(uuids[thing])}
+        expected = before | {thing: function}
+        for name, uuid in uuids.items():
+            held = _held(driver, uuid)
+            is_of_device = name != thing and uuid in scope
+            if held not in (_UNKNOWN, expected[name]) and not is_of_device:
+                raise Violation(f"{name}: current_function: {shown(held)}", str(expected[name]))
 
 
 @rule(
@@ -172,7 +181,7 @@ def programs_these(subject: Subject) -> None:
         said = describe(driver, subject.placement.contents())
         known = {one.provider.uuid for one in said.values()}
         for thing in harness.things():
-            uuid = said[thing].provider.uuid
+            uuid = _published(said, thing).uuid
             scope = {*driver.programming_scope(uuid)}
             if uuid not in scope or not scope <= known:
                 raise Violation(f"{thing}: {sorted(scope)}", f"{uuid}, and others of {thing}'s")
@@ -186,12 +195,13 @@ def programs_these(subject: Subject) -> None:
     "The next user would get the last one's data.",
     profile=Profile.EXTENDED,
     supports="cleans_after_release",
-    busy=True,
     after=("WHF-501",),
 )
 def cleans(subject: Subject) -> None:
     """Ask while a thing is busy, and of a provider that is nobody's."""
     harness = subject.harness
+    if not harness.busy.supported:
+        raise NotShown("the driver has things cleaned, and for the harness nothing is ever busy")
     since = datetime.now(UTC)
     thing = harness.things()[0]
     harness.make_busy(thing)
@@ -212,12 +222,23 @@ def _children(subject: Subject) -> list[str]:
     )
 
 
+def _held(driver: ComputeDriver, uuid: str) -> object:
+    """What a device holds, _UNKNOWN where nobody knows, and that is said."""
+    try:
+        return driver.current_function(uuid)
+    except WharfingerError:
+        return _UNKNOWN
+
+
 def _uuid(subject: Subject, driver: ComputeDriver, thing: str) -> str:
     """The uuid of a thing's provider, after a look at the backend."""
-    said = describe(driver, subject.placement.contents())
+    return _published(describe(driver, subject.placement.contents()), thing).uuid
+
+
+def _published(said: Mapping[str, DesiredProvider], thing: str) -> Provider:
     if thing not in said:
         raise NotShown(f"the harness has a thing {thing}, and the driver says nothing of it")
-    return said[thing].provider.uuid
+    return said[thing].provider
 
 
 def _refused(driver: ComputeDriver, what: str, uuid: str, image: str, function: str) -> None:

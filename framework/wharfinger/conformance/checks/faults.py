@@ -6,7 +6,7 @@ from wharfinger.conformance.breaking import Breaking
 from wharfinger.conformance.checks.stability import see_nothing_done
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.rules import Level, Profile, Violation, rule
-from wharfinger.conformance.subject import Subject
+from wharfinger.conformance.subject import Subject, as_contents, describe
 from wharfinger.conformance.trees import difference
 from wharfinger.exceptions import WharfingerError, shown
 
@@ -28,7 +28,7 @@ def raises(subject: Subject) -> None:
     """Have every call be refused, and every answer break off."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
-        for fault in (Fault.RAISE, Fault.HALF):
+        for fault in (Fault.RAISE, Fault.HALF, Fault.ERROR):
             subject.harness.expect(None, fault)
             try:
                 names = driver.get_available_nodes(refresh=True)
@@ -134,6 +134,36 @@ def found_again(subject: Subject) -> None:
         before = publishing.settle()
         subject.harness.restart()
         see_nothing_done(subject, before, publishing.cycle.sync())
+
+
+@rule(
+    "WHF-708",
+    Level.MUST,
+    "Whichever call is answered with an error, the listing raises, or is as it would have been.",
+    "An error is no answer, however well it can be read: a load balancer's, or that a token is of "
+    "yesterday.",
+    profile=Profile.EXTENDED,
+    after=("WHF-304", "WHF-702"),
+)
+def errors_are_none(subject: Subject) -> None:
+    """Have one call after the other be answered with an error."""
+    harness = subject.harness
+    with subject.driver() as driver:
+        live = subject.placement.contents()
+        before = describe(driver, live)
+        harness.expect()
+        driver.get_available_nodes(refresh=True)
+        for at, call in enumerate([*harness.calls]):
+            harness.expect(at, Fault.ERROR)
+            try:
+                after = describe(driver, live)
+            except (WharfingerError, Violation):
+                continue
+            finally:
+                harness.expect()
+            if after != before:
+                told = difference(as_contents(before), as_contents(after))
+                raise Violation(f"call {at} ({call}) meets an error: {told}", "no difference")
 
 
 def _passes_or_fails(pace: Callable[[], object]) -> None:

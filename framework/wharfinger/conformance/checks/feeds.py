@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Final
 
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.rules import Level, Profile, Violation, rule
+from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
 from wharfinger.conformance.subject import Subject, describe, listed, sound
-from wharfinger.conformance.trees import difference
+from wharfinger.conformance.trees import Contents, difference
 from wharfinger.exceptions import shown
+from wharfinger.providers import Provider
 
 #: Seconds in which a feed has told of a change, and between two polls: it need not ask its backend
 #: each time.
@@ -25,34 +26,39 @@ _PACE: Final = 0.1
     "listing.",
     profile=Profile.EXTENDED,
     supports="change_feed",
-    busy=True,
     after=("WHF-502",),
 )
 def feeds(subject: Subject) -> None:
-    """Make a thing busy, then free, and poll."""
+    """Make a thing busy, then free, and poll; where nothing is ever busy, add one below a node."""
     harness, placement = subject.harness, subject.placement
     with subject.publishing() as publishing:
         before = publishing.settle()
-
-        def is_reserved() -> bool:
-            sound(publishing.cycle.poll())
-            inventories = placement.contents()[thing].inventories
-            return all(one.is_fully_reserved for one in inventories.values())
-
-        def is_as_before() -> bool:
-            sound(publishing.cycle.poll())
-            return placement.contents() == before
-
         publishing.cycle.poll()
+
+        def polled(holds: Callable[[Contents], bool]) -> bool:
+            sound(publishing.cycle.poll())
+            return holds(placement.contents())
+
+        def see(holds: Callable[[Contents], bool], what: str) -> None:
+            if not _soon(lambda: polled(holds)):
+                told = difference(before, placement.contents())
+                raise Violation(told, f"{what} by polls, within {_WITHIN:g} s")
+
         thing = harness.things()[0]
-        harness.make_busy(thing)
-        if not _soon(is_reserved):
-            told = difference(before, placement.contents())
-            raise Violation(told, f"all of {thing} reserved by polls, within {_WITHIN:g} s")
-        harness.make_free(thing)
-        if not _soon(is_as_before):
-            told = difference(before, placement.contents())
-            raise Violation(told, f"no difference after polls, within {_WITHIN:g} s")
+        if harness.busy.supported:
+            harness.make_busy(thing)
+            see(lambda now: _is_reserved(now[thing]), f"all of {thing} reserved")
+            harness.make_free(thing)
+            see(lambda now: now == before, "no difference")
+        elif before[thing].parent_uuid is not None:
+            new = subject.add()
+            see(lambda now: new in now, f"+ {new}")
+        else:
+            raise NotShown("the harness has nothing that a feed would have to name")
+
+
+def _is_reserved(provider: Provider) -> bool:
+    return all(one.is_fully_reserved for one in provider.inventories.values())
 
 
 @rule(

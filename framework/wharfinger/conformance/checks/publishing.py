@@ -2,11 +2,11 @@
 
 from wharfinger.conformance.rules import Level, Violation, rule
 from wharfinger.conformance.subject import Subject, describe, listed, tree_of, update
-from wharfinger.conformance.trees import difference
+from wharfinger.conformance.trees import Contents, difference
 from wharfinger.exceptions import ReshapeNeeded, shown
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Inventory
-from wharfinger.providers.names import child_uuid
+from wharfinger.providers.names import MAX_PROVIDER_NAME, child_uuid
 from wharfinger.providers.ownership import is_instance_trait, owners
 
 #: A provider of somebody else's, below the driver's.
@@ -174,28 +174,41 @@ def bounded(subject: Subject) -> None:
     after=("WHF-205",),
 )
 def others_kept(subject: Subject) -> None:
-    """Put a provider of somebody else's below the first node, and publish."""
+    """Put providers of somebody else's below the driver's, with the same classes, and publish."""
     placement = subject.placement
     with subject.publishing() as publishing:
-        root = min(publishing.settle().values(), key=lambda one: one.parent_uuid or "")
-        name = f"{root.name}_{_OTHERS}"
-        placement.create(
-            name,
-            {_OTHERS_CLASS: Inventory(total=3), "VGPU": Inventory(total=2)},
-            frozenset({_OTHERS_OWNER}),
-            parent=root.name,
-            uuid=child_uuid(root.uuid, name),
-        )
+        own = publishing.settle()
+        theirs = _create_others(subject, own)
         before = placement.contents()
         with subject.driver() as fresh:
-            one = describe(fresh, before).get(name)
-        if one is not None and one.stated:
-            raise Violation(f"{name} is written to", f"nothing, since it is {_OTHERS_OWNER}'s")
+            said = _stated(describe(fresh, before))
+        if touched := theirs & said.keys():
+            told = ", ".join(sorted(touched))
+            raise Violation(f"{told} is written to", f"nothing, since it is {_OTHERS_OWNER}'s")
         publishing.restart()
         publishing.sync()
         after = placement.contents()
-        if after.get(name) != before[name]:
-            raise Violation(difference(before, after), "no difference")
+    if any(after.get(name) != before[name] for name in theirs):
+        raise Violation(difference(before, after), "no difference")
+
+
+def _create_others(subject: Subject, own: Contents) -> set[str]:
+    """Have somebody else's below the first root and, where there is one, the first child."""
+    parents = sorted(own.values(), key=lambda one: (one.parent_uuid is not None, one.name))
+    first_child = [one for one in parents if one.parent_uuid is not None][:1]
+    classes = {kind for one in own.values() for kind in one.inventories}
+    names = set()
+    for parent in [parents[0], *first_child]:
+        name = f"{parent.name}_{_OTHERS}"[:MAX_PROVIDER_NAME]
+        subject.placement.create(
+            name,
+            {kind: Inventory(total=3) for kind in (*classes, _OTHERS_CLASS)},
+            frozenset({_OTHERS_OWNER}),
+            parent=parent.name,
+            uuid=child_uuid(parent.uuid, name),
+        )
+        names.add(name)
+    return names
 
 
 def _stated(described: dict[str, DesiredProvider]) -> dict[str, DesiredProvider]:

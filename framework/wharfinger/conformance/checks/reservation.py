@@ -1,8 +1,12 @@
 """Rules of what is there, and not to be had (WHF-5..)."""
 
 from wharfinger.conformance.rules import Level, Profile, Violation, rule
-from wharfinger.conformance.subject import Subject, describe
+from wharfinger.conformance.subject import Subject, describe, sound
 from wharfinger.conformance.trees import difference
+from wharfinger.providers import DesiredProvider
+
+#: A trait that somebody else puts on a provider.
+_OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
 
 
 @rule(
@@ -119,3 +123,49 @@ def reasoned(subject: Subject) -> None:
         one = describe(publishing.driver, live).get(thing)
         if one is None or not one.reservations:
             raise Violation(f"{thing}: no reason", "reserve(name_or_uuid, reason)")
+
+
+@rule(
+    "WHF-506",
+    Level.MUST,
+    "A thing that is busy is said to be, each time the driver is asked: again of one snapshot, "
+    "after others have written to Placement, by a poll for another thing, and by the first listing "
+    "of a backend that was restarted.",
+    "What is not said once is free, and given to somebody, until it is said again.",
+    profile=Profile.EXTENDED,
+    busy=True,
+    after=("WHF-502", "WHF-503", "WHF-504"),
+)
+def reserved_for_as_long(subject: Subject) -> None:
+    """Make a thing busy, and have the driver be asked for every other reason."""
+    harness = subject.harness
+    thing, other, *_ = harness.things()
+    harness.make_busy(thing)
+    with subject.publishing() as publishing:
+        cycle = publishing.cycle
+        publishing.settle()
+        for _ in range(2):
+            again = describe(publishing.driver, subject.placement.contents(), refresh=False)
+            if thing not in again or not _is_reserved(again[thing]):
+                raise Violation(f"{thing} is not reserved when it is asked for again", "reserved")
+        subject.placement.add_trait(subject.placement.contents()[thing].uuid, _OTHERS)
+        sound(cycle.drift())
+        _see_reserved(subject, thing, "after somebody has added a trait to it, and a drift cycle")
+        harness.make_busy(other)
+        sound(cycle.poll())
+        _see_reserved(subject, thing, f"after {other} has become busy, and a poll")
+        harness.restart()
+        publishing.sync()
+        _see_reserved(subject, thing, "after a restart of the backend")
+
+
+def _is_reserved(one: DesiredProvider) -> bool:
+    figures = one.provider.inventories.values()
+    return bool(one.reservations) or all(each.is_fully_reserved for each in figures)
+
+
+def _see_reserved(subject: Subject, thing: str, when: str) -> None:
+    provider = subject.placement.contents().get(thing)
+    for kind, one in sorted(provider.inventories.items()) if provider else ():
+        if not one.is_fully_reserved:
+            raise Violation(f"{when}: {thing} {kind} {one.reserved} of {one.total}", "all reserved")

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from wharfinger.conformance.checks.stability import see_nothing_done
 from wharfinger.conformance.harness import Fault, OldLayout
-from wharfinger.conformance.rules import Level, Profile, Violation, rule
+from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
 from wharfinger.conformance.subject import Publishing, Subject, listed
 from wharfinger.conformance.trees import difference
 from wharfinger.exceptions import WharfingerError
@@ -103,6 +103,8 @@ def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
 
 def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
     """Have Placement hold the node as an instance of ours has published it long ago."""
+    if not any(sum(amounts.values()) for amounts in layout.allocations.values()):
+        raise NotShown("in the harness's old layout nobody uses anything")
     (node, *_) = listed(publishing.driver).nodes
     subject.placement.create(
         node.name, layout.inventories, publishing.publisher.traits, uuid=node.uuid

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from wharfinger.conformance.elsewhere import said_elsewhere
 from wharfinger.conformance.rules import Level, Violation, rule
-from wharfinger.conformance.subject import Subject, describe, listed
+from wharfinger.conformance.subject import Subject, as_contents, describe, listed
 from wharfinger.conformance.trees import Contents, difference
-from wharfinger.providers import DesiredProvider
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import Outcome
 
@@ -34,13 +34,13 @@ def unchanged(subject: Subject) -> None:
 @rule(
     "WHF-302",
     Level.MUST,
-    "Names and uuids of nodes and providers are the same each time, in each process.",
+    "What is said of an unchanged world is the same in each process, names and uuids above all.",
     "What has another name or uuid is another provider: the first one is removed, with all that "
     "is known of it.",
     after=("WHF-203",),
 )
-def named_as_before(subject: Subject) -> None:
-    """Ask two instances that know nothing of each other."""
+def as_elsewhere(subject: Subject) -> None:
+    """Ask two instances that know nothing of each other, and then two other processes."""
     live = subject.placement.contents()
     looks = []
     for _ in range(2):
@@ -48,12 +48,22 @@ def named_as_before(subject: Subject) -> None:
             nodes = {node.name: node.uuid for node in listed(driver).nodes}
             said = describe(driver, live)
             looks.append(nodes | {name: one.provider.uuid for name, one in said.items()})
-    first, second = looks
-    if first != second:
-        name = min(
-            name for name in first.keys() | second.keys() if first.get(name) != second.get(name)
-        )
-        raise Violation(f"{name}: {first.get(name)}, then {second.get(name)}", "the same again")
+    _see_same(*looks)
+    if subject.other_processes:
+        files, name = subject.files(), subject.instance_name
+        _see_same(*(said_elsewhere(files, name, live, hash_seed=seed) for seed in (1, 2)))
+
+
+def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+    for name in sorted(first.keys() | second.keys()):
+        one, other = first.get(name), second.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            one, other = (
+                {key: value for key, value in its.items() if value != others.get(key)}
+                for its, others in ((one, other), (other, one))
+            )
+        if one != other:
+            raise Violation(f"{name}: {one}, then {other}", "the same again")
 
 
 @rule(
@@ -64,8 +74,10 @@ def named_as_before(subject: Subject) -> None:
     after=("WHF-301",),
 )
 def restarted(subject: Subject) -> None:
-    """Publish, and publish again with a new instance."""
+    """Publish, and publish again with a new instance; while one thing is busy, if it can be."""
     with subject.publishing() as publishing:
+        if subject.can_be_busy:
+            subject.harness.make_busy(subject.harness.things()[0])
         before = publishing.settle()
         for _ in range(2):
             publishing.restart()
@@ -91,11 +103,7 @@ def in_any_thread(subject: Subject) -> None:
     finally:
         in_thread(lambda: connection.__exit__(None, None, None))
     if there != here:
-        raise Violation(f"in another thread: {difference(_providers(here), _providers(there))}")
-
-
-def _providers(said: Mapping[str, DesiredProvider]) -> Contents:
-    return {name: one.provider for name, one in said.items()}
+        raise Violation(f"in another thread: {difference(as_contents(here), as_contents(there))}")
 
 
 def in_thread(call: Callable[[], T]) -> T:

@@ -99,3 +99,12 @@ class IsAlwaysClean(DevicesDriver):
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         return True
+
+
+@mutant("WHF-921")
+class ProgramsTheFirst(DevicesDriver):
+    """It programs the first device, whichever is meant."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        first = provider_uuid if provider_uuid not in self.names else next(iter(self.names))
+        super().program(first, image, function)

@@ -1,6 +1,8 @@
 """Mutants of what a driver declares (WHF-1..)."""
 
+import signal
 import threading
+from tempfile import TemporaryFile
 from typing import ClassVar
 
 from oslo_config import cfg
@@ -63,3 +65,23 @@ class HasAnOptionMore(DevicesDriver):
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
         conf.register_opts([cfg.StrOpt("colour", help="Of the case.")], name)
+
+
+@mutant("WHF-102")
+class KeepsAJournal(MachinesDriver):
+    """It begins a journal when it is made."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        with TemporaryFile("w") as journal:
+            journal.write("here I am")
+
+
+@mutant("WHF-102")
+class HandlesSignals(DevicesDriver):
+    """It has an opinion of how the process is to end."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGUSR2, lambda number, frame: None)

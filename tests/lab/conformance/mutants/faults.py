@@ -1,9 +1,10 @@
 """Mutants of backends that fail (WHF-7..)."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
+from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.exceptions import BackendError
 
@@ -94,3 +95,44 @@ class NeverConnectsAgain(DevicesDriver):
 
     def connect_again(self) -> None:
         raise self.failed("connect", OSError("it has been done"))
+
+
+class Trusting(MachinesDriver):
+    """It keeps what it knew of a machine of which a call does not tell it."""
+
+    passes_over: type[Exception]
+
+    def not_read(self, name: str, error: BackendError) -> None:
+        if name not in self.devices or not isinstance(error.__cause__, self.passes_over):
+            super().not_read(name, error)
+        self.noted.add(name)
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        self.noted.clear()
+        found = super().read_devices(names)
+        return {name: self.devices[name] if name in self.noted else found[name] for name in names}
+
+
+@mutant("WHF-703")
+class KeepsWhatItKnew(Trusting):
+    """Of a machine of which it is refused to hear it says what it said, as if it were so."""
+
+    passes_over = ConnectionError
+
+
+@mutant("WHF-704")
+class KeepsWhatItCouldRead(Trusting):
+    """Of a machine whose description cannot be read it says what it said, as if it were so."""
+
+    passes_over = ValueError
+
+
+@mutant("WHF-708")
+class ReadsErrors(DevicesDriver):
+    """It takes an error for a description, with defaults for what is not in it."""
+
+    def refused(self, words: str, answer: Facts) -> Any:
+        if not words.startswith("show"):
+            return super().refused(words, answer)
+        usual = {"units": 1, "reserved": 0, "traits": [], "function": None, "busy": False}
+        return {**usual, "cleaned": None, **answer}

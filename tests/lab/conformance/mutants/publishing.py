@@ -130,3 +130,15 @@ class CountsAllChildren(DevicesDriver):
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
         self.update_others(tree, node)
+
+
+@mutant("WHF-208")
+class ReservesItsClass(DevicesDriver):
+    """It reserves what it does not know and has its class, whosever that is."""
+
+    def describe_root(self, tree: ProviderTree, node: str) -> None:
+        super().describe_root(tree, node)
+        for uuid in tree.get_provider_uuids(node)[1:]:
+            one = tree.data(uuid)
+            if UNITS in one.inventory and not one.name.removeprefix(self.world.prefix).isdigit():
+                tree.reserve(uuid, "nobody knows what it is")

@@ -58,3 +58,30 @@ class ReservesByFigures(MachinesDriver):
     def reserve(self, tree: ProviderTree, name: str) -> None:
         units = self.devices[name]["units"]
         tree.update_inventory(name, {UNITS: Inventory(total=units, max_unit=units, reserved=units)})
+
+
+@mutant("WHF-506")
+class SaysItOnce(DevicesDriver):
+    """It says once of each snapshot what is busy."""
+
+    def read(self) -> None:
+        super().read()
+        self.noted.clear()
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if name not in self.noted:
+            super().reserve(tree, name)
+        self.noted.add(name)
+
+
+@mutant("WHF-506")
+class BelievesTheRestarted(MachinesDriver):
+    """After the backend was restarted it takes all to be free, until it hears more."""
+
+    def connect_again(self) -> None:
+        super().connect_again()
+        self.noted = {*self.devices}
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if name not in self.noted:
+            super().reserve(tree, name)

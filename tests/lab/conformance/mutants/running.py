@@ -1,12 +1,14 @@
 """Mutants of what a driver costs, and leaves behind (WHF-8..)."""
 
+import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
-from tests.lab.conformance.honest import DevicesDriver, Facts
+from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.objects import Service
-from wharfinger.providers import ProviderTree
+from wharfinger.providers import Inventory, ProviderTree
 
 
 @mutant("WHF-801")
@@ -67,3 +69,27 @@ class NeverEndsItsThread(DevicesDriver):
         super().init_host(service)
         watching = threading.Event()
         threading.Thread(target=watching.wait, args=(30,), name="watching", daemon=True).start()
+
+
+@mutant("WHF-802")
+class LooksThroughAll(MachinesDriver):
+    """It looks for each machine from the first one on."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        for other in self.devices:
+            if other == name:
+                break
+        return super().inventory(name, facts)
+
+
+@mutant("WHF-805")
+class LeavesFilesOpen(DevicesDriver):
+    """It opens a file for each refresh."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.files: list[object] = []
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.files.append(Path(os.devnull).open())  # noqa: SIM115

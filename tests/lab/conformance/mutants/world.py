@@ -43,3 +43,24 @@ class KnowsThemAgain(DevicesDriver):
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return set() if name in self.noted else super().traits(name, facts)
+
+
+@mutant("WHF-402")
+class BelievesNoEmptyList(MachinesDriver):
+    """Where there is nothing there is what there was."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        return super().read_devices(names) or self.devices
+
+
+@mutant("WHF-402")
+class KeepsWhatWasBusy(DevicesDriver):
+    """What was busy when it went is not removed: its inventory is to be kept."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, facts)
+        (self.noted.add if facts["busy"] else self.noted.discard)(name)
+
+    def remove(self, tree: ProviderTree, name: str) -> None:
+        if name not in self.noted:
+            super().remove(tree, name)
