@@ -65,6 +65,7 @@ def _condition(rule: Rule) -> str:
         *([f"``{rule.supports}``"] if rule.supports else []),
         *([f"no ``{rule.denies}``"] if rule.denies else []),
         *(["things that can be busy"] if rule.busy else []),
+        *(["what other processes find"] if rule.elsewhere else []),
     ]
     return ", ".join(conditions) or "all"
 

@@ -42,6 +42,8 @@ class _Seen:
 
     when: str
     contents: Contents
+    #: Whether a cycle had ended, and had said that all is well.
+    is_well: bool = False
 
 
 class Breaking:
@@ -52,7 +54,7 @@ class Breaking:
         self._harness: Final = subject.harness
         self._fault: Final = fault
         self._is_felt = False
-        self._usual: Sequence[str] = ()
+        self._busy: str | None = None
 
     def sweep(self) -> None:
         """Have each call fail in its turn: while the world changes, and when a driver starts.
@@ -64,12 +66,12 @@ class Breaking:
         with self._subject.publishing() as publishing:
             publishing.settle()
             if self._subject.can_be_busy:
-                self._harness.make_busy(self._harness.things()[0])
+                self._busy = self._harness.things()[0]
+                self._harness.make_busy(self._busy)
                 publishing.settle()
             self._harness.expect()
             publishing.sync()
-            self._usual = [*self._harness.calls]
-            if not self._usual:
+            if not self._harness.calls:
                 raise NotShown("the harness counts no calls in a cycle")
             self._while_changing(publishing)
             self._at_the_start(publishing)
@@ -103,14 +105,14 @@ class Breaking:
         at: int | None = 0
         while at is not None:
             thing = self._subject.add()
-            other = self._harness.things()[1]
+            other = next(one for one in self._harness.things() if one not in (self._busy, thing))
             if self._subject.can_be_busy:
                 self._harness.make_busy(other)
             old = self._subject.placement.contents()  # some of it may be others' to publish
-            seen, at = self._each(publishing.cycle.sync, "call", old, at, changed=True)
+            seen, at = self._each(publishing.cycle.sync, "call", old, at)
             new = publishing.settle()
             for one in seen:
-                see_old_or_new(old, one.contents, new, one.when)
+                see_old_or_new(new if one.is_well else old, one.contents, new, one.when)
             if self._subject.can_be_busy:
                 self._harness.make_free(other)
             self._harness.remove(thing)
@@ -128,48 +130,39 @@ class Breaking:
             see_old_or_new(old, one.contents, old, one.when)
 
     def _each(
-        self,
-        cycle: Callable[[], Outcome],
-        kind: str,
-        old: Contents,
-        first: int = 0,
-        *,
-        changed: bool = False,
+        self, cycle: Callable[[], Outcome], kind: str, old: Contents, first: int = 0
     ) -> tuple[list[_Seen], int | None]:
         """Run a cycle again and again: each time another call fails.
 
         What was seen, until something is published in spite of that, and the index of the next
-        call; None where there is none. ``changed``: there is something to publish.
+        call; None where there is none.
         """
         seen: list[_Seen] = []
+        attempts: list[Attempt] = []
         for at in range(first, _MOST):
             attempt = self.attempt(cycle, at)
             when = f"{kind} {at} ({attempt.call}) meets {self._fault}"
             if attempt.gone:
                 raise Violation(f"{when}: {', '.join(attempt.gone)} is said to be gone", "an error")
             after = self._subject.placement.contents()
-            if changed and after == old and not attempt.failed:
-                raise Violation(
-                    f"{when}: the cycle ends without a problem, and what is new is not published",
-                    "an error, or all that there is",
-                )
-            self._feel(attempt)
+            attempts.append(attempt)
             hung = [attempt.meanwhile] if attempt.meanwhile is not None else []
-            seen += [_Seen(when, one) for one in (*hung, after)]
+            seen += [_Seen(when, one) for one in hung]
+            seen.append(_Seen(when, after, is_well=not attempt.failed))
             if attempt.call is None:
+                self._feel(attempts)
                 return seen, None
             if after != old:
                 return seen, at + 1
         raise NotShown(f"a cycle makes more than {_MOST} calls")
 
-    def _feel(self, attempt: Attempt) -> None:
-        """Note whether a call that met the fault was otherwise than it is without."""
-        if attempt.call is None:
-            return
+    def _feel(self, attempts: Sequence[Attempt]) -> None:
+        """Note whether a call that met the fault was otherwise than without: as the last cycle."""
+        *broken, usual = attempts
         if self._fault is Fault.HANG:
-            self._is_felt |= attempt.meanwhile is not None
+            self._is_felt |= any(one.meanwhile is not None for one in broken)
         else:
-            self._is_felt |= attempt.failed or [*attempt.calls] != [*self._usual]
+            self._is_felt |= any(one.failed or one.calls != usual.calls for one in broken)
 
 
 def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:

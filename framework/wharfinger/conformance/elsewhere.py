@@ -41,7 +41,7 @@ def said_elsewhere(
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", __name__],
+        [sys.executable, "-P", "-W", "ignore", "-m", __name__],
         input=json.dumps(question),
         env=environment,
         capture_output=True,
@@ -51,7 +51,10 @@ def said_elsewhere(
     )
     if done.returncode:
         reason = (done.stderr.strip() or "nothing was said").splitlines()[-1]
-        raise Violation(f"in another process: {reason}", "as in this one")
+        raise Violation(
+            f"in another process: {reason}",
+            "as in this one; or a harness that says that there is no way (other_processes)",
+        )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
@@ -62,7 +65,7 @@ def as_data(said: dict[str, DesiredProvider]) -> dict[str, Any]:
         name: {
             **_data(one.provider),
             "mode": one.mode,
-            "reservations": sorted(one.reservations),
+            "reserved": bool(one.reservations),  # reasons are for people, and may tell the time
             "stated": one.stated,
         }
         for name, one in said.items()
@@ -91,6 +94,8 @@ def main() -> None:
     with instances.connected(driver):
         said = describe(driver, live)
     sys.stdout.write(f"\n{json.dumps(as_data(said))}\n")
+    sys.stdout.flush()
+    os._exit(0)  # whatever threads there are
 
 
 if __name__ == "__main__":

@@ -11,6 +11,17 @@ from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.rules import NotShown, Profile, Rule, Violation, requirements
 from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
+from wharfinger.tracker.listing import text_of
+
+#: Characters that are told of what somebody else has written, and frames of a traceback.
+_LONGEST: Final = 1000
+_FRAMES: Final = 6
+
+
+def _bounded(text: str) -> str:
+    """A text as a terminal and a report can take it."""
+    told = printable(text)
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}... ({len(told)} characters)"
 
 
 class Status(StrEnum):
@@ -88,15 +99,18 @@ class Examination:
             self._subject.begin()
             rule.check(self._subject)
         except Violation as violation:
-            found = printable(violation.found)
-            return Result(rule, Status.FAILED, found, printable(violation.expected))
+            expected = _bounded(violation.expected)
+            return Result(rule, Status.FAILED, _bounded(violation.found), expected)
         except NotShown as reason:
-            return Result(rule, Status.NOT_RUN, printable(str(reason)))
+            return Result(rule, Status.NOT_RUN, _bounded(str(reason)))
+        except KeyboardInterrupt:
+            raise
         except WharfingerError as error:
-            return Result(rule, Status.FAILED, str(error), details=traceback.format_exc())
-        except (Exception, SystemExit) as error:
-            found = printable(f"{type(error).__name__}: {error}")
-            return Result(rule, Status.FAILED, found, details=traceback.format_exc())
+            return Result(rule, Status.FAILED, _bounded(str(error)), "no error")
+        except BaseException as error:  # whatever a driver raises
+            found = f"{type(error).__name__}: {text_of(error)}"
+            details = "".join(traceback.format_tb(error.__traceback__, -_FRAMES))
+            return Result(rule, Status.FAILED, _bounded(found), "no error", details)
         return Result(rule, Status.PASSED)
 
     def _keeps_from(self, rule: Rule) -> Result | None:
@@ -111,9 +125,8 @@ class Examination:
             # That is what the first rule is about.
             why_not = Result(rule, Status.NOT_RUN, "the driver cannot be loaded")
             return why_not if rule.after else None
-        if exempt is None and rule.busy and self._subject.has_harness:
-            busy = self._subject.harness.busy
-            exempt = None if busy.supported else f"nothing is ever busy: {busy.reason}"
+        if exempt is None and self._subject.has_harness:
+            exempt = _exempts(rule, self._subject.harness)
         if exempt is not None:
             return Result(rule, Status.EXEMPT, printable(exempt))
         if rule.profile is Profile.EXTENDED and not self._subject.has_harness:
@@ -135,6 +148,17 @@ class Examination:
                 return Result(result.rule, Status.UNEXPECTED, found, "the failure, or no such word")
             case _:
                 return result
+
+
+def _exempts(rule: Rule, harness: Harness) -> str | None:
+    """Why the backend has nothing to do with a rule; None where it has."""
+    for concerned, declared, what in (
+        (rule.busy, harness.busy, "nothing is ever busy"),
+        (rule.elsewhere, harness.other_processes, "no other process finds the backend"),
+    ):
+        if concerned and not declared.supported:
+            return f"{what}: {declared.reason}"
+    return None
 
 
 class _Guarded:

@@ -66,6 +66,8 @@ class Harness(abc.ABC):
     other_processes: ClassVar[Capability] = SUPPORTED
     #: Whether a thing can be busy: there, and not to be had. Such as cleaned, or programmed.
     busy: ClassVar[Capability] = SUPPORTED
+    #: How many things can be made quickly, for what they cost: four times as many are made.
+    growth: ClassVar[int] = 32
     #: Seconds after which a driver, configured as here, has given up a call that hangs.
     patience: ClassVar[float] = 5.0
 

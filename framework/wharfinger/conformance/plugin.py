@@ -8,7 +8,7 @@ import pytest
 
 from wharfinger.conformance.rules import Profile
 from wharfinger.conformance.run import Asked, Run
-from wharfinger.conformance.session import Session
+from wharfinger.conformance.session import SUFFIXES, Session
 
 _ASKED: Final = pytest.StashKey[Asked]()
 
@@ -75,7 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
             examples=options.driver_examples,
         )
         if asked.driver is not None and options.driver_report is not None:
+            options.driver_report = options.driver_report.absolute()
             options.driver_report.mkdir(parents=True, exist_ok=True)
+            for suffix in SUFFIXES:  # those of a run before say nothing of this one
+                (options.driver_report / f"{asked.driver}.{suffix}").unlink(missing_ok=True)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
     except OSError as error:

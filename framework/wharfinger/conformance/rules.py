@@ -64,7 +64,8 @@ class Rule:
 
     ``says`` is the contract in a sentence, ``because`` the reason, ``since`` the version of the
     framework that brought it. It applies to drivers that support the capability ``supports``, or
-    that do not support ``denies``; with ``busy``, where things can be busy. ``check`` raises
+    that do not support ``denies``; with ``busy``, where things can be busy; with ``elsewhere``,
+    where other processes find the backend. ``check`` raises
     Violation where it is not kept. ``after`` are the ids of rules without which there is nothing to
     look at.
     """
@@ -79,6 +80,7 @@ class Rule:
     supports: str | None = None
     denies: str | None = None
     busy: bool = False
+    elsewhere: bool = False
     after: tuple[str, ...] = ()
 
     def exempts(self, capabilities: "Capabilities") -> str | None:

@@ -68,7 +68,7 @@ class Asked:
             raise ValueError(f"--driver-examples: {examples} is less than 1")
         return cls(
             driver=driver,
-            config_file=config_file,
+            config_file=config_file and config_file.absolute(),
             profile=profile,
             known=dict(map(_known_failure, known_failures)),
             seed=random.randrange(2**32) if seed is None else seed,

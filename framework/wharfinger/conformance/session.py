@@ -16,6 +16,8 @@ from wharfinger.conformance.verdict import ExitCode, exit_code, judge
 _PROPERTIES: Final = ("rule", "level", "profile", "status", "found", "expected")
 #: What pytest counts them as.
 _NOT_RUN: Final = "not run"
+#: Of the files of a report.
+SUFFIXES: Final = ("json", "md", "svg")
 #: How pytest ends that is no word on a driver.
 _NO_END: Final = (
     pytest.ExitCode.INTERRUPTED,
@@ -54,7 +56,7 @@ class Session:
         result = self._result(report)
         if result is not None:
             self._results[result.rule.id] = result
-            if self._config.option.verbose < 1:
+            if getattr(self._config.option, "verbose", 0) < 1:
                 report.sections.clear()
 
     def pytest_report_teststatus(
@@ -93,11 +95,8 @@ class Session:
 
     def _write(self, directory: Path, driver: str) -> None:
         facts = report.facts(self._asked, self._verdict()[0], self._results, self._rules.values())
-        for suffix, text in (
-            ("json", report.as_json(facts)),
-            ("md", report.as_markdown(facts)),
-            ("svg", badge.as_svg(facts)),
-        ):
+        texts = (report.as_json(facts), report.as_markdown(facts), badge.as_svg(facts))
+        for suffix, text in zip(SUFFIXES, texts, strict=True):
             (directory / f"{driver}.{suffix}").write_text(text, encoding="utf-8")
 
     def _verdict(self) -> tuple[Any, ExitCode]:

@@ -34,6 +34,8 @@ from wharfinger.tracker.reshaping import edited
 
 LOG: Final = logging.getLogger(__name__)
 _NO_RECORD: Final = Record()
+#: What has failed where a driver itself says that it could not.
+REPORTED: Final = "publishing"
 
 #: From the providers of a tree to the allocations from them, as a driver edits them.
 AllocationsOf = Callable[[Iterable[str]], Allocations]
@@ -219,7 +221,7 @@ def reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
     operation = "get_problems"
     problems = guarded(driver.name, operation, lambda: list(driver.get_problems()))
     return [
-        BackendError(driver=driver.name, operation="publishing", reason=str(problem))
+        BackendError(driver=driver.name, operation=REPORTED, reason=str(problem))
         for problem in problems
     ]
 

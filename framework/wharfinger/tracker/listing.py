@@ -184,11 +184,12 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
         raise
     except BaseException as error:  # a driver that calls sys.exit() too
         LOG.debug("driver %s: %s failed", driver, operation, exc_info=True)
-        reason = f"{type(error).__name__}: {_text(error)}"
+        reason = f"{type(error).__name__}: {text_of(error)}"
         raise BackendError(driver=driver, operation=operation, reason=reason) from error
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What an error says, if it can."""
     try:
         return str(error)
     except Exception:

@@ -1,6 +1,7 @@
 """The kit on the process's one Placement, and the laboratory's drivers, installed."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,10 @@ class Honest:
     def seen(self, kind: type, examiner: Examiner) -> tuple[Mapping[str, Result], Reach]:
         """What was seen of a driver; it is examined once."""
         if kind not in self._known:
+            apart = replace(examiner, directory=examiner.directory / "honest")
             with (
                 Reach(kind) as reach,
-                examiner.examining(_NAMES[kind], examiner.harness(kind), examples=3) as examination,
+                apart.examining(_NAMES[kind], apart.harness(kind), examples=3) as examination,
             ):
                 for rule in all_rules():
                     reach.rule = rule.id

@@ -15,7 +15,7 @@ from tests.lab.conformance.honest import (
 )
 from tests.lab.conformance.world import WORLDS, World
 from wharfinger.conformance.harness import Fault, Harness, OldLayout, Placement
-from wharfinger.driver import Capability, unsupported
+from wharfinger.driver import SUPPORTED, Capability, unsupported
 from wharfinger.providers import Inventory
 
 #: Devices at a reset.
@@ -113,9 +113,20 @@ class DevicesHarness(WorldHarness):
         return uuid, "after"
 
 
+class ReachableHarness(WorldHarness):
+    """Machines of which other processes hear, as they are when they begin to."""
+
+    other_processes: ClassVar[Capability] = SUPPORTED
+
+    def configuration(self, instance: str) -> str:
+        """The world's name, under which it is written down, too."""
+        self.world.write(self.directory)
+        return super().configuration(instance)
+
+
 def harness_of(kind: type[LabDriver]) -> type[WorldHarness]:
     """The harness that fits a driver."""
     if issubclass(kind, MachinesDriver):
-        return WorldHarness
+        return ReachableHarness if kind.reachable else WorldHarness
     assert issubclass(kind, DevicesDriver)
     return DevicesHarness

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from tests.lab.conformance.world import WORLDS, Refused, SessionOver
+from tests.lab.conformance.world import Refused, SessionOver, World
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
 from wharfinger.exceptions import BackendError, ProgrammingRefused, ReshapeNeeded
 from wharfinger.objects import ComputeNode, Migration, Service
@@ -46,7 +46,7 @@ class LabDriver(ComputeDriver):
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
         conf.register_opts(OPTIONS, name)
-        self.world = WORLDS[conf[name].world]
+        self.world = World.found(conf[name].world)
         self.timeout: float | None = conf[name].timeout
         self.session: int | None = None
         self.devices: dict[str, Facts] = {}
@@ -166,7 +166,9 @@ class LabDriver(ComputeDriver):
 
 
 class MachinesDriver(LabDriver):
-    """Each device is a node."""
+    """Each device is a node; other processes find them if it is ``reachable``."""
+
+    reachable: ClassVar[bool] = False
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=unsupported("a machine is one provider"),

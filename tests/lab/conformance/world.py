@@ -7,8 +7,9 @@ JSON, as something over HTTP would. Each request is written down, and can meet a
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from wharfinger.conformance.harness import Fault
@@ -59,6 +60,21 @@ class World:
         self._at: int | None = None
         self._fault: Fault | None = None
         self._over = threading.Event()
+
+    def write(self, directory: Path) -> None:
+        """Write down what there is, for other processes."""
+        devices = {name: asdict(one) for name, one in self.devices.items()}
+        told = {"prefix": self.prefix, "devices": devices}
+        (directory / "world.json").write_text(json.dumps(told))
+
+    @classmethod
+    def found(cls, name: str) -> "World":
+        """The one of that name in this process, or what another has written down."""
+        if name in WORLDS:
+            return WORLDS[name]
+        told = json.loads((Path(name) / "world.json").read_text())
+        devices = {name: Device(**one) for name, one in told["devices"].items()}
+        return cls(told["prefix"], devices)
 
     # What happens to it.
 

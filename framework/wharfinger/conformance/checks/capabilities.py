@@ -12,7 +12,7 @@ from wharfinger.conformance.subject import Subject, describe
 from wharfinger.conformance.trees import Contents
 from wharfinger.driver import ComputeDriver
 from wharfinger.driver.capabilities import METHODS
-from wharfinger.exceptions import ReshapeNeeded, WharfingerError, shown
+from wharfinger.exceptions import ProgrammingRefused, ReshapeNeeded, WharfingerError, shown
 from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.names import check_trait
 
@@ -186,6 +186,40 @@ def programs_these(subject: Subject) -> None:
             if uuid not in scope or not scope <= known:
                 raise Violation(f"{thing}: {sorted(scope)}", f"{uuid}, and others of {thing}'s")
             check_trait(driver.function_trait(uuid, harness.image(thing)[1]), thing)
+
+
+@rule(
+    "WHF-924",
+    Level.MUST,
+    "ProgrammingRefused is raised only of a device that was not touched: never where an answer was "
+    "lost.",
+    "What is refused is released at once, and given to the next user with another function.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-921",),
+)
+def refuses_what_was_not_begun(subject: Subject) -> None:
+    """Have the answer to each call of a programming break off; the backend has done it."""
+    at, calls = 0, 1
+    while at < calls:
+        subject.begin()
+        thing = subject.harness.things()[0]
+        image, function = subject.harness.image(thing)
+        with subject.driver() as driver:
+            uuid = _uuid(subject, driver, thing)
+            subject.harness.expect(at, Fault.HALF)
+            refused = False
+            try:
+                driver.program(uuid, image, function)
+            except ProgrammingRefused:
+                refused = True
+            except WharfingerError:
+                pass  # nobody knows, or it has failed: the framework looks
+            calls = len(subject.harness.calls)
+            subject.harness.expect()
+            if refused and _held(driver, uuid) == function:
+                raise Violation(f"{thing} holds {function}, and was refused", "BackendError")
+        at += 1
 
 
 @rule(

@@ -48,8 +48,10 @@ def raises(subject: Subject) -> None:
     after=("WHF-301", "WHF-701"),
 )
 def recovers(subject: Subject) -> None:
-    """Have every call be refused for a cycle, and pass again."""
+    """Have every call be refused for a cycle, and pass again; while one thing is busy."""
     with subject.publishing() as publishing:
+        if subject.can_be_busy:
+            subject.harness.make_busy(subject.harness.things()[0])
         before = publishing.settle()
         subject.harness.expect(None, Fault.RAISE)
         for pace in (publishing.cycle.sync, publishing.cycle.poll, publishing.cycle.drift):
@@ -67,7 +69,7 @@ def recovers(subject: Subject) -> None:
     "Whichever call to the backend fails, nothing is published by halves.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
 )
 def each_fails(subject: Subject) -> None:
     """Have one call after the other be refused, while the world changes and at the start."""
@@ -80,7 +82,7 @@ def each_fails(subject: Subject) -> None:
     "Whichever answer of the backend breaks off in its middle, nothing is published by halves.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
 )
 def each_halved(subject: Subject) -> None:
     """Have one answer after the other break off."""
@@ -94,7 +96,7 @@ def each_halved(subject: Subject) -> None:
     "it has ended.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-702"),
+    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
 )
 def each_hangs(subject: Subject) -> None:
     """Have one call after the other hang."""
@@ -129,8 +131,10 @@ def gives_up(subject: Subject) -> None:
     after=("WHF-303", "WHF-702"),
 )
 def found_again(subject: Subject) -> None:
-    """Restart the backend."""
+    """Restart the backend; while one thing is busy, if it can be."""
     with subject.publishing() as publishing:
+        if subject.can_be_busy:
+            subject.harness.make_busy(subject.harness.things()[0])
         before = publishing.settle()
         subject.harness.restart()
         see_nothing_done(subject, before, publishing.cycle.sync())

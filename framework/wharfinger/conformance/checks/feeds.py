@@ -98,7 +98,7 @@ def feeds_again(subject: Subject) -> None:
     "Only a complete listing says that something is gone.",
     profile=Profile.EXTENDED,
     supports="change_feed",
-    after=("WHF-402",),
+    after=("WHF-402", "WHF-911"),
 )
 def feeds_what_is(subject: Subject) -> None:
     """Remove a thing and ask, until something is named or it is clear that nothing is."""

@@ -22,7 +22,7 @@ _SIMPLEST: Final = 2
     "comes and goes, is busy, fails and is restarted holds after any history of them.",
     "What goes wrong in life is seldom the first thing that happens.",
     profile=Profile.EXTENDED,
-    after=("WHF-401",),
+    after=("WHF-401", "WHF-506"),
 )
 def any_history(subject: Subject) -> None:
     """Run random histories; those of one seed are the same each time."""

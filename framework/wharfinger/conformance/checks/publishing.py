@@ -140,7 +140,8 @@ def prefixed(subject: Subject) -> None:
             update(driver, tree, node.name)
             for one in tree.desired():
                 name = one.provider.name
-                if one.stated and not name.startswith(node.name):
+                is_child = one.stated and one.provider.parent_uuid is not None
+                if is_child and not name.startswith(node.name):
                     raise Violation(f"{name} in the tree of {node.name}", f"{node.name}_{name}")
 
 
@@ -199,7 +200,7 @@ def _create_others(subject: Subject, own: Contents) -> set[str]:
     classes = {kind for one in own.values() for kind in one.inventories}
     names = set()
     for parent in [parents[0], *first_child]:
-        name = f"{parent.name}_{_OTHERS}"[:MAX_PROVIDER_NAME]
+        name = f"{parent.name[: MAX_PROVIDER_NAME - len(_OTHERS) - 1]}_{_OTHERS}"
         subject.placement.create(
             name,
             {kind: Inventory(total=3) for kind in (*classes, _OTHERS_CLASS)},

@@ -129,8 +129,7 @@ def reasoned(subject: Subject) -> None:
     "WHF-506",
     Level.MUST,
     "A thing that is busy is said to be, each time the driver is asked: again of one snapshot, "
-    "after others have written to Placement, by a poll for another thing, and by the first listing "
-    "of a backend that was restarted.",
+    "after others have written to Placement, when another comes, and by a poll for another.",
     "What is not said once is free, and given to somebody, until it is said again.",
     profile=Profile.EXTENDED,
     busy=True,
@@ -154,18 +153,22 @@ def reserved_for_as_long(subject: Subject) -> None:
         harness.make_busy(other)
         sound(cycle.poll())
         _see_reserved(subject, thing, f"after {other} has become busy, and a poll")
-        harness.restart()
+        new = subject.add()
         publishing.sync()
-        _see_reserved(subject, thing, "after a restart of the backend")
+        _see_reserved(subject, thing, f"after {new} has come")
 
 
 def _is_reserved(one: DesiredProvider) -> bool:
     figures = one.provider.inventories.values()
-    return bool(one.reservations) or all(each.is_fully_reserved for each in figures)
+    return bool(one.reservations) or (
+        bool(figures) and all(each.is_fully_reserved for each in figures)
+    )
 
 
 def _see_reserved(subject: Subject, thing: str, when: str) -> None:
     provider = subject.placement.contents().get(thing)
-    for kind, one in sorted(provider.inventories.items()) if provider else ():
+    if provider is None or not provider.inventories:
+        raise Violation(f"{when}: {thing} has no inventory", "all of it kept, and reserved")
+    for kind, one in sorted(provider.inventories.items()):
         if not one.is_fully_reserved:
             raise Violation(f"{when}: {thing} {kind} {one.reserved} of {one.total}", "all reserved")

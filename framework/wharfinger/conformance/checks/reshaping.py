@@ -66,7 +66,7 @@ def over(subject: Subject) -> None:
     "Inventories and allocations move together, or not at all.",
     profile=Profile.EXTENDED,
     supports="reshape",
-    after=("WHF-301", "WHF-601"),
+    after=("WHF-301", "WHF-602"),
 )
 def all_or_nothing(subject: Subject) -> None:
     """Have the calls fail that are made to the backend after the listing, for the reshape."""

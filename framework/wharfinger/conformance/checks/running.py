@@ -16,8 +16,8 @@ from wharfinger.conformance.subject import Subject, describe
 from wharfinger.conformance.watching import open_files
 from wharfinger.tracker import instances
 
-#: How many things are added, one after the other, for what that costs.
-_GROWTH: Final = (14, 16, 32)
+#: How many times the harness's growth there are, one after the other, for what that costs.
+_SIZES: Final = (1, 2, 4)
 #: What runs there is the framework's, or the kit's.
 _FRAMEWORK: Final = str(Path(wharfinger.__file__).parent)
 #: Refreshes before and between two looks at what is open.
@@ -71,8 +71,8 @@ def linear(subject: Subject) -> None:
     """Count calls and lines at some sizes; nothing is timed, and C is not seen."""
     costs = []
     with subject.driver() as driver:
-        for more in _GROWTH:
-            _grow(subject, more)
+        for size in _SIZES:
+            _grow(subject, size * subject.harness.growth)
             said = describe(driver, subject.placement.contents())
             live = {name: one.provider for name, one in said.items()}
             costs.append(_cost(subject, partial(describe, driver, live)))
@@ -82,8 +82,8 @@ def linear(subject: Subject) -> None:
     ):
         one, two, four = figures
         if four - two > _MOST * max(two - one, 0) + _SLACK[what]:
-            sizes = "n, n + 16, n + 48 things"
-            raise Violation(f"{what}: {one}, {two}, {four} for {sizes}", "linear growth")
+            sizes = ", ".join(str(size * subject.harness.growth) for size in _SIZES)
+            raise Violation(f"{what}: {one}, {two}, {four} for {sizes} things", "linear growth")
 
 
 @rule(
@@ -147,11 +147,10 @@ def closed(subject: Subject) -> None:
 
 
 def _grow(subject: Subject, count: int) -> None:
-    """Have that many more things; raises NotShown where there are not."""
-    before = len(subject.harness.things())
-    subject.harness.grow(count)
-    if (after := len(subject.harness.things())) != before + count:
-        raise NotShown(f"the harness was to have {before + count} things, and has {after}")
+    """Have that many things; raises NotShown where there are not."""
+    subject.harness.grow(count - len(subject.harness.things()))
+    if (there := len(subject.harness.things())) != count:
+        raise NotShown(f"the harness was to have {count} things, and has {there}")
 
 
 def _cost(subject: Subject, work: Callable[[], object]) -> Cost:

@@ -34,13 +34,13 @@ def unchanged(subject: Subject) -> None:
 @rule(
     "WHF-302",
     Level.MUST,
-    "What is said of an unchanged world is the same in each process, names and uuids above all.",
+    "Names and uuids of nodes and providers are the same each time.",
     "What has another name or uuid is another provider: the first one is removed, with all that "
     "is known of it.",
     after=("WHF-203",),
 )
-def as_elsewhere(subject: Subject) -> None:
-    """Ask two instances that know nothing of each other, and then two other processes."""
+def named_as_before(subject: Subject) -> None:
+    """Ask two instances that know nothing of each other."""
     live = subject.placement.contents()
     looks = []
     for _ in range(2):
@@ -49,9 +49,6 @@ def as_elsewhere(subject: Subject) -> None:
             said = describe(driver, live)
             looks.append(nodes | {name: one.provider.uuid for name, one in said.items()})
     _see_same(*looks)
-    if subject.other_processes:
-        files, name = subject.files(), subject.instance_name
-        _see_same(*(said_elsewhere(files, name, live, hash_seed=seed) for seed in (1, 2)))
 
 
 def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
@@ -76,9 +73,10 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
 def restarted(subject: Subject) -> None:
     """Publish, and publish again with a new instance; while one thing is busy, if it can be."""
     with subject.publishing() as publishing:
+        before = publishing.settle()
         if subject.can_be_busy:
             subject.harness.make_busy(subject.harness.things()[0])
-        before = publishing.settle()
+            before = publishing.settle()
         for _ in range(2):
             publishing.restart()
             see_nothing_done(subject, before, publishing.cycle.sync())
@@ -102,8 +100,23 @@ def in_any_thread(subject: Subject) -> None:
         there = in_thread(lambda: describe(driver, live, refresh=False))
     finally:
         in_thread(lambda: connection.__exit__(None, None, None))
-    if there != here:
+    if as_contents(there) != as_contents(here):
         raise Violation(f"in another thread: {difference(as_contents(here), as_contents(there))}")
+
+
+@rule(
+    "WHF-305",
+    Level.MUST,
+    "What is said of an unchanged world is the same in each process.",
+    "What depends on the hashes of texts, or on what a module remembers, changes with each start.",
+    elsewhere=True,
+    after=("WHF-302", "WHF-303"),
+)
+def as_elsewhere(subject: Subject) -> None:
+    """Ask two other processes, in which texts have different hashes."""
+    live = subject.placement.contents()
+    files, name = subject.files(), subject.instance_name
+    _see_same(*(said_elsewhere(files, name, live, hash_seed=seed) for seed in (1, 2)))
 
 
 def in_thread(call: Callable[[], T]) -> T:

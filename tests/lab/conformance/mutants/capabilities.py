@@ -8,7 +8,7 @@ from typing import ClassVar
 from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.driver import SUPPORTED, Capabilities, unsupported
-from wharfinger.exceptions import DriverError
+from wharfinger.exceptions import DriverError, ProgrammingRefused
 
 
 @mutant("WHF-901")
@@ -108,3 +108,17 @@ class ProgramsTheFirst(DevicesDriver):
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         first = provider_uuid if provider_uuid not in self.names else next(iter(self.names))
         super().program(first, image, function)
+
+
+@mutant("WHF-924")
+class RefusesAll(DevicesDriver):
+    """Whatever goes wrong, it says that nothing was begun."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        try:
+            super().program(provider_uuid, image, function)
+        except DriverError as error:
+            reason = str(error)
+            raise ProgrammingRefused(
+                driver=self.name, provider=provider_uuid, reason=reason
+            ) from error

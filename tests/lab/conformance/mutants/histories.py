@@ -8,7 +8,7 @@ from wharfinger.exceptions import BackendError
 from wharfinger.providers import ProviderTree
 
 
-@mutant("WHF-991")
+@mutant("WHF-506")
 class ForgetsWhenOneComes(DevicesDriver):
     """Where a device comes or goes it forgets which of the others are busy."""
 
@@ -23,7 +23,7 @@ class ForgetsWhenOneComes(DevicesDriver):
             super().reserve(tree, name)
 
 
-@mutant("WHF-991")
+@mutant("WHF-702")
 class SeesNobodyBusyAfterAnError(DevicesDriver):
     """After an error it does not look any more whether a device is busy."""
 
@@ -33,4 +33,17 @@ class SeesNobodyBusyAfterAnError(DevicesDriver):
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         if not self.noted:
+            super().reserve(tree, name)
+
+
+@mutant("WHF-991")
+class TrustsWhatReturns(DevicesDriver):
+    """A device that was away, and is back, is never busy."""
+
+    def remove(self, tree: ProviderTree, name: str) -> None:
+        super().remove(tree, name)
+        self.noted.add(name)
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if name not in self.noted:
             super().reserve(tree, name)

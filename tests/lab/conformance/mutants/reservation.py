@@ -74,7 +74,7 @@ class SaysItOnce(DevicesDriver):
         self.noted.add(name)
 
 
-@mutant("WHF-506")
+@mutant("WHF-707")
 class BelievesTheRestarted(MachinesDriver):
     """After the backend was restarted it takes all to be free, until it hears more."""
 

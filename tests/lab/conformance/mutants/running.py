@@ -3,7 +3,6 @@
 import os
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
@@ -88,8 +87,13 @@ class LeavesFilesOpen(DevicesDriver):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self.files: list[object] = []
+        self.files: list[int] = []
 
     def refresh(self) -> None:
         super().refresh()
-        self.files.append(Path(os.devnull).open())  # noqa: SIM115
+        self.files.append(os.open(os.devnull, os.O_RDONLY))
+
+    def cleanup_host(self) -> None:
+        super().cleanup_host()
+        while self.files:
+            os.close(self.files.pop())

@@ -1,6 +1,7 @@
 """Mutants of what stays as it is (WHF-3..)."""
 
 import threading
+from typing import ClassVar
 from uuid import uuid4
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, LabDriver, MachinesDriver
@@ -88,3 +89,13 @@ class RemembersByThread(MachinesDriver):
     @devices.setter
     def devices(self, devices: dict[str, Facts]) -> None:
         self._local.devices = devices
+
+
+@mutant("WHF-305")
+class MarksByHash(MachinesDriver):
+    """It marks machines by the hashes of their names."""
+
+    reachable: ClassVar[bool] = True
+
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return super().traits(name, facts) | {f"CUSTOM_LAB_MARK_{hash(name) % 1000}"}
