@@ -139,9 +139,10 @@ def reserved_for_as_long(subject: Subject) -> None:
     """Make a thing busy, and have the driver be asked for every other reason."""
     harness = subject.harness
     thing, other, *_ = harness.things()
-    harness.make_busy(thing)
     with subject.publishing() as publishing:
         cycle = publishing.cycle
+        publishing.settle()
+        harness.make_busy(thing)
         publishing.settle()
         for _ in range(2):
             again = describe(publishing.driver, subject.placement.contents(), refresh=False)
