@@ -15,7 +15,7 @@ from wharfinger.conformance.rules import NotShown, Violation, requirements
 from wharfinger.conformance.trees import Contents
 from wharfinger.driver import Capabilities, ComputeDriver, loader
 from wharfinger.driver.signatures import takes_migrations
-from wharfinger.exceptions import ConfigurationError
+from wharfinger.exceptions import ConfigurationError, WharfingerError
 from wharfinger.objects import Migration
 from wharfinger.objects.context import local
 from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderTree, PublishingMode
@@ -270,11 +270,18 @@ def sound(outcome: Outcome, *, may_report: bool = False) -> Outcome:
 
     ``may_report``: the driver may say of a part of the backend that it cannot be published.
     """
-    for problem in outcome.problems:
-        if may_report and getattr(problem, "operation", None) == REPORTED:
-            continue
+    for problem in problems(outcome, may_report=may_report):
         raise Violation(str(problem), "a cycle without a problem")
     return outcome
+
+
+def problems(outcome: Outcome, *, may_report: bool) -> list[WharfingerError]:
+    """What has gone wrong in a cycle, without what the driver may report."""
+    return [
+        problem
+        for problem in outcome.problems
+        if not (may_report and getattr(problem, "operation", None) == REPORTED)
+    ]
 
 
 def describe(
