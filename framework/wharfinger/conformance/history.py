@@ -126,7 +126,7 @@ class History(RuleBasedStateMachine):
         """Run a cycle; after that, all of it is as it has to be when it has been listed."""
         self._tell(pace)
         outcome = getattr(self._running.cycle, pace)()
-        # Only a listing tells that something is gone: until then it may be missed, and that be said.
+        # Only a listing tells that something is gone: until then it may be missed, and reported.
         for problem in problems(outcome, may_report=pace != "sync"):
             self._fail(str(problem), "a cycle without a problem")
         self._see_kept()
