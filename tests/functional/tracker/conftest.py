@@ -4,9 +4,9 @@ What is different there is the objects' way, and what comes of it: what they car
 for and said to the database, who writes first, what is left by a process that ends, and errors
 that come back. Twice is run what is about that, marked ANYWHERE (see ``places``): whole files on
 rows and records, on what follows when they are damaged, handed over, or of a process that was
-killed, on claims, which are all objects; and a random history. Each method that the tracker asks
-another process for is asked for there. Each test of the objects themselves is run there too. What
-is about Placement or a driver is run here alone: it is the same question, and the same answer.
+killed, on claims, which are all objects; and a random history. Each test of the objects themselves
+is run there too. What is about Placement or a driver is run here alone: it is the same question,
+and the same answer.
 """
 
 from collections.abc import Iterator
