@@ -72,11 +72,6 @@ class Subject:
         return self._harness
 
     @property
-    def other_processes(self) -> bool:
-        """Whether the backend can be asked by another process."""
-        return self._harness is None or self._harness.other_processes.supported
-
-    @property
     def can_be_busy(self) -> bool:
         """Whether things can be made busy, and that is known to be seen to."""
         return (

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -68,6 +69,8 @@ def test_a_run_that_is_interrupted_stops_its_backend_and_says_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # Whoever runs these tests in the background has it ignored, and so would they.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     ) as running:
         assert running.stdout is not None
         started = next(line for line in running.stdout if "it has started" in line)
