@@ -12,13 +12,13 @@ from wharfinger.cli.main import main
 def run(program: Program, *arguments: str) -> Done:
     """Run the program here; what it prints comes back."""
     out, err = io.StringIO(), io.StringIO()
-    with _logging_of_its_own(), redirect_stdout(out), redirect_stderr(err):
+    with logging_of_its_own(), redirect_stdout(out), redirect_stderr(err):
         code = main(["--config-file", str(program.config), *arguments])
     return Done(code, out.getvalue(), err.getvalue())
 
 
 @contextmanager
-def _logging_of_its_own() -> Iterator[None]:
+def logging_of_its_own() -> Iterator[None]:
     """Give the program a root logger as in a new process; it sets that up as it needs."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

@@ -1,16 +1,24 @@
 """wharfinger conformance: what it exits with, and what it passes on."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.lab.conformance.running import Kit
+from tests.lab.inprocess import logging_of_its_own
 from wharfinger.cli.main import main
 
 pytest_plugins = ["pytester"]
 
 FAILED, PARTIAL, USAGE = 1, 6, 64
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    with logging_of_its_own():
+        yield
 
 
 @pytest.mark.parametrize(
