@@ -54,6 +54,7 @@ class ConformanceRun(WharfingerCommand):
         parser.add_argument("--junit", metavar="FILE", help="write a JUnit file")
         parser.add_argument("--seed", metavar="N", help="of the random histories; default: any")
         parser.add_argument("--examples", metavar="N", help="how many random histories")
+        parser.add_argument("--timeout", metavar="SECONDS", help="how long a rule may take")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -106,6 +107,7 @@ def _arguments(parsed_args: argparse.Namespace) -> list[str]:
         "--driver-report": parsed_args.report,
         "--driver-seed": parsed_args.seed,
         "--driver-examples": parsed_args.examples,
+        "--driver-timeout": parsed_args.timeout,
         "--junit-xml": parsed_args.junit,
         "-k": " or ".join(parsed_args.rule or ()) or None,
     }

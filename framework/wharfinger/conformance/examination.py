@@ -8,11 +8,14 @@ from functools import wraps
 from typing import Any, Final, cast
 
 from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.limit import Overdue, within
 from wharfinger.conformance.rules import NotShown, Profile, Rule, Violation, requirements
 from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
 from wharfinger.tracker.listing import text_of
 
+#: Seconds that a rule may take; what is slowest here, histories of a real Cyborg, takes a tenth.
+TIMEOUT: Final = 300.0
 #: Characters that are told of what somebody else has written, and frames of a traceback.
 _LONGEST: Final = 1000
 _FRAMES: Final = 6
@@ -64,7 +67,8 @@ class Examination:
     """A driver, and what has been seen of it so far.
 
     ``profile`` is what was asked for: the core alone, or all. ``known`` are, by the ids of rules,
-    the reasons why they are known to fail; each is of a rule that there is.
+    the reasons why they are known to fail; each is of a rule that there is. ``timeout`` is how many
+    seconds a rule may take.
     """
 
     def __init__(
@@ -73,10 +77,12 @@ class Examination:
         *,
         profile: Profile = Profile.EXTENDED,
         known: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT,
     ) -> None:
         self._subject: Final = subject
         self._profile: Final = profile
         self._known: Final = dict(known or {})
+        self._timeout: Final = timeout
         self.results: Final[dict[str, Result]] = {}
 
     def look(self, rule: Rule) -> Result:
@@ -96,18 +102,19 @@ class Examination:
         if why_not is not None:
             return why_not
         try:
-            self._subject.begin()
-            rule.check(self._subject)
+            with within(self._timeout):
+                self._subject.begin()
+                rule.check(self._subject)
         except Violation as violation:
             expected = _bounded(violation.expected)
             return Result(rule, Status.FAILED, _bounded(violation.found), expected)
         except NotShown as reason:
             return Result(rule, Status.NOT_RUN, _bounded(str(reason)))
-        except KeyboardInterrupt:
-            raise
         except WharfingerError as error:
             return Result(rule, Status.FAILED, _bounded(str(error)), "no error")
-        except BaseException as error:  # whatever a driver raises
+        except BaseException as error:  # whatever a driver raises, and Overdue
+            if type(error) is KeyboardInterrupt:
+                raise
             found = f"{type(error).__name__}: {text_of(error)}"
             details = "".join(traceback.format_tb(error.__traceback__, -_FRAMES))
             return Result(rule, Status.FAILED, _bounded(found), "no error", details)
@@ -185,13 +192,13 @@ def _guarded(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return method(*args, **kwargs)
-        except Exception as error:
+        except (Exception, Overdue) as error:
             raise _failed(name, error) from error
 
     return call
 
 
-def _failed(name: str, error: Exception) -> NotShown:
+def _failed(name: str, error: BaseException) -> NotShown:
     if isinstance(error, NotImplementedError):
         return NotShown(f"the harness has no {name}")
     return NotShown(f"the harness failed in {name}: {type(error).__name__}: {error}")

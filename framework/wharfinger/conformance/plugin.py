@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from wharfinger.conformance.examination import TIMEOUT
 from wharfinger.conformance.rules import Profile
 from wharfinger.conformance.run import Asked, Run
 from wharfinger.conformance.session import SUFFIXES, Session
@@ -56,6 +57,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=10,
         help="how many random histories; default: %(default)s",
     )
+    group.addoption(
+        "--driver-timeout",
+        metavar="SECONDS",
+        type=float,
+        default=TIMEOUT,
+        help="how long a rule may take before it counts as not kept; default: %(default)g",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,6 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
             known_failures=options.driver_known_failure,
             seed=options.driver_seed,
             examples=options.driver_examples,
+            timeout=options.driver_timeout,
         )
         if asked.driver is not None and options.driver_report is not None:
             options.driver_report = options.driver_report.absolute()

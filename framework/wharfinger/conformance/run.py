@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Self
 
 from hypothesis.configuration import set_hypothesis_home_dir
 
-from wharfinger.conformance.examination import Examination, Result, Status, guarded
+from wharfinger.conformance.examination import TIMEOUT, Examination, Result, Status, guarded
 from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.limit import Overdue, within
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rules import NotShown, Profile, Rule, all_rules
 from wharfinger.conformance.subject import Subject
@@ -38,7 +40,7 @@ class Asked:
     """What a run is to look at.
 
     ``driver`` is None where none was named: nothing can be seen then. ``known`` are, by the ids of
-    rules, the reasons why they are known to fail.
+    rules, the reasons why they are known to fail. ``timeout`` is how many seconds one may take.
     """
 
     driver: str | None
@@ -47,6 +49,7 @@ class Asked:
     known: Mapping[str, str]
     seed: int
     examples: int
+    timeout: float = TIMEOUT
 
     @classmethod
     def read(
@@ -58,6 +61,7 @@ class Asked:
         known_failures: Iterable[str],
         seed: int | None,
         examples: int,
+        timeout: float = TIMEOUT,
     ) -> Self:
         """From what somebody wrote; raises ValueError."""
         if driver is not None and not _NAME.fullmatch(driver):
@@ -66,6 +70,8 @@ class Asked:
             raise ValueError(f"--driver-config: there is no file {config_file}")
         if examples < 1:
             raise ValueError(f"--driver-examples: {examples} is less than 1")
+        if not 0 < timeout < inf:
+            raise ValueError(f"--driver-timeout: {timeout:g} is no number of seconds")
         return cls(
             driver=driver,
             config_file=config_file and config_file.absolute(),
@@ -73,6 +79,7 @@ class Asked:
             known=dict(map(_known_failure, known_failures)),
             seed=random.randrange(2**32) if seed is None else seed,
             examples=examples,
+            timeout=timeout,
         )
 
     @property
@@ -141,8 +148,11 @@ class Run:
             seed=asked.seed,
             examples=asked.examples,
         )
-        _see_configuration(subject)
-        self._examination = Examination(subject, profile=asked.profile, known=asked.known)
+        with within(asked.timeout):
+            _see_configuration(subject)
+        self._examination = Examination(
+            subject, profile=asked.profile, known=asked.known, timeout=asked.timeout
+        )
 
     def _harness(self, driver: str, placement: RunPlacement) -> Harness | None:
         kind = find_harness(driver)
@@ -156,7 +166,8 @@ class Run:
             name = f"{kind.__module__}:{kind.__qualname__}"
             raise NotShown(f"the harness {name}: {type(error).__name__}: {error}") from error
         self._open.callback(harness.stop)
-        harness.start()
+        with within(self.asked.timeout):
+            harness.start()
         return harness
 
 
@@ -178,7 +189,7 @@ def _see_configuration(subject: Subject) -> None:
         subject.load()
     except (ConfigurationError, ConfigurationFileError) as error:
         raise NotShown(str(error)) from error
-    except WharfingerError:
+    except (WharfingerError, Overdue):
         return  # that is what the rules are about
 
 

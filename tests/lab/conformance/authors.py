@@ -54,6 +54,29 @@ class GenerousDriver(ShelfDriver):
         return {"CUSTOM_BOX": Inventory(total=3, allocation_ratio=2.0, max_unit=6)}
 
 
+class SilentDriver(ShelfDriver):
+    """Never says what its node has."""
+
+    def get_inventory(self, nodename: str) -> dict[str, Inventory]:
+        threading.Event().wait()
+        raise AssertionError
+
+
+class UnbornDriver(ShelfDriver):
+    """Waits while it is made."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        threading.Event().wait()
+
+
+class WaitingHarness(WorldHarness):
+    """Never gets to the beginning again."""
+
+    def reset(self) -> None:
+        threading.Event().wait()
+
+
 class DownHarness(WorldHarness):
     """Does not start."""
 

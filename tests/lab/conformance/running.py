@@ -27,12 +27,15 @@ _DRIVERS: Final = {
     "shelf": "authors:ShelfDriver",
     "tagged": "authors:TaggedDriver",
     "generous": "authors:GenerousDriver",
+    "silent": "authors:SilentDriver",
+    "unborn": "authors:UnbornDriver",
     "racks": "honest:MachinesDriver",
     "down": "honest:MachinesDriver",
     "held": "honest:MachinesDriver",
     "astray": "honest:MachinesDriver",
     "abstract": "honest:MachinesDriver",
     "staying": "honest:MachinesDriver",
+    "waiting": "honest:MachinesDriver",
 }
 _HARNESSES: Final = {
     "racks": "harnesses:WorldHarness",
@@ -41,6 +44,7 @@ _HARNESSES: Final = {
     "astray": "nowhere:Harness",
     "abstract": "authors:AbstractHarness",
     "staying": "authors:StayingHarness",
+    "waiting": "authors:WaitingHarness",
 }
 _KIT: Final = ("--pyargs", "wharfinger.conformance")
 

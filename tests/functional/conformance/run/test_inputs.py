@@ -21,6 +21,8 @@ USAGE, PARTIAL = 4, 6
         (("--driver-config", "no.conf"), "--driver-config: there is no file no.conf"),
         (("--driver-config", "."), "--driver-config: there is no file ."),
         (("--driver-examples", "0"), "--driver-examples: 0 is less than 1"),
+        (("--driver-timeout", "0"), "--driver-timeout: 0 is no number of seconds"),
+        (("--driver-timeout", "nan"), "--driver-timeout: nan is no number of seconds"),
         (("--driver", "shelf", "--driver-report", "a file"), "--driver-report: *a file'"),
         (("-n2",), "the rules build on each other, *: leave out -n, or say -n0"),
     ],
@@ -88,6 +90,14 @@ def test_a_harness_that_is_none_is_no_word_on_the_driver(
     result.stdout.fnmatch_lines([f"not run: WHF-101, *: {line}"])
     result.stdout.no_fnmatch_line("*Traceback*")
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md", ".svg"]
+
+
+def test_a_harness_that_waits_for_ever_is_no_word_on_the_driver(kit: Kit) -> None:
+    result = kit("--driver", "waiting", "--driver-timeout", "0.3", "-k", "WHF-201")
+
+    assert result.ret == PARTIAL
+    line = "not run: WHF-201: the harness failed in reset: Overdue: no end after 0.3 s"
+    result.stdout.fnmatch_lines([line])
 
 
 def test_a_harness_that_does_not_stop_is_an_error(kit: Kit) -> None:

@@ -49,6 +49,17 @@ def test_one_that_should_be_kept_is_told_and_fails_nothing(kit: Kit) -> None:
     )
 
 
+@pytest.mark.parametrize("driver", ["silent", "unborn"])
+def test_a_driver_that_never_comes_back_does_not_hold_the_run(kit: Kit, driver: str) -> None:
+    result = kit("--driver", driver, *CORE, "--driver-timeout", "0.3")
+
+    assert result.ret == FAILED
+    result.stdout.fnmatch_lines(
+        ["expected: no error", "found:    Overdue: no end after 0.3 s", "*authors.py*", "*wait()"]
+    )
+    assert "core: FAILED, extended: NOT ASKED" in result.outlines
+
+
 def test_without_a_driver_nothing_is_said_of_any(kit: Kit) -> None:
     result = kit()
 
