@@ -4,33 +4,24 @@ Its devices are what it is told that they are: see cyborg_hardware.py.
 """
 
 import json
-import signal
-import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from configparser import RawConfigParser
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import requests
-from sqlalchemy import NullPool, create_engine, text
 
-from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError
+from wharfinger_harnesses.daemons import TIMEOUT, LabError
+from wharfinger_harnesses.openstack import PACE, OpenStackService, Options
 
-PROGRAM = Path(__file__).with_name("cyborg_service.py")
 HOST = "fpga-host-1"
-#: Seconds between two looks at what is to happen.
-_PACE = 0.02
 #: What nova's requests have beside its user's token.
 _SERVICE = {"X-Service-Roles": "service"}
 
 T = TypeVar("T")
 
-#: Sections of cyborg.conf, of options.
-Options = Mapping[str, Mapping[str, Any]]
 #: A device, or a part of one, as cyborg_hardware.py has it.
 Part = Mapping[str, Any]
 
@@ -55,19 +46,19 @@ def device(bus: str, *deployables: Part, **more: Any) -> dict[str, Any]:
     return {"bus": bus, "deployables": [*(deployables or [deployable()])], **more}
 
 
-class Cyborg(Daemon):
-    """Cyborg's conductor and its API on 127.0.0.1, with an empty database.
+class Cyborg(OpenStackService):
+    """Cyborg's conductor and its API.
 
     With Placement's URL there are agents too, one for each of ``hosts``, or for the one ``host``;
     root providers of these names have to be there already. The first has ``hardware``, which is
     devices, and is meant wherever no host is named. The agents report what there is before this
     is set up, then at each ``discover``; and all the while, if ``reports_every`` says after how
     many seconds.
-
-    ``url`` is what a catalog has for the service.
     """
 
-    url: str
+    name = "cyborg"
+    service_program = Path(__file__).with_name("cyborg_service.py")
+    mounted_at = "/accelerator/v2"
 
     def __init__(
         self,
@@ -79,81 +70,22 @@ class Cyborg(Daemon):
         hardware: Sequence[Part] = (),
         reports_every: float | None = None,
     ) -> None:
-        super().__init__()
-        self._options: dict[str, Mapping[str, Any]] = dict(options or {})
-        if placement is not None:
-            had = self._options.get("placement", {})
-            self._options["placement"] = {"endpoint_override": placement, **had}
         self._hosts = hosts or (host,)
         self.host = self._hosts[0]
+        agents = {} if placement is None else {"placement": {"endpoint_override": placement}}
+        super().__init__({"DEFAULT": {"host": self.host}}, agents, options or {})
         self._initial = hardware
         self._reports_every = reports_every
 
     def _setUp(self) -> None:
         super()._setUp()
-        self._stopped = False
-        configuration = RawConfigParser()
-        configuration.read_dict({"DEFAULT": {"host": self.host}})
-        configuration.read_dict(self._options)
-        with (self.directory / "cyborg.conf").open("w") as file:
-            configuration.write(file)
         self._write("hardware.json", {host: [] for host in self._hosts})
         self._write("images.json", {})
         self.set_hardware(*self._initial)
-        self._engine = create_engine(
-            f"sqlite:///{self.directory}/cyborg.sqlite", poolclass=NullPool
-        )
-        # Chosen here: at one that the server has chosen itself it could not start again while a
-        # client is still connected to the one before.
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
-        self._start()
-        self._root = f"http://127.0.0.1:{self.port}"
-        self.url = f"{self._root}/accelerator/v2"
-
-    def _give_up_root(self) -> None:
-        """Stay who we are: nobody else need be able to read what Python is to run."""
-
-    def _start(self) -> None:
         every = [] if self._reports_every is None else ["--reports-every", str(self._reports_every)]
-        # Isolated: beside the program there is a module that is called cyborg.
-        self.start(
-            *(sys.executable, "-I", "-W", "ignore"),
-            *(str(PROGRAM), str(self.directory), str(self.port), *every),
-        )
-
-    def stop(self, by: signal.Signals = signal.SIGKILL) -> None:
-        """End it, whatever it is doing, with this signal; its database stays."""
-        self.process.send_signal(by)
-        self.process.wait(TIMEOUT)
-        self._stopped = True
-
-    def start_again(self) -> None:
-        """Have it back after a stop: at the same address, with the same database."""
-        self._stopped = False
-        self._start()
-
-    def _check(self, name: str) -> None:
-        if not self._stopped:
-            super()._check(name)
-
-    def _end(self) -> None:
-        super()._end()
-        self._stopped = True
+        self.serve(*every)
 
     # What is asked of Cyborg.
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
-        """What Cyborg answers to a request, whatever that is."""
-        return requests.request(
-            method, f"{self.url}{path}", json=body, headers=headers, timeout=TIMEOUT
-        )
-
-    def _succeed(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        answer = self.ask(method, path, body, **headers)
-        if not answer.ok:
-            raise LabError(f"{method} {path}: {answer.status_code}: {answer.text}")
-        return answer.json() if answer.content else None
 
     def create_profile(self, name: str, *groups: Mapping[str, str]) -> dict[str, Any]:
         """Make a device profile of these groups; return Cyborg's description of it."""
@@ -283,7 +215,7 @@ class Cyborg(Daemon):
         self._wait("no reports", lambda: int(self._control("reports")) >= last or None)
 
     def _control(self, path: str) -> str:
-        answer = requests.post(f"{self._root}/lab/{path}", timeout=TIMEOUT)
+        answer = requests.post(f"{self.root}/lab/{path}", timeout=TIMEOUT)
         if not answer.ok:
             raise LabError(f"{path}: {answer.text}")
         return answer.text
@@ -364,20 +296,6 @@ class Cyborg(Daemon):
 
         return self._wait(f"nova was told nothing of {request_uuid}", told)
 
-    def execute(self, statement: str, **parameters: Any) -> None:
-        """Do this in the database behind Cyborg's back."""
-        with self._engine.begin() as connection:
-            connection.execute(text(statement), parameters)
-
-    def log(self) -> str:
-        """All that it has said so far."""
-        with suppress(FileNotFoundError):
-            return (self.directory / "cyborg.log").read_text(errors="replace")
-        return ""
-
-    def _tell(self, what: str) -> str:
-        return f"{super()._tell(what)}\n{self.log()}"
-
     def _read(self, name: str) -> Any:
         return json.loads((self.directory / name).read_text())
 
@@ -397,5 +315,5 @@ class Cyborg(Daemon):
         while (found := look()) is None:
             if time.monotonic() > deadline:
                 raise LabError(self._tell(what_is_wrong))
-            time.sleep(_PACE)
+            time.sleep(PACE)
         return found

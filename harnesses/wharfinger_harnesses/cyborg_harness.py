@@ -4,17 +4,16 @@ Cyborg publishes its devices to the kit's Placement itself; the driver overlays 
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from wharfinger.conformance.harness import Fault, Harness, Placement
-from wharfinger.conformance.proxy import Proxy
+from wharfinger.conformance.harness import Placement
 from wharfinger.providers import Inventory
 from wharfinger_harnesses.cyborg import Cyborg, Part, deployable, device
 from wharfinger_harnesses.daemons import LabError
+from wharfinger_harnesses.service_harness import ServiceHarness
 
 HOST: Final = "conformance-fpga-host"
 _ROOT: Final = str(uuid5(NAMESPACE_URL, HOST))
@@ -38,7 +37,7 @@ program_timeout = 4
 """
 
 
-class CyborgHarness(Harness):
+class CyborgHarness(ServiceHarness):
     """A host with FPGAs, which are the things, and a GPU; each has one deployable.
 
     The GPU stays: of a Cyborg that lists no device at all the driver does not believe it. What
@@ -47,27 +46,18 @@ class CyborgHarness(Harness):
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
-        self._open: Final = ExitStack()
         self._functions: Final = (f"{number:04X}" for number in count(0x0A01))
         self._buses = count(1)
         self._removed: dict[str, Part] = {}
         #: What the things that are busy are being bound to, and what is in which image.
         self._requests: dict[str, str] = {}
         self._images: dict[str, str] = {}
-        self._cyborg: Cyborg
-        self._proxy: Proxy
 
     def start(self) -> None:
         """Start it, which takes seconds."""
         self._have_root()  # the agent has to find it when it starts
-        self._cyborg = self._open.enter_context(Cyborg(self.placement.url, host=HOST))
-        self._proxy = Proxy(self._cyborg.url)
-        self._open.callback(self._proxy.stop)
-        self._proxy.start()
-
-    def stop(self) -> None:
-        """End it; nothing of it stays."""
-        self._open.close()
+        self._cyborg = Cyborg(self.placement.url, host=HOST)
+        self._serve(self._cyborg)
 
     def reset(self) -> None:
         """Have Cyborg know nothing, and find the GPU and two FPGAs that hold their first function.
@@ -139,20 +129,6 @@ class CyborgHarness(Harness):
             if (told := self._cyborg.wait_for_nova(request))["status"] != "completed":
                 raise LabError(f"{thing} was not bound: {told}\n{self._cyborg.log()}")
         self._cyborg.delete_request(request)
-
-    def restart(self) -> None:
-        """Kill it, and start it again with its database."""
-        self._cyborg.stop()
-        self._cyborg.start_again()
-
-    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As the contract says; a broken connection is reset."""
-        self._proxy.expect(at, fault)
-
-    @property
-    def calls(self) -> Sequence[str]:
-        """The requests: "GET /accelerator/v2/devices"."""
-        return self._proxy.calls
 
     def image(self, thing: str) -> tuple[str, str]:
         """An image of Glance's, with a function that no device has had."""

@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,6 +78,16 @@ class Daemon(fixtures.Fixture):
                 raise
             raise cause from None
 
+    def stop(self, by: signal.Signals | None = None) -> None:
+        """End it before its time, with this signal; its directory stays."""
+        self._stopped = True
+        self.process.send_signal(by or self.ended_by)
+        self.process.wait(TIMEOUT)
+
+    def start_again(self) -> None:
+        """Have it back after a stop, with all that it has kept."""
+        self.start(*self._command)
+
     def _setUp(self) -> None:
         self._path = path_with({**self.programs, "setpriv": "util-linux"})
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
@@ -113,6 +124,7 @@ class Daemon(fixtures.Fixture):
 
     def start(self, *command: str) -> None:
         """Start the server, and return when it is ready."""
+        self._command, self._stopped = command, False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
             listener.bind("")  # the kernel makes up a name outside of the file system
             name = listener.getsockname().decode().replace("\0", "@")
@@ -162,16 +174,30 @@ class Daemon(fixtures.Fixture):
             os.close(end)
 
     def _check(self, name: str) -> None:
-        if self.process.poll() is not None:
+        if not self._stopped and self.process.poll() is not None:
             raise LabError(self._tell(f"{name} ended with {self.process.returncode} meanwhile"))
 
     def _end(self) -> None:
-        self.process.send_signal(self.ended_by)
         try:
-            self.process.wait(TIMEOUT)
+            self.stop()
         finally:
             self.process.kill()
             self.process.wait()
 
     def _tell(self, what: str) -> str:
         return f"{what}:\n{self._log.read_text(errors='replace')}"
+
+
+class PythonDaemon(Daemon):
+    """A server that is a program of ours, a file whose first argument is its directory.
+
+    It stays who we are: nobody else need be able to read what Python is to run.
+    """
+
+    def start_program(self, program: Path, *arguments: str) -> None:
+        """Start it, and have it import nothing from where its file is."""
+        python = (sys.executable, "-I", "-W", "ignore")
+        self.start(*python, str(program), str(self.directory), *arguments)
+
+    def _give_up_root(self) -> None:
+        pass

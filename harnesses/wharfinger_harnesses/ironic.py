@@ -3,115 +3,36 @@
 Its nodes do as their ``extra["lab"]`` says: see ironic_hardware.py.
 """
 
-import signal
-import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
-from configparser import RawConfigParser
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import requests
-from sqlalchemy import NullPool, create_engine, text
-
-from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError
+from wharfinger_harnesses.daemons import TIMEOUT, LabError
 from wharfinger_harnesses.ironic_rows import Rows
-
-PROGRAM = Path(__file__).with_name("ironic_service.py")
-#: Seconds between two looks at a node.
-_PACE = 0.02
-#: What asks for the newest microversion.
-_NEWEST = {"X-OpenStack-Ironic-API-Version": "latest"}
-
-#: Sections of ironic.conf, of options.
-Options = Mapping[str, Mapping[str, Any]]
+from wharfinger_harnesses.openstack import PACE, OpenStackService, Options
 
 
-class Ironic(Daemon):
-    """Ironic's conductor and its API on 127.0.0.1, with an empty database.
+class Ironic(OpenStackService):
+    """Ironic's conductor and its API, for the newest microversion unless headers say otherwise.
 
-    ``url`` is what a catalog has for the service. ``headers`` go with all that is asked of it
-    here: a token, where it wants one. ``rows`` are its nodes behind its back.
+    ``rows`` are its nodes behind its back.
     """
 
+    name = "ironic"
+    service_program = Path(__file__).with_name("ironic_service.py")
     host = "ironic"
-    url: str
     rows: Rows
 
     def __init__(self, options: Options | None = None) -> None:
-        super().__init__()
-        self._options = options or {}
-        self.headers: dict[str, str] = {}
+        super().__init__(options or {})
+        self.headers["X-OpenStack-Ironic-API-Version"] = "latest"
 
     def _setUp(self) -> None:
         super()._setUp()
-        self._stopped = False
-        configuration = RawConfigParser()
-        configuration.read_dict(self._options)
-        with (self.directory / "ironic.conf").open("w") as file:
-            configuration.write(file)
-        database = self._options.get("database", {}).get("connection")
-        self._engine = create_engine(
-            database or f"sqlite:///{self.directory}/ironic.sqlite", poolclass=NullPool
-        )
         self.rows = Rows(self._engine)
-        # Chosen here: at one that the server has chosen itself it could not start again while a
-        # client is still connected to the one before.
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
-        self._start(self.port)
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def _give_up_root(self) -> None:
-        """Stay who we are: nobody else need be able to read what Python is to run."""
-
-    def _start(self, port: int) -> None:
-        # Isolated: beside the program there is a module that is called ironic.
-        self.start(
-            *(sys.executable, "-I", "-W", "ignore"),
-            *(str(PROGRAM), str(self.directory), str(port)),
-        )
-
-    def stop(self, by: signal.Signals = signal.SIGKILL) -> None:
-        """End it, whatever it is doing, with this signal; its database stays."""
-        self.process.send_signal(by)
-        self.process.wait(TIMEOUT)
-        self._stopped = True
-
-    def start_again(self) -> None:
-        """Have it back after a stop: at the same address, with the same database."""
-        self._stopped = False
-        self._start(self.port)
-
-    def _check(self, name: str) -> None:
-        if not self._stopped:
-            super()._check(name)
-
-    def _end(self) -> None:
-        super()._end()
-        self._stopped = True
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
-        """What Ironic answers to a request, whatever that is.
-
-        The microversion is the newest unless the headers say otherwise.
-        """
-        return requests.request(
-            method,
-            f"{self.url}{path}",
-            json=body,
-            headers={**_NEWEST, **self.headers, **headers},
-            timeout=TIMEOUT,
-        )
-
-    def _succeed(self, method: str, path: str, body: Any = None) -> Any:
-        answer = self.ask(method, path, body)
-        if not answer.ok:
-            raise LabError(f"{method} {path}: {answer.status_code}: {answer.text}")
-        return answer.json() if answer.content else None
+        self.serve()
 
     def create_node(
         self,
@@ -221,7 +142,7 @@ class Ironic(Daemon):
                     f"node {uuid} is not {what} but {node['provision_state']}, locked by "
                     f"{node['reservation']}: {node['last_error']}"
                 )
-            time.sleep(_PACE)
+            time.sleep(PACE)
         return node
 
     def insert_nodes(self, count: int, **columns: Any) -> list[str]:
@@ -242,20 +163,6 @@ class Ironic(Daemon):
             ],
         )
         return uuids
-
-    def execute(self, statement: str, **parameters: Any) -> None:
-        """Do this in the database behind Ironic's back."""
-        with self._engine.begin() as connection:
-            connection.execute(text(statement), parameters)
-
-    def log(self) -> str:
-        """All that it has said so far."""
-        with suppress(FileNotFoundError):
-            return (self.directory / "ironic.log").read_text(errors="replace")
-        return ""
-
-    def _tell(self, what: str) -> str:
-        return f"{super()._tell(what)}\n{self.log()}"
 
 
 def _values(columns: Mapping[str, Any], index: int) -> dict[str, Any]:

@@ -5,17 +5,16 @@ no time. All else that becomes of them Ironic does, or is asked for through its 
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from wharfinger.conformance.harness import Fault, Harness, Placement
-from wharfinger.conformance.proxy import Proxy
+from wharfinger.conformance.harness import Placement
 from wharfinger_harnesses.daemons import LabError
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_harnesses.ironic_rows import Row
+from wharfinger_harnesses.service_harness import ServiceHarness
 
 #: Nodes that there are at the beginning.
 _COUNT: Final = 3
@@ -28,7 +27,7 @@ _APART: Final = timedelta(minutes=1)
 _TIMEOUT: Final = 2
 
 
-class IronicHarness(Harness):
+class IronicHarness(ServiceHarness):
     """Nodes of a real Ironic, which the driver reaches through a proxy; busy is being cleaned.
 
     A node that is being cleaned waits in the middle of it, in "clean wait": unlocked, so that
@@ -41,25 +40,18 @@ class IronicHarness(Harness):
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
-        self._started: Final = ExitStack()
         self._removed: dict[str, Row] = {}
         self._numbered = 0
 
     def start(self) -> None:
         """Have an Ironic, and have it make the node that others are copies of; takes seconds."""
-        self._ironic = self._started.enter_context(Ironic())
-        self._proxy = Proxy(self._ironic.url)
-        self._started.callback(self._proxy.stop)
-        self._proxy.start()
+        self._ironic = Ironic()
+        self._serve(self._ironic)
         node = self._ironic.create_node(None)
         self._ironic.set_traits(node, *_TRAITS)
         self._ironic.make_available(node)
         self._ironic.update_node(node, extra={"lab": {"clean": "wait"}})
         self._first = self._read(node)
-
-    def stop(self) -> None:
-        """End both."""
-        self._started.close()
 
     def reset(self) -> None:
         """Have three nodes that are available, and nothing known of others."""
@@ -133,20 +125,6 @@ timeout = {_TIMEOUT}
         """Have the cleaning go on, to its end."""
         self._ironic.go(thing)
         self._ironic.wait_for(thing, "available")
-
-    def restart(self) -> None:
-        """Kill Ironic, and start it again with its database; takes seconds."""
-        self._ironic.stop()
-        self._ironic.start_again()
-
-    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As the proxy has it: what the driver asks by HTTP are the calls."""
-        self._proxy.expect(at, fault)
-
-    @property
-    def calls(self) -> Sequence[str]:
-        """As "GET /v1/nodes?limit=10"."""
-        return self._proxy.calls
 
     def _read(self, uuid: str) -> Row:
         row = self._ironic.rows.read(uuid)

@@ -18,8 +18,8 @@ from keystoneauth1.adapter import Adapter
 
 from tests.lab.placement import adapter_to, over_http
 from wharfinger.placement.embedded import EmbeddedPlacement
-from wharfinger_harnesses.cyborg import PROGRAM, Cyborg, deployable, device
-from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError
+from wharfinger_harnesses.cyborg import Cyborg, deployable, device
+from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon
 
 HOSTS = ("fpga-host-1", "fpga-host-2")
 TRAIT = "CUSTOM_FPGA_LAB"
@@ -422,7 +422,7 @@ def test_a_request_can_be_deleted_and_its_device_bound_again(cyborg: Cyborg, bus
     assert [event["image"] for event in cyborg.programmings(bus)[::2]] == images
 
 
-class InADirectory(Daemon):
+class InADirectory(PythonDaemon):
     """The program with files alone, and no options for Python."""
 
     def __init__(self, placement: str) -> None:
@@ -435,10 +435,7 @@ class InADirectory(Daemon):
         (self.directory / "cyborg.conf").write_text(text)
         devices = {HOSTS[0]: [device("ff")]}
         (self.directory / "hardware.json").write_text(json.dumps(devices))
-        self.start(sys.executable, str(PROGRAM), str(self.directory))
-
-    def _give_up_root(self) -> None:
-        """Stay who we are: nobody else need be able to read what Python is to run."""
+        self.start(sys.executable, str(Cyborg.service_program), str(self.directory))
 
 
 def test_files_are_enough(placement: Placement) -> None:

@@ -11,22 +11,19 @@ import requests
 
 from tests.lab.keystone import SERVICE_PROJECT, Keystone
 from tests.lab.postgresql import PostgreSQL
-from wharfinger_harnesses.daemons import Daemon, LabError
-from wharfinger_harnesses.ironic import PROGRAM, Ironic
+from wharfinger_harnesses.daemons import LabError, PythonDaemon
+from wharfinger_harnesses.ironic import Ironic
 
 TRAITS = ["CUSTOM_GOLD", "HW_CPU_X86_VMX"]
 FLEET = 5000
 
 
-class WithoutConfiguration(Daemon):
+class WithoutConfiguration(PythonDaemon):
     """The program in an empty directory, with no options for Python."""
 
     def _setUp(self) -> None:
         super()._setUp()
-        self.start(sys.executable, str(PROGRAM), str(self.directory))
-
-    def _give_up_root(self) -> None:
-        """Stay who we are: nobody else need be able to read what Python is to run."""
+        self.start(sys.executable, str(Ironic.service_program), str(self.directory))
 
 
 @pytest.fixture(scope="module")

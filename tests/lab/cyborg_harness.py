@@ -3,7 +3,6 @@
 A Cyborg takes seconds to come up: each test begins with what the hosts have anew.
 """
 
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger_harnesses.cyborg import Cyborg, Part
-from wharfinger_harnesses.daemons import Daemon
+from wharfinger_harnesses.daemons import PythonDaemon
 
 NOVA: Final = "OWNER_NOVA"
 OURS: Final = "OWNER_CYBORG"
@@ -49,7 +48,7 @@ sync_on_startup = true
 Contents = dict[str, dict[str, Any]]
 
 
-class SecondPlacement(Daemon):
+class SecondPlacement(PythonDaemon):
     """Another Placement, in a process of its own, that has the roots of hosts."""
 
     url: str
@@ -61,16 +60,11 @@ class SecondPlacement(Daemon):
     def _setUp(self) -> None:
         super()._setUp()
         (self.directory / "placement.conf").write_text(_SECOND.format(directory=self.directory))
-        program = Path(__file__).with_name("placement_service.py")
-        # Isolated: beside the program there is a module that is called placement.
-        self.start(sys.executable, "-I", "-W", "ignore", str(program), str(self.directory))
+        self.start_program(Path(__file__).with_name("placement_service.py"))
         self.url = f"http://127.0.0.1:{(self.directory / 'port').read_text()}"
         client = PlacementClient(adapter_to(self.url))
         for host in self._hosts:
             create_root(client, host)
-
-    def _give_up_root(self) -> None:
-        """Stay who we are: nobody else need be able to read what Python is to run."""
 
 
 class _Guarded:

@@ -1,10 +1,9 @@
 """A real Placement that takes nothing but Keystone's tokens; in a process of its own."""
 
-import sys
 from pathlib import Path
 
 from tests.lab.keystone import SERVICE_PROJECT, Keystone
-from wharfinger_harnesses.daemons import Daemon
+from wharfinger_harnesses.daemons import PythonDaemon
 
 _PROGRAM = Path(__file__).with_name("placement_service.py")
 _CONFIGURATION = """\
@@ -20,7 +19,7 @@ sync_on_startup = true
 """
 
 
-class GuardedPlacement(Daemon):
+class GuardedPlacement(PythonDaemon):
     """Placement on 127.0.0.1, empty, and in the catalog of a Keystone.
 
     ``url`` is what the catalog has.
@@ -40,10 +39,6 @@ class GuardedPlacement(Daemon):
         (self.directory / "placement.conf").write_text(
             _CONFIGURATION.format(directory=self.directory, authtoken=authtoken)
         )
-        # Isolated: beside the program there is a module that is called placement.
-        self.start(sys.executable, "-I", "-W", "ignore", str(_PROGRAM), str(self.directory))
+        self.start_program(_PROGRAM)
         self.url = f"http://127.0.0.1:{(self.directory / 'port').read_text()}"
         self._keystone.register("placement", "placement", self.url)
-
-    def _give_up_root(self) -> None:
-        """Stay who we are: nobody else need be able to read what Python is to run."""

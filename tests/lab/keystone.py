@@ -1,6 +1,5 @@
 """A real Keystone that issues tokens, for as long as a test or a module of them."""
 
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.identity.v3 import Password
 from keystoneauth1.session import Session
 
-from wharfinger_harnesses.daemons import TIMEOUT, Daemon
+from wharfinger_harnesses.daemons import TIMEOUT, PythonDaemon
 
 REGION = "harbour"
 #: The project that services' users have their roles in.
@@ -52,7 +51,7 @@ class User:
     project_id: str | None = None
 
 
-class Keystone(Daemon):
+class Keystone(PythonDaemon):
     """Keystone on 127.0.0.1, with the roles admin, manager, member, reader and service.
 
     ``url`` is that of its API. ``admin`` may do everything in a project of that name, and
@@ -65,34 +64,17 @@ class Keystone(Daemon):
 
     def _setUp(self) -> None:
         super()._setUp()
-        self._stopped = False
         (self.directory / "keystone.conf").write_text(
             _CONFIGURATION.format(directory=self.directory)
         )
         self.system_admin = User("admin", uuid4().hex)
         self.admin = replace(self.system_admin, project="admin")
-        # Isolated: beside the program there is a module that is called keystone.
-        self.start(
-            *(sys.executable, "-I", "-W", "ignore", str(_PROGRAM)),
-            *(str(self.directory), REGION, self.admin.password),
-        )
+        self.start_program(_PROGRAM, REGION, self.admin.password)
         self.url = f"http://127.0.0.1:{(self.directory / 'port').read_text()}/v3"
         self._identity = self.adapter(self.admin, "identity")
         self._roles = self._ids("roles")
         self._projects = self._ids("projects")
         self.admin = replace(self.admin, project_id=self._projects["admin"])
-
-    def _give_up_root(self) -> None:
-        """Stay who we are: nobody else need be able to read what Python is to run."""
-
-    def stop(self) -> None:
-        """End it, before its time: nobody gets a token any more, or is told of one."""
-        self._stopped = True
-        self._end()
-
-    def _check(self, name: str) -> None:
-        if not self._stopped:
-            super()._check(name)
 
     def create_user(
         self,

@@ -32,8 +32,9 @@ from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import DriverCycle, Outcome
 from wharfinger_cyborg.driver import CyborgDriver
-from wharfinger_harnesses.cyborg import HOST, Cyborg, Options, Part, device
+from wharfinger_harnesses.cyborg import HOST, Cyborg, Part, device
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
+from wharfinger_harnesses.openstack import Options
 
 INSTANCE: Final = "fpga"
 OWNER: Final = CyborgDriver.default_owner

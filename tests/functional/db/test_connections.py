@@ -2,7 +2,7 @@
 
 import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,6 @@ from tests.lab.mariadb import MariaDB
 from tests.lab.postgresql import PostgreSQL
 from wharfinger.exceptions import StateError
 from wharfinger.objects import ComputeNode, ComputeNodeList
-from wharfinger_harnesses.daemons import TIMEOUT, Daemon
 
 UUID = samples.node(None).uuid
 PASSWORD = "open-sesame"
@@ -79,38 +78,7 @@ def test_a_connection_that_is_closed_during_a_save_is_told_and_nothing_is_writte
     assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 1
 
 
-class Stoppable(Daemon):
-    """One that may end before its fixture does."""
-
-    def stop(self, ending: signal.Signals) -> None:
-        """Stop it, with all that it has kept."""
-        words = Path(f"/proc/{self.process.pid}/cmdline").read_text().split("\0")
-        self._command = [word for word in words if word]
-        self.process.send_signal(ending)
-        self.process.wait(TIMEOUT)
-
-    def start_again(self) -> None:
-        self.start(*self._command)
-
-    def _check(self, name: str) -> None:
-        pass
-
-
-class StoppablePostgreSQL(Stoppable, PostgreSQL):
-    ending = signal.SIGINT
-
-
-class StoppableMariaDB(Stoppable, MariaDB):
-    ending = signal.SIGTERM
-
-
-@pytest.fixture(params=[StoppablePostgreSQL, StoppableMariaDB])
-def stoppable(request: pytest.FixtureRequest) -> Iterator[StoppablePostgreSQL | StoppableMariaDB]:
-    with request.param() as server:
-        yield server
-
-
-def with_password(server: Daemon, url: str) -> str:
+def with_password(server: PostgreSQL | MariaDB, url: str) -> str:
     """The same database for somebody who has a password."""
     if isinstance(server, MariaDB):
         with sa.create_engine(url, poolclass=sa.NullPool).begin() as connection:
@@ -140,17 +108,23 @@ def test_an_option_that_the_driver_does_not_take_is_told(served: Place) -> None:
 
 # PyMySQL leaves a socket to the garbage collector where it cannot connect.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize(
+    ("kind", "ending"), [(PostgreSQL, signal.SIGINT), (MariaDB, signal.SIGTERM)]
+)
 def test_a_server_that_is_stopped_is_told_and_used_again(
-    stoppable: StoppablePostgreSQL | StoppableMariaDB, tmp_path: Path
+    kind: type[PostgreSQL | MariaDB], ending: signal.Signals, tmp_path: Path
 ) -> None:
-    url = with_password(stoppable, stoppable.create_database())
-    with Place(url, tmp_path) as place:
+    with (
+        kind() as server,
+        Place(with_password(server, server.create_database()), tmp_path) as place,
+    ):
+        url = place.url
         place.upgrade()
         context = place.open()
         node = samples.node(context)
         node.create()
         node.vcpus_used = 1
-        stoppable.stop(stoppable.ending)
+        server.stop(ending)
 
         uses: list[Callable[[], object]] = [
             node.save,
@@ -166,7 +140,7 @@ def test_a_server_that_is_stopped_is_told_and_used_again(
             assert_told(use, url)
         gc.collect()
 
-        stoppable.start_again()
+        server.start_again()
         node.save()
         assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 1
         assert len(ComputeNodeList.get_by_filters(context)) == 1

@@ -1,0 +1,93 @@
+"""What a real Ironic and a real Cyborg have in common: files, an API, a database and a log."""
+
+import socket
+from collections.abc import Mapping
+from configparser import RawConfigParser
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import requests
+from sqlalchemy import NullPool, create_engine, text
+
+from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon
+
+#: Seconds between two looks at what is to happen.
+PACE = 0.02
+
+#: Sections of a configuration file, of options.
+Options = Mapping[str, Mapping[str, Any]]
+
+
+class OpenStackService(PythonDaemon):
+    """A service on 127.0.0.1, with an empty database.
+
+    ``url`` is what a catalog has for the service. ``headers`` go with all that is asked of it
+    here: a token, where it wants one. Of ``options`` those count that come last.
+    """
+
+    #: As its files are called.
+    name: ClassVar[str]
+    service_program: ClassVar[Path]
+    #: Where its API is.
+    mounted_at: ClassVar[str] = ""
+
+    root: str
+    url: str
+
+    def __init__(self, *options: Options) -> None:
+        super().__init__()
+        self._options = options
+        self.headers: dict[str, str] = {}
+
+    def _setUp(self) -> None:
+        """Prepare all that it takes to serve."""
+        super()._setUp()
+        configuration = RawConfigParser()
+        for options in self._options:
+            configuration.read_dict(options)
+        with (self.directory / f"{self.name}.conf").open("w") as file:
+            configuration.write(file)
+        own = f"sqlite:///{self.directory}/{self.name}.sqlite"
+        database = configuration.get("database", "connection", fallback=own)
+        self._engine = create_engine(database, poolclass=NullPool)
+        # Chosen here: at one that the server has chosen itself it could not start again while a
+        # client is still connected to the one before.
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self.root = f"http://127.0.0.1:{self.port}"
+        self.url = f"{self.root}{self.mounted_at}"
+
+    def serve(self, *arguments: str) -> None:
+        """Start it, which takes seconds."""
+        self.start_program(self.service_program, str(self.port), *arguments)
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
+        """What it answers to a request, whatever that is."""
+        return requests.request(
+            method,
+            f"{self.url}{path}",
+            json=body,
+            headers={**self.headers, **headers},
+            timeout=TIMEOUT,
+        )
+
+    def _succeed(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        answer = self.ask(method, path, body, **headers)
+        if not answer.ok:
+            raise LabError(f"{method} {path}: {answer.status_code}: {answer.text}")
+        return answer.json() if answer.content else None
+
+    def execute(self, statement: str, **parameters: Any) -> None:
+        """Do this in its database behind its back."""
+        with self._engine.begin() as connection:
+            connection.execute(text(statement), parameters)
+
+    def log(self) -> str:
+        """All that it has said so far."""
+        with suppress(FileNotFoundError):
+            return (self.directory / f"{self.name}.log").read_text(errors="replace")
+        return ""
+
+    def _tell(self, what: str) -> str:
+        return f"{super()._tell(what)}\n{self.log()}"

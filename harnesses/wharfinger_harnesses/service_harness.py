@@ -1,0 +1,46 @@
+"""What the harnesses of Ironic and of Cyborg have in common: a service behind a proxy."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from wharfinger.conformance.harness import Fault, Harness, Placement
+from wharfinger.conformance.proxy import Proxy
+from wharfinger_harnesses.openstack import OpenStackService
+
+
+class ServiceHarness(Harness):
+    """A service that the driver reaches by HTTP; its requests are the calls: "GET /v1/nodes"."""
+
+    _service: OpenStackService
+    _proxy: Proxy
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        super().__init__(directory, placement)
+        self._open: Final = ExitStack()
+
+    def _serve(self, service: OpenStackService) -> None:
+        """Start it, which takes seconds, and a proxy in front of it."""
+        self._service = self._open.enter_context(service)
+        self._proxy = Proxy(service.url)
+        self._open.callback(self._proxy.stop)
+        self._proxy.start()
+
+    def stop(self) -> None:
+        """End both; nothing of them stays."""
+        self._open.close()
+
+    def restart(self) -> None:
+        """Kill the service, and start it again with its database."""
+        self._service.stop()
+        self._service.start_again()
+
+    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
+        """As the proxy has it; a connection that is broken is reset."""
+        self._proxy.expect(at, fault)
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """As the proxy has seen them."""
+        return self._proxy.calls
