@@ -131,9 +131,7 @@ class Run:
         asked = self.asked
         if asked.driver is None:
             raise NotShown("no driver is named (--driver NAME)")
-        for name in _LOUD:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        set_hypothesis_home_dir(str(self._directory / "hypothesis"))  # nothing is left behind
+        self._be_quiet()
         placement = RunPlacement(EmbeddedPlacement(self._directory / "placement.sqlite"))
         self._open.callback(placement.close)
         harness = None if asked.config_file else self._harness(asked.driver, placement)
@@ -153,6 +151,14 @@ class Run:
         self._examination = Examination(
             subject, profile=asked.profile, known=asked.known, timeout=asked.timeout
         )
+
+    def _be_quiet(self) -> None:
+        """Have others say and leave behind nothing, as long as this runs."""
+        for logger in map(logging.getLogger, _LOUD):
+            self._open.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL)
+        set_hypothesis_home_dir(str(self._directory / "hypothesis"))
+        self._open.callback(set_hypothesis_home_dir, None)
 
     def _harness(self, driver: str, placement: RunPlacement) -> Harness | None:
         kind = find_harness(driver)

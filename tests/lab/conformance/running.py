@@ -1,6 +1,5 @@
 """The kit as an author runs it: by pytest, in this process or in one of its own."""
 
-import logging
 import os
 import subprocess
 import sys
@@ -80,7 +79,7 @@ class Authors(fixtures.Fixture):
 
 
 class HereAndQuick(fixtures.Fixture):
-    """Have runs of the kit in this process use its one Placement, and leave nothing changed."""
+    """Have runs of the kit in this process use its one Placement."""
 
     def __init__(self, service: EmbeddedPlacement) -> None:
         super().__init__()
@@ -91,12 +90,8 @@ class HereAndQuick(fixtures.Fixture):
         for name, value in (
             ("EmbeddedPlacement", lambda database: self._service),
             ("RunPlacement", QuickPlacement),
-            ("set_hypothesis_home_dir", lambda directory: None),
         ):
             self.useFixture(fixtures.MonkeyPatch(f"{run.__name__}.{name}", value))
-        for name in run._LOUD:
-            logger = logging.getLogger(name)
-            self.addCleanup(logger.setLevel, logger.level)
 
 
 class Kit:
