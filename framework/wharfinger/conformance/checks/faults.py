@@ -14,6 +14,7 @@ _SAFE = (
     "What was published stays as it was, or is as it would have been: what is between is neither "
     "what there was nor what there is."
 )
+_WHAT_A_SWEEP_DOES = ("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702")
 
 
 @rule(
@@ -69,7 +70,7 @@ def recovers(subject: Subject) -> None:
     "Whichever call to the backend fails, nothing is published by halves.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
+    after=_WHAT_A_SWEEP_DOES,
 )
 def each_fails(subject: Subject) -> None:
     """Have one call after the other be refused, while the world changes and at the start."""
@@ -82,7 +83,7 @@ def each_fails(subject: Subject) -> None:
     "Whichever answer of the backend breaks off in its middle, nothing is published by halves.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
+    after=_WHAT_A_SWEEP_DOES,
 )
 def each_halved(subject: Subject) -> None:
     """Have one answer after the other break off."""
@@ -96,7 +97,7 @@ def each_halved(subject: Subject) -> None:
     "it has ended.",
     _SAFE,
     profile=Profile.EXTENDED,
-    after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
+    after=_WHAT_A_SWEEP_DOES,
 )
 def each_hangs(subject: Subject) -> None:
     """Have one call after the other hang."""
