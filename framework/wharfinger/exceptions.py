@@ -378,6 +378,10 @@ class ClaimedAnew(AllocationRefused):
     template = "instance {instance}: others have released it, and claimed it anew, meanwhile."
 
 
+class BeingClaimed(AllocationRefused):
+    """Somebody is at work on the claim of an instance, or was until a moment ago."""
+
+
 class RequestFilterError(WharfingerError):
     """A request filter that failed, or gave what is no answer: a fault of its package."""
 

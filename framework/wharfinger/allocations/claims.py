@@ -1,5 +1,6 @@
 """Allocations of instances: claimed, and given back."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -12,7 +13,6 @@ from wharfinger.allocations.consumers import (
     Change,
     Consumer,
     ConsumerType,
-    amounts_of,
     is_unsure,
 )
 from wharfinger.allocations.places import SHARES, Suits, anywhere, nodes_of, place_of
@@ -21,6 +21,7 @@ from wharfinger.allocations.rows import (
     ends_of,
     is_recent,
     moves_of,
+    refuse_claimed,
     refuse_released,
     state_of,
 )
@@ -32,10 +33,12 @@ from wharfinger.exceptions import (
     ConcurrentUpdate,
     ObjectExists,
     ObjectNotFound,
+    PlacementError,
     WharfingerError,
 )
 from wharfinger.objects import (
     ComputeNode,
+    ComputeNodeList,
     Flavor,
     Instance,
     Migration,
@@ -125,9 +128,12 @@ class AllocationClaims:
         wanted = self._new(held.uuid, flavor, project_id=project_id, user_id=user_id)
         # Before anything is allocated: a crash leaves nothing that nobody knows of.
         try:
-            if not self._add(wanted) or held.allocations:
-                return self._go_on(wanted.uuid, suits)
-            return self._claim_new(_Attempt(wanted, held), suits)
+            attempt = _Attempt(wanted, held)
+            if not self._add(wanted):
+                return self._go_on(attempt, suits)
+            if held.allocations:  # of one that has been released since
+                attempt.held = self._consumers.get(held.uuid)
+            return self._claim_new(attempt, suits)
         except ObjectNotFound as error:
             if error.kind != Instance.obj_name():
                 raise
@@ -144,12 +150,7 @@ class AllocationClaims:
         """
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
-        if state_of(instance) == "claiming" and is_recent(instance, self._down_time):
-            raise AllocationRefused(
-                instance=uuid,
-                problem="it is being claimed.",
-                remedy=f"If that was cut short, this can be done in {_seconds(self._down_time)}.",
-            )
+        refuse_claimed(instance, self._down_time)
         if state_of(instance) != "releasing":
             instance.task_state = "releasing"
             instance.save()
@@ -260,36 +261,81 @@ class AllocationClaims:
         try:
             return self._claim(attempt, suits)
         except (ConcurrentSave, ConcurrentUpdate):  # somebody claims it, too
-            return self._go_on(attempt.instance.uuid, suits)
+            return self._go_on(attempt, suits)
         except WharfingerError as error:
             if not (isinstance(error, ObjectNotFound) and error.kind == Instance.obj_name()):
                 self._forget(attempt, error)
             raise
 
     @again
-    def _go_on(self, uuid: str, suits: Suits) -> Claimed:
+    def _go_on(self, attempt: _Attempt, suits: Suits) -> Claimed:
         """Claim for an instance that is there."""
-        held = self._consumers.get(uuid)
+        uuid = attempt.instance.uuid
+        attempt.held = held = self._consumers.get(uuid)
         # After that: what is decided by this row is refused if it is released from now on.
         try:
-            instance = Instance.get_by_uuid(self._context, uuid)
+            attempt.instance = instance = Instance.get_by_uuid(self._context, uuid)
             refuse_released(instance)
         except (AllocationRefused, ObjectNotFound):
-            # What was claimed for it meanwhile.
-            self._holds.give_back(uuid, check=lambda: self._see_released(uuid))
+            if attempt.has_asked:  # and has got it after the release
+                self._holds.give_back(uuid, check=lambda: self._see_released(uuid))
             raise
-        attempt = _Attempt(instance, held)
-        if instance.node is None:
-            return self._claim(attempt, suits)
         if held.allocations:
+            if instance.node is None:
+                return self._claim(attempt, suits)
+            self._see_suits(instance, suits)
             return Claimed(instance, held.allocations)
+        if instance.node is not None:
+            self._see_suits(instance, suits)
+            suits = _is_at(instance)
         if moves_of(self._context, uuid):
             raise AllocationRefused(
                 instance=uuid,
                 problem="it has no allocation, and is on its way.",
                 remedy="Confirm or revert its move first.",
             )
-        return self._claim(attempt, _is_at(instance))
+        self._start(instance)
+        attempt.has_asked = True  # whoever was at work on it before, perhaps
+        try:
+            return self._claim(attempt, suits)
+        except WharfingerError as error:
+            self._stop(attempt, error)
+            raise
+
+    def _start(self, instance: Instance) -> None:
+        """Be the only one who has Placement allocate something for an instance.
+
+        Of two who have it make a consumer at a time, Placement (16, as observed) may leave the one
+        without it whom it has answered that he has it. Raises BeingClaimed, ConcurrentSave.
+        """
+        refuse_claimed(instance, self._down_time)
+        instance.task_state = "claiming"
+        instance.updated_at = now()
+        instance.save()
+
+    def _stop(self, attempt: _Attempt, error: WharfingerError) -> None:
+        """Have an instance for which nothing was found be as before; one without a node is none."""
+        if isinstance(error, ConcurrentSave) or is_unsure(error):
+            return  # others are at work on it, or what was asked may be allocated yet
+        if attempt.instance.node is None and not isinstance(error, PlacementError):
+            self._forget(attempt, error)
+            return
+        with suppress(ConcurrentSave, ObjectNotFound):
+            attempt.instance.task_state = None
+            attempt.instance.save()
+
+    def _see_suits(self, instance: Instance, suits: Suits) -> None:
+        """See that an instance is on a node that suits; raises AllocationRefused."""
+        if suits is anywhere:
+            return
+        host, name = instance.host, instance.node
+        found = ComputeNodeList.get_by_filters(self._context, host=host, hypervisor_hostname=name)
+        if not any(map(suits, found)):
+            raise AllocationRefused(
+                instance=instance.uuid,
+                problem=f"it is on node {name} of host {host}.",
+                remedy="Move it, or leave out where it is to be.",
+            )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
         """Have an instance have what it has, or else something; and its row say where that is."""
@@ -330,7 +376,7 @@ class AllocationClaims:
     def _node(self, instance: Instance, allocations: Allocations) -> ComputeNode:
         """The node that allocations are on; raises AllocationRefused for what is not its own."""
         node = self.where(allocations)
-        if node is None or amounts_of(allocations) != self._search.asked(instance.flavor):
+        if node is None or not self._search.fits(instance.flavor, allocations):
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem=f"what it has, of {', '.join(sorted(allocations))}, is not what its flavor "

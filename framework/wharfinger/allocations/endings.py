@@ -14,10 +14,12 @@ from wharfinger.allocations.search import FlavorSearch
 from wharfinger.exceptions import (
     AllocationRefused,
     ConcurrentUpdate,
+    DeviceProfileError,
+    InvalidRequest,
     ObjectNotFound,
     PlacementError,
 )
-from wharfinger.objects import ComputeNode, Instance, Migration, Reservation
+from wharfinger.objects import ComputeNode, Flavor, Instance, Migration, Reservation
 from wharfinger.placement.holds import Holds
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.claims import Claims, End
@@ -41,6 +43,7 @@ class Endings:
         self, surroundings: Surroundings, search: FlavorSearch, down_time: timedelta
     ) -> None:
         self._context: Final = surroundings.objects
+        self._search: Final = search
         self._consumers: Final = search.consumers
         self._holds: Final = Holds(surroundings.placement, surroundings.objects)
         self._claims: Final = AllocationClaims(surroundings, search, down_time)
@@ -69,12 +72,18 @@ class Endings:
         migration, instance = self._read(uuid)
         if migration.status == "confirmed":
             return migration, ()
+        kept = self._consumers.get(instance.uuid).allocations
+        if migration.status in {"finished", "confirming"} and not kept:
+            raise AllocationRefused(
+                instance=instance.uuid,
+                problem="what it was to have has gone from Placement.",
+                remedy="Revert its move, or release it.",
+            )
         if migration.status == "finished":
             migration.status = "confirming"
             migration.save()  # of one who confirms and one who reverts, one is refused
         if migration.status != "confirming":
             raise self.refused(migration, "confirmed")
-        kept = self._consumers.get(instance.uuid).allocations
         reserved = self._holds.give_back(migration.uuid, kept=kept)
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved
@@ -153,12 +162,15 @@ class Endings:
     def _see_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
         """See that an instance is where it was: somebody else may have deleted what it had there.
 
-        Raises AllocationRefused where it is not. On one node, nobody can tell.
+        Raises AllocationRefused where it is not. On one node, what flavors ask for has to tell.
         """
         source = (migration.source_compute, migration.source_node)
-        node = self._claims.where(has.allocations)
-        destination = (migration.dest_compute, migration.dest_node)
-        if node is None or source in {destination, place_of(node)}:
+        if source == (migration.dest_compute, migration.dest_node):
+            is_back = self._may_be_of(migration.old_flavor, has)
+        else:
+            node = self._claims.where(has.allocations)
+            is_back = node is None or place_of(node) == source
+        if is_back:
             return
         migration.status = "finished"
         migration.save()
@@ -167,6 +179,13 @@ class Endings:
             problem="what it had before has gone from Placement.",
             remedy="Confirm its move, or release it.",
         )
+
+    def _may_be_of(self, flavor: Flavor, has: Consumer) -> bool:
+        """Whether what somebody has is a flavor's, as far as it is known what that asks for."""
+        try:
+            return self._search.fits(flavor, has.allocations)
+        except (DeviceProfileError, InvalidRequest):
+            return True
 
     def refused(self, migration: Migration, end: str) -> AllocationRefused:
         """The error of a move that cannot end so now."""

@@ -3,11 +3,12 @@
 from datetime import timedelta
 from typing import Final
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from tenacity import RetryCallState, retry, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
 
 from wharfinger.exceptions import (
     AllocationRefused,
+    BeingClaimed,
     ClaimedAnew,
     ConcurrentSave,
     ConcurrentUpdate,
@@ -17,13 +18,20 @@ from wharfinger.objects.kinds import now
 
 #: How often rows are read again that others have saved meanwhile.
 _ATTEMPTS: Final = 5
+#: How often it is looked whether a claim that is under way has come to its end.
+_LOOKS: Final = 20
 #: Seconds between two attempts, at most.
 _LONGEST_WAIT: Final = 0.5
 
 
+def _is_enough(state: RetryCallState) -> bool:
+    error = state.outcome and state.outcome.exception()
+    return state.attempt_number >= (_LOOKS if isinstance(error, BeingClaimed) else _ATTEMPTS)
+
+
 again: Final = retry(
-    retry=retry_if_exception_type((ClaimedAnew, ConcurrentSave, ConcurrentUpdate)),
-    stop=stop_after_attempt(_ATTEMPTS),
+    retry=retry_if_exception_type((BeingClaimed, ClaimedAnew, ConcurrentSave, ConcurrentUpdate)),
+    stop=_is_enough,
     wait=wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT),
     reraise=True,
 )
@@ -36,6 +44,16 @@ def refuse_released(instance: Instance) -> None:
             instance=instance.uuid,
             problem="it is being released.",
             remedy="If that was cut short, release it again.",
+        )
+
+
+def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
+    """Raise BeingClaimed while somebody is at work on the claim of an instance."""
+    if state_of(instance) == "claiming" and is_recent(instance, down_time):
+        raise BeingClaimed(
+            instance=instance.uuid,
+            problem="it is being claimed.",
+            remedy=f"If that was cut short, this can be done in {down_time.total_seconds():g} s.",
         )
 
 

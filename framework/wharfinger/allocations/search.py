@@ -3,14 +3,20 @@
 import random
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.consumers import Allocations, Consumer, Consumers, was_refused
+from wharfinger.allocations.consumers import (
+    Allocations,
+    Consumer,
+    Consumers,
+    amounts_of,
+    was_refused,
+)
 from wharfinger.allocations.places import Places, Suits
 from wharfinger.conf import SchedulingSection
 from wharfinger.exceptions import (
@@ -21,6 +27,7 @@ from wharfinger.exceptions import (
     PlacementError,
 )
 from wharfinger.objects import ComputeNode, Flavor
+from wharfinger.providers import ownership
 from wharfinger.scheduling import ResourceRequest
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
@@ -55,12 +62,17 @@ class FlavorSearch:
         self.consumers: Final = Consumers(surroundings.placement)
         self._filters: Final = loader.load(names, surroundings)
 
-    def asked(self, flavor: Flavor) -> Counter[str]:
-        """What a flavor asks for in all, by resource class."""
-        total: Counter[str] = Counter()
-        for group in self._request(flavor).groups:
-            total.update(group.resources)
-        return total
+    def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
+        """Whether allocations may be a flavor's: its amounts, of the owners that it asks."""
+        request = self._request(flavor)
+        return amounts_of(allocations) == _total(request) and all(
+            self._is_of(provider, _owners(request, amounts))
+            for provider, amounts in allocations.items()
+        )
+
+    def _is_of(self, provider: str, owners: Set[str | None]) -> bool:
+        found = ownership.owners(self._surroundings.placement.get_traits(provider).traits)
+        return not found or not found.isdisjoint(owners)
 
     def take(
         self,
@@ -129,6 +141,18 @@ class FlavorSearch:
         if isinstance(error, ConcurrentUpdate):  # of a provider that many write to, perhaps
             return self.consumers.get(consumer.uuid).generation == consumer.generation
         return was_refused(error)
+
+
+def _total(request: ResourceRequest) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for group in request.groups:
+        total.update(group.resources)
+    return total
+
+
+def _owners(request: ResourceRequest, amounts: Iterable[str]) -> set[str | None]:
+    """Whose resources of these classes are asked for."""
+    return {one.owner for one in request.groups if not one.resources.keys().isdisjoint(amounts)}
 
 
 def _in_turn(choices: list[Choice]) -> Iterator[Choice]:

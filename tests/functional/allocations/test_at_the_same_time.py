@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from threading import Semaphore, Thread
 from typing import Any, Final
@@ -20,6 +21,7 @@ from tests.lab.samples import uuid
 from wharfinger.allocations import Claimed
 from wharfinger.exceptions import (
     AllocationRefused,
+    BeingClaimed,
     NoCandidates,
     ObjectNotFound,
     WharfingerError,
@@ -220,6 +222,25 @@ def test_what_is_claimed_for_an_instance_that_another_claim_forgets_is_given_bac
     assert ONE not in held().keys() | set(there_are(publishing.context))
     assert faults(publishing.context) == []
     assert noted(publishing.context) == taken(publishing.context)
+
+
+def test_one_uuid_is_claimed_by_one_at_a_time(
+    desk: Desk, publishing: Publishing, stage: Stage
+) -> None:
+    """Two consumers of one uuid, made at a time, Placement does not keep apart."""
+    patient = Desk(desk.client, desk.context, down_time=timedelta(hours=1))
+    patient.setUp()
+    first = stage.actor(lambda: patient.claim(SMALL, uuid=ONE)).to(WRITES)
+    publishing.placement.requests.clear()
+    with pytest.raises(BeingClaimed, match="this can be done in 3600 s"):
+        patient.claim(SMALL, uuid=ONE)
+    assert publishing.placement.requests.writes == []
+
+    claimed = first.end()
+
+    assert patient.claim(SMALL, uuid=ONE).allocations == claimed.allocations
+    assert there_are(publishing.context) == [*held()] == [ONE]
+    assert faults(publishing.context) == []
 
 
 def test_a_claim_that_finds_its_instance_released_leaves_alone_what_is_claimed_anew(

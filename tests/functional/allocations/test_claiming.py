@@ -294,6 +294,20 @@ def test_a_uuid_is_of_one_instance(
     assert faults(publishing.context) == []
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_instance_that_is_elsewhere_is_not_claimed_for_where_it_was_to_be(
+    desk: Desk, publishing: Publishing, lost: bool
+) -> None:
+    desk.claim(SMALL, uuid=ONE, suits=lambda node: node.hypervisor_hostname == "cn-0")
+    if lost:
+        desk.client.delete_allocations(ONE)
+    before = everything()
+    with pytest.raises(AllocationRefused, match="it is on node cn-0 of host"):
+        desk.claim(SMALL, uuid=ONE, suits=lambda node: node.hypervisor_hostname == "cn-1")
+
+    assert everything() == before
+
+
 def test_a_flavor_that_was_changed_since_is_another(desk: Desk, publishing: Publishing) -> None:
     kept = flavor("kept")
     desk.claim(kept, uuid=ONE)
@@ -384,11 +398,9 @@ def test_a_claim_that_dies_takes_nothing_from_who_comes_next(
             else:
                 late.claim(SMALL)
                 if name != "before insert instances":
-                    # It has been there before: it stays, and has nothing.
                     with pytest.raises(NoCandidates):
                         late.claim(SMALL, uuid=ONE)
-                    assert ONE in there_are(publishing.context)
-                    late.claims.release(ONE)
+                    assert ONE not in there_are(publishing.context)
         assert len(held()) == 4, name
         assert settled(publishing) == [], name
 

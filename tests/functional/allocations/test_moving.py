@@ -363,6 +363,27 @@ def test_an_instance_goes_from_one_owner_s_vgpu_to_another_s_in_its_tree_and_bac
     assert usage(desk)["cn-0"] == 1
 
 
+@pytest.mark.parametrize("ending", ["confirm", "revert"])
+def test_a_move_does_not_end_where_somebody_has_deleted_what_is_to_be_kept(
+    quay: Quay, ending: str
+) -> None:
+    """On one node, too, where only the owner tells one end from the other."""
+    desk = quay.desk()
+    desk.claim(FLAVORS["novas"], uuid=ONE, suits=on("cn-0"))
+    move = desk.moves.start(ONE, FLAVORS["cyborgs"], suits=on("cn-0"))
+    desk.client.delete_allocations(ONE if ending == "confirm" else move.uuid)  # by hand
+    before = held()
+    with pytest.raises(AllocationRefused, match="has gone from Placement"):
+        getattr(desk.moves, ending)(ONE)
+
+    assert held() == before
+    other = desk.moves.revert if ending == "confirm" else desk.moves.confirm
+    other(ONE)
+    kept = "novas" if ending == "confirm" else "cyborgs"
+    assert states(quay.context) == {ONE: State(kept)}
+    assert faults(quay.context) == []
+
+
 def writes_of(quay: Quay, act: Callable[[], object]) -> list[str]:
     """What something writes to Placement, with providers by name."""
     names = {one["uuid"]: name for name, one in everything().items()}

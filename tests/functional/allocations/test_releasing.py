@@ -294,7 +294,7 @@ def test_one_that_is_being_claimed_is_not_released(desk: Desk, publishing: Publi
             desk.claim(SMALL, uuid=ONE)
         assert settled(publishing) == [], name
         assert bool(there_are(publishing)) is (ends[-1] != "released"), name
-    assert [*dict.fromkeys(ends)] == ["ObjectNotFound", "AllocationRefused", "released"]
+    assert [*dict.fromkeys(ends)] == ["ObjectNotFound", "BeingClaimed", "released"]
 
 
 @pytest.fixture
