@@ -27,6 +27,8 @@ class Fault(StrEnum):
     HALF = "half"
     #: It is answered with an error, in the backend's own words: a status, a refusal.
     ERROR = "error"
+    #: It is answered that whoever asks may not know.
+    DENIED = "denied"
 
 
 class Placement(Protocol):

@@ -31,9 +31,9 @@ class Proxy:
     """Passes calls on to the backend whose root is ``url``, unless they are to meet a fault.
 
     RAISE resets the connection; HANG leaves it unanswered until the next ``expect``, and resets
-    it then. ERROR answers 503, with a body that is JSON ({}). The backend sees none of these calls.
-    HALF passes a call on, and the answer back with the
-    first half of its body as if that were all: only who looks at the content notices.
+    it then. ERROR answers 503 and DENIED 401, with a body that is JSON ({}). The backend sees none
+    of these calls. HALF passes a call on, and the answer back with the first half of its body as if
+    that were all: only who looks at the content notices.
 
     A backend that is down resets calls too. Any number of clients are served at once, each call on
     a connection of its own. The body of a request has to come with its length, or is refused (411).

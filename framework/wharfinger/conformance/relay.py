@@ -48,12 +48,13 @@ class _Answer:
 
 
 #: What something before the backend says, in its place.
-_ERROR: Final = _Answer(
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.SERVICE_UNAVAILABLE.phrase,
-    (("Content-Type", "application/json"),),
-    b"{}",
-)
+_SAID: Final = {
+    fault: _Answer(status, status.phrase, (("Content-Type", "application/json"),), b"{}")
+    for fault, status in (
+        (Fault.ERROR, HTTPStatus.SERVICE_UNAVAILABLE),
+        (Fault.DENIED, HTTPStatus.UNAUTHORIZED),
+    )
+}
 
 
 class Relay(ThreadingHTTPServer):
@@ -112,8 +113,8 @@ class _Call(BaseHTTPRequestHandler):
         match fault:
             case Fault.HANG | Fault.RAISE:
                 return None
-            case Fault.ERROR:
-                return _ERROR
+            case Fault.ERROR | Fault.DENIED:
+                return _SAID[fault]
             case _:
                 return self._ask(body)
 

@@ -20,6 +20,7 @@ from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rules import NotShown, Profile, Rule, all_rules
 from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import (
+    BackendError,
     ConfigurationError,
     ConfigurationFileError,
     WharfingerError,
@@ -90,6 +91,8 @@ class Asked:
             "--driver-config": self.config_file,
             "--driver-seed": self.seed,
             "--driver-examples": self.examples,
+            "--driver-profile": None if self.profile is Profile.EXTENDED else self.profile,
+            "--driver-timeout": None if self.timeout == TIMEOUT else f"{self.timeout:g}",
         }
         return [
             part
@@ -148,6 +151,8 @@ class Run:
         )
         with within(asked.timeout):
             _see_configuration(subject)
+            if harness is None:
+                _see_backend(subject)
         self._examination = Examination(
             subject, profile=asked.profile, known=asked.known, timeout=asked.timeout
         )
@@ -196,6 +201,17 @@ def _see_configuration(subject: Subject) -> None:
     except (ConfigurationError, ConfigurationFileError) as error:
         raise NotShown(str(error)) from error
     except (WharfingerError, Overdue):
+        return  # that is what the rules are about
+
+
+def _see_backend(subject: Subject) -> None:
+    """Raise NotShown where a driver says of its author's backend that it does not answer."""
+    try:
+        with subject.driver() as driver:
+            driver.get_available_nodes(refresh=True)
+    except BackendError as error:
+        raise NotShown(f"the backend does not answer: {error}") from error
+    except (Exception, SystemExit, Overdue):
         return  # that is what the rules are about
 
 

@@ -30,6 +30,15 @@ def trees(contents: Contents) -> dict[str, Contents]:
     return {**found}
 
 
+def at_and_below(contents: Contents, name: str) -> list[str]:
+    """The names of a provider, and of all that have it above them."""
+    found = [name]
+    for above in found:  # grows meanwhile
+        uuid = contents[above].uuid
+        found += [one for one, its in contents.items() if its.parent_uuid == uuid]
+    return found
+
+
 def _parts(before: Contents, after: Contents) -> Iterator[str]:
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)

@@ -18,6 +18,11 @@ from wharfinger.conformance.harness import Fault
 WORLDS: Final[dict[str, "World"]] = {}
 
 
+#: What it says in the place of an answer.
+DENIED: Final = "it is not known who asks"
+_SAID: Final[dict[Fault | None, str]] = {Fault.ERROR: "try again later", Fault.DENIED: DENIED}
+
+
 class Refused(Exception):
     """A request that makes no sense: there is no such device, image or path."""
 
@@ -145,8 +150,8 @@ class World:
         if meets is Fault.HANG:
             over.wait(timeout)
             raise TimeoutError("no answer")
-        if meets is Fault.ERROR:
-            return json.dumps({"error": "try again later"})
+        if meets in _SAID:
+            return json.dumps({"error": _SAID[meets]})
         with self._lock:
             answer = json.dumps(self._answer(session, words.split(" ")))
         return answer[: len(answer) // 2] if meets is Fault.HALF else answer

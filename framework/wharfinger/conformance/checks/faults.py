@@ -1,6 +1,7 @@
 """Rules of backends that fail, hang, or answer half (WHF-7..)."""
 
 from collections.abc import Callable
+from itertools import product
 
 from wharfinger.conformance.breaking import Breaking
 from wharfinger.conformance.checks.stability import see_nothing_done
@@ -14,6 +15,8 @@ _SAFE = (
     "What was published stays as it was, or is as it would have been: what is between is neither "
     "what there was nor what there is."
 )
+#: What a backend answers, and is no answer.
+_REFUSALS = (Fault.ERROR, Fault.DENIED)
 _WHAT_A_SWEEP_DOES = ("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702")
 
 
@@ -29,7 +32,7 @@ def raises(subject: Subject) -> None:
     """Have every call be refused, and every answer break off."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
-        for fault in (Fault.RAISE, Fault.HALF, Fault.ERROR):
+        for fault in (Fault.RAISE, Fault.HALF, *_REFUSALS):
             subject.harness.expect(None, fault)
             try:
                 names = driver.get_available_nodes(refresh=True)
@@ -158,17 +161,18 @@ def errors_are_none(subject: Subject) -> None:
         before = describe(driver, live)
         harness.expect()
         driver.get_available_nodes(refresh=True)
-        for at, call in enumerate([*harness.calls]):
-            harness.expect(at, Fault.ERROR)
+        calls = [*enumerate(harness.calls)]
+        for fault, (at, call) in product(_REFUSALS, calls):
+            harness.expect(at, fault)
             try:
                 after = describe(driver, live)
-            except (WharfingerError, Violation):
+            except Exception:
                 continue
             finally:
                 harness.expect()
             if after != before:
                 told = difference(as_contents(before), as_contents(after))
-                raise Violation(f"call {at} ({call}) meets an error: {told}", "no difference")
+                raise Violation(f"call {at} ({call}) meets {fault}: {told}", "no difference")
 
 
 def _passes_or_fails(pace: Callable[[], object]) -> None:

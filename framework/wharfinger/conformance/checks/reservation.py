@@ -2,7 +2,7 @@
 
 from wharfinger.conformance.rules import Level, Profile, Violation, rule
 from wharfinger.conformance.subject import Subject, describe, sound
-from wharfinger.conformance.trees import difference
+from wharfinger.conformance.trees import at_and_below, difference
 from wharfinger.providers import DesiredProvider
 
 #: A trait that somebody else puts on a provider.
@@ -12,7 +12,8 @@ _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
 @rule(
     "WHF-501",
     Level.MUST,
-    "While a thing is busy its inventory stays, and all of it is reserved (reserved == total).",
+    "While a thing is busy its inventory, and that of what is below it, stays, and all of it is "
+    "reserved (reserved == total).",
     "Inventory that is deleted takes the allocations' ground away; inventory that is free is given "
     "to somebody.",
     profile=Profile.EXTENDED,
@@ -27,12 +28,13 @@ def reserved(subject: Subject) -> None:
         thing = harness.things()[0]
         harness.make_busy(thing)
         after = publishing.settle()
-        mine = after[thing].inventories if thing in after else {}
-        kept = {kind: one.total for kind, one in before[thing].inventories.items()}
-        if {kind: one.total for kind, one in mine.items()} != kept:
-            raise Violation(difference(before, after), f"all of {thing} kept, and reserved")
-        if not all(one.is_fully_reserved for one in mine.values()):
-            raise Violation(difference(before, after), f"all of {thing} reserved")
+        for name in at_and_below(before, thing):
+            mine = after[name].inventories if name in after else {}
+            kept = {kind: one.total for kind, one in before[name].inventories.items()}
+            if {kind: one.total for kind, one in mine.items()} != kept:
+                raise Violation(difference(before, after), f"all of {name} kept, and reserved")
+            if not all(one.is_fully_reserved for one in mine.values()):
+                raise Violation(difference(before, after), f"all of {name} reserved")
 
 
 @rule(

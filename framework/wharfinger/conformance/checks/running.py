@@ -13,7 +13,7 @@ from typing import Any, Final
 import wharfinger
 from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
 from wharfinger.conformance.subject import Subject, describe
-from wharfinger.conformance.watching import open_files
+from wharfinger.conformance.watching import open_files, watching
 from wharfinger.tracker import instances
 
 #: How many times the harness's growth there are, one after the other, for what that costs.
@@ -39,7 +39,7 @@ class Cost:
 @rule(
     "WHF-801",
     Level.MUST,
-    "After a refresh everything is answered from memory: no calls to the backend.",
+    "After a refresh everything is answered from memory: no calls to the backend, and no programs.",
     "A cycle describes all nodes of one moment; a call for each is a request for each, and another "
     "moment.",
     profile=Profile.EXTENDED,
@@ -49,14 +49,18 @@ def in_memory(subject: Subject) -> None:
     """Describe all nodes twice after a refresh."""
     harness = subject.harness
     with subject.driver() as driver:
+        live = subject.placement.contents()
         driver.get_available_nodes(refresh=True)
         harness.expect()
-        for _ in range(2):
-            describe(driver, subject.placement.contents(), refresh=False)
-            driver.capabilities_as_traits()
-            driver.get_problems()
+        with watching() as seen:
+            for _ in range(2):
+                describe(driver, live, refresh=False)
+                driver.capabilities_as_traits()
+                driver.get_problems()
         if harness.calls:
             raise Violation(f"{len(harness.calls)} calls: {', '.join(harness.calls[:3])}", "none")
+        if seen:
+            raise Violation(", ".join(seen[:3]), "answers, and nothing else")
 
 
 @rule(
@@ -144,6 +148,25 @@ def closed(subject: Subject) -> None:
     before, after = counts
     if after >= before + _REFRESHES[1]:
         raise Violation(f"{before} open after {_REFRESHES[0]} refreshes, then {after}", "as many")
+
+
+@rule(
+    "WHF-806",
+    Level.MUST,
+    "All things are described, however many there are.",
+    "Backends answer by pages, and what is on none that was asked for is removed.",
+    profile=Profile.EXTENDED,
+    after=("WHF-802",),
+)
+def complete(subject: Subject) -> None:
+    """Describe more things than there are in the other rules."""
+    _grow(subject, _SIZES[-1] * subject.harness.growth)
+    with subject.driver() as driver:
+        said = describe(driver, subject.placement.contents())
+    there = subject.harness.things()
+    if missing := [thing for thing in there if thing not in said]:
+        told = f"{len(missing)} of {len(there)} are missing, such as {missing[0]}"
+        raise Violation(told, "all of them")
 
 
 def _grow(subject: Subject, count: int) -> None:

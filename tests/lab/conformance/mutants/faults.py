@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
+from tests.lab.conformance.world import DENIED
 from wharfinger.exceptions import BackendError
 
 
@@ -23,6 +24,14 @@ class ListsWhatWas(DevicesDriver):
 
     def not_refreshed(self, error: BackendError) -> None:
         pass
+
+
+@mutant("WHF-701")
+class MayNotSeeAny(MachinesDriver):
+    """Who may not see the machines is told that there are none, and believes it."""
+
+    def refused(self, words: str, answer: Facts) -> Any:
+        return [] if answer["error"] == DENIED else super().refused(words, answer)
 
 
 @mutant("WHF-702")

@@ -21,6 +21,21 @@ class TakesInventoryAway(DevicesDriver):
         tree.update_inventory(name, {})
 
 
+@mutant("WHF-501")
+class LeavesPartsFree(DevicesDriver):
+    """A device has a part below it, which it leaves free while the device is busy."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, facts)
+        part = f"{name}_part"
+        if not tree.exists(part):
+            tree.new_child(part, name)
+        tree.update_inventory(part, {UNITS: Inventory(total=1, max_unit=1)})
+
+    def gone(self, tree: ProviderTree, node: str) -> list[str]:
+        return [one for one in super().gone(tree, node) if not one.endswith("_part")]
+
+
 @mutant("WHF-502")
 class ForgetsItsOwnFigure(DevicesDriver):
     """When a device is free again it keeps back nothing for itself."""

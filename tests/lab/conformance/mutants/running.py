@@ -1,6 +1,7 @@
 """Mutants of what a driver costs, and leaves behind (WHF-8..)."""
 
 import os
+import subprocess
 import threading
 from collections.abc import Sequence
 
@@ -16,6 +17,15 @@ class AsksForEach(DevicesDriver):
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, self.ask(f"show {name}"))
+
+
+@mutant("WHF-801")
+class RunsPrograms(DevicesDriver):
+    """It runs a program for each device that is described."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        subprocess.run(["true"], check=True)
+        super().describe(tree, name, facts)
 
 
 @mutant("WHF-802")
@@ -79,6 +89,14 @@ class LooksThroughAll(MachinesDriver):
             if other == name:
                 break
         return super().inventory(name, facts)
+
+
+@mutant("WHF-806")
+class ReadsTheFirstPage(MachinesDriver):
+    """It does not follow the link to the next page."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        return super().read_devices(names[:100])
 
 
 @mutant("WHF-805")
