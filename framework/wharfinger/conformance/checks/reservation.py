@@ -12,8 +12,7 @@ _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
 @rule(
     "WHF-501",
     Level.MUST,
-    "While a thing is busy its inventory, and that of what is below it, stays, and all of it is "
-    "reserved (reserved == total).",
+    "While a thing is busy inventory at and below it stays, and is reserved (reserved == total).",
     "Inventory that is deleted takes the allocations' ground away; inventory that is free is given "
     "to somebody.",
     profile=Profile.EXTENDED,
