@@ -154,7 +154,7 @@ def check(directory: Path, content: bytes) -> None:
         message = str(error)
         assert message.isprintable(), message
         assert message.startswith(("[", "configuration: ")), message
-        assert message.rstrip().endswith((".", ")")), message
+        assert message.rstrip().endswith((".", ")", "?")), message
 
 
 @given(content=st.binary(max_size=300))
