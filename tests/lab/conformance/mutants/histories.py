@@ -37,13 +37,13 @@ class SeesNobodyBusyAfterAnError(DevicesDriver):
 
 
 @mutant("WHF-991")
-class TrustsWhatReturns(DevicesDriver):
-    """A device that was away, and is back, is never busy."""
+class SeesNobodyBusyAfterTwoRemovals(DevicesDriver):
+    """Once two devices have gone, it does not look any more whether one is busy."""
 
     def remove(self, tree: ProviderTree, name: str) -> None:
         super().remove(tree, name)
         self.noted.add(name)
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
-        if name not in self.noted:
+        if len(self.noted) < 2:
             super().reserve(tree, name)
