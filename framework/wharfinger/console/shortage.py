@@ -60,7 +60,9 @@ def of_part(part: Part, now: datetime) -> str:
             said = _alone(part, best, misses, now)
             held = alone.get(Step.NOT_RESERVED, ()) if best in _OF_OTHERS else ()
             # What ends by itself comes first: the rest has to be taken from somebody.
-            return f"{_reserved(held, now)} {said}" if held else said
+            told = f"{_reserved(held, now)} {said}" if held else said
+            unseen = part.not_looked_at
+            return f"{told} {unseen} more {_were(unseen)} not looked at." if unseen else told
     before, after = next(pair for pair in pairwise(part.stages) if not pair[1].count)
     return _ended(part, before, after)
 
@@ -77,12 +79,15 @@ def _ended(part: Part, before: Stage, after: Stage) -> str:
             f"more than that: see the nearest misses of {named(part)}."
         )
     if unseen := part.not_looked_at:
-        were = "was" if unseen == 1 else "were"
         return (
-            f"No provider that was looked at has {classes}; {unseen} {were} not looked at, and "
-            "would not give it now."
+            f"No provider that was looked at has {classes}; {unseen} {_were(unseen)} not looked "
+            "at, and would not give it now."
         )
     return f"No provider has {classes}."
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _alone(part: Part, step: Step, misses: Sequence[Miss], now: datetime) -> str:

@@ -118,6 +118,16 @@ def test_that_not_all_were_looked_at(world: World) -> None:
     )
 
 
+def test_that_more_were_not_looked_at_than_those_that_are_counted(world: World) -> None:
+    have(world, 2, {"VGPU": stock(4, used=4)}, NOVA)
+    for number in range(3):
+        world.has(f"unseen-{number}", None, NOVA)
+
+    assert said(world.told(wanted(asking(VGPU=1)))) == (
+        "All 2 that would do are used up. 3 more were not looked at."
+    )
+
+
 def test_who_else_has_it(world: World) -> None:
     have(world, 12, {"VGPU": stock(4)}, CYBORG)
 
