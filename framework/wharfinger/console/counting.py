@@ -11,6 +11,11 @@ def are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
+def were(count: int) -> str:
+    """The verb of so many, of what is over."""
+    return "was" if count == 1 else "were"
+
+
 def have(count: int) -> str:
     """The verb of so many."""
     return "has" if count == 1 else "have"

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from wharfinger.console import reservations
-from wharfinger.console.counting import are, have, many
+from wharfinger.console.counting import are, have, many, were
 from wharfinger.scheduling import funnel
 from wharfinger.scheduling.explanation import (
     Belonging,
@@ -62,7 +62,7 @@ def of_part(part: Part, now: datetime) -> str:
             # What ends by itself comes first: the rest has to be taken from somebody.
             told = f"{_reserved(held, now)} {said}" if held else said
             unseen = part.not_looked_at
-            return f"{told} {unseen} more {_were(unseen)} not looked at." if unseen else told
+            return f"{told} {unseen} more {were(unseen)} not looked at." if unseen else told
     before, after = next(pair for pair in pairwise(part.stages) if not pair[1].count)
     return _ended(part, before, after)
 
@@ -80,14 +80,10 @@ def _ended(part: Part, before: Stage, after: Stage) -> str:
         )
     if unseen := part.not_looked_at:
         return (
-            f"No provider that was looked at has {classes}; {unseen} {_were(unseen)} not looked "
+            f"No provider that was looked at has {classes}; {unseen} {were(unseen)} not looked "
             "at, and would not give it now."
         )
     return f"No provider has {classes}."
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def _alone(part: Part, step: Step, misses: Sequence[Miss], now: datetime) -> str:
