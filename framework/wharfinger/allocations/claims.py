@@ -23,6 +23,7 @@ from wharfinger.allocations.rows import (
     moves_of,
     refuse_claimed,
     refuse_released,
+    seconds,
     state_of,
 )
 from wharfinger.allocations.search import Choice, FlavorSearch
@@ -407,14 +408,10 @@ class AllocationClaims:
             "instance %s may have an allocation: claim it again by that uuid, or release it, which "
             "can be done in %s.",
             uuid,
-            _seconds(self._down_time),
+            seconds(self._down_time),
         )
 
 
 def _is_at(instance: Instance) -> Suits:
     place = (instance.host, instance.node)
     return lambda node: place_of(node) == place
-
-
-def _seconds(time: timedelta) -> str:
-    return f"{time.total_seconds():g} s"

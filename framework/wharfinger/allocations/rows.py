@@ -47,13 +47,18 @@ def refuse_released(instance: Instance) -> None:
         )
 
 
+def seconds(time: timedelta) -> str:
+    """A time, for people to read."""
+    return f"{time.total_seconds():g} s"
+
+
 def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
     """Raise BeingClaimed while somebody is at work on the claim of an instance."""
     if state_of(instance) == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,
             problem="it is being claimed.",
-            remedy=f"If that was cut short, this can be done in {down_time.total_seconds():g} s.",
+            remedy=f"If that was cut short, this can be done in {seconds(down_time)}.",
         )
 
 
