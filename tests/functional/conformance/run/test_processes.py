@@ -28,7 +28,9 @@ def test_the_command_of_a_failure_shows_it_again(kit: Kit, processes: Processes)
     run = processes.run([sys.executable, "-m", "pytest", *arguments])
 
     assert run.returncode == FAILED, run.stdout
-    assert [line for line in run.stdout.splitlines() if line in four] == four
+    lines = run.stdout.splitlines()
+    at = lines.index(four[0])
+    assert lines[at : at + 4] == four
     assert list(processes.directory.iterdir()) == []
 
 
