@@ -1,5 +1,6 @@
 """Allocations of instances: claimed, and given back."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -196,18 +197,17 @@ class AllocationClaims:
 
     def where(self, allocations: Allocations) -> ComputeNode | None:
         """The node that allocations are on; None where that is no one node that is published."""
-        roots = {
-            one.root_provider_uuid
-            for provider in allocations
-            for one in self._client.list_providers(uuid=provider)
-        }
+        # As in a search: what only shares with it says nothing of where that is.
+        roots = self._roots(allocations, f"!{SHARES}") or self._roots(allocations)
         nodes = nodes_of(self._context, roots)
-        if len(nodes) > 1:
-            nodes = [one for one in nodes if not self._shares(one.uuid)]
         return nodes[0] if len(nodes) == 1 else None
 
-    def _shares(self, uuid: str) -> bool:
-        return SHARES in self._client.get_traits(uuid).traits
+    def _roots(self, providers: Iterable[str], *required: str) -> set[str]:
+        return {
+            one.root_provider_uuid
+            for uuid in providers
+            for one in self._client.list_providers(uuid=uuid, required=required)
+        }
 
     def _new(self, uuid: str, flavor: Flavor, **whose: str) -> Instance:
         """A new instance; raises AllocationRefused for what none can have."""
