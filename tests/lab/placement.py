@@ -16,6 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import fixtures
 import pytest
+import sqlalchemy
 from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
@@ -154,9 +155,9 @@ def adapter_to(url: str) -> Adapter:
 @contextmanager
 def started(directory: Path) -> Iterator[EmbeddedPlacement]:
     """The one embedded Placement of this process, each of whose requests costs half."""
-    with StayingOpen():
+    with StayingOpen(), _KeepingItsTurn():
         service = EmbeddedPlacement(directory / "placement.sqlite")
-    with _CheckedOnce():
+    with _CheckedOnce(), _NamedOnce():
         yield service
     db_api.get_placement_engine().dispose()
 
@@ -178,6 +179,33 @@ class _CheckedOnce(fixtures.Fixture):
                 f"{validator.__module__}.{validator.__qualname__}.check_schema",
                 staticmethod(check_once),
             )
+        )
+
+
+class _NamedOnce(fixtures.Fixture):
+    """Have tables be given each of their other names once, and not in each statement."""
+
+    def _setUp(self) -> None:
+        alias, known = sqlalchemy.alias, dict[tuple[Any, ...], Any]()
+
+        def alias_once(selectable: Any, name: str | None = None, flat: bool = False) -> Any:
+            if name is None or not isinstance(selectable, sqlalchemy.Table):
+                return alias(selectable, name, flat)
+            key = (selectable, name, flat)
+            return known[key] if key in known else known.setdefault(key, alias(*key))
+
+        self.useFixture(fixtures.MonkeyPatch("sqlalchemy.alias", alias_once))
+
+
+class _KeepingItsTurn(fixtures.Fixture):
+    """Have threads not give way after each transaction, as oslo.db makes them for green threads.
+
+    Takes effect in the databases that it is told of from now on, to the end.
+    """
+
+    def _setUp(self) -> None:
+        self.useFixture(
+            fixtures.MonkeyPatch("oslo_db.sqlalchemy.engines._thread_yield", lambda *_: None)
         )
 
 

@@ -75,7 +75,9 @@ class Database:
                 url = "sqlite://"  # SQLite would make the file: an empty one in memory, then
             elif self._engine_name() in ("mysql", "mariadb"):
                 url = _with_all_characters(self._url)
-            self._manager.configure(connection=url, max_retries=0, **(options or {}))
+            # No thread here is a green one, which oslo.db has give way after each transaction.
+            fixed = {"max_retries": 0, "thread_checkin": False}
+            self._manager.configure(connection=url, **fixed, **(options or {}))
             self._engine: Final[sa.Engine] = self._manager.writer.get_engine()
             if not look_only:
                 try:
