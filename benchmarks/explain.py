@@ -46,7 +46,14 @@ def publish(client: PlacementClient, context: Context, state: str, nodes: int) -
         uuid = str(uuid5(NAMESPACE_DNS, name))
         client.create_provider(uuid, name, None)
         client.set_traits(uuid, client.set_inventories(uuid, 0, {kind: inventory}), [NOVA])
-        seen = Provider(uuid=uuid, name=name, root_uuid=uuid, inventories={kind: inventory})
+        seen = Provider(
+            uuid=uuid,
+            name=name,
+            root_uuid=uuid,
+            # Somebody has claimed it, and a cycle has seen that.
+            generation=2 + (state == "used up"),
+            inventories={kind: inventory},
+        )
         records.append(_record(uuid, seen, ["cleaning"] if state == "reserved" else []))
         taken[str(uuid5(NAMESPACE_DNS, f"instance on {name}"))] = {
             "allocations": {uuid: {"resources": {kind: 1}}},

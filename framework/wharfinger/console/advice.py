@@ -12,6 +12,14 @@ from wharfinger.console.counting import are, have, many
 from wharfinger.console.shortage import NARROWING, named, of_part
 from wharfinger.scheduling.explanation import Explanation, Step, Traited, TreeStage, TreeStep
 
+#: What keeps trees out at a step that have a provider for each part in reach.
+_KEEPING_OUT: Final = {
+    TreeStep.ROOT: "their roots",
+    TreeStep.TRAITS: "the traits together",
+    TreeStep.TOGETHER: "the amounts together",
+    TreeStep.POLICY: "the group policy",
+    TreeStep.SUBTREE: "the same subtree",
+}
 _DISABLED: Final = (Traited(os_traits.COMPUTE_STATUS_DISABLED),)
 
 
@@ -29,10 +37,7 @@ def sentence(told: Explanation, now: datetime) -> str:
 
 
 def _found(told: Explanation) -> str:
-    last = told.trees[-1]
-    more = " or more" if not last.is_all else ""
-    found = f"{many(told.candidates, 'candidate')}{more}"
-    there = f"There {are(told.candidates)} {found} in {many(last.count, 'tree')}"
+    there = _there_are(told)
     steps = [
         (before.count - after.count, before, after, part)
         for part in told.parts
@@ -40,10 +45,26 @@ def _found(told: Explanation) -> str:
         if after.step is not Step.CLASS
     ]
     lost, before, after, part = max(steps, key=lambda one: one[0])
+    # What has a provider for each part in reach, and falls out as a tree.
+    trees = Counter(one.step for one in told.tree_misses if not one.parts)
+    if trees and (most := max(trees, key=lambda step: trees[step])) and trees[most] > lost:
+        return f"{there}; {_KEEPING_OUT[most]} kept out most: {many(trees[most], 'tree')}."
     if not lost:
         return f"{there}; all that have the classes would do."
     what = NARROWING[after.step]
     return f"{there}; {what} narrowed most: {before.count} to {after.count} for {named(part)}."
+
+
+def _there_are(told: Explanation) -> str:
+    last = told.trees[-1]
+    candidates = last.candidates or told.candidates
+    more = " or more" if not last.is_all else ""
+    listed = f", of which {told.candidates} {are(told.candidates)} listed"
+    return (
+        f"There {are(candidates)} {many(candidates, 'candidate')}{more} in "
+        f"{many(last.count, 'tree')}{' or more' if told.not_looked_at else ''}"
+        f"{listed if told.candidates < candidates else ''}"
+    )
 
 
 def _of_trees(told: Explanation, before: TreeStage, after: TreeStage, now: datetime) -> str:
@@ -57,7 +78,8 @@ def _of_trees(told: Explanation, before: TreeStage, after: TreeStage, now: datet
                 f"{' with '.join(traits.values())} among those that would give it."
             )
         case TreeStep.POLICY if before.candidates:
-            return f"With --group-policy none there would be {before.candidates}."
+            without = " and without --same-subtree" if told.request.same_subtree else ""
+            return f"With --group-policy none{without} there would be {before.candidates}."
         case TreeStep.SUBTREE if before.candidates:
             return f"Without --same-subtree there would be {before.candidates}."
     if after.dropped:

@@ -93,6 +93,7 @@ def _part_data(part: Part, now: datetime) -> dict[str, Any]:
             for one in part.stages
         ],
         "not_looked_at": part.not_looked_at,
+        "as_last_seen": part.last_seen,
         "reserved": [
             {
                 "reason": one.reason or None,
@@ -165,6 +166,8 @@ def _rows(part: Part, group: RequestGroup) -> Iterator[_Row]:
             said.append(f"{out} out" + (f", {alone} by this alone" if alone else ""))
         if stage.step is Step.CLASS and part.not_looked_at:
             said.append(f"{part.not_looked_at} not looked at")
+        if stage.step is Step.NOT_RESERVED and part.last_seen:
+            said.append(f"{part.last_seen} as last seen by their drivers")
         yield _name(stage, part, group), stage.count, "; ".join(said)
         before = stage.count
 

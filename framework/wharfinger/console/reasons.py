@@ -12,6 +12,7 @@ from wharfinger.scheduling.explanation import (
     Outside,
     Reason,
     Short,
+    Small,
     Step,
     Traited,
     Unknown,
@@ -38,6 +39,8 @@ def words(reason: Reason, now: datetime) -> str:
             text = _held(reason, now)
         case Short():
             text = _short(reason)
+        case Small(resource_class=kind, asked=asked, most=most):
+            text = f"has {most} {kind} at most, {asked} asked for"
         case Misfit():
             text = _misfit(reason)
     return text

@@ -103,7 +103,7 @@ def _alone(part: Part, step: Step, misses: Sequence[Miss], now: datetime) -> str
         case Step.ENOUGH:
             said = _enough(reasons, count)
         case Step.FITTING:
-            said = _fitting(reasons, len(misses))
+            said = _fitting(misses)
         case _:
             where = "in other trees" if step is Step.TREE else "not in such aggregates"
             said = f"{count} that would do {are(len(misses))} {where}: ask for {named(part)} there."
@@ -147,6 +147,8 @@ def _owner(part: Part, reasons: Iterable[Reason]) -> str:
     has, asked = have(count), named(part)
     if not whose:
         return f"{count} of nobody's {has} {asked}: tag what is the owner's, or ask for nobody's."
+    if len(whose) > 1:
+        return f"{count} of {' and '.join(whose)} at once {has} {asked}: a provider has one owner."
     return f"{count} of {' and '.join(whose)} {has} {asked}: ask for that owner."
 
 
@@ -160,13 +162,19 @@ def _enough(reasons: Iterable[Reason], count: str) -> str:
     )
 
 
-def _fitting(reasons: Iterable[Reason], count: int) -> str:
-    known = [one for one in reasons if isinstance(one, Misfit) and one.figure]
-    would = f"{many(count, 'provider')} would do, but for"
+def _fitting(misses: Sequence[Miss]) -> str:
+    reasons = [one.reasons[Step.FITTING] for one in misses]
+    # Of others, the least that they give is not free.
+    free = [some for some in reasons if not any(isinstance(one, Short) for one in some)]
+    known = Counter(
+        one for some in free or reasons for one in some if isinstance(one, Misfit) and one.figure
+    )
     if not known:
-        return f"{would} the units that they give."
-    [(one, _times)] = Counter(known).most_common(1)
+        return f"{many(len(misses), 'provider')} would do, but for the units that they give."
+    [(one, _times)] = known.most_common(1)
     it = f"{one.figure} of {one.resource_class}"
+    if not free:
+        return f"{it} is {one.value}, and {many(len(misses), 'provider')} {have(len(misses))} less."
     match one.figure:
         case "max_unit":
             return f"{it} is {one.value}: ask in {-(-one.asked // one.value)} groups."

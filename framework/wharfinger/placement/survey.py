@@ -143,8 +143,8 @@ def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
     return found
 
 
-def known_inventories(context: Context) -> dict[str, Mapping[str, Inventory]]:
-    """What providers have, as driver instances last saw it in Placement, by uuid.
+def last_seen(context: Context) -> dict[str, Provider]:
+    """Providers as driver instances last saw them in Placement, by uuid.
 
     In one statement. What cannot be read is left out. Raises ObjectError, StateError.
     """
@@ -155,7 +155,7 @@ def known_inventories(context: Context) -> dict[str, Mapping[str, Inventory]]:
             known = found.get(record.provider_uuid)
             if known is None or (known.generation or 0) < (live.generation or 0):
                 found[record.provider_uuid] = live
-    return {uuid: provider.inventories for uuid, provider in found.items()}
+    return found
 
 
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:

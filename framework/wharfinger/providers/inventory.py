@@ -70,6 +70,11 @@ class Inventory:
         """How many units can be allocated from it, as Placement counts them."""
         return (self.total - self.reserved) * self.allocation_ratio
 
+    @property
+    def least(self) -> int:
+        """The least amount that can be allocated from it in one go."""
+        return -(-self.min_unit // self.step_size) * self.step_size
+
     @classmethod
     def from_mapping(cls, record: Mapping[str, Any]) -> Self:
         """Read a record as nova's drivers write it: a dict with at least ``total``."""

@@ -113,6 +113,15 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True)
+class Small:
+    """It would have too little of a class, were all of it free."""
+
+    resource_class: str
+    asked: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Misfit:
     """An amount is free and cannot be had in one go.
 
@@ -125,7 +134,9 @@ class Misfit:
     value: int = 0
 
 
-Reason = Lacking | Unknown | Outside | Belonging | Untraited | Traited | Held | Short | Misfit
+Reason = (
+    Lacking | Unknown | Outside | Belonging | Untraited | Traited | Held | Short | Small | Misfit
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +185,8 @@ class Part:
     """The funnel of what one provider has to give alone: a group with a suffix, or one class.
 
     ``misses`` are the providers that came furthest, of those that have the class;
-    ``not_looked_at`` counts those of which it is not known whether they have it.
+    ``not_looked_at`` counts those of which it is not known whether they have it; ``last_seen``
+    those that fall out for amounts that may have changed since a driver instance saw them.
     """
 
     suffix: str
@@ -183,6 +195,7 @@ class Part:
     misses: tuple[Miss, ...] = ()
     holdings: tuple[Holding, ...] = ()
     not_looked_at: int = 0
+    last_seen: int = 0
 
     @property
     def survivors(self) -> frozenset[str]:

@@ -28,7 +28,8 @@ class Facts:
 
     ``with_one_of``: who has one or more of these traits. ``members``: who is in one or more of
     these aggregates. ``stocks``: by class, of those whose classes are known. ``fitting``: who
-    gives that amount of that class in one go. ``reached``: the roots of the trees that one which
+    gives that amount of that class in one go. ``last_seen``: whose stocks are as a driver instance
+    remembers them, and may have changed since. ``reached``: the roots of the trees that one which
     shares may give to; of ``not_reached`` others that share, nobody has looked at that.
     """
 
@@ -38,6 +39,7 @@ class Facts:
     owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stocks: Mapping[str, Mapping[str, Stock]] = field(default_factory=dict)
     fitting: Mapping[tuple[str, int], frozenset[str]] = field(default_factory=dict)
+    last_seen: frozenset[str] = frozenset()
     reserved: Mapping[str, tuple[Reserved, ...]] = field(default_factory=dict)
     reached: Mapping[str, frozenset[str]] = field(default_factory=dict)
     not_reached: int = 0

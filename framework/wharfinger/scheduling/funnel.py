@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -21,6 +21,7 @@ from wharfinger.scheduling.explanation import (
     Part,
     Reason,
     Short,
+    Small,
     Stage,
     Step,
     Traited,
@@ -86,10 +87,11 @@ def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
         misses=_nearest(misses),
         holdings=tuple(holdings(one for one in misses if one.step is Step.NOT_RESERVED)),
         not_looked_at=unknown,
+        last_seen=sum(one.uuid in facts.last_seen and one.step in _AMOUNTS for one in misses),
     )
 
 
-#: What is looked at of amounts: only what comes first says anything.
+#: What is looked at of amounts.
 _AMOUNTS: Final = (Step.NOT_RESERVED, Step.NOT_USED_UP, Step.ENOUGH, Step.FITTING)
 _ORDER: Final = {step: number for number, step in enumerate(Step)}
 
@@ -202,34 +204,47 @@ def traits(facts: Facts, conditions: TraitConditions, uuid: str) -> Reasons:
 
 
 def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step, Reasons]:
-    """What keeps amounts from being had, as far as that is of the first step."""
+    """What keeps amounts from being had, by step."""
     found: dict[Step, Reasons] = {}
     for kind, amount in resources.items():
         stock = facts.stocks.get(uuid, {}).get(kind)
         if stock is not None and uuid not in facts.fitting[kind, amount]:
-            step, reason = _amount(kind, amount, stock, facts.reserved.get(uuid, ()))
-            found[step] = (*found.get(step, ()), reason)
-    return {step: found[step] for step in [min(found, key=_ORDER.__getitem__)]} if found else {}
+            for step, reason in _amount(kind, amount, stock, facts.reserved.get(uuid, ())):
+                found[step] = (*found.get(step, ()), reason)
+    return {step: found[step] for step in sorted(found, key=_ORDER.__getitem__)}
 
 
 def _amount(
     kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
-) -> tuple[Step, Reason]:
-    """What keeps an amount from being had that is not.
+) -> Iterator[tuple[Step, Reason]]:
+    """What keeps an amount from being had that is not; then what would, were all of it free.
 
     Of a stock whose use is not known, it is known that not one unit can be had.
     """
+    inventory, short = stock.inventory, Short(kind, amount, stock.capacity, stock.used)
+    misfit = _misfit(kind, amount, inventory)
     if stock.capacity < 1 or (stock.used is None and held):
-        return Step.NOT_RESERVED, Held(kind, held)
-    short = Short(kind, amount, stock.capacity, stock.used)
-    if stock.used is None or stock.used >= stock.capacity:
-        return Step.NOT_USED_UP, short
-    if stock.used + amount > stock.capacity:
-        return Step.ENOUGH, short
-    return Step.FITTING, _misfit(kind, amount, stock.inventory)
+        yield Step.NOT_RESERVED, Held(kind, held)
+        most = None if inventory is None else inventory.total * inventory.allocation_ratio
+        if most is not None and amount > most:
+            yield Step.ENOUGH, Small(kind, amount, int(most))
+    elif stock.used is None or stock.used >= stock.capacity:
+        yield Step.NOT_USED_UP, short
+        if amount > stock.capacity:
+            yield Step.ENOUGH, Small(kind, amount, stock.capacity)
+    elif stock.used + amount > stock.capacity:
+        yield Step.ENOUGH, short
+    else:
+        yield Step.FITTING, misfit or Misfit(kind, amount)
+        if inventory is not None and stock.used + inventory.least > stock.capacity:
+            yield Step.FITTING, replace(short, asked=inventory.least)
+        return
+    if misfit is not None:
+        yield Step.FITTING, misfit
 
 
-def _misfit(kind: str, amount: int, inventory: Inventory | None) -> Misfit:
+def _misfit(kind: str, amount: int, inventory: Inventory | None) -> Misfit | None:
+    """What of an inventory's units does not fit, whatever is free."""
     if inventory is not None:
         for figure, value, is_wrong in (
             ("max_unit", inventory.max_unit, amount > inventory.max_unit),
@@ -238,4 +253,4 @@ def _misfit(kind: str, amount: int, inventory: Inventory | None) -> Misfit:
         ):
             if is_wrong:
                 return Misfit(kind, amount, figure, value)
-    return Misfit(kind, amount)
+    return None

@@ -1,7 +1,8 @@
 """What providers have of the classes that a request asks for, whether they offer it or not.
 
 What they do not offer is told by the candidates of their trees, and by what driver instances
-remember. The rest is looked at one by one, as far as that goes.
+remember of those that have not changed since. The rest is looked at one by one, as far as that
+goes, and is taken as it was last seen beyond that.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from wharfinger.placement import survey
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import AllocationCandidates
 from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.provider import Provider
 from wharfinger.scheduling.facts import Facts, Stock
 from wharfinger.scheduling.funnel import Wanted
 
@@ -22,11 +24,6 @@ from wharfinger.scheduling.funnel import Wanted
 LOOKED_AT: Final = 50
 #: Of so many it is tried first whether others have what they have.
 _TRIED: Final = 4
-
-
-def _least(inventory: Inventory) -> int:
-    """The least amount that can be had in one go."""
-    return -(-inventory.min_unit // inventory.step_size) * inventory.step_size
 
 
 class Stocks:
@@ -57,14 +54,25 @@ class Stocks:
             tried |= {kind} if amount == 1 else set()
         for kind in sorted(self._classes - tried):
             self._fitting[kind, 1] = self._offered(kind, 1)
-        self._remember()
+        remembered = self._remembered()
+        unchanged = [one for one in remembered if self._is_as_seen(one)]
+        self._try_least(remembered)
+        self._believe(unchanged)
         self._try_others()
         for uuid in self._unknown()[: LOOKED_AT - self._looks]:
             self._look_at(uuid)
+        self._complete(unchanged)
+        last_seen = self._believe(remembered)
         providers = {
             uuid: one for uuid, one in self._facts.providers.items() if uuid not in self._gone
         }
-        return replace(self._facts, providers=providers, stocks=self._stocks, fitting=self._fitting)
+        return replace(
+            self._facts,
+            providers=providers,
+            stocks=self._stocks,
+            fitting=self._fitting,
+            last_seen=last_seen,
+        )
 
     def _offered(self, kind: str, amount: int) -> frozenset[str]:
         """Who gives that; notes what the trees of those have besides."""
@@ -78,31 +86,52 @@ class Stocks:
                 kind: Stock(its.capacity, its.used) for kind, its in one.resources.items()
             }
 
-    def _remember(self) -> None:
-        """Take what driver instances remember, of those that the answers say nothing of."""
-        if self._objects is None or not self._unknown():
-            return
-        remembered = survey.known_inventories(self._objects)
+    def _remembered(self) -> list[Provider]:
+        """What driver instances remember of providers that are there."""
+        seen = survey.last_seen(self._objects) if self._objects else {}
+        return [one for uuid, one in seen.items() if uuid in self._facts.providers]
+
+    def _try_least(self, remembered: Iterable[Provider]) -> None:
+        """Ask who gives the least that can be had of what cannot be had by one."""
         least = Counter(
-            (kind, _least(one))
-            for uuid in self._unknown()
-            for kind, one in remembered.get(uuid, {}).items()
+            (kind, one.least)
+            for provider in remembered
+            if provider.uuid not in self._stocks
+            for kind, one in provider.inventories.items()
             if kind in self._classes and not one.is_fully_reserved
         )
         for (kind, amount), _times in least.most_common(_TRIED):
             if (kind, amount) not in self._fitting:
                 self._fitting[kind, amount] = self._offered(kind, amount)
-        for uuid in self._unknown():
-            inventories = remembered.get(uuid)
-            if inventories is not None and self._is_clear(inventories):
-                self._stocks[uuid] = {
-                    kind: Stock(int(one.capacity), None, one) for kind, one in inventories.items()
-                }
+
+    def _is_as_seen(self, one: Provider) -> bool:
+        """Whether nobody has changed it since, nor what is allocated of it."""
+        return one.generation == self._facts.providers[one.uuid].generation
+
+    def _complete(self, seen: Iterable[Provider]) -> None:
+        """Take the units of what answers have told the amounts of."""
+        for one in seen:
+            stocks = self._stocks.get(one.uuid, {})
+            for kind in stocks.keys() & one.inventories.keys():
+                stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
+
+    def _believe(self, remembered: Iterable[Provider]) -> frozenset[str]:
+        """Take providers as they are remembered, if nothing else is known of them; gives those."""
+        believed = {
+            one.uuid: one.inventories
+            for one in remembered
+            if one.uuid not in self._stocks.keys() | self._gone and self._is_clear(one.inventories)
+        }
+        for uuid, inventories in believed.items():
+            self._stocks[uuid] = {
+                kind: Stock(int(one.capacity), None, one) for kind, one in inventories.items()
+            }
+        return frozenset(believed)
 
     def _is_clear(self, inventories: Mapping[str, Inventory]) -> bool:
         """Whether it is clear why nothing is offered: not one unit of what can be had by one."""
         return all(
-            one.is_fully_reserved or _least(one) == 1
+            one.is_fully_reserved or one.least == 1
             for kind, one in inventories.items()
             if kind in self._classes
         )
@@ -127,7 +156,7 @@ class Stocks:
             for kind, stock in sorted(self._stocks.get(uuid, {}).items()):
                 if kind not in asked and stock.capacity >= 1 and stock.inventory:
                     asked.add(kind)
-                    self._offered(kind, _least(stock.inventory))
+                    self._offered(kind, stock.inventory.least)
                     break
 
     def _look_at(self, uuid: str) -> None:
@@ -135,14 +164,16 @@ class Stocks:
         self._looks += 1
         try:
             inventories = self._client.get_inventories(uuid).inventories
-            is_used = any(
+            has_any = any(
                 inventories[kind].capacity >= 1 for kind in self._classes & {*inventories}
             )
-            used = self._client.get_usages(uuid) if is_used else {}
+            # Without a look at its use, what has any and offers none is used up.
+            is_clear = self._is_clear(inventories) and uuid not in self._facts.reserved
+            used = self._client.get_usages(uuid) if has_any and not is_clear else {}
         except NotFound:
             self._gone.add(uuid)
         else:
             self._stocks[uuid] = {
-                kind: Stock(int(one.capacity), used.get(kind, 0), one)
+                kind: Stock(int(one.capacity), None if is_clear else used.get(kind, 0), one)
                 for kind, one in inventories.items()
             }

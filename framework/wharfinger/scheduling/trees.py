@@ -90,8 +90,11 @@ def misses(
         if uuid in there
     }
     found = []
+    unseen = facts.sharing - facts.reached.keys() if facts.not_reached else frozenset()
     for uuid, step in out.items():
         without = tuple(number for number, givers in enumerate(there[uuid]) if not givers)
+        if any(parts[number].survivors & unseen for number in without):
+            continue  # one of those may share with it
         reasons = funnel.traits(facts, root, uuid)
         found.append(TreeMiss(uuid, facts.providers[uuid].name, step, without, reasons))
     found.sort(

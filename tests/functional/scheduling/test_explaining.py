@@ -40,7 +40,7 @@ from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import encode
 from wharfinger.scheduling import RequestGroup, ResourceRequest, explaining, gathering, stocks
 from wharfinger.scheduling.explaining import Explaining
-from wharfinger.scheduling.explanation import Explanation, Held, Misfit, Reason, Short
+from wharfinger.scheduling.explanation import Explanation, Held, Misfit, Reason, Short, Step
 from wharfinger.scheduling.filters import Surroundings, loader
 
 FORESTS = int(os.environ.get("WHARFINGER_FORESTS") or 0)
@@ -88,13 +88,18 @@ class World:
         forests.empty()
         forests.publish(providers)
 
-    def remembers(self, *providers: forests.Provider, reasons: tuple[str, ...] = ()) -> None:
-        """A driver instance remembers providers as they are, and has them reserved for these."""
+    def remembers(
+        self, *providers: forests.Provider, reasons: tuple[str, ...] = (), generation: int = 1
+    ) -> None:
+        """A driver instance remembers providers so, and has them reserved for these.
+
+        Those that nobody has changed since are of generation 1.
+        """
         since = dict.fromkeys(reasons, SINCE.timestamp())
         records = [
             samples.record(
                 provider_uuid=one.uuid,
-                live=encode(_as_seen(one)),
+                live=encode(replace(_as_seen(one), generation=generation)),
                 applied=None,
                 reservations=list(reasons),
                 reserved_since=since,
@@ -160,7 +165,11 @@ def _explained_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
     )
     forests.empty()
     forests.publish(forest)
-    world.remembers(*(one for one in forest if data.draw(st.booleans(), "is remembered")))
+    remembered = [one for one in forest if data.draw(st.booleans(), "is remembered")]
+    if data.draw(st.booleans(), "has changed since"):
+        world.remembers(*map(_otherwise, remembered), generation=0)
+    else:
+        world.remembers(*remembered)
     providers = Providers.read(world.get)
     for _ in range(REQUESTS_OF_EACH):
         request = data.draw(forests.requests(forest), "request")
@@ -229,6 +238,15 @@ def host(number: int, *traits: str, parent: int | None = None, **stocks: Stock) 
 
 def gpus(count: int, **stock: int) -> list[forests.Provider]:
     return [host(number, VGPU=Stock(**{"total": 4, **stock})) for number in range(count)]
+
+
+def _otherwise(one: forests.Provider) -> forests.Provider:
+    """A provider as it is not: free where it is reserved, and reserved where it is not."""
+    stocks = {
+        kind: replace(its, reserved=0 if its.reserved else its.total)
+        for kind, its in one.inventories.items()
+    }
+    return replace(one, inventories=stocks)
 
 
 def _as_seen(one: forests.Provider) -> Provider:
@@ -334,6 +352,52 @@ def test_a_fleet_that_nobody_remembers_is_looked_at_as_far_as_it_goes(world: Wor
     assert told.parts[0].not_looked_at == 1000 - stocks.LOOKED_AT
     assert requests < stocks.LOOKED_AT + 20
     assert reasons(told)[0] == [Held("VGPU", ())]
+
+
+USED_UP, RESERVED = ({"used": 4}, {"reserved": 4})
+
+
+@pytest.mark.parametrize(("seen", "now"), [(RESERVED, USED_UP), ({}, RESERVED), ({}, USED_UP)])
+def test_what_has_changed_since_it_was_seen_is_looked_at(
+    world: World, seen: dict[str, int], now: dict[str, int]
+) -> None:
+    world.remembers(*gpus(12, **seen), generation=0)
+    world.publish(*gpus(12, **now))
+
+    told = world.explain(one_gpu())
+
+    reserved = 0 if now == USED_UP else 12
+    assert (left(told)["not_reserved"], left(told)["not_used_up"]) == (12 - reserved, 0)
+    assert told.parts[0].last_seen == 0
+    [some] = {type(reason) for one in reasons(told) for reason in one}
+    assert some is (Held if reserved else Short)
+
+
+def test_a_fleet_that_has_changed_is_as_it_was_last_seen_beyond_what_is_looked_at(
+    world: World,
+) -> None:
+    world.remembers(*gpus(1000), generation=0)
+    world.publish(*gpus(1000, used=4))
+
+    told, requests = world.requests_for(one_gpu())
+
+    assert (left(told)["class"], left(told)["not_reserved"]) == (1000, 1000)
+    assert left(told)["not_used_up"] == told.parts[0].not_looked_at == 0
+    assert told.parts[0].last_seen == 1000 - stocks.LOOKED_AT
+    assert requests < stocks.LOOKED_AT + 30
+
+
+def test_units_of_what_is_offered_are_those_that_were_seen(world: World) -> None:
+    """Placement tells of candidates what they have, and not in which units."""
+    fleet = gpus(20, used=2, max_unit=2)
+    world.publish(*fleet)
+    world.remembers(*fleet)
+
+    told = world.explain(one_gpu(3))
+
+    # Were all four free, they would still come in twos.
+    [short] = [stage for stage in told.parts[0].stages if stage.step is Step.ENOUGH]
+    assert (short.count, short.alone) == (0, ())
 
 
 def test_a_fleet_that_has_something_else_is_known_from_one_of_it(world: World) -> None:

@@ -20,6 +20,7 @@ from wharfinger.scheduling.explanation import (
     Outside,
     Reason,
     Short,
+    Small,
     Step,
     Traited,
     TreeStage,
@@ -83,6 +84,7 @@ WORDS: list[tuple[Reason, str]] = [
     ),
     (Short("VGPU", 2, 4, 3), "3 of 4 VGPU used, 2 asked for"),
     (Short("VGPU", 2, 4, None), "VGPU is used up"),
+    (Small("VGPU", 8, 4), "has 4 VGPU at most, 8 asked for"),
     (Misfit("VGPU", 2, "max_unit", 1), "max_unit of VGPU is 1, 2 asked for"),
     (Misfit("VGPU", 2), "VGPU=2 does not fit its units"),
 ]
@@ -227,6 +229,27 @@ def test_which_units_there_are(world: World, figures: dict[str, int], sentence: 
     assert said(world.told(wanted(asking(VGPU=3)))) == sentence
 
 
+def test_that_the_least_that_is_given_is_not_free(world: World) -> None:
+    have(world, 2, {"VGPU": stock(8, 5, min_unit=4)}, NOVA)
+
+    request = wanted(asking(VGPU=2))
+    assert said(world.told(request)) == "min_unit of VGPU is 4, and 2 providers have less."
+    have(world, 1, {"VGPU": stock(8, 4, min_unit=4)}, NOVA, name="room")
+    assert said(world.told(request)) == "min_unit of VGPU is 4: ask for that many."
+
+
+@pytest.mark.parametrize("figures", [{"total": 4}, {"total": 16, "max_unit": 4}])
+def test_that_it_would_not_do_were_it_free(world: World, figures: dict[str, int]) -> None:
+    total = figures["total"]
+    have(world, 2, {"VGPU": stock(used=total, **figures)}, NOVA)
+
+    told = world.told(wanted(asking(VGPU=8)))
+    assert said(told) == (
+        "2 providers came as far as what is used up, each kept out by more than that: "
+        "see the nearest misses of VGPU=8."
+    )
+
+
 def test_that_units_do_not_fit_where_nobody_knows_them(world: World) -> None:
     have(world, 2, {"VGPU": stock(8, max_unit=1)}, NOVA)
     told = world.told(wanted(asking(VGPU=3)))
@@ -341,6 +364,15 @@ def test_what_there_would_be_without_the_policy_or_the_subtree(world: World) -> 
 
     assert asked(world, together, policy) == "With --group-policy none there would be 3."
     assert asked(world, together, subtree) == "Without --same-subtree there would be 3."
+    request = wanted(
+        asking("_A", VGPU=1),
+        asking("_B", VGPU=1),
+        group_policy="isolate",
+        same_subtree=(frozenset(["_A", "_B"]),),
+    )
+    assert said(world.told(request, together, policy)) == (
+        "With --group-policy none and without --same-subtree there would be 3."
+    )
 
 
 def test_what_narrowed_most_where_there_are_candidates(world: World) -> None:
@@ -354,7 +386,34 @@ def test_what_narrowed_most_where_there_are_candidates(world: World) -> None:
     have(world, 1, {"VGPU": stock(4)}, CYBORG, FAST, name="theirs")
     many = replace(last, is_all=False)
     assert said(world.told(request, many, candidates=1)) == (
-        "There is 1 candidate or more in 3 trees; the traits narrowed most: 5 to 3 for VGPU=1."
+        "There are 3 candidates or more in 3 trees, of which 1 is listed; "
+        "the traits narrowed most: 5 to 3 for VGPU=1."
+    )
+
+
+def test_that_trees_were_kept_out_most_where_there_are_candidates(world: World) -> None:
+    have(world, 4, {"VGPU": stock(4)}, NOVA, "COMPUTE_STATUS_DISABLED")
+    have(world, 1, {"VCPU": stock(4)}, NOVA, "COMPUTE_STATUS_DISABLED", name="without")
+    world.has("last", {"VGPU": stock(4)}, NOVA)
+    request = wanted(asking(VGPU=1))
+    last = TreeStage(TreeStep.TOGETHER, frozenset([uuid("last")]), 1)
+    assert said(world.told(request, last, candidates=1, root=DISABLED)) == (
+        "There is 1 candidate in 1 tree; their roots kept out most: 4 trees."
+    )
+    several = frozenset(map(uuid, ("n0", "n1", "last")))
+    stages = [TreeStage(step, several, 9) for step in (TreeStep.TOGETHER,)]
+    isolated = TreeStage(TreeStep.POLICY, frozenset([uuid("last")]), 3)
+    assert said(world.told(request, *stages, isolated, candidates=3)) == (
+        "There are 3 candidates in 1 tree; the group policy kept out most: 2 trees."
+    )
+
+
+def test_that_there_may_be_more_trees_than_are_known(world: World) -> None:
+    have(world, 1, {"VGPU": stock(4)}, NOVA)
+    last = TreeStage(TreeStep.TOGETHER, frozenset([uuid("n0")]), 4)
+    told = replace(world.told(wanted(asking(VGPU=1)), last, candidates=4), not_looked_at=2)
+    assert said(told) == (
+        "There are 4 candidates in 1 tree or more; all that have the classes would do."
     )
 
 
@@ -463,6 +522,16 @@ def test_what_was_not_looked_at_is_said(world: World) -> None:
         "  with VGPU  0  1 out; 1 not looked at"
     )
     assert explanation.as_data(told, NOW)["parts"][0]["not_looked_at"] == 1
+
+
+def test_what_is_as_it_was_last_seen_is_said(world: World) -> None:
+    world.has("gpu", {"VGPU": stock(4, None)}, NOVA)
+    world.facts = replace(world.facts, last_seen=frozenset([uuid("gpu")]))
+    told = world.told(wanted(asking(VGPU=1)))
+
+    text = [line.plain for line in explanation.as_text(told, NOW)]
+    assert "  not fully reserved  1  1 as last seen by their drivers" in text
+    assert explanation.as_data(told, NOW)["parts"][0]["as_last_seen"] == 1
 
 
 def test_that_some_who_share_were_not_looked_at_is_said(world: World) -> None:

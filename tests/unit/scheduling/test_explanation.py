@@ -1,5 +1,6 @@
 """The funnel of a request: who falls out where, and what is said of them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,6 +18,7 @@ from wharfinger.scheduling.explanation import (
     Outside,
     Reason,
     Short,
+    Small,
     Step,
     Traited,
     TreeStep,
@@ -115,6 +117,22 @@ REASONS = {
     "max_unit": (stock(4, max_unit=2), (NOVA, FAST), [Misfit("VGPU", 3, "max_unit", 2)]),
     "min_unit": (stock(4, min_unit=4), (NOVA, FAST), [Misfit("VGPU", 3, "min_unit", 4)]),
     "step_size": (stock(4, step_size=2), (NOVA, FAST), [Misfit("VGPU", 3, "step_size", 2)]),
+    "never enough": (Stock(2, 2), (NOVA, FAST), [Short("VGPU", 3, 2, 2), Small("VGPU", 3, 2)]),
+    "reserved and never enough": (
+        stock(2, reserved=2),
+        (NOVA, FAST),
+        [Held("VGPU", ()), Small("VGPU", 3, 2)],
+    ),
+    "used up and in ones": (
+        stock(4, 4, max_unit=1),
+        (NOVA, FAST),
+        [Short("VGPU", 3, 4, 4), Misfit("VGPU", 3, "max_unit", 1)],
+    ),
+    "the least is not free": (
+        stock(8, 5, min_unit=4),
+        (NOVA, FAST),
+        [Misfit("VGPU", 3, "min_unit", 4), Short("VGPU", 4, 8, 5)],
+    ),
     "theirs and short": (
         Stock(4, 2),
         (CYBORG, FAST),
@@ -248,6 +266,15 @@ def test_trees_and_aggregates_of_the_root_are_those_of_the_tree_in_one_group_alo
         [part] = world.told(wanted(group)).parts
         assert len(part.survivors) == survivors
         assert survivors or part.misses[0].reasons == {Step.AGGREGATES: (Outside(Step.AGGREGATES),)}
+
+
+def test_no_tree_lacks_what_somebody_may_share_with_it(world: World) -> None:
+    world.has("cn", {"VCPU": stock(4)}, NOVA)
+    world.has("pool", {"DISK_GB": stock(4)}, NOVA, SHARES)
+    request = wanted(asking(VCPU=1, DISK_GB=1))
+    assert {one.name for one in world.told(request).tree_misses} == {"cn", "pool"}
+    world.facts = replace(world.facts, not_reached=1)
+    assert {one.name for one in world.told(request).tree_misses} == {"pool"}
 
 
 def test_who_shares_counts_for_the_trees_that_it_shares_with(world: World) -> None:
