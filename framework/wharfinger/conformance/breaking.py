@@ -78,10 +78,42 @@ class Breaking:
         if not self._is_felt:
             raise NotShown(f"the harness lets no call meet {self._fault}: every cycle is as ever")
 
-    def attempt(self, cycle: Callable[[], Outcome], at: int, patience: float = 0) -> Attempt:
+    def lasting(self) -> None:
+        """Have the backend go away at each call in its turn, and stay away for the cycle.
+
+        The call hangs until every later one meets the fault. Raises Violation where what is
+        published is not as it was, NotShown where a cycle makes no calls.
+        """
+        with self._subject.publishing() as publishing:
+            old = publishing.settle()
+            at = 0
+            while self._goes_away(publishing, at, old):
+                at += 1
+        if not at:
+            raise NotShown("the harness counts no calls in a cycle")
+
+    def _goes_away(self, publishing: Publishing, at: int, old: Contents) -> bool:
+        """Whether a cycle makes the call at which the backend is to go away."""
+        hanging = Breaking(self._subject, Fault.HANG)
+        attempt = hanging.attempt(publishing.cycle.sync, at, then=self._fault)
+        when = f"from call {at} ({attempt.call}) on every call meets {self._fault}"
+        if attempt.gone:
+            raise Violation(f"{when}: said to be gone: {', '.join(attempt.gone)}", "an error")
+        after = self._subject.placement.contents()
+        if after != old:
+            raise Violation(f"{when}: {difference(old, after)}", "no difference")
+        return attempt.call is not None
+
+    def attempt(
+        self,
+        cycle: Callable[[], Outcome],
+        at: int,
+        patience: float = 0,
+        then: Fault | None = None,
+    ) -> Attempt:
         """Run a cycle whose call ``at`` meets the fault. What it raises is what it may raise.
 
-        Where that hangs it is let go after so many seconds.
+        Where that hangs it is let go after so many seconds; every call meets ``then``, after that.
         """
         self._harness.expect(at, self._fault)
         attempt = Attempt()
@@ -93,8 +125,9 @@ class Breaking:
         running.join(patience)
         attempt.meanwhile = self._subject.placement.contents() if running.is_alive() else None
         attempt.calls = [*self._harness.calls]
-        self._harness.expect()
+        self._harness.expect(fault=then)
         running.join(_END)
+        self._harness.expect()
         if running.is_alive():
             raise Violation(f"call {at} met {self._fault}, and the cycle never ended", "an error")
         attempt.call = attempt.calls[at] if at < len(attempt.calls) else None
@@ -143,7 +176,7 @@ class Breaking:
             attempt = self.attempt(cycle, at)
             when = f"{kind} {at} ({attempt.call}) meets {self._fault}"
             if attempt.gone:
-                raise Violation(f"{when}: {', '.join(attempt.gone)} is said to be gone", "an error")
+                raise Violation(f"{when}: said to be gone: {', '.join(attempt.gone)}", "an error")
             after = self._subject.placement.contents()
             attempts.append(attempt)
             hung = [attempt.meanwhile] if attempt.meanwhile is not None else []

@@ -92,6 +92,13 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
     except OSError as error:
         raise pytest.UsageError(f"--driver-report: {error}") from error
+    if options.xmlpath is not None:  # pytest finds out when all is over
+        try:
+            path = Path(options.xmlpath)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("a").close()
+        except OSError as error:
+            raise pytest.UsageError(f"--junit-xml: {error}") from error
     config.stash[_ASKED] = asked
     # What libraries say to each other is nothing that a driver's author could mend.
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning")

@@ -33,7 +33,8 @@ class Proxy:
     RAISE resets the connection; HANG leaves it unanswered until the next ``expect``, and resets
     it then. ERROR answers 503 and DENIED 401, with a body that is JSON ({}). The backend sees none
     of these calls. HALF passes a call on, and the answer back with the first half of its body as if
-    that were all: only who looks at the content notices.
+    that were all: only who looks at the content notices. Where there is no body, it resets the
+    connection after the call.
 
     A backend that is down resets calls too. Any number of clients are served at once, each call on
     a connection of its own. The body of a request has to come with its length, or is refused (411).

@@ -101,7 +101,7 @@ class _Call(BaseHTTPRequestHandler):
         if fate.fault is Fault.HANG:
             fate.over.wait()
         answer = self._answer(fate.fault, body)
-        if answer is None:
+        if answer is None or (fate.fault is Fault.HALF and not answer.body):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.close_connection = True
             return

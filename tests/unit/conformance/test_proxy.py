@@ -210,6 +210,17 @@ def test_an_answer_that_breaks_off_is_a_whole_message(backend: Backend, proxy: P
     assert (answer.status_code, answer.reason, answer.headers["X-A"]) == (200, "Fine", "1")
 
 
+@pytest.mark.parametrize("status", [200, 204, 304])
+def test_half_of_an_answer_without_a_body_is_none(
+    backend: Backend, proxy: Proxy, status: int
+) -> None:
+    backend.status, backend.body = status, b""
+    assert get(proxy).status_code == status
+    proxy.expect(fault=Fault.HALF)
+    assert is_reset(proxy)
+    assert len(backend.asked) == 2
+
+
 def test_a_call_that_hangs_is_reset_at_the_next_expect(backend: Backend, proxy: Proxy) -> None:
     with hanging(proxy) as waiting:
         with pytest.raises(requests.ReadTimeout):

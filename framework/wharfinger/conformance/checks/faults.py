@@ -175,6 +175,21 @@ def errors_are_none(subject: Subject) -> None:
                 raise Violation(f"call {at} ({call}) meets {fault}: {told}", "no difference")
 
 
+@rule(
+    "WHF-709",
+    Level.MUST,
+    "A backend that goes away in the middle of a listing, and stays away, takes nothing with it.",
+    "That is how services end. Who asks again, and goes on without what he has not heard of, "
+    "publishes a part.",
+    profile=Profile.EXTENDED,
+    after=("WHF-703", "WHF-705", "WHF-708"),
+)
+def gone_for_good(subject: Subject) -> None:
+    """Have every call from one of a listing on be refused, or be answered with an error."""
+    for fault in (Fault.RAISE, *_REFUSALS):
+        Breaking(subject, fault).lasting()
+
+
 def _passes_or_fails(pace: Callable[[], object]) -> None:
     """Run a cycle that may fail: what matters is what it leaves behind."""
     try:

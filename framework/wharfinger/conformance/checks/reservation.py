@@ -157,7 +157,8 @@ def reserved_for_as_long(subject: Subject) -> None:
         _see_reserved(subject, thing, f"after {other} has become busy, and a poll")
         new = subject.add()
         publishing.sync()
-        _see_reserved(subject, thing, f"after {new} has come")
+        for one in (thing, other):
+            _see_reserved(subject, one, f"after {new} has come")
 
 
 def _is_reserved(one: DesiredProvider) -> bool:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final
 
 from wharfinger.conformance.checks.stability import see_nothing_done
 from wharfinger.conformance.harness import Fault, OldLayout
@@ -10,6 +11,12 @@ from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, ru
 from wharfinger.conformance.subject import Publishing, Subject, listed
 from wharfinger.conformance.trees import difference
 from wharfinger.exceptions import WharfingerError
+from wharfinger.providers import Inventory
+
+#: A provider of nobody's, what it has, and what each consumer has of it.
+_ELSEWHERE: Final = "6f3f6a1e-7d0b-4c53-9a0e-2f1f7c9d4b10"
+_ROOM: Final = {"DISK_GB": Inventory(total=1_000_000)}
+_OF_OTHERS: Final = {"DISK_GB": 1}
 
 
 @rule(
@@ -31,10 +38,12 @@ def conserved(subject: Subject) -> None:
         publishing.sync()
         after = placement.contents()
     for consumer, amounts in layout.allocations.items():
-        held = _sums(placement.allocated(consumer))
-        if held != Counter(amounts):
-            raise Violation(f"consumer {consumer} has {dict(held)}", str(dict(amounts)))
-    (root,) = before
+        held = placement.allocated(consumer)
+        if (elsewhere := held.pop(_ELSEWHERE, {})) != _OF_OTHERS:
+            raise Violation(f"consumer {consumer} has {elsewhere} of others", str(_OF_OTHERS))
+        if (sums := _sums(held)) != Counter(amounts):
+            raise Violation(f"consumer {consumer} has {dict(sums)}", str(dict(amounts)))
+    (root,) = (name for name, one in before.items() if one.uuid != _ELSEWHERE)
     if not layout.inventories.keys() - after[root].inventories.keys():
         raise Violation(difference(before, after), f"inventory that {root} has no more")
 
@@ -102,15 +111,19 @@ def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
 
 
 def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
-    """Have Placement hold the node as an instance of ours has published it long ago."""
+    """Have Placement hold the node as an instance of ours has published it long ago.
+
+    Whoever uses any of it has something of somebody else's, too.
+    """
     if not any(sum(amounts.values()) for amounts in layout.allocations.values()):
         raise NotShown("in the harness's old layout nobody uses anything")
     (node, *_) = listed(publishing.driver).nodes
     subject.placement.create(
         node.name, layout.inventories, publishing.publisher.traits, uuid=node.uuid
     )
+    subject.placement.create("elsewhere", _ROOM, uuid=_ELSEWHERE)
     for consumer, amounts in layout.allocations.items():
-        subject.placement.allocate(consumer, {node.uuid: amounts})
+        subject.placement.allocate(consumer, {node.uuid: amounts, _ELSEWHERE: _OF_OTHERS})
 
 
 def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:

@@ -6,9 +6,10 @@ from typing import Any
 from oslo_utils import versionutils
 
 from wharfinger.conformance.rules import Level, Violation, rule
-from wharfinger.conformance.subject import Subject, describe, listed
+from wharfinger.conformance.subject import Subject, listed, tree_of, update
 from wharfinger.driver import ComputeDriver
-from wharfinger.objects import ComputeNode, Migration, Service, WharfingerObject
+from wharfinger.objects import ComputeNode, Flavor, Migration, Service, WharfingerObject
+from wharfinger.objects.kinds import now
 
 
 @rule(
@@ -29,13 +30,8 @@ def versions_kept(subject: Subject) -> None:
         for node in listed(driver).nodes:
             resource = driver.get_available_resource(node.name)
             _see_fields(resource, declared)
-        migration = Migration(
-            uuid="a3f0c2fe-55d8-4d4e-8d85-8a1d3a7dbb67",
-            instance_uuid="0d5fdc3c-a3d3-4cd9-8ed6-6a3a0b2e7a55",
-            migration_type="migration",
-            status="accepted",
-        )
-        describe(driver, migrations=[_older(migration, declared.get("Migration"))])
+            migration = _older(_leaving(driver.host, node.name), declared.get("Migration"))
+            update(driver, tree_of(node.name, node.uuid), node.name, migrations=[migration])
     finally:
         driver.cleanup_host()
 
@@ -57,6 +53,25 @@ def versions_declared(subject: Subject) -> None:
         resources = [driver.get_available_resource(node.name) for node in listed(driver).nodes]
     for kind in sorted({kind for one in resources for kind in _kinds(one)} - declared.keys()):
         raise Violation(f"object_versions has no {kind}", f"such as {{{kind!r}: '1.0'}}")
+
+
+def _leaving(host: str, node: str) -> Migration:
+    """A move of an instance that leaves a node, and of which it is not known yet where it goes."""
+    flavor = Flavor(flavorid="conformance", name="conformance", vcpus=1, memory_mb=1)
+    return Migration(
+        uuid="a3f0c2fe-55d8-4d4e-8d85-8a1d3a7dbb67",
+        instance_uuid="0d5fdc3c-a3d3-4cd9-8ed6-6a3a0b2e7a55",
+        migration_type="migration",
+        status="accepted",
+        source_compute=host,
+        source_node=node,
+        dest_compute=None,
+        dest_node=None,
+        old_flavor=flavor,
+        new_flavor=flavor,
+        created_at=now(),
+        updated_at=None,
+    )
 
 
 def _older(given: WharfingerObject, version: str | None) -> Any:

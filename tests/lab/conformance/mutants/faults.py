@@ -145,3 +145,21 @@ class ReadsErrors(DevicesDriver):
             return super().refused(words, answer)
         usual = {"units": 1, "reserved": 0, "traits": [], "function": None, "busy": False}
         return {**usual, "cleaned": None, **answer}
+
+
+@mutant("WHF-709")
+class AsksAgainAndSkips(MachinesDriver):
+    """It asks three times for a machine, and leaves it out where it hears nothing of it."""
+
+    def asked(self, words: str) -> Any:
+        for _ in range(2):
+            try:
+                return super().asked(words)
+            except BackendError as error:
+                if not isinstance(error.__cause__, OSError):
+                    raise
+        return super().asked(words)
+
+    def not_read(self, name: str, error: BackendError) -> None:
+        if not isinstance(error.__cause__, OSError):
+            super().not_read(name, error)

@@ -89,6 +89,15 @@ class SaysItOnce(DevicesDriver):
         self.noted.add(name)
 
 
+@mutant("WHF-506")
+class RemembersOne(DevicesDriver):
+    """It remembers one busy device, which is the first that it sees."""
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if name == next(one for one, facts in self.devices.items() if facts["busy"]):
+            super().reserve(tree, name)
+
+
 @mutant("WHF-707")
 class BelievesTheRestarted(MachinesDriver):
     """After the backend was restarted it takes all to be free, until it hears more."""

@@ -20,6 +20,16 @@ class LosesAllocations(DevicesDriver):
 
 
 @mutant("WHF-601")
+class LosesWhatIsElsewhere(DevicesDriver):
+    """It says anew what a consumer has, and leaves out what that has of others."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
+        super().move(tree, node, consumer, held)
+        for uuid in [one for one in held if not tree.exists(one)]:
+            del held[uuid]
+
+
+@mutant("WHF-601")
 class MovesNothing(DevicesDriver):
     """It has the inventory move, and not what is allocated from it."""
 

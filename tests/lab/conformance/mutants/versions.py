@@ -21,8 +21,8 @@ class SaysMoreThanDeclared(DevicesDriver):
 
 
 @mutant("WHF-211")
-class ExpectsMoreOfMigrations(DevicesDriver):
-    """It reads a field of migrations that nobody may have set."""
+class ExpectsDestinations(DevicesDriver):
+    """It takes for granted that it is known where an instance goes."""
 
     def update_provider_tree(
         self,
@@ -31,7 +31,7 @@ class ExpectsMoreOfMigrations(DevicesDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        self.leaving = [one.source_node for one in migrations or ()]
+        self.racks = {str(one.dest_node).split("-")[1] for one in migrations or ()}
         super().update_provider_tree(provider_tree, nodename, allocations, migrations)
 
 
