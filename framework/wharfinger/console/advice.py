@@ -48,7 +48,9 @@ def _found(told: Explanation) -> str:
     # What has a provider for each part in reach, and falls out as a tree.
     trees = Counter(one.step for one in told.tree_misses if not one.parts)
     if trees and (most := max(trees, key=lambda step: trees[step])) and trees[most] > lost:
-        return f"{there}; {_KEEPING_OUT[most]} kept out most: {many(trees[most], 'tree')}."
+        dropped = next(stage.dropped for stage in told.trees if stage.step is most)
+        what = f"{_KEEPING_OUT[most]}{' or request filters' if dropped else ''}"
+        return f"{there}; {what} kept out most: {many(trees[most], 'tree')}."
     if not lost:
         return f"{there}; all that have the classes would do."
     what = NARROWING[after.step]

@@ -12,6 +12,7 @@ from tests.lab.conformance.installing import Installed
 from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
+from tests.lab.conformance.unusual import UNUSUAL
 from wharfinger.conformance.checks import feeds
 from wharfinger.conformance.examination import Result
 from wharfinger.conformance.rules import all_rules
@@ -20,7 +21,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 _NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
 DRIVERS: dict[str, type] = {
     **{name: kind for kind, name in _NAMES.items()},
-    **{kind.__qualname__: kind for _rule, kind in all_mutants()},
+    **{kind.__qualname__: kind for _rule, kind in (*all_mutants(), *UNUSUAL)},
 }
 
 

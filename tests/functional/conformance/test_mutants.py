@@ -10,6 +10,7 @@ from tests.lab.conformance.examining import Examiner
 from tests.lab.conformance.honest import DevicesDriver, LabDriver, MachinesDriver
 from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.reach import honest as honest_of
+from tests.lab.conformance.unusual import UNUSUAL
 from wharfinger.conformance.examination import Result, Status
 from wharfinger.conformance.rules import Rule, all_rules
 from wharfinger.conformance.verdict import ExitCode, Word, exit_code, judge
@@ -48,6 +49,15 @@ def test_a_mutant_breaks_its_rule_and_no_other(
     later = after(rule)
     others = {id: told(one) for id, one in results.items() if not is_as_it_has_to_be(one, later)}
     assert others == {}
+
+
+@pytest.mark.parametrize(("rule", "kind"), UNUSUAL, ids=[kind.__name__ for _, kind in UNUSUAL])
+def test_what_is_unusual_and_right_is_not_failed(
+    rule: str, kind: type[LabDriver], examiner: Examiner
+) -> None:
+    result = examined(kind, rule, [RULES[rule]], examiner)[rule]
+
+    assert result.status is Status.PASSED, told(result)
 
 
 def examined(

@@ -400,11 +400,15 @@ def test_that_trees_were_kept_out_most_where_there_are_candidates(world: World) 
     assert said(world.told(request, last, candidates=1, root=DISABLED)) == (
         "There is 1 candidate in 1 tree; their roots kept out most: 4 trees."
     )
-    several = frozenset(map(uuid, ("n0", "n1", "last")))
-    stages = [TreeStage(step, several, 9) for step in (TreeStep.TOGETHER,)]
-    isolated = TreeStage(TreeStep.POLICY, frozenset([uuid("last")]), 3)
-    assert said(world.told(request, *stages, isolated, candidates=3)) == (
+    several = TreeStage(TreeStep.TOGETHER, frozenset(map(uuid, ("n0", "n1", "last"))), 9)
+    isolated = TreeStage(TreeStep.POLICY, last.roots, 3)
+    assert said(world.told(request, several, isolated, candidates=3)) == (
         "There are 3 candidates in 1 tree; the group policy kept out most: 2 trees."
+    )
+    filtered = replace(last, dropped={"mine": 7})
+    assert said(world.told(request, filtered, candidates=1)) == (
+        "There is 1 candidate in 1 tree; the amounts together or request filters kept out most: "
+        "4 trees."
     )
 
 

@@ -24,6 +24,7 @@ USAGE, PARTIAL = 4, 6
         (("--driver-timeout", "0"), "--driver-timeout: 0 is no number of seconds"),
         (("--driver-timeout", "nan"), "--driver-timeout: nan is no number of seconds"),
         (("--driver", "shelf", "--driver-report", "a file"), "--driver-report: *a file'"),
+        (("--driver", "shelf", "--junit-xml", "a file/x.xml"), "--junit-xml: *a file'"),
         (("-n2",), "the rules build on each other, *: leave out -n, or say -n0"),
     ],
 )
