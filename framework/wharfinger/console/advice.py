@@ -14,7 +14,6 @@ from wharfinger.scheduling.explanation import Explanation, Step, Traited, TreeSt
 
 #: What keeps trees out at a step that have a provider for each part in reach.
 _KEEPING_OUT: Final = {
-    TreeStep.ROOT: "their roots",
     TreeStep.TRAITS: "the traits together",
     TreeStep.TOGETHER: "the amounts together",
     TreeStep.POLICY: "the group policy",
@@ -26,7 +25,7 @@ _DISABLED: Final = (Traited(os_traits.COMPUTE_STATUS_DISABLED),)
 def sentence(told: Explanation, now: datetime) -> str:
     """What would help, chosen from where the funnel ends; not fit for a terminal yet."""
     if told.candidates:
-        return _found(told)
+        return _found(told, now)
     for part in told.parts:
         if not part.survivors:
             return of_part(part, now)
@@ -36,7 +35,7 @@ def sentence(told: Explanation, now: datetime) -> str:
     return "Placement has no candidates now: ask again, this may have changed meanwhile."
 
 
-def _found(told: Explanation) -> str:
+def _found(told: Explanation, now: datetime) -> str:
     there = _there_are(told)
     steps = [
         (before.count - after.count, before, after, part)
@@ -48,6 +47,8 @@ def _found(told: Explanation) -> str:
     # What has a provider for each part in reach, and falls out as a tree.
     trees = Counter(one.step for one in told.tree_misses if not one.parts)
     if trees and (most := max(trees, key=lambda step: trees[step])) and trees[most] > lost:
+        if most is TreeStep.ROOT:
+            return f"{there}; {_of_roots(told, now)}"
         dropped = next(stage.dropped for stage in told.trees if stage.step is most)
         what = f"{_KEEPING_OUT[most]}{' or request filters' if dropped else ''}"
         return f"{there}; {what} kept out most: {many(trees[most], 'tree')}."

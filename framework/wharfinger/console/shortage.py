@@ -174,7 +174,8 @@ def _fitting(misses: Sequence[Miss]) -> str:
     [(one, _times)] = known.most_common(1)
     it = f"{one.figure} of {one.resource_class}"
     if not free:
-        return f"{it} is {one.value}, and {many(len(misses), 'provider')} {have(len(misses))} less."
+        them = many(len(misses), "provider")
+        return f"{it} is {one.value}, and {them} {have(len(misses))} less free."
     match one.figure:
         case "max_unit":
             return f"{it} is {one.value}: ask in {-(-one.asked // one.value)} groups."

@@ -233,7 +233,7 @@ def test_that_the_least_that_is_given_is_not_free(world: World) -> None:
     have(world, 2, {"VGPU": stock(8, 5, min_unit=4)}, NOVA)
 
     request = wanted(asking(VGPU=2))
-    assert said(world.told(request)) == "min_unit of VGPU is 4, and 2 providers have less."
+    assert said(world.told(request)) == "min_unit of VGPU is 4, and 2 providers have less free."
     have(world, 1, {"VGPU": stock(8, 4, min_unit=4)}, NOVA, name="room")
     assert said(world.told(request)) == "min_unit of VGPU is 4: ask for that many."
 
@@ -398,7 +398,8 @@ def test_that_trees_were_kept_out_most_where_there_are_candidates(world: World) 
     request = wanted(asking(VGPU=1))
     last = TreeStage(TreeStep.TOGETHER, frozenset([uuid("last")]), 1)
     assert said(world.told(request, last, candidates=1, root=DISABLED)) == (
-        "There is 1 candidate in 1 tree; their roots kept out most: 4 trees."
+        "There is 1 candidate in 1 tree; 4 trees have it all, and are of a disabled service: "
+        "`wharfinger service enable`."
     )
     several = TreeStage(TreeStep.TOGETHER, frozenset(map(uuid, ("n0", "n1", "last"))), 9)
     isolated = TreeStage(TreeStep.POLICY, last.roots, 3)
