@@ -8,6 +8,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from wharfinger.console import advice, reasons, reservations
+from wharfinger.console.counting import many
 from wharfinger.console.shortage import named
 from wharfinger.exceptions import printable
 from wharfinger.placement.survey import Reserved
@@ -203,8 +204,8 @@ def _tree_rows(told: Explanation) -> Iterator[_Row]:
         if stage.step is TreeStep.PARTS and told.not_looked_at:
             said.append(f"{told.not_looked_at} that share not looked at")
         if stage.candidates is not None:
-            more = "" if stage.is_all else " or more"
-            said.append(f"{stage.candidates}{more} candidates")
+            all_of_them = many(stage.candidates, "candidate")
+            said.append(all_of_them if stage.is_all else f"{stage.candidates} or more candidates")
         said += [f"{count} dropped by {name}" for name, count in stage.dropped.items()]
         yield _TREES[stage.step], stage.count, ", ".join(said)
 
