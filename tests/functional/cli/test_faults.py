@@ -47,7 +47,7 @@ class Act:
 
 
 #: In the configuration: enough for an answer, and short for those that do not come.
-TIMEOUT = "timeout = 1\n"
+TIMEOUT = "timeout = 2\n"
 
 
 class Stage:
@@ -100,6 +100,7 @@ class Stage:
         """What is wrong with the two syncs that come next; now is that moment."""
         if (name, moment) not in self._recoveries:
             self.interceptor.expect()
+            self.has_time()
             self._recoveries[name, moment] = [*self._recover(self.act(name))]
         return self._recoveries[name, moment]
 
