@@ -492,17 +492,21 @@ def test_an_owner_that_is_born_after_that_is_kept_out_at_once_and_known_from_the
 def test_an_owner_that_is_born_after_that_does_not_starve_a_limited_answer(
     searching: Searching, client: PlacementClient, newborn: Callable[[], str]
 ) -> None:
+    names = [f"gpu-{number}" for number in range(13)]
+    for name in names:
+        publish(client, name, {"VGPU": 4})
     search = searching.search()
     search.find(wanted(asking(VGPU=1)))
     newborn()
-    for number in range(12):
-        publish(client, f"new-{number}", {"VGPU": 4}, NEW)
-    publish(client, "nobodys", {"VGPU": 4})
+    *news, nobodys = takers(searching.order(wanted(asking(VGPU=1))), *names)
+    for name in news:
+        generation = client.get_traits(uuid(name)).resource_provider_generation
+        client.set_traits(uuid(name), generation, [NEW])
     searching.asked()
 
     found = search.find(wanted(asking(VGPU=1), limit=1))
 
-    assert takers(found.candidates, "nobodys") == ["nobodys"]
+    assert takers(found.candidates, *names) == [nobodys]
     assert found.dropped == {}
     assert limits(searching.asked()) == ["1", "10"]
 
