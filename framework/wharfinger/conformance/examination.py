@@ -103,7 +103,7 @@ class Examination:
             return why_not
         try:
             with within(self._timeout):
-                self._subject.begin()
+                self._subject.have_begun()
                 rule.check(self._subject)
         except Violation as violation:
             expected = _bounded(violation.expected)
@@ -132,8 +132,8 @@ class Examination:
             # That is what the first rule is about.
             why_not = Result(rule, Status.NOT_RUN, "the driver cannot be loaded")
             return why_not if rule.after else None
-        if exempt is None and self._subject.has_harness:
-            exempt = _exempts(rule, self._subject.harness)
+        if exempt is None and self._subject.declared is not None:
+            exempt = _exempts(rule, self._subject.declared)
         if exempt is not None:
             return Result(rule, Status.EXEMPT, printable(exempt))
         if rule.profile is Profile.EXTENDED and not self._subject.has_harness:

@@ -60,8 +60,8 @@ class Harness(abc.ABC):
 
     A thing is called as its provider is. Every method returns when a driver that asks sees what
     it has done; whatever it raises ends the rule as an error of the harness. ``start`` comes first
-    and ``stop`` last, ``reset`` before each rule. Called by one thread; ``expect`` and ``calls``
-    while another waits in the driver.
+    and ``stop`` last, ``reset`` before each rule, unless nothing can have changed since the last
+    one. Called by one thread; ``expect`` and ``calls`` while another waits in the driver.
     """
 
     #: Whether another process, with this configuration, finds the backend, too.

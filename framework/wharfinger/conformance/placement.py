@@ -52,9 +52,13 @@ class RunPlacement:
         with self._lock:
             return self._service.application({**environ, **roles}, start_response)
 
+    def listed(self) -> list[ProviderSummary]:
+        """Its providers; that one has been changed, or allocated of, its generation says."""
+        return self.client.list_providers()
+
     def contents(self) -> Contents:
         """Everything in it but the allocations."""
-        return {one.name: self._content(one) for one in self.client.list_providers()}
+        return {one.name: self._content(one) for one in self.listed()}
 
     def _content(self, one: ProviderSummary) -> Provider:
         """What a provider has; read anew only if its generation says that it may have changed."""

@@ -18,6 +18,7 @@ from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import ConfigurationError, WharfingerError
 from wharfinger.objects import Migration
 from wharfinger.objects.context import local
+from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderTree, PublishingMode
 from wharfinger.providers.ownership import NOVA
 from wharfinger.providers.removal import RemovalPolicy
@@ -36,6 +37,8 @@ _FEWEST: Final = 2
 
 class Subject:
     """One driver. Every check begins with an empty Placement, and the backend as it was reset.
+
+    Or with what that has made of Placement, where the backend publishes to it itself.
 
     ``config_file`` names a backend that is not ours: it is only looked at. Without that the
     ``harness`` has one. ``seed`` and ``examples`` are of the random histories.
@@ -63,12 +66,20 @@ class Subject:
         self._directory: Final = directory
         self._begun = 0
         self._count: int | None = None
+        #: What is in Placement before a check; None where the backend may have been changed.
+        self._fresh: list[ProviderSummary] | None = None
 
     @property
     def harness(self) -> Harness:
         """The backend, to be changed; raises NotShown where there is none."""
+        self._fresh = None
         if self._harness is None:
             raise NotShown("there is no harness")
+        return self._harness
+
+    @property
+    def declared(self) -> Harness | None:
+        """The harness, for what it declares; None where there is none."""
         return self._harness
 
     @property
@@ -145,18 +156,32 @@ class Subject:
         """Where this check's instances keep what they have to remember."""
         return self._directory / f"state-{self._begun}"
 
+    def have_begun(self) -> None:
+        """Have everything be as it is before a check, which it may be still."""
+        if self._fresh is not None and self._fresh == self.placement.listed():
+            self._begin_state()
+        else:
+            self.begin()
+            self._fresh = self.placement.listed()
+
     def begin(self) -> None:
-        """Have everything be as it is before a check."""
-        self._begun += 1
-        self.state_path.mkdir()
+        """Have everything become as it is before a check."""
+        self._fresh = None
+        self._begin_state()
         self.placement.empty()
         if self._harness is not None:
-            self._harness.expect()
             self._harness.reset()
             self._harness.expect()
             self._see_things(self._harness.things())
         else:
             self._make_roots()
+
+    def _begin_state(self) -> None:
+        """Have nothing be remembered of what was, and nothing be broken."""
+        self._begun += 1
+        self.state_path.mkdir()
+        if self._harness is not None:
+            self._harness.expect()
 
     def _make_roots(self) -> None:
         """Have somebody publish the roots below which the driver has children.

@@ -270,6 +270,59 @@ def test_a_harness_that_cannot_be_reset_leaves_all_rules_unseen(examiner: Examin
     assert {one.found for one in results} == {"the harness failed in reset: OSError: no space left"}
 
 
+class Counting(WorldHarness):
+    """Counts how often it is reset."""
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        super().__init__(directory, placement)
+        self.resets = 0
+
+    def reset(self) -> None:
+        """Once more."""
+        self.resets += 1
+        super().reset()
+
+
+def publishes(subject: Subject) -> None:
+    with subject.publishing() as publishing:
+        publishing.settle()
+
+
+def changes_after_a_beginning_of_its_own(subject: Subject) -> None:
+    harness = subject.harness
+    subject.begin()
+    harness.remove(harness.things()[0])
+
+
+@pytest.mark.parametrize(
+    ("check", "resets"),
+    [
+        pytest.param(keeps, 1, id="nothing is done"),
+        pytest.param(lambda subject: subject.load(), 1, id="a driver is made"),
+        pytest.param(publishes, 2, id="something is published"),
+        pytest.param(lambda subject: subject.harness.add(), 2, id="the backend is changed"),
+        pytest.param(changes_after_a_beginning_of_its_own, 3, id="it begins once more itself"),
+    ],
+)
+def test_each_rule_begins_as_after_a_reset(examiner: Examiner, check: Check, resets: int) -> None:
+    things, published = [], []
+
+    def looks(subject: Subject) -> None:
+        things.append([*subject.harness.things()])
+        published.append(subject.placement.contents())
+
+    harness = started(Counting, examiner)
+    assert isinstance(harness, Counting)
+    with examiner.examining(DRIVER, harness) as examination:
+        examination.look_at([a_rule(check=check), a_rule("WHF-102", looks)])
+        assert harness.resets == resets
+        examination.look_at([a_rule("WHF-103", looks)])
+
+    assert harness.resets == resets + 1
+    assert things[0] == things[1]
+    assert published[0] == published[1]
+
+
 # What was declared to fail.
 
 
