@@ -66,7 +66,7 @@ class Subject:
         self._directory: Final = directory
         self._begun = 0
         self._count: int | None = None
-        #: What is in Placement before a check; None where the backend may have been changed.
+        #: What is in Placement before a check; None where the backend may be another by now.
         self._fresh: list[ProviderSummary] | None = None
 
     @property
@@ -162,7 +162,8 @@ class Subject:
             self._begin_state()
         else:
             self.begin()
-            self._fresh = self.placement.listed()
+            # Without a harness, the backend may change at any time.
+            self._fresh = None if self._harness is None else self.placement.listed()
 
     def begin(self) -> None:
         """Have everything become as it is before a check."""
