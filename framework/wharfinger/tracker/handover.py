@@ -57,23 +57,18 @@ class Handover:
             return Rows()
         absent = self._absent(others)
         up = self._hosts_up(others)
-        free, taken = [], {}
+        free: list[ComputeNode] = []
+        held: list[ComputeNode] = []
         for row in others:
             if row.driver_instance != self._instance:
                 is_free = row.uuid in unmarked
             else:
                 is_free = row.uuid in absent or row.host not in up
-            if is_free:
-                free.append(row)
-            else:
-                taken[row.uuid] = NodeTaken(
-                    node=row.hypervisor_hostname,
-                    uuid=row.uuid,
-                    instance=self._instance,
-                    other=row.driver_instance,
-                    host=row.host,
-                )
-        return Rows(tuple(free), taken)
+            (free if is_free else held).append(row)
+        # Whoever was faster than this one since the rows were read is named, not the one before.
+        held_now = {row.uuid: row for row in self._others(row.uuid for row in held)}
+        taken = (held_now.get(row.uuid, row) for row in held)
+        return Rows(tuple(free), {row.uuid: self._taken(row) for row in taken})
 
     def given_away(self, uuids: Iterable[str]) -> Mapping[str, bool]:
         """Of nodes that this instance has no rows of, those that another one has.
@@ -142,6 +137,15 @@ class Handover:
             )
             memory.inherit(host, uuids)
         return bool(records)
+
+    def _taken(self, row: ComputeNode) -> NodeTaken:
+        return NodeTaken(
+            node=row.hypervisor_hostname,
+            uuid=row.uuid,
+            instance=self._instance,
+            other=row.driver_instance,
+            host=row.host,
+        )
 
     def _names(self, uuids: Iterable[str]) -> dict[str, str]:
         rows = ComputeNodeList.get_by_filters(self._context, uuid=sorted(uuids))

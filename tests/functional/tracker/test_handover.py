@@ -1,7 +1,7 @@
 """Nodes that move to another host: it takes them over, with all that is known of them."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -30,6 +30,7 @@ from wharfinger.placement.holds import Holds
 from wharfinger.providers import ProviderTree
 from wharfinger.tracker import services
 from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.tracker.handover import Handover
 
 pytestmark = ANYWHERE
 
@@ -520,6 +521,28 @@ def test_of_two_that_take_over_a_node_at_once_one_does(
         assert known(losing) == set()
         assert not losing.cycle.sync().steps
         assert noted(far.context) == taken(far.context)
+
+
+def test_who_was_faster_is_named_though_the_row_was_read_before(
+    near: Publishing, far: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync(near)
+    let_go(near, "cn")
+    with publish(placement, near, THIRD) as third:
+        for one in (far, third):
+            one.driver.nodes["cn"] = NODE
+            report(one)
+        ask = Handover._absent
+
+        def late(handover: Handover, rows: Iterable[ComputeNode]) -> frozenset[str]:
+            monkeypatch.undo()
+            sync(third)
+            return ask(handover, rows)
+
+        monkeypatch.setattr(Handover, "_absent", late)
+        [problem] = far.cycle.sync().problems
+        assert isinstance(problem, NodeTaken)
+        assert problem.facts["host"] == THIRD == hosts(far)["cn"]
 
 
 @pytest.mark.parametrize("attempt", range(3))
