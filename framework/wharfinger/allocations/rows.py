@@ -1,9 +1,10 @@
 """What the rows of instances and migrations say of what is being done with them."""
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
-from tenacity import RetryCallState, retry, retry_if_exception_type
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
 from wharfinger.exceptions import (
@@ -20,19 +21,31 @@ from wharfinger.objects.kinds import now
 _ATTEMPTS: Final = 5
 #: How often it is looked whether a claim that is under way has come to its end.
 _LOOKS: Final = 20
-#: Seconds between two attempts, at most.
+#: Seconds between two of them, at most.
 _LONGEST_WAIT: Final = 0.5
+_WAIT: Final = wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
-def _is_enough(state: RetryCallState) -> bool:
-    error = state.outcome and state.outcome.exception()
-    return state.attempt_number >= (_LOOKS if isinstance(error, BeingClaimed) else _ATTEMPTS)
+def again(work: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Have a method read rows again that others have saved, and wait for the end of a claim.
+
+    It is done so often for each of the two: a claim that takes its time uses up no attempts.
+    """
+    return _when_saved(_while_claimed(work))
 
 
-again: Final = retry(
-    retry=retry_if_exception_type((BeingClaimed, ClaimedAnew, ConcurrentSave, ConcurrentUpdate)),
-    stop=_is_enough,
-    wait=wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT),
+_when_saved: Final = retry(
+    retry=retry_if_exception_type((ClaimedAnew, ConcurrentSave, ConcurrentUpdate)),
+    stop=stop_after_attempt(_ATTEMPTS),
+    wait=_WAIT,
+    reraise=True,
+)
+_while_claimed: Final = retry(
+    retry=retry_if_exception_type(BeingClaimed),
+    stop=stop_after_attempt(_LOOKS),
+    wait=_WAIT,
     reraise=True,
 )
 
