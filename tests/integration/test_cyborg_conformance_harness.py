@@ -1,7 +1,6 @@
 """The Cyborg driver's harness: what it does to a real Cyborg, as the driver sees it."""
 
 from collections.abc import Iterator
-from time import monotonic
 from typing import Final
 from uuid import uuid4
 
@@ -228,10 +227,8 @@ def test_each_call_can_break_and_nothing_is_lost(
 ) -> None:
     harness = subject.harness
     harness.expect(at, fault)
-    started = monotonic()
     with pytest.raises(BackendError):
         published.cycle.sync()
-    assert monotonic() - started < harness.patience
     assert len(harness.calls) == (at or 0) + 1
     assert subject.placement.contents() == before
 

@@ -246,7 +246,7 @@ def test_programming_waits_for_its_go(
 
 
 def test_hardware_goes_on_after_cyborg_has_given_it_up(start: Start, bus: str) -> None:
-    cyborg = start(device(bus, hold=True), options={"DEFAULT": {"rpc_response_timeout": 1}})
+    cyborg = start(device(bus, hold=True), options={"DEFAULT": {"rpc_response_timeout": 3}})
     image = cyborg.create_image()
 
     answer = cyborg.program(cyborg.deployable(bus)["uuid"], image)

@@ -79,7 +79,7 @@ def published(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """Of what nobody changes."""
     harness.begin(*DEVICES)
     state = tmp_path_factory.mktemp("state")
-    with Cards(harness.placement, harness.url, state, timeout="1") as cards:
+    with Cards(harness.placement, harness.url, state, timeout="3") as cards:
         cards.sync()
         yield Published(harness, cards)
 

@@ -241,7 +241,7 @@ def test_cyborg_is_killed_midway(lab: Programming) -> None:
 
 @pytest.mark.parametrize(
     ("bus", "driver", "said"),
-    [(CYBORG_LATE, {}, "500"), (LATE, {"program_timeout": 1}, "timed out")],
+    [(CYBORG_LATE, {}, "500"), (LATE, {"program_timeout": 2}, "timed out")],
     ids=["Cyborg's", "ours"],
 )
 def test_what_takes_too_long_goes_on_reserved(

@@ -1,6 +1,5 @@
 """The Ironic that the conformance kit changes and breaks, as the driver sees it."""
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -217,10 +216,8 @@ def test_each_call_meets_its_fault(
 
     for index in range(len(calls)):
         harness.expect(index, fault)
-        began = time.monotonic()
         with pytest.raises(BackendError):
             ask(driver)
-        assert time.monotonic() - began < harness.patience
         assert harness.calls == calls[: index + 1]
         assert describe(driver, refresh=False) == before
 
@@ -239,9 +236,8 @@ def test_who_hangs_is_let_go_by_what_is_expected_next(
             assert not asking.done()
 
         harness.expect()
-        began = time.monotonic()
-        with pytest.raises(BackendError):
+        with pytest.raises(BackendError) as caught:
             asking.result()
 
-    assert time.monotonic() - began < 1
+    assert "ConnectionResetError" in str(caught.value)
     read_all(driver)

@@ -40,7 +40,7 @@ OPERATIONS: Final = {
 def asks(directory: Path, url: str, **options: str) -> Ironic:
     lines = "".join(f"{name} = {value}\n" for name, value in options.items())
     path = directory / f"{uuid4()}.conf"
-    path.write_text(f"[metal]\nauth_type = none\nendpoint = {url}\ntimeout = 1\n{lines}")
+    path.write_text(f"[metal]\nauth_type = none\nendpoint = {url}\ntimeout = 3\n{lines}")
     conf = parse([str(path)])
     return Ironic.connect(conf, FleetSection.read(conf, "metal"))
 

@@ -504,7 +504,7 @@ def test_what_hangs_is_named_and_left_behind(
     hanging: Hanging,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(agent_module, "PATIENCE", 0.5)
+    monkeypatch.setattr(agent_module, "PATIENCE", 3.0)
     running.fleets["metal"].acts["get_available_nodes"] = hanging
     running.start()
     assert hanging.reached.wait(TIMEOUT)
@@ -513,7 +513,7 @@ def test_what_hangs_is_named_and_left_behind(
     running.stop()
 
     assert running.left == ("metal",)
-    assert "metal: still at work after 0.5 seconds, and left behind" in running.log.lines()
+    assert "metal: still at work after 3 seconds, and left behind" in running.log.lines()
     threads = [one for one in threading.enumerate() if one.name == "metal"]
     assert threads
     hanging.let_go()

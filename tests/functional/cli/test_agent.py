@@ -25,7 +25,7 @@ IMPATIENT = """
 import sys
 from wharfinger.agent import agent
 from wharfinger.cli.main import main
-agent.PATIENCE = 1.0
+agent.PATIENCE = 3.0
 sys.exit(main())
 """
 #: What the fleet has when all is published.
@@ -295,7 +295,7 @@ def test_a_driver_that_hangs_is_named_and_does_not_keep_it_from_ending(
         done = agent.end()
 
     assert (done.code, done.out) == (0, "")
-    assert done.err.splitlines()[-1] == "one: still at work after 1 seconds, and left behind"
+    assert done.err.splitlines()[-1] == "one: still at work after 3 seconds, and left behind"
     assert everything().keys() == {name for name in NODES if name.startswith("two")}
     configure(fleet)
     assert inprocess.run(fleet, "sync").out.splitlines()[-2:] == [

@@ -25,7 +25,7 @@ _COUNT: Final = 2
 class WorldHarness(Harness):
     """Machines: each is a thing."""
 
-    patience: ClassVar[float] = 0.6
+    patience: ClassVar[float] = 3.0
     other_processes: ClassVar[Capability] = unsupported("it is in this process's memory")
     prefix: ClassVar[str] = "machine-"
 
