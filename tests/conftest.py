@@ -1,9 +1,10 @@
-"""The real Placement of this process, which has one, for the tests that want it."""
+"""The real Placement of this process, which has one, and no waiting, for tests that want them."""
 
 # ruff: noqa: PLC0415 - unit tests want none, and are quick without it
 
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,3 +40,9 @@ def placement(placement_service: "EmbeddedPlacement") -> Iterator["PlacementFixt
 
     with lab.PlacementFixture(placement_service) as fixture:
         yield fixture
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits between two attempts."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import tenacity.nap
 
 from tests.lab import placement as lab
 from tests.lab.cycles import Publishing
@@ -28,9 +26,3 @@ def publishing(placement: lab.PlacementFixture, tmp_path: Path) -> Iterator[Publ
     """A scripted driver instance."""
     with Publishing(placement, tmp_path / "state") as fixture:
         yield fixture
-
-
-@pytest.fixture
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits between two attempts."""
-    monkeypatch.setattr(tenacity.nap, "time", SimpleNamespace(sleep=lambda seconds: None))

@@ -1,22 +1,16 @@
 """How often rows are read again that others have saved, or are at work on."""
 
-from types import SimpleNamespace
-
 import pytest
-import tenacity
 
 from wharfinger.allocations.rows import again
 from wharfinger.exceptions import BeingClaimed, ConcurrentSave, WharfingerError
+
+pytestmark = pytest.mark.usefixtures("no_waiting")
 
 #: That somebody is looked for who claims it, and that somebody has saved it.
 LOOKS, ATTEMPTS = 20, 5
 CLAIMED = BeingClaimed(instance="one", problem="it is being claimed.", remedy="Wait.")
 SAVED = ConcurrentSave(kind="Instance", keys=["one"])
-
-
-@pytest.fixture(autouse=True)
-def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenacity.nap, "time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 def done(*errors: WharfingerError) -> int:

@@ -242,8 +242,8 @@ def test_a_call_that_hangs_is_reset_when_the_proxy_stops(proxy: Proxy) -> None:
 def test_only_the_call_of_an_index_meets_a_fault(proxy: Proxy, fault: Fault) -> None:
     proxy.expect(1, fault)
     assert get(proxy).content == BODY
+    patience = 0.2 if fault is Fault.HANG else TIMEOUT
     try:
-        patience = 0.2 if fault is Fault.HANG else TIMEOUT
         assert requests.get(proxy.url, timeout=patience).content != BODY
     except requests.RequestException as error:
         assert isinstance(error, requests.ReadTimeout) is (fault is Fault.HANG)
