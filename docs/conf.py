@@ -11,7 +11,7 @@ author = "the authors of Wharfinger"
 project_copyright = "the authors of Wharfinger"
 release = version = installed_version("wharfinger")
 
-extensions = ["sphinx.ext.autodoc", "object_tables", "conformance_tables"]
+extensions = ["sphinx.ext.autodoc", "object_tables", "conformance_tables", "extra_spec_tables"]
 exclude_patterns = ["_build", "_ext"]
 html_theme = "alabaster"
 html_theme_options = {"description": "Hardware, published to OpenStack Placement"}

@@ -10,8 +10,8 @@ from inspect import cleandoc
 from typing import Any, Final
 
 import wharfinger.objects
-from wharfinger.objects import SERVICE_VERSIONS, WharfingerObject, kinds
-from wharfinger.objects.base import base, fields
+from wharfinger.objects import SERVICE_VERSIONS, WharfingerObject, fields, kinds
+from wharfinger.objects.base import REGISTERED, ObjectList
 
 #: An item of a list in a docstring, to the next item or paragraph.
 _ITEM: Final = re.compile(r"^- (.+?)(?=^- |^$|\Z)", re.MULTILINE | re.DOTALL)
@@ -49,12 +49,7 @@ class FieldRow:
 
 def objects() -> list[type[WharfingerObject]]:
     """The registered objects of the framework, by name; an object before its list."""
-    ours: dict[str, type[WharfingerObject]] = {}
-    for name, classes in base.VersionedObjectRegistry.obj_classes().items():
-        for kind in classes:
-            if issubclass(kind, WharfingerObject) and _is_ours(kind):
-                ours[name] = kind
-    return [kind for _name, kind in sorted(ours.items())]
+    return [kind for _name, kind in sorted(REGISTERED.items()) if _is_ours(kind)]
 
 
 def version_rows() -> list[tuple[str, str, str, str]]:
@@ -92,7 +87,7 @@ def field_rows(kind: type[WharfingerObject]) -> list[FieldRow]:
 
 def is_list(kind: type[WharfingerObject]) -> bool:
     """Whether an object is a list of others."""
-    return issubclass(kind, base.ObjectListBase)
+    return issubclass(kind, ObjectList)
 
 
 def _is_ours(kind: type) -> bool:
@@ -132,19 +127,19 @@ def _clauses(item: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _type(field: fields.Field[Any]) -> str:
-    kind: Any = field._type
-    if isinstance(kind, fields.Enum):
-        return f"one of {', '.join(kind.valid_values)}"
-    if isinstance(kind, fields.Object):
-        return str(kind._obj_name)
-    element = getattr(kind, "_element_type", None)
-    if element is None:
-        longest = getattr(kind, "_longest", None)
-        return _KINDS[type(kind)][0] + (f", up to {longest} characters" if longest else "")
-    if isinstance(element._type, fields.Object):
-        return f"list of {element._type._obj_name}"
-    several = _KINDS[type(element._type)][1]
-    return f"{several}, by name" if isinstance(kind, fields.Dict) else f"list of {several}"
+    match field:
+        case kinds.Word():
+            return f"one of {', '.join(field.values)}"
+        case fields.ObjectField():
+            return field.objname
+        case fields.ListOfObjectsField():
+            return f"list of {field.objname}"
+        case fields.List():
+            return f"list of {_KINDS[type(field.element)][1]}"
+        case fields.Dict():
+            return f"{_KINDS[type(field.element)][1]}, by name"
+    longest = getattr(field, "_longest", None)
+    return _KINDS[type(field)][0] + (f", up to {longest} characters" if longest else "")
 
 
 def _default(field: fields.Field[Any]) -> str:

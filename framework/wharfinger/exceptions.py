@@ -19,6 +19,7 @@ and what to do about it::
     ├── ProviderMissing             an overlaid provider that nobody has created yet
     ├── NameTaken                   by a provider in another tree
     ├── MassRemoval                 too many providers are gone at once
+    ├── PartialListing              it lacks nodes that the driver still has
     ├── JobRefused                  for a device that cannot be programmed now
     ├── JobUnresolved               a device is reserved until somebody decides
     ├── OwnershipConflict           another owner's, or nobody's: left alone
@@ -31,6 +32,7 @@ and what to do about it::
     ├── StateError                  the state directory or its database
     ├── ObjectError                 of a versioned object
     │   ├── InvalidObject           what was received or stored is none
+    │   │   └── IncompatibleVersion of a version that is not known here
     │   ├── FieldUnset              nothing is known of a field
     │   ├── ObjectNotFound
     │   ├── ObjectExists            what only one may have is taken
@@ -54,6 +56,8 @@ import reprlib
 from string import Formatter
 from typing import Any, ClassVar, Final
 
+from wharfinger.masking import masked
+
 
 class _Bounded(reprlib.Repr):
     """Shows the beginning and the end of what is long."""
@@ -61,6 +65,19 @@ class _Bounded(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 300
+
+    # Mask before cutting: half a URL does not show that a password is in it.
+
+    def repr_str(self, x: str, level: int) -> str:
+        return super().repr_str(masked(x), level)
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        try:
+            text = masked(repr(x))
+        except Exception:
+            return super().repr_instance(x, level)  # it needs no __repr__
+        half = self.maxother // 2 - 2
+        return text if len(text) <= self.maxother else f"{text[:half]}...{text[-half:]}"
 
     def repr_int(self, x: int, level: int) -> str:
         try:
@@ -94,9 +111,10 @@ _FORMATTER: Final = _Formatter()
 
 
 def printable(text: str) -> str:
-    """The text in one line that a terminal can take: what is not printable, escaped."""
+    """The text in one line that a terminal can take: without secrets, the unprintable escaped."""
     return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+        char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in masked(text)
     )
 
 
@@ -104,13 +122,16 @@ class WharfingerError(Exception):
     """An error with facts.
 
     Subclasses give a ``template``; the keyword arguments fill it in and become
-    attributes of the same names.
+    attributes of the same names. Passwords and tokens in them are masked.
     """
 
     template: ClassVar[str] = "{reason}"
 
     def __init__(self, **facts: object) -> None:
         super().__init__(printable(_FORMATTER.vformat(self.template, (), facts)))
+        facts = {
+            name: masked(value) if type(value) is str else value for name, value in facts.items()
+        }
         self.facts: Final = facts
         for name, value in facts.items():
             setattr(self, name, value)
@@ -272,14 +293,34 @@ class MassRemoval(WharfingerError):
     total: int
 
 
+class PartialListing(WharfingerError):
+    """A complete listing lacks nodes or devices that the driver still has.
+
+    The driver was asked for each of them alone. ``names`` are the names of these nodes and child
+    providers, which are kept. ``some`` is a text with the first names.
+    """
+
+    template = (
+        "the listing of driver instance {instance} is partial: it lacks {some} ({count} in all). "
+        "The driver still has each of them when asked for it alone, so they are kept. Find out "
+        "why the listing lacks them: a proxy, a limit, or missing rights of the driver's "
+        "credentials."
+    )
+    instance: str
+    count: int
+    names: tuple[str, ...]
+    some: str
+
+
 class NodeTaken(WharfingerError):
     """A node that another host, or another driver instance, publishes; it was left to it."""
 
     template = (
         "node {node} ({uuid}) is published by driver instance {other} on host {host}, and listed "
-        "by {instance} here too: left to it. Have one of them alone list it. An instance of the "
-        "same name takes it over when that one lists it no more, or its service is down; one that "
-        "was given a new name, when the old one's trait has been taken from its provider."
+        "by {instance} here too: left to {other} on {host}. Configure only one of them to list it. "
+        "An instance of the same name takes it over when {other} on {host} no longer lists it, or "
+        "when the service of {host} is down. If {instance} is a new name for that instance, "
+        "replace the trait of the old name by the trait of the new name on its providers."
     )
     node: str
     uuid: str
@@ -332,8 +373,8 @@ class OwnershipConflict(WharfingerError):
     """A provider that is not this instance's to write; it was left exactly as it is."""
 
     template = (
-        "provider {provider} ({uuid}) belongs to {other}, not to {owner}, as which driver "
-        "instance {instance} publishes: left as it is. {remedy}"
+        "provider {provider} ({uuid}) belongs to {other}, not to driver instance {instance}, "
+        "which publishes as {owner}: left as it is. {remedy}"
     )
     provider: str
     uuid: str
@@ -341,6 +382,14 @@ class OwnershipConflict(WharfingerError):
     other: str
     instance: str
     remedy: str
+
+
+class AdoptionRefused(WharfingerError):
+    """Providers that an operator named, and that cannot all be adopted; nothing was written."""
+
+    template = "driver instance {instance} adopts nothing, and nothing was written. {problem}"
+    instance: str
+    problem: str
 
 
 class InvalidRequest(WharfingerError):
@@ -421,6 +470,10 @@ class InvalidObject(ObjectError):
     subject: str
     problem: str
     remedy: str
+
+
+class IncompatibleVersion(InvalidObject):
+    """An object of a known kind, in a version that is not known here."""
 
 
 class FieldUnset(ObjectError):

@@ -12,6 +12,9 @@ from typing import Any, Final
 from oslo_concurrency import lockutils
 from sqlalchemy import Connection, Engine, event
 
+from wharfinger import files
+
+_SCHEMA_LOCK: Final = "wharfinger-schema"
 #: Readers do not stop the writer; writers wait for each other, in milliseconds; what is
 #: committed survives a loss of power.
 _PRAGMAS: Final = ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL")
@@ -21,10 +24,13 @@ def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
     """Held while a schema in that directory, or on a server, is created or upgraded.
 
     alembic is not safe for threads, and two processes may find the same empty file. The
-    lock is one for all threads of this process and for all processes of the directory.
+    lock is one for all threads of this process and for all processes of the directory. Raises
+    StateError, OSError where its file cannot be used.
     """
+    if directory is not None:
+        files.make_file(directory / _SCHEMA_LOCK)  # lockutils would follow a link
     lock: AbstractContextManager[Any] = lockutils.lock(
-        "wharfinger-schema",
+        _SCHEMA_LOCK,
         external=directory is not None,
         lock_path=None if directory is None else str(directory),
     )

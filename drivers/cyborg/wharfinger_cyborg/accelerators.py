@@ -64,7 +64,8 @@ class Snapshot:
 class Accelerators:
     """The accelerators; where a reading fails they stay as they were.
 
-    A mark is a turn of this process: each change that is read has one.
+    A mark is a turn of this process: each change that is read has one. ``seen`` has the uuids of
+    all deployables that this process has read, by provider uuid.
     """
 
     def __init__(self, source: Source, instance: str) -> None:
@@ -74,6 +75,7 @@ class Accelerators:
         self._turn = 0
         self._changed: dict[str, int] = {}
         self._pause_ends = 0.0
+        self.seen: dict[str, str] = {}
         self.snapshot = Snapshot()
 
     def refresh(self) -> None:
@@ -88,6 +90,7 @@ class Accelerators:
         changed = self.snapshot.differences(snapshot) if self._turn else set()
         self._turn += 1
         self._changed.update(dict.fromkeys(changed, self._turn))
+        self.seen |= {uuid: one.uuid for uuid, one in snapshot.deployables.items()}
         self.snapshot = snapshot
 
     def mark(self) -> str:

@@ -4,9 +4,9 @@ Through openstacksdk's adapter alone: of its typed calls for accelerators, some 
 some take an error for an empty list.
 """
 
-import re
 from http import HTTPStatus
 from typing import Final, Self, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 from keystoneauth1 import exceptions as keystone_exceptions
@@ -17,13 +17,17 @@ from oslo_config import cfg
 from requests import Response
 
 from wharfinger.conf import keystone
-from wharfinger.exceptions import BackendError, ProgrammingFailed, ProgrammingRefused, shown
+from wharfinger.exceptions import (
+    BackendError,
+    ProgrammingFailed,
+    ProgrammingRefused,
+    printable,
+    shown,
+)
 from wharfinger.providers import names
 from wharfinger_cyborg.config import CyborgSection
 from wharfinger_cyborg.deployable import Deployable
 
-#: What a URL may have before its host: perhaps a password.
-_USERINFO: Final = re.compile(r"//[^/@\s]+@")
 _ERRORS: Final = (
     keystone_exceptions.ClientException,
     sdk_exceptions.SDKException,
@@ -102,6 +106,12 @@ class Cyborg:
         devices = self._get("listing the devices", "/devices", _Devices).devices
         return frozenset(device.hostname for device in devices)
 
+    def has_host(self, host: str) -> bool:
+        """Return whether a host has devices now."""
+        operation = f"asking for the devices of {host}"
+        found = self._get(operation, f"/devices?{urlencode({'hostname': host})}", _Devices).devices
+        return any(device.hostname == host for device in found)
+
     def deployables(self) -> list[Deployable]:
         """All deployables, in one answer."""
         operation = "listing the deployables"
@@ -109,6 +119,16 @@ class Cyborg:
         for one in found:
             self._check(operation, one)
         return found
+
+    def find(self, uuid: str) -> Deployable | None:
+        """Return one deployable as it is now; None where Cyborg answers 404 and names it."""
+        operation = f"asking for deployable {uuid}"
+        answer = self._answer(operation, f"/deployables/{uuid}")
+        if answer.status_code == HTTPStatus.NOT_FOUND and uuid in (_explanation(answer) or ""):
+            return None
+        one = self._read(operation, self._ok(operation, answer), Deployable)
+        self._check(operation, one)
+        return one
 
     def deployable(self, uuid: str) -> Deployable:
         """One deployable, as it is now."""
@@ -155,22 +175,24 @@ class Cyborg:
         raise self._failed(operation, reason)
 
     def _get(self, operation: str, path: str, kind: type[_Answer]) -> _Answer:
+        return self._read(operation, self._ok(operation, self._answer(operation, path)), kind)
+
+    def _answer(self, operation: str, path: str) -> Response:
         try:
-            answer = self._adapter.get(path, raise_exc=False)
+            return self._adapter.get(path, raise_exc=False)
         except _ERRORS as error:
             raise self._failed(operation, _told(error, self._section)) from error
+
+    def _ok(self, operation: str, answer: Response) -> Response:
+        """Return the answer if it is a success; raises BackendError."""
         if answer.status_code != HTTPStatus.OK:
             raise self._failed(operation, self._unexpected(answer))
-        return self._read(operation, answer, kind)
+        return answer
 
     def _unexpected(self, answer: Response) -> str:
         """What an answer says that is no success."""
-        try:
-            inner = msgspec.json.decode(answer.content, type=_Error).error_message
-            told = msgspec.json.decode(inner, type=_Fault).faultstring
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            told = answer.reason or "no explanation was given"
-        where = _USERINFO.sub("//***@", answer.url)
+        told = _explanation(answer) or answer.reason or "no explanation was given"
+        where = printable(answer.url)
         return _short(
             f"{where} answers {answer.status_code}: {told}{_advice(answer, self._section)}"
         )
@@ -189,12 +211,21 @@ class Cyborg:
         try:
             return msgspec.json.decode(answer.content, type=kind)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            where = _USERINFO.sub("//***@", answer.url)
+            where = printable(answer.url)
             told = f"an answer that is not understood, from {where}: {error}"
             raise self._failed(operation, f"{told}: {shown(answer.content)}") from error
 
     def _failed(self, operation: str, reason: str) -> BackendError:
         return BackendError(driver=self._section.name, operation=operation, reason=reason)
+
+
+def _explanation(answer: Response) -> str | None:
+    """Return Cyborg's own explanation; None without one, or if a proxy has answered."""
+    try:
+        inner = msgspec.json.decode(answer.content, type=_Error).error_message
+        return msgspec.json.decode(inner, type=_Fault).faultstring
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
 
 
 def _advice(answer: Response, section: CyborgSection) -> str:
@@ -207,11 +238,12 @@ def _advice(answer: Response, section: CyborgSection) -> str:
 
 def _told(error: Exception, section: CyborgSection) -> str:
     """What an error says, in one line, and what to do about it."""
-    told = _USERINFO.sub("//***@", " ".join(str(error).split())) or type(error).__name__
+    told = printable(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, keystone_exceptions.Unauthorized):
         told = f"{told}. Check the credentials in [{section.credentials}]."
     return _short(told)
 
 
 def _short(told: str) -> str:
+    told = printable(told)
     return told if len(told) <= _LONGEST else f"{told[: _LONGEST - 3]}..."

@@ -66,6 +66,23 @@ class CyborgDriver(ComputeDriver):
             self._unpublished.clear()
         return sorted(accelerators.snapshot.hosts)
 
+    def node_is_available(self, nodename: str) -> bool:
+        """Return whether Cyborg has devices of the host now. Raises BackendError."""
+        return self._client().has_host(nodename)
+
+    def provider_is_available(self, provider_uuid: str, name: str) -> bool:
+        """Return whether Cyborg has the deployable now. Raises BackendError.
+
+        Cyborg finds a deployable only by its own uuid. If this process has never read that uuid,
+        the driver looks for the provider in a new list.
+        """
+        cyborg = self._client()
+        deployable_uuid = self._connected().seen.get(provider_uuid)
+        if deployable_uuid is None:
+            return any(one.provider_uuid == provider_uuid for one in cyborg.deployables())
+        found = cyborg.find(deployable_uuid)
+        return found is not None and found.provider_uuid == provider_uuid
+
     def update_provider_tree(
         self,
         provider_tree: ProviderTree,

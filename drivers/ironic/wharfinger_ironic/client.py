@@ -5,7 +5,6 @@ answers are not needed for that, nor how many nodes it puts on a page.
 """
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,15 +21,13 @@ from oslo_config import cfg
 from requests import Response
 
 from wharfinger.conf import keystone
-from wharfinger.exceptions import BackendError, shown
+from wharfinger.exceptions import BackendError, printable, shown
 from wharfinger.providers import names
 from wharfinger_ironic.config import FleetSection
 from wharfinger_ironic.node import FIELDS, Node
 
 #: Nodes on a page, at most; Ironic's own limit is the same unless it is configured otherwise.
 PAGE: Final = 1000
-#: What a URL may have before its host: perhaps a password.
-_USERINFO: Final = re.compile(r"//[^/@\s]+@")
 #: A project that there is not: who may list all nodes may ask for its.
 _NO_PROJECT: Final = "wharfinger-lists-all-nodes"
 #: Python's own, which ironicclient raises for answers that are none of Ironic's.
@@ -54,6 +51,20 @@ class _Nodes(msgspec.Struct, frozen=True):
 
 class _Uuid(msgspec.Struct, frozen=True):
     uuid: str
+
+
+class _Selection(msgspec.Struct, frozen=True):
+    """A node's values of the options that select nodes; None where one was not requested."""
+
+    uuid: str
+    conductor_group: str | None = None
+    shard: str | None = None
+    owner: str | None = None
+    resource_class: str | None = None
+
+
+class _Error(msgspec.Struct, frozen=True):
+    error_message: str
 
 
 class _Stamp(msgspec.Struct, frozen=True):
@@ -142,6 +153,26 @@ class Ironic:
         found = self._nodes(operation, "/v1/nodes", query)
         return [self._node(operation, node) for node in found.nodes]
 
+    def has(self, uuid: str) -> bool:
+        """Return whether Ironic has a node of this uuid, and the node is selected.
+
+        A 404 that does not name the node may come from a proxy, and is an error.
+        """
+        operation = f"asking for node {uuid}"
+        selected = self._section.selected
+        path = f"/v1/nodes/{uuid}?{urlencode({'fields': ','.join(['uuid', *selected])})}"
+        try:
+            answer = self._request(operation, path)
+        except BackendError as error:
+            if isinstance(error.__cause__, exc.NotFound) and _names(error.__cause__, uuid):
+                return False
+            raise
+        node = self._read(operation, answer.content, _Selection)
+        if node.uuid != uuid:
+            reason = f"it answers with node {shown(node.uuid)}"
+            raise self._failed(operation, reason)
+        return all(_is_in(value, getattr(node, key) or "", key) for key, value in selected.items())
+
     def latest(self, limit: int) -> Latest:
         """The nodes that were updated last, that many at most."""
         operation = "asking for the nodes that have changed"
@@ -174,15 +205,17 @@ class Ironic:
 
     def _get(self, operation: str, path: str, query: Mapping[str, Any]) -> Response:
         """What Ironic answers of the nodes that are selected."""
-        parameters = urlencode({**self._section.selected, **query})
+        return self._request(operation, f"{path}?{urlencode({**self._section.selected, **query})}")
+
+    def _request(self, operation: str, path: str) -> Response:
         try:
-            return self._client.raw_request("GET", f"{path}?{parameters}")
+            return self._client.raw_request("GET", path)
         except exc.UnsupportedVersion as error:
             needed = f"API {self._section.microversion} is needed for {self._section.needed_for}"
             reason = f"{needed}: {_told(error, self._section)}"
             raise self._failed(operation, reason) from error
         except _ERRORS as error:
-            raise self._failed(operation, self._reason(error, path)) from error
+            raise self._failed(operation, self._reason(error, path.partition("?")[0])) from error
 
     def _reason(self, error: Exception, path: str) -> str:
         """What an error says, and where."""
@@ -191,7 +224,7 @@ class Ironic:
 
     @property
     def _where(self) -> str:
-        return _USERINFO.sub("//***@", self._client.endpoint_trimmed)
+        return printable(self._client.endpoint_trimmed)
 
     def _node(self, operation: str, content: msgspec.Raw) -> Node:
         node = self._read(operation, content, Node)
@@ -215,7 +248,7 @@ class Ironic:
 
 def _told(error: Exception, section: FleetSection) -> str:
     """What an error says, in one line, and what to do about it."""
-    told = " ".join(str(error).split()) or type(error).__name__
+    told = printable(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, _PYTHONS):
         told = f"an answer that is not understood: {told}"
     if isinstance(error, keystone_exceptions.HttpError):
@@ -224,7 +257,25 @@ def _told(error: Exception, section: FleetSection) -> str:
         told = f"{told[: _LONGEST - 3]}..."
     if isinstance(error, exc.Unauthorized | keystone_exceptions.Unauthorized):
         told = f"{told}. Check the credentials in [{section.credentials}]."
-    return _USERINFO.sub("//***@", told)
+    return told
+
+
+def _names(error: exc.NotFound, uuid: str) -> bool:
+    """Return whether the 404 is Ironic's own answer about this node."""
+    content = b"" if error.response is None else error.response.content
+    try:
+        return uuid in msgspec.json.decode(content, type=_Error).error_message
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return False
+
+
+def _is_in(selected: str, value: str, key: str) -> bool:
+    """Return whether the value of a node is selected, or may be.
+
+    The comparison ignores case, since MySQL does. Several shards stand with commas between them.
+    """
+    wanted = selected.split(",") if key == "shard" else [selected]
+    return value.casefold() in {one.casefold() for one in wanted}
 
 
 def _in_utc(stamp: datetime) -> datetime:

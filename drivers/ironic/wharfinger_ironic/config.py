@@ -15,6 +15,9 @@ from wharfinger.exceptions import ConfigurationError
 
 _SERVICE_TYPE: Final = "baremetal"
 
+#: 100,000 nodes need a tenth of it where Ironic puts 100 on a page.
+MAX_PAGES: Final = 10_000
+
 OPTIONS: Final = (
     cfg.StrOpt(
         "conductor_group",
@@ -35,6 +38,13 @@ OPTIONS: Final = (
         help="Only the nodes of this resource class, written as Ironic has it. Default: those of "
         "all classes.",
     ),
+    cfg.IntOpt(
+        "max_pages",
+        default=MAX_PAGES,
+        min=1,
+        help="Largest number of pages in one listing of the nodes; a longer listing is an error. "
+        "A page has 1000 nodes, or fewer if Ironic's own [api] max_limit is lower.",
+    ),
 )
 
 #: Of our options, those that Ironic calls otherwise.
@@ -51,7 +61,8 @@ class FleetSection:
 
     ``selected`` is what nodes have to have, by Ironic's names of it. ``credentials`` is the section
     that says how to authenticate: this one, or what auth_section names. ``microversion`` is the
-    lowest of Ironic's API that has all that is asked for, and ``needed_for`` what takes it.
+    lowest of Ironic's API that has all that is asked for, and ``needed_for`` what takes it. A
+    listing has ``max_pages`` at most.
     """
 
     name: str
@@ -59,12 +70,14 @@ class FleetSection:
     credentials: str
     microversion: str
     needed_for: str
+    max_pages: int
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
         """Read the section of an instance; raises ConfigurationError."""
         keystone.register(conf, instance, _SERVICE_TYPE)
         values = read_options(conf, instance, OPTIONS)
+        max_pages = values.pop("max_pages")
         credentials, auth_type = keystone.read_credentials(conf, instance)
         if not auth_type:
             raise ConfigurationError(
@@ -90,7 +103,7 @@ class FleetSection:
         for key, more in _NEEDED_BY.items():
             if key in given:
                 microversion, needed_for = more, f"[{instance}] {key}"
-        return cls(instance, selected, credentials, microversion, needed_for)
+        return cls(instance, selected, credentials, microversion, needed_for, max_pages)
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from oslo_config import cfg
+from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
 from wharfinger.exceptions import BackendError
@@ -50,7 +51,8 @@ class IronicDriver(ComputeDriver):
 
     def init_host(self, service: Service) -> None:
         """Look for Ironic. Raises BackendError, ConfigurationError."""
-        self._fleet = Fleet(Ironic.connect(self.conf, self._section), self.name)
+        ironic = Ironic.connect(self.conf, self._section)
+        self._fleet = Fleet(ironic, self.name, self._section.max_pages)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """The uuids of all nodes that are selected. Raises BackendError."""
@@ -58,6 +60,13 @@ class IronicDriver(ComputeDriver):
         if refresh:
             fleet.refresh()
         return list(fleet.nodes)
+
+    def node_is_available(self, nodename: str) -> bool:
+        """Return whether Ironic has the node now, and the node is selected.
+
+        Raises BackendError for any answer other than the node or a 404 that names it.
+        """
+        return is_uuid_like(nodename) and self._connected().has(nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, Inventory]:
         """One of the node's resource class. Raises BackendError where that can have no name."""

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from wharfinger.exceptions import BackendError
 from wharfinger_ironic import feed
+from wharfinger_ironic.config import MAX_PAGES
 from wharfinger_ironic.feed import ChangeFeed
 from wharfinger_ironic.node import Node
 
@@ -20,6 +21,9 @@ class Source(feed.Source, Protocol):
     def check_sees_all(self) -> None:
         """See that no node is kept from us."""
 
+    def has(self, uuid: str) -> bool:
+        """Return whether Ironic has a node of this uuid, and the node is selected."""
+
     def last(self) -> str | None:
         """The uuid of the node with which the listing ends now."""
 
@@ -31,12 +35,13 @@ class Fleet:
     """The nodes, from complete listings and from the change feed.
 
     ``nodes`` are by uuid. Where a reading fails they stay as they were. A mark is a turn of this
-    fleet's: each change that is read has one.
+    fleet's: each change that is read has one. A listing of more than ``max_pages`` is an error.
     """
 
-    def __init__(self, source: Source, instance: str) -> None:
+    def __init__(self, source: Source, instance: str, max_pages: int = MAX_PAGES) -> None:
         self._source: Final = source
         self._instance: Final = instance
+        self._max_pages: Final = max_pages
         self._feed: Final = ChangeFeed(source)
         self._life: Final = uuid4().hex
         self._turn = 0
@@ -57,6 +62,10 @@ class Fleet:
             self._note(listed.values())
         self._changed = {uuid: turn for uuid, turn in self._changed.items() if uuid in listed}
         self.nodes, self._is_listed = listed, True
+
+    def has(self, uuid: str) -> bool:
+        """Return whether Ironic has a selected node of this uuid now. Raises BackendError."""
+        return self._source.has(uuid)
 
     def begin_following(self) -> str:
         """The mark from which changes are followed. Raises BackendError."""
@@ -105,7 +114,15 @@ class Fleet:
         last = self._source.last()
         listed: dict[str, Node] = {}
         after: str | None = None
+        pages = 0
         while page := self._source.page(after):
+            pages += 1
+            if pages > self._max_pages:
+                raise self._incomplete(
+                    f"it has not ended after {self._max_pages} pages with {len(listed)} nodes. "
+                    "Check that the URL is Ironic's; if there are more nodes, raise "
+                    f"[{self._instance}] max_pages"
+                )
             for node in page:
                 if node.uuid in listed:
                     raise self._incomplete(f"its pages have node {node.uuid} more than once")

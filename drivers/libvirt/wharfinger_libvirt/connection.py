@@ -88,6 +88,15 @@ class Connection:
             handles = self._handle.listAllDevices(_KINDS)
         return [self._device(handle) for handle in handles]
 
+    def device(self, name: str) -> NodeDevice | None:
+        """Return the device of that name; None where libvirt does not have it."""
+        try:
+            with _translated(self._instance, f"asking for device {name}"):
+                handle = self._handle.nodeDeviceLookupByName(name)
+            return self._device(handle)
+        except Vanished:
+            return None
+
     def _device(self, handle: Any) -> NodeDevice:
         operation = f"reading device {handle.name()}"
         with _translated(self._instance, operation):

@@ -13,8 +13,9 @@ from wharfinger.objects import ComputeNode, Migration, PciDevice, PciDeviceList
 from wharfinger.providers import AnyInventory, ProviderTree, PublishingMode
 from wharfinger.providers.inventory import check_inventories
 from wharfinger_libvirt.config import HostSection, enabled_type_ids, section_of
+from wharfinger_libvirt.connection import Connection
 from wharfinger_libvirt.host import HostSnapshot, take_snapshot
-from wharfinger_libvirt.mdev import Share, shares
+from wharfinger_libvirt.mdev import Share, is_enabled, shares
 from wharfinger_libvirt.nodedev import NodeDevice, PciFunction
 from wharfinger_libvirt.reshape import Move
 
@@ -63,6 +64,24 @@ class LibvirtDriver(ComputeDriver):
         if refresh or self._snapshot is None:
             return [self._node_name(self._refresh())]
         return [self._node_name(self._snapshot)]
+
+    def node_is_available(self, nodename: str) -> bool:
+        """Return whether the host still has this name in libvirt. Raises BackendError."""
+        with Connection.open(self._config.connection_uri, self.name) as connection:
+            return nodename == (self._config.hypervisor_hostname or connection.hostname())
+
+    def provider_is_available(self, provider_uuid: str, name: str) -> bool:
+        """Return whether libvirt has the device now, and it offers an enabled type.
+
+        Raises BackendError.
+        """
+        with Connection.open(self._config.connection_uri, self.name) as connection:
+            node = self._config.hypervisor_hostname or connection.hostname()
+            device_name = name.removeprefix(f"{node}_")
+            if device_name == name:
+                return False  # the host has another name now, and so have its providers
+            device = connection.device(device_name)
+        return device is not None and is_enabled(device, self._config.mdev_types)
 
     def _refresh(self, *, with_domains: bool = False) -> HostSnapshot:
         snapshot = take_snapshot(self._config.connection_uri, self.name, with_domains=with_domains)

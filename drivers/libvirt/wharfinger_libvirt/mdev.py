@@ -60,6 +60,16 @@ def shares(
     return sorted(found, key=lambda share: _order(share.device))
 
 
+def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> bool:
+    """Return whether a device offers an enabled type that is not limited to other devices."""
+    address = None if device.pci is None else device.pci.address
+    offered = _type_ids(device)
+    return any(
+        mdev_type.type_id in offered and (not mdev_type.addresses or address in mdev_type.addresses)
+        for mdev_type in mdev_types
+    )
+
+
 def allot(limit: int | None, demands: Sequence[Demand]) -> list[int]:
     """Spread a host-wide limit over devices, in their order.
 

@@ -10,13 +10,13 @@ from oslo_log import log as logging
 from wharfinger.agent.problems import Problems
 from wharfinger.agent.worker import Worker
 from wharfinger.conf import DefaultSection, Options
+from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import Context
 from wharfinger.placement.client import PlacementClient
 from wharfinger.tracker import services
+from wharfinger.tracker.heartbeat import BEATS, HANGS_AFTER
 
 LOG: Final = logging.getLogger(__name__)
-#: How often the service reports in the time after which it would count as down.
-_BEATS: Final = 3
 #: Seconds that workers have, together, to come to the end of what they do.
 PATIENCE: Final = 30.0
 
@@ -24,14 +24,15 @@ PATIENCE: Final = 30.0
 class Agent:
     """Runs every enabled driver instance, and keeps the host's service up.
 
-    They share the ``client`` and the ``context``, which are safe for threads. Raises
-    ConfigurationError.
+    They share the ``client`` and the ``context``, which are safe for threads. The service is up for
+    as long as one of them does not hang. Otherwise other hosts would take over the nodes of the
+    instances that still work. Raises ConfigurationError.
     """
 
     def __init__(self, conf: Options, client: PlacementClient, context: Context) -> None:
         default = DefaultSection.read(conf)
         self._host: Final = default.host
-        self._interval: Final = default.service_down_time / _BEATS
+        self._interval: Final = default.service_down_time / BEATS
         self._context: Final = context
         self._workers: Final = [
             Worker(conf, name, client, context) for name in default.enabled_drivers
@@ -70,6 +71,10 @@ class Agent:
         return False
 
     def _report(self) -> None:
+        hanging = [worker.name for worker in self._workers if worker.hangs]
+        self._problems.found("hanging", [self._hangs(name, len(hanging)) for name in hanging])
+        if hanging and len(hanging) == len(self._workers):
+            return
         owners = {worker.owner for worker in self._workers if worker.owner is not None}
         complete = all(worker.is_complete for worker in self._workers)
         try:
@@ -80,6 +85,16 @@ class Agent:
         else:
             LOG.debug("the service of %s is up, its cycles complete: %s", self._host, complete)
             self._problems.found("report")
+
+    def _hangs(self, name: str, count: int) -> WharfingerError:
+        is_last = count == len(self._workers)
+        down = "All instances hang, so the service is not reported as up, and other hosts may take "
+        return WharfingerError(
+            reason=f"driver instance {name} hangs: its cycle has made no progress for "
+            f"{HANGS_AFTER:g} seconds. "
+            + (f"{down}over its nodes. " if is_last else "")
+            + "Find out what its backend does, and restart the agent."
+        )
 
     def _stop(self) -> tuple[str, ...]:
         for worker in self._workers:

@@ -19,6 +19,7 @@ from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.tracker.heartbeat import HANGS_AFTER
 
 LOG: Final = logging.getLogger(__name__)
 #: How many providers one line names.
@@ -28,11 +29,13 @@ _NAMED: Final = 10
 class Worker:
     """Runs a driver instance, one cycle after the other, until it is stopped.
 
-    What fails is told and tried again, whatever it is. The instance is this process's for as long:
-    it is begun anew only where it could not be loaded or connected.
+    It logs each failure and tries again. The instance belongs to this process for as long; the
+    worker loads it anew only where it could not be loaded or connected.
 
-    ``owner`` is whom it publishes for, None until that is known; ``is_complete`` says whether its
-    last full cycle published all that there is.
+    It hangs when its work has made no progress for ``HANGS_AFTER`` seconds.
+
+    ``owner`` is the owner trait that it publishes with, None until that is known. ``is_complete``
+    is True if its last full cycle published all nodes and devices.
     """
 
     def __init__(self, conf: Options, name: str, client: PlacementClient, context: Context) -> None:
@@ -45,6 +48,8 @@ class Worker:
         self._client: Final = client
         self._context: Final = context
         self._problems: Final = Problems(name)
+        #: Moment of the last progress of its work; None while it has no work.
+        self._progressed: float | None = None
         self._stopping: Final = Event()
         # A driver that hangs does not keep the process from its end.
         self._thread: Final = Thread(target=self._run, name=name, daemon=True)
@@ -62,13 +67,25 @@ class Worker:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    @property
+    def hangs(self) -> bool:
+        """Whether its work has made no progress for too long."""
+        progressed = self._progressed
+        return progressed is not None and time.monotonic() - progressed >= HANGS_AFTER
+
+    def _progress(self, _what: object = None) -> None:
+        """Note that the work goes on."""
+        self._progressed = time.monotonic()
+
     def _run(self) -> None:
         while not self._stopping.is_set():
+            self._progress()
             try:
                 self._serve()
             except BaseException as error:
                 # Isolates the other instances from this one's driver, one that exits too.
                 self._problems.found("start", [error])
+            self._progressed = None
             self._stopping.wait(self._section.drift_interval)
 
     def _serve(self) -> None:
@@ -93,6 +110,7 @@ class Worker:
         while not self._stopping.is_set():
             pace = timetable.due(time.monotonic())
             if pace is None:
+                self._progressed = None
                 self._stopping.wait(max(0.0, timetable.next - time.monotonic()))
             else:
                 succeeded = self._take(cycle, pace)
@@ -102,10 +120,16 @@ class Worker:
         """Run a cycle, and tell of it; whether it came to its end."""
         run = {Pace.FULL: cycle.sync, Pace.DRIFT: cycle.drift, Pace.POLL: cycle.poll}[pace]
         steps: list[Step] = []
+
+        def note(step: Step) -> None:
+            self._progress()
+            steps.append(step)
+
+        self._progress()
         outcome = None
         failure: tuple[BaseException, ...] = ()
         try:
-            outcome = run(on_step=steps.append)
+            outcome = run(on_plan=self._progress, on_step=note)
         except BaseException as error:
             # The next cycle may fare better.
             failure = (error,)

@@ -25,6 +25,7 @@ from wharfinger.exceptions import (
     DeviceProfileError,
     InvalidRequest,
     NoCandidates,
+    ObjectExists,
     RequestFilterError,
     WharfingerError,
 )
@@ -178,12 +179,12 @@ class Moves:
             old_flavor=instance.flavor,
             new_flavor=flavor or instance.flavor,
         )
-        migration.create()
-        # Of two that begin at a time, one sees the other; if none does, Placement decides.
-        first = next(iter(moves_of(self._context, instance.uuid)), migration)
-        if first.uuid != migration.uuid:
-            self._fail(migration)
-            raise _second(first)
+        try:
+            migration.create()
+        except ObjectExists as error:  # two moves began at the same time
+            for other in moves_of(self._context, instance.uuid):
+                raise _second(other) from error
+            raise
         return migration
 
     def _allocate(

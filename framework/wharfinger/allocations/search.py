@@ -28,7 +28,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode, Flavor
 from wharfinger.providers import ownership
-from wharfinger.scheduling import ResourceRequest
+from wharfinger.scheduling import ResourceRequest, asked_names
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
 from wharfinger.scheduling.filters import Surroundings, loader
@@ -114,24 +114,35 @@ class FlavorSearch:
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], Mapping[str, int]]:
         """What is free, in Placement's order, and how many candidates each filter drops."""
         places = Places(self._surroundings.objects, suits)
+        request = self._request(flavor)
         search = CandidateSearch(self._surroundings.placement, {**self._filters, _PLACES: places})
         try:
-            found = search.find(replace(self._request(flavor), limit=_CHOICE))
+            found = search.find(replace(request, limit=_CHOICE))
         except PlacementError as error:
             if error.status != HTTPStatus.BAD_REQUEST:
                 raise
+            self._check_names(flavor, request)
             raise InvalidRequest(
                 subject=f"flavor {flavor.name}",
                 key="extra_specs",
                 value=flavor.extra_specs,
                 problem=f"Placement refuses what they ask for: {error.detail}",
             ) from error
+        if not found.candidates and not found.dropped:
+            # Placement may answer without a look at a name that it does not know.
+            self._check_names(flavor, request)
         choices = [
             Choice(one.allocations, node)
             for one in found.candidates
             if (node := places.node(one)) is not None
         ]
         return choices, found.dropped
+
+    def _check_names(self, flavor: Flavor, request: ResourceRequest) -> None:
+        """Raise InvalidRequest for a trait or a resource class that Placement does not know."""
+        asked_names.check_known(
+            self._surroundings.placement, *asked_names.of_flavor(flavor, request)
+        )
 
     def _request(self, flavor: Flavor) -> ResourceRequest:
         return from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))

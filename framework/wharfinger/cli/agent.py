@@ -1,6 +1,7 @@
 """``wharfinger agent``: publish what the drivers say, again and again."""
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 
 from wharfinger.cli.main import DONE
 from wharfinger.cli.objects import ObjectCommand
+from wharfinger.cli.start import USUAL_THRESHOLDS
 
 
 class AgentCommand(ObjectCommand):
@@ -22,7 +24,10 @@ class AgentCommand(ObjectCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         from wharfinger.agent.agent import Agent
         from wharfinger.conf import DefaultSection
+        from wharfinger.placement import session
 
+        gc.set_threshold(*USUAL_THRESHOLDS)
+        session.check(self.conf)
         DefaultSection.read(self.conf).require_instances()
         agent = Agent(self.conf, self.placement, self.objects)
         with _on_signals(agent.stop):

@@ -12,7 +12,7 @@ from cliff.lister import Lister
 from rich.console import Console
 
 from wharfinger.cli import request_options as options
-from wharfinger.cli.conditions import SUBJECT, check_known, naming_unknown, unknown, usage
+from wharfinger.cli.conditions import SUBJECT, naming_unknown, usage
 from wharfinger.cli.flavor import find as find_flavor
 from wharfinger.cli.objects import UNSET, ObjectCommand, row, text
 from wharfinger.exceptions import StateError, printable, shown
@@ -20,6 +20,7 @@ from wharfinger.exceptions import StateError, printable, shown
 if TYPE_CHECKING:
     from wharfinger.objects import Context
     from wharfinger.scheduling import ResourceRequest
+    from wharfinger.scheduling.asked_names import Place
     from wharfinger.scheduling.candidate import Candidate
     from wharfinger.scheduling.candidates import Candidates
     from wharfinger.scheduling.filters import RequestFilter
@@ -68,11 +69,15 @@ class _CandidateCommand(ObjectCommand):
             return options.whole(parsed_args, sources, groups)
 
     def _sources(self, parsed_args: argparse.Namespace) -> "Iterator[ResourceRequest]":
-        from wharfinger.scheduling.extra_specs import DEVICE_PROFILE, from_flavor
+        from wharfinger.scheduling import asked_names
+        from wharfinger.scheduling.extra_specs import from_flavor
+        from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE
         from wharfinger.scheduling.profile_sources import read_profile
 
         #: By suffix, what a group is of, and the suffix that its keys have there.
         self._origins: dict[str, tuple[str, str]] = {}
+        #: The places of the flavor's traits, and of its resource classes.
+        self._of_flavor: tuple[list[Place], list[Place]] = ([], [])
 
         def profile(name: str) -> "ResourceRequest":
             request = read_profile(self.conf, name)
@@ -88,6 +93,7 @@ class _CandidateCommand(ObjectCommand):
                     f"own: {shown(flavor.extra_specs[DEVICE_PROFILE])}"
                 )
             request = from_flavor(flavor, profile)
+            self._of_flavor = asked_names.of_flavor(flavor, request)
             for group in request.groups:
                 self._origins.setdefault(group.suffix, (f"flavor {flavor.name}", group.suffix))
             yield request
@@ -95,7 +101,8 @@ class _CandidateCommand(ObjectCommand):
             yield profile(parsed_args.device_profile)
 
     def _traits(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """The traits of a request, after where they stand."""
+        """Yield the traits of a request with their places; those of the flavor by key."""
+        yield from self._of_flavor[0]
         for group in request.groups:
             suffix, traits = group.suffix, group.traits
             if origin := self._origins.get(suffix):
@@ -106,7 +113,8 @@ class _CandidateCommand(ObjectCommand):
         yield SUBJECT, "root_required", request.root.wanted | request.root.forbidden
 
     def _classes(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """The resource classes of a request, after where they stand."""
+        """Yield the resource classes of a request with their places; the flavor's by key."""
+        yield from self._of_flavor[1]
         for group in request.groups:
             if origin := self._origins.get(group.suffix):
                 yield origin[0], f"resources{origin[1]}:{{}}", group.resources
@@ -125,6 +133,7 @@ class _CandidateCommand(ObjectCommand):
     ) -> Iterator[Exception]:
         """Of each owner that is named and gives nothing: that nobody has heard of it."""
         from wharfinger.placement import owner_traits
+        from wharfinger.scheduling.asked_names import unknown
 
         said = [one for group in parsed_args.groups.values() for one in group]
         named = {owner for option, owner in said if option == "owner" and owner}
@@ -141,6 +150,7 @@ class CandidateList(_CandidateCommand, Lister):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.scheduling.asked_names import check_known
         from wharfinger.scheduling.candidates import CandidateSearch
 
         request = self._request(parsed_args)

@@ -27,6 +27,10 @@ class WharfingerCommand(Command):
 
     app: WharfingerApp
 
+    def get_epilog(self) -> str:
+        # cliff would read the metadata of all distributions, to name the one with the command.
+        return self._epilog or ""
+
     @property
     def conf(self) -> "Options":
         """The configuration; raises ConfigurationError, ConfigurationFileError."""

@@ -1,9 +1,8 @@
 """Conditions on traits as arguments, and what is said of names that Placement does not know."""
 
 import argparse
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ from wharfinger.exceptions import InvalidRequest, PlacementError, shown
 if TYPE_CHECKING:
     from wharfinger.placement.client import PlacementClient
     from wharfinger.placement.trait_conditions import TraitConditions
+    from wharfinger.scheduling.asked_names import Named
 
 #: How ``--required`` is written, for its help.
 SYNTAX: Final = (
@@ -22,8 +22,6 @@ SYNTAX: Final = (
 _OPTIONS: Final = {"resources": "resource", "suffix": "group"}
 #: What options are, in errors.
 SUBJECT: Final = "request"
-#: Of what it is, where names stand ("{}" is the name), and the names there.
-Named = Collection[tuple[str, str, Collection[str]]]
 
 
 def required(text: str) -> "TraitConditions":
@@ -71,35 +69,15 @@ def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
 
 
 @contextmanager
-def naming_unknown(client: "PlacementClient", traits: Named, classes: Named = ()) -> Iterator[None]:
+def naming_unknown(
+    client: "PlacementClient", traits: "Named", classes: "Named" = ()
+) -> Iterator[None]:
     """Have an error say which name Placement does not know, where it refuses what is asked."""
     try:
         yield
     except PlacementError as error:
         if error.status == HTTPStatus.BAD_REQUEST:
+            from wharfinger.scheduling.asked_names import check_known
+
             check_known(client, traits, classes)
         raise
-
-
-def check_known(client: "PlacementClient", traits: Named, classes: Named = ()) -> None:
-    """Raise InvalidRequest for a name that Placement does not know."""
-    for problem in unknown("trait", traits, client.find_traits("")):
-        raise problem
-    known = client.list_resource_classes() if classes else ()
-    for problem in unknown("resource class", classes, known):
-        raise problem
-
-
-def unknown(kind: str, named: Named, known: Collection[str]) -> Iterator[InvalidRequest]:
-    """An error for each name that is not among those that Placement knows."""
-    for subject, where, names in named:
-        for name in sorted(names):
-            if name not in known:
-                close = get_close_matches(name, known, 1)
-                hint = f" Did you mean {close[0]}?" if close else ""
-                yield InvalidRequest(
-                    subject=subject,
-                    key=where.format(name),
-                    value=name,
-                    problem=f"Placement knows no such {kind}.{hint}",
-                )

@@ -1,7 +1,6 @@
 """``wharfinger config``: what the configuration says, and whether it can be used."""
 
 import argparse
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +16,27 @@ if TYPE_CHECKING:
 
 
 def check(conf: "Options") -> "Check":
-    """Look through the whole configuration, with the drivers and request filters that it names."""
+    """Check the whole configuration, with the drivers and request filters that it names.
+
+    It also checks the configuration of the client for Placement. It sends no request.
+    """
     from wharfinger.conf import SchedulingSection
+    from wharfinger.placement import session
     from wharfinger.scheduling.filters import loader
     from wharfinger.tracker import instances
 
     found = instances.check(conf)
-    try:
-        names = SchedulingSection.read(conf).request_filters
-    except WharfingerError:
-        return found  # told there
-    try:
-        loader.find(names)
-    except WharfingerError as error:
-        return replace(found, problems=(*found.problems, error))
-    return found
+    # A section that cannot be read is among the problems already.
+    problems = {str(problem): problem for problem in found.problems}
+    for look in (
+        lambda: loader.find(SchedulingSection.read(conf).request_filters),
+        lambda: session.check(conf),
+    ):
+        try:
+            look()
+        except WharfingerError as error:
+            problems.setdefault(str(error), error)
+    return replace(found, problems=tuple(problems.values()))
 
 
 class ConfigShow(WharfingerCommand, Lister):
@@ -46,7 +51,10 @@ class ConfigShow(WharfingerCommand, Lister):
         return FAILED if self._problems else DONE
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.conf import register_services
+
         conf = self.app.parsed
+        register_services(conf)
         found = check(conf)
         self._problems = len(found.problems)
         rows = [
@@ -65,7 +73,7 @@ class ConfigValidate(WharfingerCommand, Lister):
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        self._problems = list(self._check())
+        self._problems = check(self.app.parsed).problems
         super().run(parsed_args)
         return FAILED if self._problems else DONE
 
@@ -73,14 +81,3 @@ class ConfigValidate(WharfingerCommand, Lister):
         files = ", ".join(self.app.parsed.files) or "no file, only defaults"
         rows = [(type(problem).__name__, str(problem)) for problem in self._problems]
         return ("Configuration", "Result"), rows or [(files, "can be used")]
-
-    def _check(self) -> Iterator[WharfingerError]:
-        from wharfinger.placement import session
-
-        problems = check(self.app.parsed).problems
-        yield from problems
-        if not problems:
-            try:
-                session.check(self.app.parsed)
-            except WharfingerError as error:
-                yield error

@@ -58,13 +58,9 @@ class ConformanceRun(WharfingerCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        try:
-            import pytest
-        except ImportError as error:
-            raise _not_installed(error.name) from error
-        for name in ("hypothesis", "placement", "webob"):
-            if find_spec(name) is None:
-                raise _not_installed(name)
+        _check_installed()
+        import pytest
+
         code = int(pytest.main(_arguments(parsed_args)))
         return WRONG_USAGE if code == _USAGE_ERROR else code
 
@@ -73,6 +69,7 @@ class ConformanceRules(WharfingerCommand, Lister):
     """List the rules that a driver has to keep, or should, or may."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        _check_installed()
         from wharfinger.conformance.rules import all_rules
 
         head = ("ID", "Level", "Profile", "Since", "Rule", "Reason")
@@ -83,6 +80,7 @@ class ConformanceRules(WharfingerCommand, Lister):
 
 
 def _rule(id: str) -> str:
+    _check_installed()
     from wharfinger.conformance.rules import all_rules
 
     if id not in {rule.id for rule in all_rules()}:
@@ -92,10 +90,13 @@ def _rule(id: str) -> str:
     return id
 
 
-def _not_installed(name: str | None) -> WharfingerError:
-    return WharfingerError(
-        reason=f"the conformance kit needs {name}: pip install 'wharfinger[conformance]'"
-    )
+def _check_installed() -> None:
+    """Raise WharfingerError where a distribution of the extra "conformance" is missing."""
+    for name in ("hypothesis", "placement", "pytest", "webob"):
+        if find_spec(name) is None:
+            raise WharfingerError(
+                reason=f"the conformance kit needs {name}: pip install 'wharfinger[conformance]'"
+            )
 
 
 def _arguments(parsed_args: argparse.Namespace) -> list[str]:

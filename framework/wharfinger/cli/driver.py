@@ -78,6 +78,7 @@ class DriverCheck(WharfingerCommand, Lister):
     def _check(self, name: str) -> Iterator[WharfingerError]:
         from wharfinger.conf import DefaultSection, InstanceSection
         from wharfinger.driver import loader
+        from wharfinger.placement import session
         from wharfinger.tracker import instances
 
         is_instance = name in DefaultSection.read(self.conf).enabled_drivers
@@ -85,10 +86,11 @@ class DriverCheck(WharfingerCommand, Lister):
         found = list(loader.check(driver))
         yield from found
         if is_instance and not found:
-            try:
-                instances.load(self.conf, name)
-            except WharfingerError as error:
-                yield error
+            for look in (lambda: instances.load(self.conf, name), lambda: session.check(self.conf)):
+                try:
+                    look()
+                except WharfingerError as error:
+                    yield error
 
 
 def _state(driver: str) -> str:

@@ -7,13 +7,17 @@ Modules that are slow to import are imported by the commands that need them.
 import argparse
 import logging
 import sys
+import threading
+import traceback
 from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from cliff.app import App
-from cliff.commandmanager import CommandManager
+
+from wharfinger.cli.commands import Commands
+from wharfinger.masking import mask_handlers, masked
 
 if TYPE_CHECKING:
     from wharfinger.conf import Options
@@ -36,7 +40,7 @@ class WharfingerApp(App):
         super().__init__(
             description="Publish hardware to OpenStack Placement, driver by driver.",
             version=version("wharfinger"),
-            command_manager=CommandManager("wharfinger.cli"),
+            command_manager=Commands("wharfinger.cli"),
             deferred_help=True,
         )
 
@@ -61,6 +65,7 @@ class WharfingerApp(App):
 
     def configure_logging(self) -> None:
         super().configure_logging()
+        mask_handlers(logging.getLogger())
         if self.options.verbose_level > 1:
             return
         # The embedded Placement tells each request at INFO, and warns of each full reservation
@@ -68,17 +73,14 @@ class WharfingerApp(App):
         # own error.
         logging.getLogger("placement").setLevel(logging.CRITICAL)
         logging.getLogger("oslo_db").setLevel(logging.CRITICAL)
-        # stevedore too, of a plugin that cannot be loaded, and oslo.versionedobjects of an
-        # object that it does not know.
-        logging.getLogger("object").setLevel(logging.CRITICAL)
+        # stevedore logs a plugin that cannot be loaded.
         logging.getLogger("stevedore").setLevel(logging.CRITICAL)
         # keystoneauth warns of a Keystone that does not answer, which is told as our own error.
         logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
         # urllib3 warns where it closes connections: driver instances publish at the same time.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
         # What they say at INFO is nothing that happened here.
-        for name in ("alembic", "oslo_service"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
 
     @cached_property
     def parsed(self) -> "Options":
@@ -112,12 +114,24 @@ class WharfingerApp(App):
         return super().run_subcommand(argv)
 
 
+def _print_thread_error(error: threading.ExceptHookArgs) -> None:
+    """Print the traceback of an error that ended a thread, without secrets."""
+    lines = traceback.format_exception(error.exc_type, error.exc_value, error.exc_traceback)
+    sys.stderr.write(masked("".join(lines)))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code."""
+    if argv is None:  # not called from a test: this is our process
+        threading.excepthook = _print_thread_error
     try:
         return WharfingerApp().run(list(sys.argv[1:] if argv is None else argv))
     except SystemExit as stop:
         return WRONG_USAGE if stop.code == _THEIR_WRONG_USAGE else int(stop.code or DONE)
+    except Exception:
+        # Python would print the traceback without masking it.
+        sys.stderr.write(masked(traceback.format_exc()))
+        return FAILED
 
 
 if __name__ == "__main__":

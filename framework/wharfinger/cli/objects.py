@@ -149,9 +149,10 @@ def uuid(text: str) -> str:
     from wharfinger.objects.kinds import Identifier
 
     try:
-        return Identifier().coerce(None, "", text)
+        found: str = Identifier().coerce(None, "", text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{shown(text)} is not a uuid") from None
+    return found
 
 
 def owner(text: str) -> str:

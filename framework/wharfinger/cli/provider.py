@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
-from rich.console import Console
 
 from wharfinger.cli.command import Json, WharfingerCommand
 from wharfinger.cli.conditions import (
@@ -57,10 +56,10 @@ class ProviderList(WharfingerCommand, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.placement import survey
+        from wharfinger.placement import owner_traits
 
         providers = sorted(self._found(parsed_args), key=lambda provider: provider.name)
-        owners = survey.owners_by_provider(self.placement)
+        owners = owner_traits.by_provider(self.placement)
         names = self._names(providers)
         rows = (
             (
@@ -157,6 +156,8 @@ class ProviderTreeCommand(ObjectCommand):
             sys.stdout.write("\n")
             return
         # Where there is no terminal, nothing is wrapped.
+        from rich.console import Console
+
         console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
         for drawing in tree.as_drawing(providers, now()):
             console.print(drawing)

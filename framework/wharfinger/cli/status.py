@@ -8,6 +8,7 @@ import argparse
 import functools
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,6 +18,7 @@ from oslo_upgradecheck.upgradecheck import Code, Result, UpgradeCommands
 
 from wharfinger.cli.main import WRONG_USAGE
 from wharfinger.exceptions import ConfigurationFileError, NotFound, WharfingerError, printable
+from wharfinger.masking import masked
 
 if TYPE_CHECKING:
     from wharfinger.conf import Options
@@ -69,9 +71,10 @@ class Checks(UpgradeCommands):
         """A client; None where Placement is embedded and has never been used."""
         from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
-        from wharfinger.placement.session import make_adapter
+        from wharfinger.placement.session import check, make_adapter
 
         section = PlacementSection.read(self._conf)
+        check(self._conf)
         if section.embedded and not section.embedded_database.exists():
             return None
         return PlacementClient(make_adapter(self._conf), section.connections)
@@ -322,7 +325,16 @@ def main(argv: Iterable[str] | None = None) -> int:
     except ConfigurationFileError as error:
         print(error, file=sys.stderr)
         return UNCHECKED
-    parsed.action_fn = checks.check
+
+    def check() -> int:
+        try:
+            return checks.check()
+        except Exception:
+            # upgradecheck would print the traceback without masking it.
+            print(masked(f"Error:\n{traceback.format_exc()}"))
+            return UNCHECKED
+
+    parsed.action_fn = check
     # upgradecheck takes its own options from there; it needs no others.
     upgradecheck.CONF = cast("Any", argparse.Namespace(command=parsed))
     return upgradecheck.run(upgradecheck.CONF)

@@ -3,9 +3,10 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from wharfinger.conf import DefaultSection
     from wharfinger.providers.plan import Step
     from wharfinger.tracker.cycle import Outcome
+
+T = TypeVar("T")
 
 
 class Sync(ObjectCommand):
@@ -60,8 +63,10 @@ class Sync(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         from wharfinger.conf import DefaultSection
+        from wharfinger.placement import session
 
         default = DefaultSection.read(self.conf)
+        session.check(self.conf)
         if not parsed_args.driver:
             default.require_instances()
         instances = list(dict.fromkeys(parsed_args.driver or default.enabled_drivers))
@@ -73,14 +78,16 @@ class Sync(ObjectCommand):
         if not parsed_args.dry_run:
             self._begin(default)
         try:
-            for name in instances:
-                outcomes[name] = self._run(name, parsed_args)
-                if parsed_args.format == "text":
-                    try:
-                        _print(name, outcomes[name], parsed_args.dry_run)
-                    except (OSError, SystemExit) as error:
-                        # Nobody reads any more: what is to be published is, all the same.
-                        unprinted = error
+            with self._reporting(default, parsed_args.dry_run) as progress:
+                for name in instances:
+                    progress()
+                    outcomes[name] = self._run(name, parsed_args, progress)
+                    if parsed_args.format == "text":
+                        try:
+                            _print(name, outcomes[name], parsed_args.dry_run)
+                        except (OSError, SystemExit) as error:
+                            # The reader of the output is gone; the cycles go on without it.
+                            unprinted = error
             if not parsed_args.dry_run:
                 self._report(default, outcomes)
         except WharfingerError as error:
@@ -108,6 +115,25 @@ class Sync(ObjectCommand):
             # The instances tell of the database, and the report at the end of the service.
             self.app.LOG.debug("the service cannot be said to be up: %s", error)
 
+    @contextmanager
+    def _reporting(self, default: "DefaultSection", dry_run: bool) -> Iterator[Callable[[], None]]:
+        """Report that the service is up while the cycles run; not in a dry run.
+
+        Yields the function that cycles call when they make progress.
+        """
+        from wharfinger.tracker import services
+        from wharfinger.tracker.heartbeat import Heartbeat
+
+        def report() -> None:
+            if self.has_opened:  # otherwise each instance reports why not
+                services.begin(self.objects, default.host)
+
+        if dry_run:
+            yield lambda: None
+            return
+        with Heartbeat(default.host, report, self._down_time) as heartbeat:
+            yield heartbeat.progress
+
     def _report(self, default: "DefaultSection", outcomes: Mapping[str, "Outcome"]) -> None:
         from wharfinger.tracker import services
 
@@ -118,7 +144,9 @@ class Sync(ObjectCommand):
         )
         services.report(self.objects, default.host, self._owners, complete=complete)
 
-    def _run(self, name: str, parsed_args: argparse.Namespace) -> "Outcome":
+    def _run(
+        self, name: str, parsed_args: argparse.Namespace, on_progress: Callable[[], None]
+    ) -> "Outcome":
         """One instance's cycle; its failure does not stop the others."""
         from wharfinger.console import progress
         from wharfinger.providers.removal import RemovalPolicy
@@ -150,8 +178,10 @@ class Sync(ObjectCommand):
                         foreign=plan.foreign,
                         problems=plan.problems,
                     )
-                with progress.applying(name, taken) as callbacks:
-                    return cycle.sync(*callbacks)
+                with progress.applying(name, taken) as (on_plan, on_step):
+                    return cycle.sync(
+                        _with_progress(on_progress, on_plan), _with_progress(on_progress, on_step)
+                    )
         except WharfingerError as error:
             return Outcome(steps=tuple(taken), problems=(error,))
         except Exception as error:
@@ -159,6 +189,18 @@ class Sync(ObjectCommand):
             self.app.LOG.debug("driver instance %s", name, exc_info=True)
             reason = f"{type(error).__name__}: {error}. This is a fault; --debug shows where."
             return Outcome(steps=tuple(taken), problems=(WharfingerError(reason=reason),))
+
+
+def _with_progress(
+    on_progress: Callable[[], None], call: Callable[[T], None]
+) -> Callable[[T], None]:
+    """Return a callback of a cycle that also notes progress."""
+
+    def called(what: T) -> None:
+        on_progress()
+        call(what)
+
+    return called
 
 
 def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:

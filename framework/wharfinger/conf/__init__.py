@@ -29,6 +29,7 @@ from wharfinger.conf.options import DEFAULT, Options, Value
 from wharfinger.conf.placement import PlacementSection
 from wharfinger.conf.scheduling import SchedulingSection
 from wharfinger.exceptions import ConfigurationFileError, WharfingerError
+from wharfinger.masking import learn_option
 
 __all__ = [
     "AcceleratorSection",
@@ -44,6 +45,7 @@ __all__ = [
     "load",
     "parse",
     "problems",
+    "register_services",
 ]
 
 _PROJECT: Final = "wharfinger"
@@ -111,7 +113,22 @@ def parse(
         raise _unreadable(_LINE.sub("", str(error))) from None
     except (cfg.Error, OSError) as error:
         raise _unreadable(str(error)) from error
+    for line in conf.settings():
+        # This includes sections whose drivers are not loaded yet.
+        learn_option(line.key, line.value)
+    for service in (placement, accelerator):
+        if conf.has_others(service.GROUP, service.OPTIONS):
+            service.register_service(conf)
     return conf
+
+
+def register_services(conf: Options) -> None:
+    """Register keystoneauth's options in each section that may lead to a service.
+
+    ``parse`` registers them only where one is set: the import of keystoneauth takes long.
+    """
+    for service in (placement, accelerator):
+        service.register_service(conf)
 
 
 def _check_file(path: Path) -> None:

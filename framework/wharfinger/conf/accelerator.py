@@ -9,7 +9,6 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf import keystone
 from wharfinger.conf.reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 
@@ -40,7 +39,11 @@ class AcceleratorSection:
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
-        credentials, auth_type = keystone.read_credentials(conf, GROUP)
+        credentials, auth_type = GROUP, None
+        if "auth_type" in conf[GROUP]:
+            from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
+
+            credentials, auth_type = keystone.read_credentials(conf, GROUP)
         file = values["device_profiles"]
         if file is not None and auth_type:
             raise ConfigurationError(
@@ -55,11 +58,19 @@ class AcceleratorSection:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the section's options, keystoneauth's too."""
+    """Register the options here."""
     conf.register_opts(list(OPTIONS), GROUP)
+
+
+def register_service(conf: cfg.ConfigOpts) -> None:
+    """Register keystoneauth's options."""
+    from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
+
     keystone.register(conf, GROUP, "accelerator")
 
 
 def sample_options() -> list[cfg.Opt]:
     """All options of the section, for the configuration sample."""
+    from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
+
     return [*OPTIONS, *keystone.sample_options()]

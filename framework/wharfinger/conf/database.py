@@ -1,15 +1,15 @@
 """[database]: where objects are kept. The options are oslo.db's own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from oslo_config import cfg
 from oslo_db.options import database_opts
 
-from wharfinger.conf.options import MASK
 from wharfinger.conf.reading import read_options
 from wharfinger.exceptions import ConfigurationError
+from wharfinger.masking import MASK
 
 GROUP: Final = "database"
 
@@ -49,7 +49,7 @@ class DatabaseSection:
     ``connection`` is None for the file in state_path. ``options`` are oslo.db's.
     """
 
-    connection: str | None
+    connection: str | None = field(repr=False)
     options: Mapping[str, Any]
 
     @classmethod
@@ -73,8 +73,9 @@ def _check(connection: str) -> None:
 
     try:
         url = make_url(connection)
-    except (ArgumentError, ValueError) as error:
-        raise _wrong("this is no URL.") from error
+    except (ArgumentError, ValueError):
+        # Without the cause: its text may have a part of the password.
+        raise _wrong("this is no URL.") from None
     kind = url.get_backend_name()
     if kind not in _KINDS:
         raise _wrong(f"{kind} is not among the databases that are known to work.")
@@ -90,8 +91,9 @@ def _check(connection: str) -> None:
 
 def _wrong(
     problem: str,
-    remedy: str = "It takes postgresql+psycopg://user:password@host/name or "
-    "mysql+pymysql://user:password@host/name.",
+    remedy: str = "Start it with postgresql+psycopg:// or mysql+pymysql://, and add the user, a "
+    "colon, the password, @, the host, / and the name. Write special characters of a password as "
+    "%40 and the like.",
 ) -> ConfigurationError:
     return ConfigurationError(
         section=GROUP, key="connection", value=MASK, problem=problem, remedy=remedy

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-import platformdirs
 from oslo_config import cfg
 
 from wharfinger.conf.options import DEFAULT
 from wharfinger.conf.reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
+
+
+def _user_state() -> str:
+    """The directory for the state of a user's programs."""
+    # Path.expanduser would fail for a user without a home.
+    return os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
+
 
 OPTIONS: Final = (
     cfg.ListOpt(
@@ -33,7 +39,7 @@ OPTIONS: Final = (
         "state_path",
         default="/var/lib/wharfinger"
         if os.geteuid() == 0
-        else platformdirs.user_state_dir("wharfinger"),
+        else str(Path(_user_state()) / "wharfinger"),
         sample_default="/var/lib/wharfinger",
         help="The directory that holds what must survive a restart. If it is lost, nothing in "
         "Placement is deleted, and what is orphaned by that is reported. Default for others "

@@ -1,11 +1,20 @@
 """[<instance>]: what every driver instance has, whatever its driver."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Self
 
 from oslo_config import cfg
 
 from wharfinger.conf.reading import read_options
+
+
+class Adopt(StrEnum):
+    """Which providers of other programs a driver instance adopts by itself."""
+
+    NONE = "none"
+    MATCHING = "matching"
+
 
 OPTIONS: Final = (
     cfg.StrOpt(
@@ -17,6 +26,22 @@ OPTIONS: Final = (
         "owner",
         help="The owner trait of everything that this instance publishes: OWNER_NOVA, "
         "OWNER_CYBORG or CUSTOM_OWNER_*. Default: the driver's own.",
+    ),
+    cfg.StrOpt(
+        "adopt",
+        default=str(Adopt.NONE),
+        choices=(
+            (str(Adopt.NONE), "no provider; `wharfinger provider adopt` adopts single ones"),
+            (
+                str(Adopt.MATCHING),
+                "each one that is untagged or has this instance's owner trait, and no trait of "
+                "another instance, if its uuid, name, parent and resource classes are those that "
+                "the driver reports; never a root with VCPU",
+            ),
+        ),
+        help="Which providers of another program, such as nova's ironic driver, this instance "
+        "adopts: it then publishes them, replaces their inventories, and deletes them when they "
+        "are gone from its backend. Stop the other program first.",
     ),
     cfg.IntOpt(
         "removal_delay",
@@ -39,9 +64,16 @@ class InstanceSection:
     driver: str
     owner: str | None
     removal_delay: int
+    adopt: Adopt = Adopt.NONE
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, name: str) -> Self:
         """Read the section of an instance; raises ConfigurationError."""
         values = read_options(conf, name, OPTIONS)
-        return cls(name, values["driver"] or name, values["owner"], values["removal_delay"])
+        return cls(
+            name,
+            values["driver"] or name,
+            values["owner"],
+            values["removal_delay"],
+            Adopt(values["adopt"]),
+        )

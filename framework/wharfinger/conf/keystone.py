@@ -5,21 +5,36 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from keystoneauth1 import exceptions as keystone_exceptions
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
 
+from wharfinger.conf import transport
 from wharfinger.conf.reading import read_options
 from wharfinger.exceptions import ConfigurationError
+from wharfinger.masking import MASK
 
+_OWN_OPTIONS: Final = (
+    cfg.IntOpt(
+        "max_response_size",
+        default=256,
+        min=1,
+        help="Largest answer that is accepted from the service, in MiB after decompression. A "
+        "larger answer is an error. Placement's list of 100,000 providers has about 77 MiB.",
+    ),
+)
 _AUTH_OPTIONS: Final[tuple[cfg.Opt, ...]] = tuple(loading.get_auth_common_conf_options())
 OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     *_AUTH_OPTIONS,
     *loading.get_session_conf_options(),
     *loading.get_adapter_conf_options(include_deprecated=False),
+    *_OWN_OPTIONS,
 )
+#: Options that hold a URL.
+_URLS: Final = ("auth_url", "endpoint", "endpoint_override")
 #: What keystoneauth puts into an endpoint, and where it has none of that.
 _FILLED_IN: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
 _INTERFACES: Final = frozenset({"admin", "internal", "public"})
@@ -49,7 +64,9 @@ def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | Non
     credentials = values["auth_section"] or section
     auth_type = read_options(conf, credentials, _AUTH_OPTIONS)["auth_type"]
     if auth_type:
-        read_options(conf, credentials, _plugin_options(credentials, auth_type))
+        options = _plugin_options(credentials, auth_type)
+        for problem in _wrong_urls(credentials, read_options(conf, credentials, options)):
+            raise problem
     for problem in _problems(section, values, auth_type):
         raise problem
     return credentials, auth_type or None
@@ -74,7 +91,31 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
             problem=f"{error}.",
             remedy="See keystoneauth's documentation for the options that this type takes.",
         ) from error
+    transport.bound(session, conf[section].max_response_size, f"[{section}] max_response_size")
     return adapter
+
+
+def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
+    """Yield an error for each URL without a readable host: libraries would print its password."""
+    for key in _URLS:
+        if not _has_host(values.get(key) or ""):
+            yield ConfigurationError(
+                section=section,
+                key=key,
+                value=MASK,
+                problem="its host and port cannot be read.",
+                remedy="In a user's name or a password, write / as %2F, ? as %3F, # as %23, @ as "
+                "%40 and : as %3A.",
+            )
+
+
+def _has_host(url: str) -> bool:
+    """Return whether the host of a URL can be separated from its user and password."""
+    try:
+        parts = urlsplit(url)
+        return parts.port != 0 and "@" not in parts.path + parts.query + parts.fragment
+    except ValueError:
+        return False
 
 
 def _problems(
@@ -87,6 +128,7 @@ def _problems(
             section=section, key=key, value=values[key], problem=problem, remedy=remedy
         )
 
+    yield from _wrong_urls(section, values)
     for key in ("cafile", "certfile", "keyfile"):
         if values[key] and not Path(values[key]).exists():
             yield wrong(key, "there is no such file.", "Correct it, or remove it.")

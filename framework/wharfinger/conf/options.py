@@ -5,8 +5,8 @@ shown with where it came from.
 """
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +14,9 @@ from typing import Any, Final
 from oslo_config import cfg
 
 from wharfinger.exceptions import ConfigurationFileError
+from wharfinger.masking import MASK, masked
 
 DEFAULT: Final = "DEFAULT"
-MASK: Final = "***"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Setting:
     file: str
     section: str
     key: str
-    value: str
+    value: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,16 @@ class Options(cfg.ConfigOpts):
                 found = setting
         return found
 
+    def has_others(self, section: str, options: Iterable[cfg.Opt]) -> bool:
+        """Return whether a file or the environment sets more in a section than these options."""
+        known = {name for opt in options for name in _names(opt)}
+        prefix = f"OS_{section}__".upper()
+        variables = {prefix + name.upper() for name in known}
+        return any(
+            _same(setting.section, section) and setting.key not in known
+            for setting in self.settings()
+        ) or any(name.startswith(prefix) and name not in variables for name in os.environ)
+
     def unknown(self, section: str) -> Iterator[ConfigurationFileError]:
         """What a section has in a file, and nobody reads."""
         known = {name for opt in self._by_section.get(section, ()) for name in _names(opt)}
@@ -116,7 +126,7 @@ class Options(cfg.ConfigOpts):
                 value = f"{setting.value if setting else ''} (cannot be used)"
                 source = setting.file if setting else ""
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            shown = MASK if opt.secret else text
+            shown = MASK if opt.secret else masked(text)
             yield Value(section, opt.dest, "" if value is None else shown, source)
 
 

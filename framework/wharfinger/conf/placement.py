@@ -10,7 +10,6 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf import keystone
 from wharfinger.conf.reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 
@@ -55,10 +54,15 @@ class PlacementSection:
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
-        values = read_options(conf, GROUP, [*OPTIONS, *keystone.OPTIONS])
-        credentials, auth_type = keystone.read_credentials(conf, GROUP)
+        values = read_options(conf, GROUP, OPTIONS)
+        credentials, auth_type = GROUP, None
+        if "auth_type" in conf[GROUP]:
+            from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
+
+            values |= read_options(conf, GROUP, keystone.OPTIONS)
+            credentials, auth_type = keystone.read_credentials(conf, GROUP)
         for key in ("auth_type", "auth_section", "endpoint_override"):
-            if values["embedded"] and (value := values[key]):
+            if values["embedded"] and (value := values.get(key)):
                 raise ConfigurationError(
                     section=GROUP,
                     key=key,
@@ -79,11 +83,19 @@ class PlacementSection:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the section's options, keystoneauth's too."""
+    """Register the options here."""
     conf.register_opts(list(OPTIONS), GROUP)
+
+
+def register_service(conf: cfg.ConfigOpts) -> None:
+    """Register keystoneauth's options."""
+    from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
+
     keystone.register(conf, GROUP, "placement")
 
 
 def sample_options() -> list[cfg.Opt]:
     """All options of the section, for the configuration sample."""
+    from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
+
     return [*OPTIONS, *keystone.sample_options()]

@@ -7,8 +7,9 @@ from typing import Any
 
 from oslo_config import cfg, types
 
-from wharfinger.conf.options import DEFAULT, MASK, Options
+from wharfinger.conf.options import DEFAULT, Options
 from wharfinger.exceptions import ConfigurationError, ConfigurationFileError
+from wharfinger.masking import MASK, learn, learn_url
 
 
 @contextmanager
@@ -38,6 +39,7 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
     values = conf if section == DEFAULT else conf[section]
     try:
         value = values[option.dest]
+        _learn_secrets(option, value)
         if value is not None or option.default is None:
             return value
         problem, remedy = "there is no value.", _kind(option.type) or "Give one, or remove it."
@@ -49,6 +51,7 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
         problem = "what stands after a $ is not an option, or refers back to this one."
         remedy = "Name one that there is, or write $$ for the character."
     setting = conf.setting(section, option) if isinstance(conf, Options) else None
+    _learn_secrets(option, setting and setting.value)
     shown = setting.value if setting else "..."
     raise ConfigurationError(
         section=section,
@@ -57,6 +60,15 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
         problem=problem,
         remedy=f"{remedy} It stands in {setting.file}." if setting else remedy,
     )
+
+
+def _learn_secrets(option: cfg.Opt, value: object) -> None:
+    """Register the secrets in the value of an option, so that all output masks them."""
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(text, str):
+            if option.secret and "://" not in text:  # only a part of a URL is secret
+                learn(text)
+            learn_url(text)
 
 
 def _kind(wanted: object) -> str:

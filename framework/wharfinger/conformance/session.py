@@ -8,7 +8,7 @@ import pytest
 
 from wharfinger.conformance import badge, report, telling
 from wharfinger.conformance.examination import Result, Status
-from wharfinger.conformance.rules import all_rules
+from wharfinger.conformance.rules import Rule, all_rules
 from wharfinger.conformance.run import Asked
 from wharfinger.conformance.verdict import ExitCode, exit_code, judge
 
@@ -33,6 +33,13 @@ def properties(result: Result) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in zip(_PROPERTIES, values, strict=True)]
 
 
+def _rule_of(item: pytest.Item) -> Rule | None:
+    """Return the rule of a test of the kit."""
+    callspec = getattr(item, "callspec", None)
+    rule = callspec.params.get("rule") if callspec is not None else None
+    return rule if isinstance(rule, Rule) else None
+
+
 class _Missing:
     """A rule of which there is no report, as pytest counts reports."""
 
@@ -49,6 +56,13 @@ class Session:
         self._directory: Final = directory
         self._rules: Final = {rule.id: rule for rule in all_rules()}
         self._results: Final[dict[str, Result]] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Look at the rules in their order, whatever other plugins shuffle: they build on it."""
+        rules = {item: rule.id for item in items if (rule := _rule_of(item)) is not None}
+        ordered = iter(sorted(rules, key=rules.__getitem__))
+        items[:] = [next(ordered) if item in rules else item for item in items]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -79,8 +79,9 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names alone, and quickly
 
 
-def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    for watch in [*_WATCHES]:
+def _note(event: str, arguments: tuple[Any, ...], watches: list[_Watch] = _WATCHES) -> None:
+    # The default outlives this module's names, as the hook does when the process ends.
+    for watch in [*watches]:
         watch.note(event, arguments)
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
-from alembic.util import CommandError
 from oslo_db import api as db_api
 from oslo_db import exception as db_exception
 from oslo_db.sqlalchemy import enginefacade
 from oslo_log import log as logging
 from sqlalchemy.exc import SQLAlchemyError
 
+from wharfinger import files
 from wharfinger.db import migration
-from wharfinger.db.migration import Schema
-from wharfinger.db.rows import Change, Rows, Values
+from wharfinger.db.migration import BrokenSchemaError, Schema
+from wharfinger.db.rows import Change, Following, Rows, Sole, Values
 from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import StateError
 from wharfinger.sqlite import allow_concurrent_writers, reason
@@ -32,7 +32,12 @@ _T = TypeVar("_T")
 
 
 class TakenError(Exception):
-    """A row with a value that another row has, and only one may have."""
+    """A row was refused: another row has a value that must be unique.
+
+    ``unique`` describes that value; None where only the database knows it.
+    """
+
+    unique: str | None = None
 
 
 @enginefacade.transaction_context_provider
@@ -70,7 +75,9 @@ class Database:
         self._missing: Mapping[str, frozenset[str]] = {}
         with self._errors():
             if managed and self._engine_name() == "sqlite":
-                directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+                files.make_directory(directory)
+            if not look_only and self._file is not None:
+                files.make_database(self._file)
             if look_only and not self._is_there():
                 url = "sqlite://"  # SQLite would make the file: an empty one in memory, then
             elif self._engine_name() in ("mysql", "mariadb"):
@@ -118,16 +125,35 @@ class Database:
         with self._errors(), self._rows(self._manager.reader, table) as rows:
             return rows.revisions(key, where)
 
-    def insert(self, table: str, rows: Sequence[Values]) -> None:
-        """Add rows, all or none; raises TakenError."""
-        self._write(table, lambda target: target.insert(rows))
+    def insert(self, table: str, rows: Sequence[Values], sole: Sole | None = None) -> None:
+        """Add rows, all or none; raises TakenError, also where ``sole`` finds another row."""
 
-    def update(self, table: str, key: str, changes: Sequence[Change]) -> None:
-        """Write into rows that nobody has written since, all or none; their revisions rise by one.
+        def add(target: Rows, *locked: Rows) -> None:
+            if sole is not None:
+                locked[0].lock(sole.lock)
+                if target.select(sole.taken):
+                    taken = TakenError(f"{table}: there is a row with {sole.taken}")
+                    taken.unique = sole.unique
+                    raise taken
+            target.insert(rows)
 
+        self._write(table, add, *([] if sole is None else [sole.table]))
+
+    def update(
+        self, table: str, key: str, changes: Sequence[Change], following: Sequence[Following] = ()
+    ) -> None:
+        """Write into rows that have these revisions, all or none; the revisions rise by one.
+
+        The rows of ``following`` are written in the same transaction, whatever their revisions.
         Raises StaleError, TakenError.
         """
-        self._write(table, lambda target: target.update(key, changes))
+
+        def change(target: Rows, *others: Rows) -> None:
+            target.update(key, changes)
+            for one, rows in zip(following, others, strict=True):
+                rows.touch(one.values, {"revision"}, one.where)
+
+        self._write(table, change, *(one.table for one in following))
 
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
         """Delete rows that nobody has written since, all or none; raises StaleError.
@@ -152,7 +178,8 @@ class Database:
 
         ``where`` is as in ``select``; returns how many rows there were.
         """
-        return self._write(table, lambda target: target.touch(values, count, where))
+        touched: int = self._write(table, lambda target: target.touch(values, count, where))
+        return touched
 
     def close(self) -> None:
         """Close all connections."""
@@ -170,19 +197,29 @@ class Database:
 
     @contextmanager
     def _rows(self, manager: Any, table: str) -> Iterator[Rows]:
-        """The rows of a table in a transaction.
+        """The rows of a table in a transaction."""
+        with self._tables(manager, table) as [rows]:
+            yield rows
 
-        What was missing is looked for: a schema may be upgraded at any time. Before the
-        transaction, not in it: on MySQL an upgrade that waits for one stops whoever looks at
-        the table.
+    @contextmanager
+    def _tables(self, manager: Any, *tables: str) -> Iterator[list[Rows]]:
+        """The rows of each of these tables in one transaction.
+
+        First it looks again for tables and columns that were missing: a schema may be upgraded
+        at any time. It looks before the transaction: on MySQL, an upgrade that waits for a
+        transaction blocks all other readers of the table.
         """
         if self._missing:
             self._look_for_missing(migration.schema(self._engine))
-        target, lacking = METADATA.tables[table], self._missing.get(table, frozenset())
-        if lacking.issuperset(target.columns.keys()):
-            raise self._error(f"it has no table {table} yet.", "Run `wharfinger db upgrade`.")
+        missing = self._missing
+        for table in tables:
+            if missing.get(table, frozenset()).issuperset(METADATA.tables[table].columns.keys()):
+                raise self._error(f"it has no table {table} yet.", "Run `wharfinger db upgrade`.")
         with manager.using(_Context()) as session:
-            yield Rows(session, target, lacking)
+            yield [
+                Rows(session, METADATA.tables[table], missing.get(table, frozenset()))
+                for table in tables
+            ]
 
     def _look_for_missing(self, schema: Schema) -> None:
         if schema.current is None:
@@ -202,10 +239,12 @@ class Database:
                 )
             self._missing = missing
 
-    def _write(self, table: str, work: Callable[[Rows], _T]) -> _T:
+    def _write(self, table: str, work: Callable[..., _T], *others: str) -> _T:
+        """Call ``work`` with the rows of a table, and of ``others``, in one transaction."""
+
         def attempt() -> _T:
-            with self._rows(self._manager.writer, table) as rows:
-                return work(rows)
+            with self._tables(self._manager.writer, table, *others) as rows:
+                return work(*rows)
 
         again = db_api.wrap_db_retry(max_retries=_ATTEMPTS, retry_on_deadlock=True)
         with self._errors():
@@ -220,11 +259,11 @@ class Database:
             raise TakenError(str(reason(error))) from error
         except db_exception.DBNonExistentTable as error:
             raise self._error(_first_line(error), _SEE_CHECK) from error
-        except (db_exception.DBError, SQLAlchemyError, CommandError, OSError) as error:
+        except (db_exception.DBError, SQLAlchemyError, BrokenSchemaError, OSError) as error:
             raise self._error(_first_line(error), self._remedy(error)) from error
 
     def _remedy(self, error: Exception) -> str:
-        if isinstance(error, CommandError):
+        if isinstance(error, BrokenSchemaError):
             return "Restore it from a backup."
         if self._engine_name() != "sqlite":
             return (
@@ -247,8 +286,14 @@ class Database:
 
     def _is_there(self) -> bool:
         """Whether there is a file, where it is one."""
-        file = self._url.database or ":memory:"
-        return self._engine_name() != "sqlite" or Path(file.removeprefix("file:")).exists()
+        return self._file.exists() if self._file else self._engine_name() != "sqlite"
+
+    @property
+    def _file(self) -> Path | None:
+        """The file of a SQLite database; None for a database without a file."""
+        name = (self._url.database or "").removeprefix("file:")
+        is_file = self._engine_name() == "sqlite" and name not in ("", ":memory:")
+        return Path(name) if is_file else None
 
     def _newer(self) -> StateError:
         return self._error(

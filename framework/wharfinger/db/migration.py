@@ -1,4 +1,7 @@
-"""The schema: which version a database has, what it lacks, and bringing it up to date."""
+"""The schema: the version of a database, missing tables and columns, and the upgrade.
+
+Only an upgrade imports alembic: the import takes longer than most commands.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -9,9 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
-from alembic import command, config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
 from wharfinger.db.tables import METADATA
@@ -19,8 +19,15 @@ from wharfinger.sqlite import schema_lock
 
 #: Any number, the same for all that upgrade one database ("WHAR").
 _LOCK: Final = 0x57484152
+_MIGRATIONS: Final = resources.files(__package__) / "migrations"
 #: Seconds that MySQL waits for another upgrade of the same database.
 _PATIENCE: Final = 600
+#: Where alembic keeps the version.
+_VERSION: Final = sa.table("alembic_version", sa.column("version_num"))
+
+
+class BrokenSchemaError(Exception):
+    """A database without one version from which an upgrade could go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,15 @@ def schema(engine: Engine) -> Schema:
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
     """Create the tables, or bring them to a version; one that is newer is left as it is.
 
-    ``directory`` is where the lock file of a SQLite database goes. ``host`` is whose records
-    those of the first version are, which named no host.
+    ``directory`` is for the lock file of a SQLite database. Records of the first version name no
+    host: they become records of ``host``. Raises BrokenSchemaError.
     """
-    scripts = _scripts()
+    from alembic import command, config  # noqa: PLC0415 - takes long
+    from alembic.util import CommandError  # noqa: PLC0415 - takes long
+
+    scripts = config.Config()
+    # alembic would interpolate a %.
+    scripts.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     scripts.attributes["host"] = host
     is_file = engine.dialect.name == "sqlite"
     with (
@@ -65,7 +77,10 @@ def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head
         connection.rollback()
         if is_known:
             scripts.attributes["connection"] = connection
-            command.upgrade(scripts, revision)
+            try:
+                command.upgrade(scripts, revision)
+            except CommandError as error:
+                raise BrokenSchemaError(str(error)) from error
 
 
 def missing(engine: Engine) -> Mapping[str, frozenset[str]]:
@@ -82,26 +97,26 @@ def missing(engine: Engine) -> Mapping[str, frozenset[str]]:
 
 
 def _schema(connection: Connection) -> Schema:
-    head, known = _revisions()
-    current = MigrationContext.configure(connection).get_current_revision()
-    return Schema(current, head, current is None or current in known)
+    known = _revisions()
+    current = _current(connection)
+    return Schema(current, known[-1], current is None or current in known)
+
+
+def _current(connection: Connection) -> str | None:
+    """Return the version that alembic has written, or None; raises BrokenSchemaError."""
+    if not sa.inspect(connection).has_table(_VERSION.name):
+        return None
+    versions = list(connection.scalars(sa.select(_VERSION.c.version_num)))
+    if len(versions) > 1:
+        raise BrokenSchemaError(f"it has more than one version: {', '.join(map(str, versions))}")
+    return versions[0] if versions else None
 
 
 @cache
-def _revisions() -> tuple[str, frozenset[str]]:
-    """The newest version that is known here, and all of them."""
-    scripts = ScriptDirectory.from_config(_scripts())
-    head = scripts.get_current_head()
-    assert head is not None
-    return head, frozenset(script.revision for script in scripts.walk_revisions())
-
-
-def _scripts() -> config.Config:
-    scripts = config.Config()
-    # A % would have a meaning.
-    location = str(resources.files(__package__) / "migrations").replace("%", "%%")
-    scripts.set_main_option("script_location", location)
-    return scripts
+def _revisions() -> tuple[str, ...]:
+    """Return all versions that this release knows, oldest first, by the names of their files."""
+    files = (_MIGRATIONS / "versions").iterdir()
+    return tuple(sorted(file.name.partition("_")[0] for file in files if file.name[0].isdigit()))
 
 
 @contextmanager

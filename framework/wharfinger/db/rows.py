@@ -34,6 +34,33 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Sole:
+    """Condition for adding a row: no other row has the values of ``taken``.
+
+    ``unique`` describes for messages what only one row may have. ``lock`` are values of a row in
+    ``table``, which is locked until the transaction ends. If two processes add such a row at the
+    same time, one waits for the lock, and then finds the row of the other.
+    """
+
+    unique: str
+    taken: Values
+    table: str
+    lock: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Values to write into other rows, of ``table``, in the same transaction as a change.
+
+    ``where`` is as in ``Rows.select``. The revisions of these rows rise by one.
+    """
+
+    table: str
+    where: Values
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
 class NotIn:
     """Any value but these."""
 
@@ -79,6 +106,13 @@ class Rows:
         """Add rows."""
         for some in _alike(rows, self._present):
             self._session.execute(sa.insert(self._table), some)
+
+    def lock(self, where: Values) -> None:
+        """Lock the rows with these values until the transaction ends; wait for other locks."""
+        for some in _bounded(where):
+            self._session.execute(
+                sa.select(self._table.c.id).where(*self._conditions(some)).with_for_update()
+            )
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
         """Write into rows that nobody has written since; raises StaleError.

@@ -223,6 +223,7 @@ PROVIDER_RECORDS: Final = _table(
     sa.Column("reservations", long_text(), nullable=False),
     sa.Column("reserved_since", long_text()),
     sa.Column("absent_since", sa.Double),
+    sa.Column("absence", sa.String(NAME)),
     sa.UniqueConstraint(
         "host", "driver_instance", "provider_uuid", name="uniq_provider_records_key"
     ),

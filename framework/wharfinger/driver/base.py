@@ -74,6 +74,24 @@ class ComputeDriver(abc.ABC):
         A node's name is its root provider's. Raises where the list is not complete.
         """
 
+    def node_is_available(self, nodename: str) -> bool:
+        """Return whether the backend has the node, and this instance is to publish it.
+
+        The framework asks before it removes a node that complete listings lack. Override it where
+        the backend can be asked for one node. True keeps the node, False removes it. Raise
+        BackendError for any other answer: the node stays, and the next full cycle asks again.
+        """
+        return nodename in self.get_available_nodes()
+
+    def provider_is_available(self, provider_uuid: str, name: str) -> bool:
+        """Return whether the backend has the device of a child provider, and it is to be published.
+
+        The framework asks before it removes a child that ``update_provider_tree`` has left out, or
+        whose node is gone. Override it where the backend can be asked for one device: True, False
+        and BackendError as for ``node_is_available``.
+        """
+        return False
+
     def get_available_resource(self, nodename: str) -> ComputeNode:
         """The node as an object; what it has to give is said by the tree."""
         return ComputeNode(host=self.host, hypervisor_hostname=nodename)

@@ -10,7 +10,6 @@ from importlib.metadata import EntryPoint
 from typing import Any, Final, NoReturn
 
 from oslo_utils import versionutils
-from oslo_versionedobjects.base import VersionedObjectRegistry
 from stevedore.exception import MultipleMatches, NoMatches
 
 from wharfinger.driver import signatures
@@ -18,6 +17,7 @@ from wharfinger.driver.base import ComputeDriver
 from wharfinger.driver.capabilities import METHODS, Capabilities, Capability
 from wharfinger.driver.plugins import PluginManager, entry_points
 from wharfinger.exceptions import DriverLoadError, InvalidName
+from wharfinger.objects.base import REGISTERED
 from wharfinger.providers.ownership import check_owner
 
 NAMESPACE: Final = "wharfinger.drivers"
@@ -155,13 +155,12 @@ def _capability_problems(name: str, driver: type[ComputeDriver]) -> Iterator[Dri
 
 
 def _object_problems(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
-    registered = VersionedObjectRegistry.obj_classes()
     if not isinstance(driver.object_versions, Mapping):
         found = repr(driver.object_versions)
         yield _error(name, "object_versions", found, 'a mapping such as {"ComputeNode": "1.0"}')
         return
     for kind, version in driver.object_versions.items():
-        ours = registered[kind][0].VERSION if kind in registered else None
+        ours = REGISTERED[kind].VERSION if kind in REGISTERED else None
         try:
             fits = ours is not None and versionutils.is_compatible(version, ours)
         except (ValueError, TypeError):
@@ -171,7 +170,7 @@ def _object_problems(name: str, driver: type[ComputeDriver]) -> Iterator[DriverL
                 name,
                 "object_versions",
                 f"{kind} {version}",
-                f"{kind} up to {ours}" if ours else f"one of {', '.join(sorted(registered))}",
+                f"{kind} up to {ours}" if ours else f"one of {', '.join(sorted(REGISTERED))}",
             )
 
 

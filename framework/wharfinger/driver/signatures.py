@@ -16,6 +16,8 @@ _CALLS: Final[dict[str, tuple[str, ...]]] = {
     "init_host": ("service",),
     "cleanup_host": ("",),
     "get_available_nodes": ("refresh=",),
+    "node_is_available": ("nodename",),
+    "provider_is_available": ("provider_uuid, name",),
     "get_available_resource": ("nodename",),
     "get_inventory": ("nodename",),
     "get_traits": ("nodename",),

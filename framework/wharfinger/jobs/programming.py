@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
+from uuid import uuid4
 
 from oslo_log import log as logging
 
@@ -23,6 +24,7 @@ from wharfinger.exceptions import (
     ProgrammingRefused,
     StateError,
     WharfingerError,
+    printable,
 )
 from wharfinger.jobs.marking import mark
 from wharfinger.jobs.work import forget_others
@@ -221,8 +223,9 @@ class _Work:
         self._tell: Final = tell
         self._beaten = time.monotonic()
         self._is_ours = True
-        #: What may have been reserved, what was, and the owner traits of each.
-        self._taken: Final[list[ProviderSummary]] = []
+        #: The providers that may be reserved, by the uuid of the reservation; the reservations
+        #: that are known to be stored; and the owner traits of each provider.
+        self._taken: Final[dict[str, ProviderSummary]] = {}
         self._held: Final[list[Reservation]] = []
         self._owners: Final[dict[str, frozenset[str]]] = {}
 
@@ -244,13 +247,14 @@ class _Work:
         """Reserve the device: that is the lock on it, too."""
         for one in self._scope:
             self._owners[one.uuid] = ownership.owners(self._client.get_traits(one.uuid).traits)
-            self._taken.append(one)
+            uuid = str(uuid4())
+            self._taken[uuid] = one
             try:
                 held = self._holds.reserve(
-                    one, holder=HOLDER, reason=f"programming image {self._job.image}"
+                    one, holder=HOLDER, reason=f"programming image {self._job.image}", uuid=uuid
                 )
             except ObjectExists:
-                self._taken.remove(one)
+                del self._taken[uuid]
                 raise _taken(self._provider) from None
             self._held.append(held)
             self._beat()
@@ -389,15 +393,15 @@ class _Work:
         self._let_go()
 
     def _let_go(self) -> None:
-        """End the reservations that are ours, and then tell of it."""
+        """End the reservations of this job, not those of other jobs; then report it."""
         told: list[str] = []
-        for one in self._taken:
+        for uuid, one in self._taken.items():
             try:
-                left = self._holds.release(one, HOLDER)
+                left = self._holds.release_one(uuid)
             except ObjectNotFound:
                 continue  # it could not be reserved, or somebody else has released it
             except PlacementError as error:
-                if self._holds.has(one, HOLDER):
+                if self._holds.is_there(uuid):
                     raise self._left(one, error) from error
                 left = (f"Placement may not say so before the next cycle: {_words(error)}",)
             except BaseException as error:
@@ -480,4 +484,4 @@ class _Work:
 
 def _words(error: BaseException) -> str:
     """What an error says, without the stop at its end."""
-    return (str(error) or type(error).__name__).rstrip(".")
+    return printable(str(error) or type(error).__name__).rstrip(".")

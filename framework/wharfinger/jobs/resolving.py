@@ -56,12 +56,14 @@ def resolve(
         if programmed:
             forget_others(context, job)
     left: dict[str, None] = {}
-    for one in scope:
-        with suppress(ObjectNotFound):  # somebody else has done so at the same time
-            left |= dict.fromkeys(holds.release(one, HOLDER))
     there = {one.uuid for one in scope}
-    for one_uuid in {one.provider_uuid for one in held} - there:
-        holds.forget(one_uuid, HOLDER)
+    # By uuid, from before the decision: another job may have reserved the provider since.
+    for one in held:
+        if one.provider_uuid not in there:
+            holds.forget(one.uuid)
+            continue
+        with suppress(ObjectNotFound):  # another process ended it at the same time
+            left |= dict.fromkeys(holds.release_one(one.uuid))
     if job is not None and not scope:
         with suppress(ObjectNotFound):
             job.destroy()

@@ -1,29 +1,22 @@
 """The base of all versioned objects.
 
-oslo.versionedobjects reaches oslo.service by way of oslo.messaging, and oslo.service
-takes eventlet unless it is told otherwise first: hence the lines before the imports.
+The primitives that processes exchange are those of oslo.versionedobjects, and the methods have
+its names. The library itself would bring oslo.messaging, oslo.service and eventlet.
 """
 
-import warnings
-
-with warnings.catch_warnings():
-    # futurist, below oslo.service, imports eventlet if it is there, to warn of it.
-    warnings.filterwarnings("ignore", message="\nEventlet is deprecated")
-    import oslo_service.backend
-
-    oslo_service.backend.init_backend(oslo_service.backend.BackendType.THREADING)
-
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NoReturn, Self
+from typing import Any, ClassVar, Final, ParamSpec, Protocol, Self, TypeVar, overload
 
 from oslo_utils import versionutils
-from oslo_versionedobjects import base, fields
-from oslo_versionedobjects import exception as ovo_exception
 
-from wharfinger.exceptions import FieldUnset, InvalidObject, shown
+from wharfinger.exceptions import FieldUnset, IncompatibleVersion, InvalidObject, shown
+from wharfinger.objects.fields import Field, ListOfObjectsField, ObjectField, UnspecifiedDefault
 
-#: Registers a class under its name and version; a decorator.
-register: Final = base.VersionedObjectRegistry.register
+#: The class of each name.
+REGISTERED: Final[dict[str, "type[WharfingerObject]"]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +28,206 @@ class Step:
     fields: tuple[str, ...] = ()
 
 
-class WharfingerObject(base.VersionedObject):
+class IndirectionAPI(Protocol):
+    """Carries remotable methods over to the process that keeps the objects."""
+
+    def object_action(
+        self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
+    ) -> tuple[dict[str, Any], Any]:
+        """Call a method of an object; return the changes of the object, and the result."""
+
+    def object_class_action_versions(  # noqa: PLR0917 - as it is called
+        self,
+        context: Any,
+        objname: str,
+        objmethod: str,
+        object_versions: dict[str, str],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """Call a method of a class; return its result in these versions."""
+
+    def object_backport_versions(
+        self, context: Any, objinst: Any, object_versions: dict[str, str]
+    ) -> Any:
+        """Return the object of a primitive that is too new, in these versions."""
+
+
+class _Attribute:
+    """Descriptor of the attribute for a field."""
+
+    def __init__(self, name: str, field: Field[Any]) -> None:
+        self._name: Final = name
+        self._field: Final = field
+
+    def __get__(self, one: "WharfingerObject | None", _owner: type) -> Any:
+        if one is None:
+            return self
+        try:
+            return one._values[self._name]
+        except KeyError:
+            problem = one._why_unset(self._name)
+            raise FieldUnset(subject=one.subject, field=self._name, problem=problem) from None
+
+    def __set__(self, one: "WharfingerObject", value: Any) -> None:
+        one._values[self._name] = self._field.coerce(one, self._name, value)
+        one._changed_fields.add(self._name)
+
+    def __delete__(self, one: "WharfingerObject") -> None:
+        self.__get__(one, type(one))  # raises FieldUnset
+        del one._values[self._name]
+
+
+class WharfingerObject:
     """A versioned object of this project.
 
     ``HISTORY`` lists what each version brought, oldest first; the last is ``VERSION``.
     Annotations beside ``fields`` give the attributes their types, and the docstring says what
-    they mean; what is read while it is unset raises FieldUnset.
+    they mean. Reading an unset field raises FieldUnset. ``obj_relationships`` has, for each
+    field that holds an object, pairs of a version and the object's version in it.
     """
 
-    OBJ_SERIAL_NAMESPACE = "wharfinger_object"
-    OBJ_PROJECT_NAMESPACE = "wharfinger"
+    OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"
+    OBJ_PROJECT_NAMESPACE: ClassVar[str] = "wharfinger"
     HISTORY: ClassVar[tuple[Step, ...]] = (Step("1.0", "first version"),)
+    #: An object from another process keeps the version in which it arrived.
     VERSION: str = "1.0"
+    fields: ClassVar[Mapping[str, Field[Any]]] = {}
+    obj_relationships: ClassVar[Mapping[str, Sequence[tuple[str, str]]]] = {}
+    #: The client of the process that keeps the objects; None where this process keeps them.
+    indirection_api: ClassVar[IndirectionAPI | None] = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.VERSION = cls.HISTORY[-1].version
+        fields = dict(cls.fields)
+        for parent in cls.__mro__[1:]:
+            for name, field in getattr(parent, "fields", {}).items():
+                fields.setdefault(name, field)
+        cls.fields = fields
+        for name, field in fields.items():
+            setattr(cls, name, _Attribute(name, field))
 
-    def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
-        """Make a primitive of this object one of an earlier version."""
-        super().obj_make_compatible(primitive, target_version)
+    def __init__(self, context: Any = None, **values: Any) -> None:
+        self._context = context
+        self._values: dict[str, Any] = {}
+        self._changed_fields: set[str] = set()
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        values = (
+            f"{name}={self._values[name]!r}" if name in self._values else f"{name}=<?>"
+            for name in sorted(self.fields)
+        )
+        return f"{self.obj_name()}({','.join(values)})"
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        clone = type(self)(self._context)
+        memo[id(self)] = clone
+        for name, value in self._values.items():
+            setattr(clone, name, deepcopy(value, memo))
+        clone._changed_fields = set(self._changed_fields)
+        return clone
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        # Of a copy, or of a pickle, whose lists and dicts check nothing yet.
+        vars(self).update(state)
+        self._changed_fields = set(self._changed_fields)
+        self._values = {
+            name: self.fields[name].coerce(self, name, value)
+            for name, value in self._values.items()
+        }
+
+    @classmethod
+    def obj_name(cls) -> str:
+        """Return the name of the class in primitives."""
+        return cls.__name__
+
+    def obj_clone(self) -> Self:
+        """Return a deep copy."""
+        return deepcopy(self)
+
+    def obj_attr_is_set(self, attrname: str) -> bool:
+        """Return whether a field has a value; raises AttributeError for an unknown name."""
+        if attrname not in self.fields:
+            raise AttributeError(f"{self.obj_name()} has no field {shown(attrname)}")
+        return attrname in self._values
+
+    def obj_set_defaults(self, *attrs: str) -> None:
+        """Set unset fields, by default all fields that have a default, to copies of the default."""
+        every = (name for name, one in self.fields.items() if one.default is not UnspecifiedDefault)
+        for name in attrs or every:
+            if name not in self._values:
+                setattr(self, name, deepcopy(self.fields[name].default))
+
+    def obj_what_changed(self) -> set[str]:
+        """Return the fields that have changed, and the fields whose objects have changed."""
+        return self._changed_fields | {
+            name
+            for name, value in self._values.items()
+            if isinstance(value, WharfingerObject) and value.obj_what_changed()
+        }
+
+    def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
+        """Count fields, all or some, as unchanged from now on.
+
+        ``recursive`` includes all fields of the objects in them.
+        """
+        names = self.fields.keys() if fields is None else fields
+        if recursive:
+            for name in self.obj_what_changed() & set(names) & self._values.keys():
+                for part in self._parts(name):
+                    part.obj_reset_changes(recursive=True)
+        self._changed_fields -= set(names)
+
+    def obj_make_compatible(
+        self,
+        primitive: dict[str, Any],
+        target_version: str,
+        version_manifest: Mapping[str, str] | None = None,
+    ) -> None:
+        """Convert the data of a primitive of this object to an earlier version, in place.
+
+        ``version_manifest`` has the versions of the objects in it, by name; an object that it
+        does not name stays as it is. Without a manifest, ``obj_relationships`` has the versions.
+        """
+        for name, field in self.fields.items():
+            if name not in self._values or not isinstance(field, ObjectField | ListOfObjectsField):
+                continue
+            if version_manifest is None:
+                pairs = self.obj_relationships[name]
+            elif field.objname in version_manifest:
+                pairs = [(target_version, version_manifest[field.objname])]
+            else:
+                continue
+            self._make_parts_compatible(primitive, target_version, name, pairs, version_manifest)
         self._leave_out_later(primitive, target_version)
+
+    def _make_parts_compatible(
+        self,
+        primitive: dict[str, Any],
+        target_version: str,
+        name: str,
+        pairs: Iterable[tuple[str, str]],
+        version_manifest: Mapping[str, str] | None,
+    ) -> None:
+        """Convert the objects in a field to the versions that fit a version of this object."""
+        try:
+            version = _part_version(target_version, pairs)
+        except LookupError:
+            del primitive[name]
+            return
+        if version is None or primitive[name] is None:
+            return
+        parts = primitive[name] if isinstance(primitive[name], list) else [primitive[name]]
+        for part, primitive_part in zip(self._parts(name), parts, strict=True):
+            data = primitive_part[self._obj_primitive_key("data")]
+            part.obj_make_compatible(data, version, version_manifest)
+            primitive_part[self._obj_primitive_key("version")] = version
 
     def _leave_out_later(self, primitive: dict[str, Any], target_version: str) -> None:
         target = versionutils.convert_version_to_tuple(target_version)
@@ -65,47 +237,84 @@ class WharfingerObject(base.VersionedObject):
                     primitive.pop(name, None)
 
     def obj_to_primitive(
-        self, target_version: str | None = None, version_manifest: dict[str, str] | None = None
+        self,
+        target_version: str | None = None,
+        version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The object as a primitive.
+        """Return the object as a primitive, in its own version or an earlier one.
 
-        One that came in an earlier version leaves in that: without what was added to it here.
+        An object that arrived in an earlier version leaves in that version, without later fields.
+        Raises InvalidObject for a later version.
         """
-        primitive = super().obj_to_primitive(target_version, version_manifest)
-        if self.VERSION != type(self).VERSION and target_version in (None, self.VERSION):
-            data = self._obj_primitive_field(primitive, "data")
-            self._leave_out_later(data, self.VERSION)
-            changes = [one for one in self.obj_what_changed() if one in data]
-            primitive[self._obj_primitive_key("changes")] = changes
-        return primitive
+        target = self.VERSION if target_version is None else target_version
+        convert = versionutils.convert_version_to_tuple
+        if convert(target) > convert(self.VERSION):
+            raise InvalidObject(
+                subject=f"{self.obj_name()} {self.VERSION}",
+                problem=f"it cannot be sent as {target}, which is later.",
+                remedy="Ask for its own version, or an earlier one.",
+            )
+        data = {
+            name: field.to_primitive(self._values[name])
+            for name, field in self.fields.items()
+            if name in self._values
+        }
+        if target != self.VERSION or version_manifest:
+            self.obj_make_compatible(data, target, version_manifest)
+        else:
+            self._leave_out_later(data, target)
+        parts = {
+            "name": self.obj_name(),
+            "namespace": self.OBJ_PROJECT_NAMESPACE,
+            "version": target,
+            "data": data,
+        }
+        if changes := [name for name in self.obj_what_changed() if name in data]:
+            parts["changes"] = changes
+        return {self._obj_primitive_key(key): part for key, part in parts.items()}
 
     @classmethod
     def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
-        """The object of a primitive.
+        """Return the object of a primitive.
 
-        Raises InvalidObject for what is none of this project, and IncompatibleObjectVersion for
-        one of a version that is not known here.
+        Raises InvalidObject for anything but an object of this project, and IncompatibleVersion
+        for a version that this process does not know.
         """
         try:
-            return super().obj_from_primitive(primitive, context)
-        except ovo_exception.IncompatibleObjectVersion:
-            raise
+            name = primitive[cls._obj_primitive_key("name")]
+            version = primitive[cls._obj_primitive_key("version")]
+            if primitive[cls._obj_primitive_key("namespace")] != cls.OBJ_PROJECT_NAMESPACE:
+                raise _unknown(_subject(primitive))
+            found: Any = cls.obj_class_from_name(name, version)
+            return found._obj_from_primitive(context, version, primitive)  # type: ignore[no-any-return]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidObject(
-                subject=_subject(cls, primitive),
+                subject=_subject(primitive),
                 problem=f"it cannot be read: {type(error).__name__}: {error}.",
                 remedy="Whoever wrote it has to write it again.",
             ) from error
-        except ovo_exception.UnsupportedObjectError as error:
-            raise InvalidObject(
-                subject=_subject(cls, primitive),
-                problem="there are no such objects here.",
-                remedy="Only objects of the same release, or an earlier one, are known.",
-            ) from error
+
+    @classmethod
+    def obj_class_from_name(cls, objname: str, objver: str) -> "type[WharfingerObject]":
+        """Return the class of a name, which has to know that version.
+
+        Raises InvalidObject for an unknown name, and IncompatibleVersion.
+        """
+        if objname not in REGISTERED:
+            raise _unknown(f"{objname} {objver}")
+        kind = REGISTERED[objname]
+        if objver != kind.VERSION and not versionutils.is_compatible(objver, kind.VERSION):
+            raise IncompatibleVersion(
+                subject=f"{objname} {objver}",
+                problem=f"the newest that is known here is {kind.VERSION}.",
+                remedy="Upgrade this process, or ask it for an earlier version.",
+            )
+        return kind
 
     @classmethod
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
-        unknown = cls._obj_primitive_field(primitive, "data").keys() - cls.fields.keys()
+        data = primitive[cls._obj_primitive_key("data")]
+        unknown = data.keys() - cls.fields.keys()
         if unknown:
             raise InvalidObject(
                 subject=f"{cls.obj_name()} {objver}",
@@ -113,11 +322,25 @@ class WharfingerObject(base.VersionedObject):
                 f"{', '.join(map(shown, sorted(unknown, key=str)))}.",
                 remedy="Give what adds a field a version of its own.",
             )
-        return super()._obj_from_primitive(context, objver, primitive)
+        self = cls(context)
+        self.VERSION = objver
+        for name, field in cls.fields.items():
+            if name in data:
+                setattr(self, name, field.from_primitive(self, name, data[name]))
+        changes = primitive.get(cls._obj_primitive_key("changes"), ())
+        self._changed_fields = {name for name in changes if name in cls.fields}
+        return self
 
-    def obj_load_attr(self, attrname: str) -> NoReturn:
-        """Nothing is loaded when it is looked at: raises FieldUnset."""
-        raise FieldUnset(subject=self.subject, field=attrname, problem=self._why_unset(attrname))
+    @classmethod
+    def _obj_primitive_key(cls, field: str) -> str:
+        return f"{cls.OBJ_SERIAL_NAMESPACE}.{field}"
+
+    def _parts(self, name: str) -> "list[WharfingerObject]":
+        """Return the objects that a field holds."""
+        value = self._values[name]
+        if isinstance(value, WharfingerObject):
+            return [value]
+        return list(value) if isinstance(self.fields[name], ListOfObjectsField) else []
 
     @property
     def subject(self) -> str:
@@ -128,12 +351,159 @@ class WharfingerObject(base.VersionedObject):
         return "it was not said."
 
 
-def _subject(cls: type[base.VersionedObject], primitive: object) -> str:
+_One = TypeVar("_One", bound=WharfingerObject)
+
+
+class ObjectList(WharfingerObject, Sequence[_One]):
+    """A versioned object that is a list of others.
+
+    ``child_versions`` has the version of the objects for each version of the list.
+    """
+
+    objects: list[_One]
+    fields = {"objects": ListOfObjectsField("WharfingerObject")}
+    child_versions: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, context: Any = None, **values: Any) -> None:
+        super().__init__(context, **values)
+        if "objects" not in values:
+            self.objects = []
+            self._changed_fields.discard("objects")
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.objects
+
+    @overload
+    def __getitem__(self, index: int) -> _One: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+
+    def __getitem__(self, index: int | slice) -> _One | Self:
+        if not isinstance(index, slice):
+            return self.objects[index]
+        part = type(self)(self._context, objects=self.objects[index])
+        part.obj_reset_changes()
+        return part
+
+    def obj_what_changed(self) -> set[str]:
+        """Return the fields that have changed; ``objects`` is one if any of its objects has."""
+        changed = any(one.obj_what_changed() for one in self.objects)
+        return self._changed_fields | ({"objects"} if changed else set())
+
+    def obj_make_compatible(
+        self,
+        primitive: dict[str, Any],
+        target_version: str,
+        version_manifest: Mapping[str, str] | None = None,
+    ) -> None:
+        """Convert the data of a primitive of this list to an earlier version, in place."""
+        pairs = self.child_versions.items()
+        self._make_parts_compatible(primitive, target_version, "objects", pairs, version_manifest)
+
+
+_Kind = TypeVar("_Kind", bound=type[WharfingerObject])
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def register(kind: _Kind) -> _Kind:
+    """Register a class under its name, in place of an earlier class of that name."""
+    REGISTERED[kind.obj_name()] = kind
+    return kind
+
+
+def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Decorate a method: the process that keeps the objects carries it out.
+
+    A method of a class, with ``@classmethod`` above, has the context as its first argument.
+    """
+
+    @functools.wraps(method)
+    def call(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(owner, type):
+            return _call_class(method, owner, args, kwargs)
+        return _call_object(method, owner, args, kwargs)
+
+    vars(call)["remotable"] = True
+    return call  # type: ignore[return-value]
+
+
+def versions_within(objname: str, versions: dict[str, str] | None = None) -> dict[str, str]:
+    """Return the newest known version of a class, and of all objects in its fields, by name."""
+    versions = {} if versions is None else versions
+    if objname not in versions:
+        versions[objname] = REGISTERED[objname].VERSION
+        for field in REGISTERED[objname].fields.values():
+            if isinstance(field, ObjectField | ListOfObjectsField):
+                versions_within(field.objname, versions)
+    return versions
+
+
+def _call_class(method: Callable[..., Any], kind: Any, args: Any, kwargs: Any) -> Any:
+    if kind.indirection_api is None:
+        return method(kind, *args, **kwargs)
+    if not args:
+        args = (kwargs.pop("context"),)
+    name = kind.obj_name()
+    return kind.indirection_api.object_class_action_versions(
+        args[0], name, method.__name__, versions_within(name), args[1:], kwargs
+    )
+
+
+def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -> Any:
+    if one._context is None:
+        raise InvalidObject(
+            subject=one.subject,
+            problem=f"there is no database for its {method.__name__}.",
+            remedy="Make it with a context.",
+        )
+    if one.indirection_api is None:
+        return method(one, *args, **kwargs)
+    updates, result = one.indirection_api.object_action(
+        one._context, one, method.__name__, args, kwargs
+    )
+    for name, value in updates.items():
+        if name in one.fields:
+            setattr(one, name, one.fields[name].from_primitive(one, name, value))
+    one.obj_reset_changes()
+    one._changed_fields = set(updates.get("obj_what_changed", ()))
+    return result
+
+
+def _part_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
+    """Return the version of a part for a version of the whole; None keeps the version it has.
+
+    ``pairs`` are versions of the whole and of the part, oldest first. Raises LookupError if that
+    version of the whole has no such part.
+    """
+    convert = versionutils.convert_version_to_tuple
+    before = None
+    for whole, part in pairs:
+        if convert(whole) == convert(target_version):
+            return part
+        if convert(whole) > convert(target_version):
+            if before is None:
+                raise LookupError(target_version)
+            return before
+        before = part
+    return None
+
+
+def _subject(primitive: object) -> str:
     """Which object a primitive says it is."""
     if not isinstance(primitive, dict):
         return shown(primitive)
-    name, version = (primitive.get(cls._obj_primitive_key(key), "?") for key in ("name", "version"))
-    return f"{name} {version}"
+    key = WharfingerObject._obj_primitive_key
+    return f"{primitive.get(key('name'), '?')} {primitive.get(key('version'), '?')}"
 
 
-__all__ = ["Step", "WharfingerObject", "base", "fields", "register"]
+def _unknown(subject: str) -> InvalidObject:
+    return InvalidObject(
+        subject=subject,
+        problem="this process knows no such object.",
+        remedy="Only objects of the same release, or an earlier one, are known.",
+    )

@@ -1,14 +1,17 @@
 """A node: what a driver offers under one root provider."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import ClassVar, Self
 
+from wharfinger.db.rows import Following, NotIn
 from wharfinger.db.tables import INSTANCE
-from wharfinger.objects import kinds
-from wharfinger.objects.base import Step, base, fields, register
+from wharfinger.objects import base, fields, kinds
+from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
+from wharfinger.objects.instance import Instance
 from wharfinger.objects.kept import KeptList, KeptObject
+from wharfinger.objects.migration import OVER, Migration
 from wharfinger.objects.pci_device import PciDeviceList
 
 
@@ -73,9 +76,7 @@ class ComputeNode(KeptObject):
         "capabilities": kinds.flags_by_name(default={}),
         "last_seen": kinds.moment(nullable=True),
     }
-    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {  # type: ignore[misc]
-        "pci_stats": [("1.1", "1.0")]
-    }
+    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {"pci_stats": [("1.1", "1.0")]}
 
     @classmethod
     @base.remotable
@@ -95,14 +96,16 @@ class ComputeNodeList(KeptList[ComputeNode]):
         Step("1.0", "ComputeNode 1.0"),
         Step("1.1", "ComputeNode 1.1"),
         Step("1.2", "get_revisions, and note_seen of all of an instance's nodes"),
+        Step("1.3", "move_to another host, with the instances and moves of the nodes"),
     )
     KIND = ComputeNode
     objects: list[ComputeNode]
     fields = {"objects": fields.ListOfObjectsField("ComputeNode")}
-    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.1",
         "1.2": "1.1",
+        "1.3": "1.1",
     }
 
     @classmethod
@@ -130,4 +133,33 @@ class ComputeNodeList(KeptList[ComputeNode]):
             host=host,
             driver_instance=driver_instance,
             **only,
+        )
+
+    @base.remotable
+    def move_to(self, host: str, driver_instance: str) -> None:
+        """Move the nodes to a driver instance on a service host.
+
+        Their instances, and the ends of moves in progress, change the host too: all or nothing.
+        Raises ConcurrentSave, ObjectNotFound where another process has saved a node meanwhile.
+        """
+        names: dict[str, list[str]] = {}
+        for node in self.objects:
+            if node.host != host:
+                names.setdefault(node.host, []).append(node.hypervisor_hostname)
+                node.host = host
+            if node.driver_instance != driver_instance:
+                node.driver_instance = driver_instance
+        self._save([one for before in names for one in _following(before, host, names[before])])
+
+
+def _following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
+    """Yield the changes of the instances and moves on nodes that change their host."""
+    saved = {"updated_at": Instance._wanted("updated_at", kinds.now())}
+    yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})
+    for end in ("source", "dest"):
+        compute = f"{end}_compute"
+        yield Following(
+            Migration.TABLE,
+            {compute: before, f"{end}_node": nodes, "status": NotIn(OVER)},
+            {compute: after, **saved},
         )

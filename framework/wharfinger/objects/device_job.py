@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from wharfinger.db.tables import INSTANCE
-from wharfinger.objects import kinds
-from wharfinger.objects.base import fields, register
+from wharfinger.objects import fields, kinds
+from wharfinger.objects.base import register
 from wharfinger.objects.kept import KeptList, KeptObject
 
 #: Who holds the reservation of a device while a job is about it: one job at a time.
@@ -127,4 +127,4 @@ class DeviceJobList(KeptList[DeviceJob]):
     KIND = DeviceJob
     objects: list[DeviceJob]
     fields = {"objects": fields.ListOfObjectsField("DeviceJob")}
-    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}

@@ -2,8 +2,8 @@
 
 from typing import Any, ClassVar, Self
 
-from wharfinger.objects import kinds
-from wharfinger.objects.base import base, fields, register
+from wharfinger.objects import base, fields, kinds
+from wharfinger.objects.base import register
 from wharfinger.objects.context import Context
 from wharfinger.objects.kept import KeptList, KeptObject
 
@@ -86,4 +86,4 @@ class FlavorList(KeptList[Flavor]):
     KIND = Flavor
     objects: list[Flavor]
     fields = {"objects": fields.ListOfObjectsField("Flavor")}
-    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
-from wharfinger.objects import kinds
-from wharfinger.objects.base import Step, base, fields, register
+from wharfinger.objects import base, fields, kinds
+from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.kept import KeptList, KeptObject
@@ -50,9 +50,7 @@ class Instance(KeptObject):
         "task_state": kinds.one_of(*TASK_STATES, nullable=True),
         "updated_at": kinds.moment(nullable=True),
     }
-    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {  # type: ignore[misc]
-        "flavor": [("1.0", "1.0")]
-    }
+    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {"flavor": [("1.0", "1.0")]}
 
     @classmethod
     @base.remotable
@@ -84,7 +82,7 @@ class InstanceList(KeptList[Instance]):
     KIND = Instance
     objects: list[Instance]
     fields = {"objects": fields.ListOfObjectsField("Instance")}
-    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.0",
         "1.2": "1.1",

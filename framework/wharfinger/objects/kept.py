@@ -1,17 +1,16 @@
 """Objects that have a row of their own, and lists of them: what their methods share."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Self, TypeVar
 from uuid import uuid4
 
 from oslo_log import log as logging
-from oslo_versionedobjects import exception as ovo_exception
 
 from wharfinger.db.database import TakenError
-from wharfinger.db.rows import Change, StaleError, is_several
+from wharfinger.db.rows import Change, Following, Sole, StaleError, is_several
 from wharfinger.exceptions import (
     ConcurrentSave,
     InvalidObject,
@@ -20,9 +19,10 @@ from wharfinger.exceptions import (
     printable,
     shown,
 )
-from wharfinger.objects.base import WharfingerObject, base, fields
+from wharfinger.objects import base, fields
+from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.context import Context
-from wharfinger.objects.kinds import Document, count
+from wharfinger.objects.kinds import count
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -77,11 +77,13 @@ class RowObject(WharfingerObject):
         return {
             name: _text(getattr(self, name))
             for name in names
-            if isinstance(self.fields[name], Document) and self.obj_attr_is_set(name)
+            if isinstance(self.fields[name], fields.List | fields.Dict) and name in self
         }
 
     def obj_to_primitive(
-        self, target_version: str | None = None, version_manifest: dict[str, str] | None = None
+        self,
+        target_version: str | None = None,
+        version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """The object as a primitive, which says too why fields are unset."""
         primitive = super().obj_to_primitive(target_version, version_manifest)
@@ -92,7 +94,7 @@ class RowObject(WharfingerObject):
     @classmethod
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
         self = super()._obj_from_primitive(context, objver, primitive)
-        self._unread = dict(cls._obj_primitive_field(primitive, "unread", {}))
+        self._unread = dict(primitive.get(cls._obj_primitive_key("unread"), {}))
         self._documents = self._texts(cls.fields.keys() - self._changed_fields)
         return self
 
@@ -132,7 +134,6 @@ class RowObject(WharfingerObject):
                 setattr(self, name, self._read(field, name, row[name]))
             except (
                 InvalidObject,
-                ovo_exception.VersionedObjectsException,
                 AttributeError,
                 KeyError,
                 RecursionError,
@@ -162,7 +163,7 @@ class RowObject(WharfingerObject):
             value = value.obj_clone()
             value.obj_reset_changes(recursive=True)
         if value is not None and _is_document(field):
-            return json.dumps(field.to_primitive(self, name, value))
+            return json.dumps(field.to_primitive(value))
         return _stored(value)
 
     def _why_unset(self, field: str) -> str:
@@ -188,7 +189,7 @@ class KeptObject(RowObject):
     def create(self) -> None:
         """Add it to the database; raises ObjectExists, FieldUnset."""
         with _told(type(self), [self]):
-            self._context.db.insert(self.TABLE, [self._new_row()])
+            self._context.db.insert(self.TABLE, [self._new_row()], self._sole())
         self._created()
 
     @base.remotable
@@ -218,6 +219,10 @@ class KeptObject(RowObject):
         self.obj_set_defaults()
         self.identify()
         return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
+
+    def _sole(self) -> Sole | None:
+        """The condition for adding this row; None without one."""
+        return None
 
     def _created(self) -> None:
         self.revision = 1
@@ -256,13 +261,13 @@ _Row = TypeVar("_Row", bound=RowObject)
 _Kept = TypeVar("_Kept", bound=KeptObject)
 
 
-class RowList(base.ObjectListBase[_Row], WharfingerObject):
+class RowList(base.ObjectList[_Row]):
     """Objects that are read together."""
 
     KIND: ClassVar[type[RowObject]]
 
-    @classmethod  # type: ignore[type-var]
-    @base.remotable  # type: ignore[arg-type]
+    @classmethod
+    @base.remotable
     def get_by_filters(cls, context: Context, **filters: Any) -> Self:
         """Those whose fields have these values, or one of several; all without filters.
 
@@ -321,12 +326,16 @@ class KeptList(RowList[_Kept]):
     @base.remotable
     def save(self) -> None:
         """Write what has changed of each; raises ConcurrentSave, ObjectNotFound, ObjectExists."""
+        self._save()
+
+    def _save(self, following: Sequence[Following] = ()) -> None:
+        """Save all rows, and write ``following`` in the same transaction."""
         # An object may be there twice.
         changed = list({id(one): one for one in self.objects if one.obj_what_changed()}.values())
         if changed:
             with _told(self.KIND, changed):
                 self._context.db.update(
-                    self.KIND.TABLE, self.KIND.KEY, [one._change() for one in changed]
+                    self.KIND.TABLE, self.KIND.KEY, [one._change() for one in changed], following
                 )
             for one in changed:
                 one._saved()
@@ -354,7 +363,7 @@ def _stored(value: Any) -> Any:
 
 
 def _is_document(field: fields.Field[Any]) -> bool:
-    return isinstance(field, Document | fields.ObjectField)
+    return isinstance(field, fields.List | fields.Dict | fields.ObjectField)
 
 
 @contextmanager
@@ -364,7 +373,8 @@ def _told(kind: type[KeptObject], objects: Collection[KeptObject]) -> Iterator[N
         yield
     except TakenError as error:
         keys = ", ".join(one.key for one in objects)
-        raise ObjectExists(kind=kind.obj_name(), key=shown(keys), unique=kind.UNIQUE) from error
+        unique = error.unique or kind.UNIQUE
+        raise ObjectExists(kind=kind.obj_name(), key=shown(keys), unique=unique) from error
     except StaleError as error:
         if error.changed:
             raise ConcurrentSave(kind=kind.obj_name(), keys=sorted(error.changed)) from error

@@ -1,18 +1,18 @@
-"""Kinds of fields: stricter than oslo.versionedobjects', which make text of anything.
+"""Kinds of fields: strict ones, which do not convert a value of one type into another.
 
-Each function gives a field; ``nullable`` ones are None unless they are set.
+Each function returns a field; ``nullable`` ones are None unless they are set.
 """
 
 import math
 import uuid as uuids
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from oslo_utils import timeutils
-from oslo_versionedobjects import fields
 
 from wharfinger.db.tables import NAME
-from wharfinger.exceptions import shown
+from wharfinger.objects.fields import Dict, Field, List, wrong
 
 #: MySQL's first, and the first of four digits.
 _FIRST_YEAR: Final = 1000
@@ -20,115 +20,110 @@ _FIRST_YEAR: Final = 1000
 MAX_COUNT: Final = 2**31 - 1
 
 
-class Text(fields.String):
+class Text(Field[str]):
     """Text, and nothing that could be made text."""
 
-    def coerce(self, _obj: object, attr: str, value: Any) -> str:
-        """Check a value; raises ValueError."""
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise _wrong(attr, value, "text")
+            raise wrong(attr, value, "text")
         return value
 
 
 class ColumnText(Text):
     """Text, without what databases do not take, up to a number of characters."""
 
-    def __init__(self, longest: int | None = None, shortest: int = 0) -> None:
+    def __init__(self, longest: int | None = None, shortest: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self._longest = longest
         self._shortest = shortest
-        super().__init__()
 
-    def coerce(self, obj: object, attr: str, value: Any) -> str:
-        """Check a value; raises ValueError."""
-        text: str = super().coerce(obj, attr, value)
+    def _coerce(self, obj: Any, attr: str, value: Any) -> str:
+        text = super()._coerce(obj, attr, value)
         if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-            raise _wrong(attr, text, "text without null characters and halves of characters")
+            raise wrong(attr, text, "text without null characters and halves of characters")
         longest = math.inf if self._longest is None else self._longest
         if not self._shortest <= len(text) <= longest:
-            raise _wrong(attr, text, f"text of {self._shortest} to {self._longest} characters")
+            raise wrong(attr, text, f"text of {self._shortest} to {self._longest} characters")
         return text
 
 
-class Identifier(fields.UUID):
+class Identifier(Field[str]):
     """A uuid, as text with dashes."""
 
-    def coerce(self, _obj: object, attr: str, value: Any) -> str:
-        """Check a value; raises ValueError."""
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         try:
             return str(uuids.UUID(value))
         except (AttributeError, TypeError, ValueError):
-            raise _wrong(attr, value, "a uuid") from None
+            raise wrong(attr, value, "a uuid") from None
 
 
-class Word(fields.Enum):
+class Word(Field[str]):
     """One of several words."""
 
-    def coerce(self, _obj: object, attr: str, value: Any) -> str:
-        """Check a value; raises ValueError."""
-        if not isinstance(value, str) or value not in self._valid_values:
-            raise _wrong(attr, value, f"one of {', '.join(self._valid_values)}")
+    def __init__(self, values: Collection[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.values: Final = tuple(values)
+
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in self.values:
+            raise wrong(attr, value, f"one of {', '.join(self.values)}")
         return value
 
 
-class Count(fields.NonNegativeInteger):
+class Count(Field[int]):
     """A whole number from 0 to MAX_COUNT."""
 
-    def coerce(self, _obj: object, attr: str, value: Any) -> int:
-        """Check a value; raises ValueError."""
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> int:
         if type(value) is not int or not 0 <= value <= MAX_COUNT:
-            raise _wrong(attr, value, f"a whole number from 0 to {MAX_COUNT}")
+            raise wrong(attr, value, f"a whole number from 0 to {MAX_COUNT}")
         return value
 
 
-class Ratio(fields.Float):
+class Ratio(Field[float]):
     """A number above 0, or from 0 on."""
 
-    def coerce(self, _obj: object, attr: str, value: Any) -> float:
-        """Check a value; raises ValueError."""
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _wrong(attr, value, "a number")
+            raise wrong(attr, value, "a number")
         try:
             number = float(value)
         except OverflowError:
             number = math.inf
         if not 0 <= number < math.inf:
-            raise _wrong(attr, value, "a number, 0 or above")
+            raise wrong(attr, value, "a number, 0 or above")
         return number
 
 
-class Flag(fields.Boolean):
+class Flag(Field[bool]):
     """True or false; databases have 0 and 1."""
 
-    def coerce(self, _obj: object, attr: str, value: Any) -> bool:
-        """Check a value; raises ValueError."""
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> bool:
         if value not in (True, False):
-            raise _wrong(attr, value, "true or false")
+            raise wrong(attr, value, "true or false")
         return bool(value)
 
 
-class Moment(fields.DateTime):
+class Moment(Field[datetime]):
     """A time in UTC, in whole seconds: what each database and each primitive can hold."""
 
-    def coerce(self, _obj: object, attr: str, value: Any) -> datetime:
-        """Check a value; raises ValueError. A time without zone is UTC's."""
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> datetime:
         try:
             moment = timeutils.parse_isotime(value) if isinstance(value, str) else value
         except ValueError:
-            raise _wrong(attr, value, "a time") from None
+            raise wrong(attr, value, "a time") from None
         if not isinstance(moment, datetime):
-            raise _wrong(attr, value, "a time")
+            raise wrong(attr, value, "a time")
         zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         try:
             whole = zoned.astimezone(UTC).replace(microsecond=0)
         except OverflowError:
-            raise _wrong(attr, value, "a time that there is in UTC") from None
+            raise wrong(attr, value, "a time that there is in UTC") from None
         if whole.year < _FIRST_YEAR:
-            raise _wrong(attr, value, f"a time after the year {_FIRST_YEAR}")
+            raise wrong(attr, value, f"a time after the year {_FIRST_YEAR}")
         return whole
 
-    def from_primitive(self, obj: Any, attr: str, value: Any) -> datetime:
-        """The time that an ISO 8601 text says; raises ValueError."""
-        return self.coerce(obj, attr, value)
+    def _to_primitive(self, value: datetime) -> str:
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def now() -> datetime:
@@ -136,93 +131,66 @@ def now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def text(longest: int | None = None, **kwargs: Any) -> fields.Field[str]:
+def text(longest: int | None = None, **kwargs: Any) -> Field[str]:
     """Text of at most so many characters, or of any length."""
-    return _field(ColumnText(longest), kwargs)
+    return ColumnText(longest, **kwargs)
 
 
-def name(**kwargs: Any) -> fields.Field[str]:
+def name(**kwargs: Any) -> Field[str]:
     """Text of 1 to 255 characters."""
-    return _field(ColumnText(NAME, shortest=1), kwargs)
+    return ColumnText(NAME, shortest=1, **kwargs)
 
 
-def uuid(**kwargs: Any) -> fields.Field[str]:
+def uuid(**kwargs: Any) -> Field[str]:
     """A uuid."""
-    return _field(Identifier(), kwargs)
+    return Identifier(**kwargs)
 
 
-def count(**kwargs: Any) -> fields.Field[int]:
+def count(**kwargs: Any) -> Field[int]:
     """A whole number from 0 on."""
-    return _field(Count(), kwargs)
+    return Count(**kwargs)
 
 
-def ratio(**kwargs: Any) -> fields.Field[float]:
+def ratio(**kwargs: Any) -> Field[float]:
     """A number from 0 on."""
-    return _field(Ratio(), kwargs)
+    return Ratio(**kwargs)
 
 
-def flag(**kwargs: Any) -> fields.Field[bool]:
+def flag(**kwargs: Any) -> Field[bool]:
     """True or false."""
-    return _field(Flag(), kwargs)
+    return Flag(**kwargs)
 
 
-def moment(**kwargs: Any) -> fields.Field[datetime]:
+def moment(**kwargs: Any) -> Field[datetime]:
     """A time in UTC, in whole seconds."""
-    return _field(Moment(), kwargs)
+    return Moment(**kwargs)
 
 
-def one_of(*values: str, **kwargs: Any) -> fields.Field[str]:
+def one_of(*values: str, **kwargs: Any) -> Field[str]:
     """One of these words."""
-    return _field(Word(values), kwargs)
+    return Word(values, **kwargs)
 
 
-class Document(fields.Field[Any]):
-    """A field of several values, which is kept as JSON text."""
-
-    def coerce(self, obj: Any, attr: str, value: Any) -> Any:
-        """Check a value; raises ValueError."""
-        try:
-            return super().coerce(obj, attr, value)
-        except fields.KeyTypeError as error:
-            raise ValueError(f"{attr}: {error}") from error
-
-    def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        """What a primitive says, which is no less strict; raises ValueError."""
-        if value is None and not self.nullable:
-            raise _wrong(attr, value, "of its type")
-        return self.coerce(obj, attr, value)
-
-
-def texts(**kwargs: Any) -> Document:
+def texts(**kwargs: Any) -> Field[list[str]]:
     """A list of texts."""
-    return Document(fields.List(Text()), **kwargs)
+    return List(Text(), **kwargs)
 
 
-def counts_by_name(**kwargs: Any) -> Document:
+def counts_by_name(**kwargs: Any) -> Field[dict[str, int]]:
     """Whole numbers by name."""
-    return Document(fields.Dict(Count()), **kwargs)
+    return Dict(Count(), **kwargs)
 
 
-def ratios_by_name(**kwargs: Any) -> Document:
+def ratios_by_name(**kwargs: Any) -> Field[dict[str, float]]:
     """Numbers from 0 on, by name."""
-    return Document(fields.Dict(Ratio()), **kwargs)
+    return Dict(Ratio(), **kwargs)
 
 
-def flags_by_name(**kwargs: Any) -> Document:
+def flags_by_name(**kwargs: Any) -> Field[dict[str, bool]]:
     """True or false by name."""
-    return Document(fields.Dict(Flag()), **kwargs)
+    return Dict(Flag(), **kwargs)
 
 
-def texts_by_name(**kwargs: Any) -> Document:
+def texts_by_name(**kwargs: Any) -> Field[dict[str, str]]:
     """Texts by name."""
-    return Document(fields.Dict(Text()), **kwargs)
-
-
-def _field(kind: Any, kwargs: dict[str, Any]) -> fields.Field[Any]:
-    if kwargs.get("nullable"):
-        kwargs.setdefault("default", None)
-    return fields.Field(kind, **kwargs)
-
-
-def _wrong(attr: str, value: object, wanted: str) -> ValueError:
-    return ValueError(f"{attr}: {shown(value)} is not {wanted}")
+    return Dict(Text(), **kwargs)

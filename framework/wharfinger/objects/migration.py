@@ -5,11 +5,12 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
-from wharfinger.db.rows import NotIn
-from wharfinger.objects import kinds
-from wharfinger.objects.base import Step, base, fields, register
+from wharfinger.db.rows import NotIn, Sole
+from wharfinger.objects import base, fields, kinds
+from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.flavor import Flavor
+from wharfinger.objects.instance import Instance
 from wharfinger.objects.kept import KeptList, KeptObject
 
 #: nova's kinds of moves.
@@ -43,31 +44,34 @@ MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 #: Those in which a move still counts at both ends.
 IN_PROGRESS: Final = tuple(status for status, after in MIGRATION_STATUSES.items() if after)
 _ENDS: Final = ("source_compute", "dest_compute")
-_OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
+#: All other statuses. An unknown status, of a later version perhaps, counts as in progress.
+OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
 
 
-class _Status(fields.StateMachine):
+class _Status(kinds.Word):
     """A status, which changes only to one that it leads to."""
 
-    ALLOWED_TRANSITIONS = {status: set(after) for status, after in MIGRATION_STATUSES.items()}
-
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(tuple(MIGRATION_STATUSES), **kwargs)
+        super().__init__(MIGRATION_STATUSES, **kwargs)
+        self.transitions = MIGRATION_STATUSES
 
-    def coerce(self, obj: Any, attr: str, value: Any) -> str:
-        """As in StateMachine; the status that it has is no change."""
-        wanted = self.default if value is None else value
-        if obj is not None and obj.obj_attr_is_set(attr) and getattr(obj, attr) == wanted:
-            return str(wanted)
-        try:
-            return super().coerce(obj, attr, wanted)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{attr}: {error}") from error
+    def _coerce(self, obj: Any, attr: str, value: Any) -> str:
+        wanted = super()._coerce(obj, attr, value)
+        if obj is None or attr not in obj:
+            return wanted
+        before = getattr(obj, attr)
+        if wanted != before and wanted not in self.transitions[before]:
+            after = ", ".join(sorted(self.transitions[before])) or "none"
+            raise fields.wrong(attr, wanted, f"a status that {before} leads to ({after})")
+        return wanted
 
 
 @register
 class Migration(KeptObject):
     """A move: while it is in progress its source still counts.
+
+    ``create`` raises ObjectExists, too, if another move of its instance is in progress. If several
+    processes begin a move of one instance at the same time, one succeeds.
 
     - ``uuid``: also the consumer that holds the source's allocation.
     - ``instance_uuid``: the instance that moves.
@@ -113,7 +117,7 @@ class Migration(KeptObject):
         "created_at": kinds.moment(),
         "updated_at": kinds.moment(nullable=True),
     }
-    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {  # type: ignore[misc]
+    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
         "old_flavor": [("1.0", "1.0")],
         "new_flavor": [("1.0", "1.0")],
     }
@@ -134,6 +138,20 @@ class Migration(KeptObject):
             self.created_at = kinds.now()
         return super()._new_row()
 
+    def _sole(self) -> Sole | None:
+        if not self.is_in_progress:
+            return None
+        return Sole(
+            unique="instance in progress",
+            taken={
+                "instance_uuid": self.instance_uuid,
+                "status": NotIn(OVER),
+                "uuid": NotIn([self.uuid]),  # the database itself refuses the same uuid
+            },
+            table=Instance.TABLE,
+            lock={"uuid": self.instance_uuid},
+        )
+
     def _change(self) -> Any:
         self.updated_at = kinds.now()
         return super()._change()
@@ -150,7 +168,7 @@ class MigrationList(KeptList[Migration]):
     KIND = Migration
     objects: list[Migration]
     fields = {"objects": fields.ListOfObjectsField("Migration")}
-    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.1",
     }
@@ -159,8 +177,7 @@ class MigrationList(KeptList[Migration]):
     @base.remotable
     def get_in_progress_by_host(cls, context: Context, host: str) -> Self:
         """Those in progress that come from a service host, or go to it."""
-        # A status that is not known here, of a later version perhaps, is not known to be over.
-        under_way = cls._select(context, status=NotIn(_OVER))
+        under_way = cls._select(context, status=NotIn(OVER))
         return cls._of(
             context,
             [

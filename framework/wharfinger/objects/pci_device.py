@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from wharfinger.objects import kinds
-from wharfinger.objects.base import WharfingerObject, base, fields, register
+from wharfinger.objects import base, fields, kinds
+from wharfinger.objects.base import WharfingerObject, register
 
 
 @register
@@ -28,7 +28,7 @@ class PciDevice(WharfingerObject):
 
 
 @register
-class PciDeviceList(base.ObjectListBase[PciDevice], WharfingerObject):
+class PciDeviceList(base.ObjectList[PciDevice]):
     """Kinds of PCI devices.
 
     - ``objects``: one for each kind.
@@ -36,4 +36,4 @@ class PciDeviceList(base.ObjectListBase[PciDevice], WharfingerObject):
 
     objects: list[PciDevice]
     fields = {"objects": fields.ListOfObjectsField("PciDevice")}
-    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import ClassVar, Self
 
 from wharfinger.db.rows import NotIn
-from wharfinger.db.tables import INSTANCE
-from wharfinger.objects import kinds
-from wharfinger.objects.base import Step, base, fields, register
+from wharfinger.db.tables import INSTANCE, NAME
+from wharfinger.objects import base, fields, kinds
+from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.kept import RowList, RowObject
 
@@ -28,11 +28,15 @@ class ProviderRecord(RowObject):
     - ``reserved_since``: by reason, since when, in seconds since the epoch.
     - ``absent_since``: when a complete listing first lacked it, in seconds since the epoch; None
       while it is there.
+    - ``absence``: the same moment in uptime, from which the absence is counted: JSON text of a
+      ``wharfinger.providers.absence.Absence``. It is valid only if its ``since`` equals
+      ``absent_since``: an old release writes only ``absent_since``. None without an uptime.
     """
 
     HISTORY = (
         Step("1.0", "first version"),
         Step("1.1", "since when it is reserved", ("reserved_since",)),
+        Step("1.2", "its absence is counted in uptime", ("absence",)),
     )
     TABLE = "provider_records"
     KEY = "provider_uuid"
@@ -47,6 +51,7 @@ class ProviderRecord(RowObject):
     reservations: list[str]
     reserved_since: dict[str, float]
     absent_since: float | None
+    absence: str | None
     fields = {
         "host": kinds.name(),
         "driver_instance": kinds.text(INSTANCE),
@@ -59,6 +64,7 @@ class ProviderRecord(RowObject):
         "reservations": kinds.texts(default=[]),
         "reserved_since": kinds.ratios_by_name(default={}),
         "absent_since": kinds.ratio(nullable=True),
+        "absence": kinds.text(NAME, nullable=True),
     }
 
 
@@ -72,13 +78,15 @@ class ProviderRecordList(RowList[ProviderRecord]):
     HISTORY = (
         Step("1.0", "ProviderRecord 1.0"),
         Step("1.1", "ProviderRecord 1.1, get_reserved"),
+        Step("1.2", "ProviderRecord 1.2"),
     )
     KIND = ProviderRecord
     objects: list[ProviderRecord]
     fields = {"objects": fields.ListOfObjectsField("ProviderRecord")}
-    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.1",
+        "1.2": "1.2",
     }
 
     @classmethod

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, Final, cast
 
 from oslo_log import log as logging
-from oslo_versionedobjects import exception as ovo_exception
 
 from wharfinger import exceptions
 from wharfinger.exceptions import (
+    IncompatibleVersion,
     InvalidObject,
     ObjectError,
     RemoteError,
@@ -21,7 +21,8 @@ from wharfinger.exceptions import (
     WharfingerError,
     shown,
 )
-from wharfinger.objects.base import WharfingerObject, base
+from wharfinger.objects import base
+from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.context import Context
 
 LOG: Final = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ _ERRORS: Final[Mapping[str, type[WharfingerError]]] = {
 }
 
 
-class Serializer(base.VersionedObjectSerializer):
+class Serializer:
     """Objects to primitives and back.
 
     An object that is newer than what is known here is asked for again, in the version that
@@ -42,20 +43,45 @@ class Serializer(base.VersionedObjectSerializer):
     InvalidObject for what is none.
     """
 
-    OBJ_BASE_CLASS = WharfingerObject
+    def serialize_entity(self, context: Any, entity: Any) -> Any:
+        """Return a value with primitives for objects, in lists and dicts too."""
+        match entity:
+            case WharfingerObject():
+                return entity.obj_to_primitive()
+            case dict():
+                return {key: self.serialize_entity(context, one) for key, one in entity.items()}
+            case list() | tuple() | set():
+                return [self.serialize_entity(context, one) for one in entity]
+        return entity
 
-    def _process_object(self, context: Any, objprim: dict[str, Any]) -> Any:
+    def deserialize_entity(self, context: Any, entity: Any) -> Any:
+        """Return a value with objects for primitives, in lists and dicts too."""
+        match entity:
+            case dict() if _key("name") in entity:
+                return self._object(context, entity)
+            case dict():
+                return {key: self.deserialize_entity(context, one) for key, one in entity.items()}
+            case list():
+                return [self.deserialize_entity(context, one) for one in entity]
+        return entity
+
+    def _object(self, context: Any, primitive: dict[str, Any]) -> Any:
         try:
-            return super()._process_object(context, objprim)
-        except ovo_exception.IncompatibleObjectVersion as error:
-            raise InvalidObject(
-                subject=f"{error.kwargs['objname']} {error.kwargs['objver']}",
-                problem=f"the newest that is known here is {error.kwargs['supported']}.",
-                remedy="Upgrade this process, or ask it for an earlier version.",
-            ) from error
+            return WharfingerObject.obj_from_primitive(primitive, context)
+        except IncompatibleVersion:
+            version = primitive[_key("version")]
+            if version.count(".") > 1:
+                # The third number of a version stands for no change of fields.
+                known = {**primitive, _key("version"): ".".join(version.split(".")[:2])}
+                return self._object(context, known)
+            api = WharfingerObject.indirection_api
+            if api is None:
+                raise
+            versions = base.versions_within(primitive[_key("name")])
+            return api.object_backport_versions(context, primitive, versions)
 
 
-class RemoteObjects(base.VersionedObjectIndirectionAPI):
+class RemoteObjects:
     """Carries remotable methods over to the process that keeps the objects.
 
     ``send`` takes a question and returns the answer; it may raise OSError where nobody does.
@@ -89,10 +115,6 @@ class RemoteObjects(base.VersionedObjectIndirectionAPI):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RemoteError(reason=f"{objmethod}: the answer is none: {error!r}.") from error
 
-    def object_class_action(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Not used: versions are always sent with it."""
-        raise NotImplementedError
-
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
         self,
         context: Any,
@@ -113,10 +135,6 @@ class RemoteObjects(base.VersionedObjectIndirectionAPI):
             kwargs=kwargs,
         )
         return answer.get("result")
-
-    def object_backport(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Not used: versions are always sent with it."""
-        raise NotImplementedError
 
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
@@ -200,8 +218,8 @@ class ObjectServer:
     ) -> dict[str, Any]:
         try:
             kind = WharfingerObject.obj_class_from_name(name, versions[name])
-        except ovo_exception.VersionedObjectsException as error:
-            reason = f"{error}. Upgrade the process that keeps the objects first"
+        except InvalidObject as error:
+            reason = f"{error} Upgrade the process that keeps the objects first"
             raise RemoteError(reason=reason) from error
         result = _remotable(kind, method)(self._context, *args, **kwargs)
         return {"result": self._serialized(result, versions)}

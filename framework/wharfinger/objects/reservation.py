@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
-from wharfinger.objects import kinds
-from wharfinger.objects.base import Step, fields, register
+from wharfinger.objects import fields, kinds
+from wharfinger.objects.base import Step, register
 from wharfinger.objects.kept import KeptList, KeptObject
 
 #: The allocation may still be there; it is not, and no cleaning has been seen yet; it has been.
@@ -81,7 +81,7 @@ class ReservationList(KeptList[Reservation]):
     KIND = Reservation
     objects: list[Reservation]
     fields = {"objects": fields.ListOfObjectsField("Reservation")}
-    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.1",
     }

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import ClassVar, Final, Self
 
 from wharfinger.exceptions import ObjectNotFound
-from wharfinger.objects import kinds
-from wharfinger.objects.base import base, fields, register
+from wharfinger.objects import base, fields, kinds
+from wharfinger.objects.base import register
 from wharfinger.objects.context import Context
 from wharfinger.objects.kept import KeptList, KeptObject
 
@@ -140,4 +140,4 @@ class ServiceList(KeptList[Service]):
     KIND = Service
     objects: list[Service]
     fields = {"objects": fields.ListOfObjectsField("Service")}
-    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}

@@ -6,7 +6,7 @@ request, then what is gone is deleted.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from threading import Event, Lock
@@ -46,6 +46,18 @@ _Job = Callable[[], None]
 _Inventories = tuple[TreeUnderWay, SetInventories]
 
 
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result of applying a plan.
+
+    ``errors`` has one error for each tree that failed. ``unfinished`` are the uuids of the
+    providers that still lack a planned step, at least one in each tree with an error.
+    """
+
+    errors: tuple[PlacementError, ...] = ()
+    unfinished: frozenset[str] = frozenset()
+
+
 class PlanApplier:
     """Applies plans through one client, with as many requests at once as that may have."""
 
@@ -61,7 +73,7 @@ class PlanApplier:
         plan: Plan,
         live: Mapping[str, Provider],
         on_step: Callable[[Step], None] = lambda _step: None,
-    ) -> list[PlacementError]:
+    ) -> Applied:
         """Take the steps; ``on_step`` is called after each, by one thread at a time.
 
         ``live`` is what the plan was made from. What goes wrong in a tree ends that tree and
@@ -82,7 +94,10 @@ class PlanApplier:
                 [partial(run.take, tree, _deletions(tree)) for tree in trees],
             ):
                 _finish(pool, jobs, run.stop)
-        return [error for tree in trees for error in tree.errors]
+        return Applied(
+            tuple(error for tree in trees for error in tree.errors),
+            frozenset(uuid for tree in trees for uuid, left in tree.left.items() if left),
+        )
 
     def _prepare(self, trees: Sequence[TreeUnderWay]) -> None:
         """See that the server can take all steps of a tree before the first is sent."""

@@ -15,7 +15,8 @@ import requests
 from keystoneauth1 import exceptions as keystone_exceptions
 from keystoneauth1.adapter import Adapter
 
-from wharfinger.exceptions import MicroversionUnsupported, UnexpectedAnswer
+from wharfinger.conf.transport import AnswerTooLarge
+from wharfinger.exceptions import MicroversionUnsupported, PlacementError, UnexpectedAnswer
 from wharfinger.placement import errors, model, query
 from wharfinger.placement.microversions import (
     BEFORE_CONSUMER_TYPES,
@@ -316,11 +317,23 @@ class PlacementClient:
         except keystone_exceptions.EndpointNotFound as error:
             self._adapter.invalidate()  # the catalog comes with the token: it may be there by now
             raise errors.unavailable(request, f"no answer: {error}") from error
+        except keystone_exceptions.UnknownConnectionError as error:
+            raise self._unread(request, error) from error
         except (keystone_exceptions.ClientException, ValueError) as error:  # of a URL that is none
             raise errors.unavailable(request, f"no answer: {error}") from error
         if response.status_code >= 400:
             raise errors.from_response(request, response)
         return response
+
+    def _unread(
+        self, request: str, error: keystone_exceptions.UnknownConnectionError
+    ) -> PlacementError:
+        """Return the exception for an answer that keystoneauth could not read."""
+        cause = error.original
+        if not isinstance(cause, AnswerTooLarge):
+            return errors.unavailable(request, f"no answer: {error}")
+        detail = f"{cause.url}: {cause}"  # the URL may be Keystone's
+        return UnexpectedAnswer(request=request, status=cause.status, code="", detail=detail)
 
     def _decode(self, request: str, response: requests.Response, kind: type[Answer]) -> Answer:
         try:

@@ -9,6 +9,7 @@ import io
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from keystoneauth1.session import Session
 from oslo_config import cfg
 from requests.adapters import HTTPAdapter
 
+from wharfinger import files
 from wharfinger.exceptions import ConfigurationError, StateError
 from wharfinger.sqlite import allow_concurrent_writers, reason, schema_lock
 
@@ -27,6 +29,18 @@ _ENDPOINT: Final = "http://placement.embedded"
 #: Placement's noauth2 takes the token as the user and believes this header.
 _ROLES: Final = {"X-Roles": "admin,member,reader,service"}
 _LOCK: Final = threading.Lock()
+#: The modules of the extra "embedded", with the distribution that has each.
+_EXTRA: Final = {"placement": "openstack-placement", "webob": "WebOb"}
+
+
+def check_installed() -> None:
+    """Raise ConfigurationError where a distribution of the embedded Placement is missing.
+
+    It imports none of them.
+    """
+    missing = [distribution for module, distribution in _EXTRA.items() if not _is_there(module)]
+    if missing:
+        raise _not_installed(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}")
 
 
 class EmbeddedPlacement:
@@ -35,12 +49,13 @@ class EmbeddedPlacement:
     ``adapter`` is for our client; ``application`` is Placement's WSGI application. Safe for
     several threads, and for several processes on the same file. Raises ConfigurationError
     where openstack-placement is not installed, where this process has an embedded Placement
-    already, or where the file cannot be used.
+    already, or where the file cannot be used, and StateError where it is not ours.
     """
 
     _started: Path | None = None
 
     def __init__(self, database: Path) -> None:
+        check_installed()
         with _LOCK:
             if EmbeddedPlacement._started is not None:
                 raise _cannot_start(
@@ -66,11 +81,8 @@ class EmbeddedPlacement:
             from placement import conf as placement_conf  # noqa: PLC0415
             from placement import db_api, deploy  # noqa: PLC0415
         except ImportError as error:
-            raise _cannot_start(
-                database,
-                f"{error}.",
-                "Install wharfinger[embedded], or set [placement] embedded = false.",
-            ) from error
+            # A dependency of openstack-placement may be missing, too.
+            raise _not_installed(f"a dependency of openstack-placement ({error}) is") from error
         conf = cfg.ConfigOpts()
         placement_conf.register_opts(conf)
         conf.set_override("auth_strategy", "noauth2", "api")
@@ -80,11 +92,14 @@ class EmbeddedPlacement:
         # From here on its globals are taken, even if it does not come up.
         cls._started = database
         try:
-            database.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+            files.make_directory(database.parent)
+            files.make_database(database)
             db_api.configure(conf)
             allow_concurrent_writers(db_api.get_placement_engine())
             with schema_lock(database.parent):
                 return deploy.loadapp(conf)
+        except StateError:
+            raise
         except Exception as error:
             # Whatever its libraries raise: an unusable file, a schema of a newer release.
             raise _cannot_start(
@@ -133,6 +148,12 @@ class _WSGITransport(HTTPAdapter):
         )
 
 
+def _is_there(module: str) -> bool:
+    """Return whether a module can be found; a directory without a package does not count."""
+    spec = find_spec(module)
+    return spec is not None and spec.origin is not None
+
+
 def _sqlite_error(body: bytes) -> str:
     """What SQLite says in Placement's error document."""
     text = body.decode(errors="replace").partition("(sqlite3.")[2]
@@ -144,6 +165,17 @@ def _text(headers: Mapping[str, str | bytes]) -> dict[str, str]:
         name: value.decode("latin-1") if isinstance(value, bytes) else value
         for name, value in headers.items()
     }
+
+
+def _not_installed(missing: str) -> ConfigurationError:
+    return ConfigurationError(
+        section="placement",
+        key="embedded",
+        value="true",
+        problem=f"the embedded Placement cannot start: {missing} not installed.",
+        remedy="Run `pip install 'wharfinger[embedded]'`; or set embedded = false, and the options "
+        "that lead to a Placement service.",
+    )
 
 
 def _cannot_start(database: Path, problem: str, remedy: str) -> ConfigurationError:

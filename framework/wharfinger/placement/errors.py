@@ -7,7 +7,12 @@ import msgspec
 import requests
 
 from wharfinger import exceptions
-from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
+from wharfinger.exceptions import (
+    PermissionRefused,
+    PlacementError,
+    PlacementUnavailable,
+    printable,
+)
 from wharfinger.placement.model import UNDECODABLE, Error, Errors
 
 _BY_CODE: Final[dict[str, type[PlacementError]]] = {
@@ -78,7 +83,7 @@ def _first_error(response: requests.Response) -> Error | None:
         return None
     # Placement puts a standard sentence and an empty line before what it has to say.
     detail = " ".join(first.detail.split("\n\n")[-1].split())
-    return Error(code=first.code, detail=detail[:_LONGEST])
+    return Error(code=first.code, detail=printable(detail)[:_LONGEST])
 
 
 def _sentence(text: str) -> str:

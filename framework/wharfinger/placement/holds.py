@@ -4,11 +4,11 @@ What is held is stored before it is written to Placement, and forgotten after it
 crash leaves it held, and the cycles of the driver instance that publishes it see to the rest.
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
@@ -66,15 +66,20 @@ class Holds:
         holder: str,
         reason: str,
         expected_end: datetime | None = None,
+        uuid: str | None = None,
     ) -> Reservation:
         """Reserve a provider fully, over what is allocated from it too.
 
-        It ends with ``release`` for that holder, and not before: not even at its expected end.
-        Raises ObjectExists where the holder has it already. Where Placement fails, it is stored all
-        the same, and the next cycle writes it.
+        It ends with ``release`` for that holder, or with ``release_one``, and not before: not even
+        at its expected end. ``uuid`` is the uuid of the new reservation, for a caller that has to
+        know it even after a failure. Raises ObjectExists where the holder has it already. Where
+        Placement fails, the reservation is stored, and the next cycle writes it.
         """
+        values: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
         try:
-            held = self._new(provider, holder=holder, reason=reason, expected_end=expected_end)
+            held = self._new(
+                provider, holder=holder, reason=reason, expected_end=expected_end, **values
+            )
         except ObjectExists:
             if self.has(provider, holder):
                 self._fill(provider.uuid)  # which a crash may have kept from it
@@ -112,12 +117,23 @@ class Holds:
         [held] = mine
         return self._end(held)
 
+    def is_there(self, uuid: str) -> bool:
+        """Return whether a reservation has not ended yet."""
+        return bool(ReservationList.get_by_filters(self._context, uuid=uuid).objects)
+
+    def release_one(self, uuid: str) -> tuple[str, ...]:
+        """End one reservation, by its own uuid, and no other of the same holder.
+
+        Return the same as ``release``. Raises ObjectNotFound where it has ended already.
+        """
+        for held in ReservationList.get_by_filters(self._context, uuid=uuid):
+            return self._end(held)
+        raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
+
     @_patiently
-    def forget(self, provider_uuid: str, holder: str) -> None:
-        """End what a holder has of a provider that is no more."""
-        for one in ReservationList.get_by_filters(
-            self._context, provider_uuid=provider_uuid, holder=holder
-        ):
+    def forget(self, uuid: str) -> None:
+        """Delete a reservation whose provider no longer exists."""
+        for one in ReservationList.get_by_filters(self._context, uuid=uuid):
             with suppress(ObjectNotFound):
                 one.destroy()
 
@@ -178,6 +194,7 @@ class Holds:
             held = self._new(
                 provider,
                 holder=mine["holder"],
+                is_cleaned=True,
                 reason="to be cleaned",
                 consumer_uuid=consumer_uuid,
                 phase="releasing",
@@ -210,11 +227,17 @@ class Holds:
         held.destroy()
         return self._empty(held)  # somebody else may have ended his at the same time
 
-    def _new(self, provider: ProviderSummary, **values: object) -> Reservation:
-        """A new reservation of a provider, stored."""
+    def _new(
+        self, provider: ProviderSummary, *, is_cleaned: bool = False, **values: object
+    ) -> Reservation:
+        """Store a new reservation of a provider, and return it.
+
+        ``is_cleaned``: its driver cleans it, so an instance publishes it, even without records.
+        """
         live = self._client.get_inventories(provider.uuid)
         record = self._remembered(provider.uuid)
-        self._check(provider, record)
+        if record.is_ours or not is_cleaned:
+            self._check(provider, record)
         held = Reservation(
             self._context,
             provider_uuid=provider.uuid,
@@ -278,27 +301,59 @@ class Holds:
         return ReservationList.get_by_filters(self._context, provider_uuid=provider_uuid)
 
     def _remembered(self, provider_uuid: str) -> Record:
-        """What driver instances and reservations remember of a provider together."""
-        records = [
-            _record(one)
-            for one in ProviderRecordList.get_by_filters(self._context, provider_uuid=provider_uuid)
-        ]
-        figures = reservation.figures_of(
-            [
-                # Those of reservations are never older.
-                *(one.own_reserved for one in self._rows(provider_uuid) if "own_reserved" in one),
-                *(record.own_reserved for record in records if record.is_ours),
-            ]
+        """Return one record of a provider, merged from all records and reservations of it.
+
+        If several records may be current and disagree on the figures of a class, the class has
+        none, unless a reservation has them. Such a class is a reason to keep the provider reserved.
+        """
+        records = self._records(provider_uuid)
+        ours = [record for record in records if record.is_ours]
+        reserved = reservation.figures_of(  # these are never older than those of records
+            one.own_reserved for one in self._rows(provider_uuid) if "own_reserved" in one
         )
-        ours = next((record for record in records if record.is_ours), Record())
+        unclear = reservation.disputed(ours) - reserved.keys()
         reasons = dict.fromkeys(reason for record in records for reason in record.reservations)
-        return replace(ours, own_reserved=figures, reservations=tuple(reasons))
+        if unclear:
+            reasons[
+                f"{len(ours)} records of it disagree on its own reserved amounts of "
+                f"{', '.join(sorted(unclear))} (the next cycle of its driver instance decides)"
+            ] = None
+        record = reservation.without(ours[0] if ours else Record(), unclear)
+        return replace(
+            record,
+            own_reserved={**record.own_reserved, **reserved},
+            reservations=tuple(reasons),
+        )
+
+    def _records(self, provider_uuid: str) -> list[Record]:
+        """Return the records of a provider, without those that another one has superseded.
+
+        Two hosts may have a record: during a takeover, or after one that left a record behind. The
+        record of the host and the instance that publish the node counts.
+        """
+        found = ProviderRecordList.get_by_filters(self._context, provider_uuid=provider_uuid)
+        records = {(one.host, one.driver_instance): _record(one) for one in found}
+        ours = {key: record for key, record in records.items() if record.is_ours}
+        roots = sorted({record.root_uuid for record in ours.values() if record.root_uuid})
+        if len(ours) > 1:
+            publishers = {
+                (row.host, row.driver_instance)
+                for row in ComputeNodeList.get_by_filters(self._context, uuid=roots)
+                if "host" in row and "driver_instance" in row
+            }
+            hosts = {host for host, _instance in publishers}
+            # Another instance on the host may publish a child of the root, or overlay it.
+            current = ours.keys() & publishers or {key for key in ours if key[0] in hosts}
+            for key in ours.keys() - current if current else ():
+                del records[key]
+        return list(records.values())
 
     def _check(self, provider: ProviderSummary, record: Record) -> None:
         """Refuse what is not published here: it is not ours to write."""
-        owners = ownership.owners(self._client.get_traits(provider.uuid).traits)
+        traits = self._client.get_traits(provider.uuid).traits
+        owners = ownership.owners(traits)
         claimed = ownership.owners(record.claimed_traits)
-        if record.is_ours and owners <= claimed:
+        if record.is_ours and ownership.is_published(traits, record):
             return
         raise ReservationRefused(
             provider=provider.name,
@@ -314,13 +369,14 @@ class Holds:
         Where no record is left, the mark of an instance says so. Raises NotFound.
         """
         traits = self._client.get_traits(uuid).traits
-        record = self._remembered(uuid)
-        if record.is_ours:
-            return ownership.owners(traits) <= ownership.owners(record.claimed_traits)
-        return any(map(ownership.is_instance_trait, traits))
+        return ownership.is_published(traits, self._remembered(uuid))
 
     def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
-        """Those of the providers that their drivers clean when they are given back."""
+        """Return the providers that their drivers clean after a release.
+
+        The host of a record makes no difference: during a takeover, the row of the node names the
+        new host while the records still name the old one.
+        """
         summaries = [one for uuid in uuids for one in self._client.list_providers(uuid=uuid)]
         roots = sorted({one.root_provider_uuid for one in summaries})
         nodes = {
@@ -328,20 +384,34 @@ class Holds:
             for row in (ComputeNodeList.get_by_filters(self._context, uuid=roots) if roots else ())
             if row.capabilities.get("cleans_after_release")
         }
+        if not nodes:
+            return []
+        publishers: dict[str, set[str]] = {}
+        wanted = {*nodes, *(one.uuid for one in summaries)}
+        for found in ProviderRecordList.get_by_filters(self._context, provider_uuid=sorted(wanted)):
+            if _record(found).applied is not None:  # a record may be of another owner's provider
+                publishers.setdefault(found.provider_uuid, set()).add(found.driver_instance)
         return [
             one
             for one in summaries
             if (node := nodes.get(one.root_provider_uuid)) is not None
-            and any(
-                _record(found).is_ours  # it remembers others' in its trees, too
-                for found in ProviderRecordList.get_by_filters(
-                    self._context,
-                    host=node.host,
-                    driver_instance=node.driver_instance,
-                    provider_uuid=one.uuid,
-                )
-            )
+            and self._is_cleaned(one, node.driver_instance, publishers)
         ]
+
+    def _is_cleaned(
+        self, provider: ProviderSummary, instance: str, publishers: Mapping[str, set[str]]
+    ) -> bool:
+        """Return whether the present or former instance of a node publishes a provider of it.
+
+        ``publishers`` are the instances with records, by provider uuid.
+        """
+        of_root = publishers.get(provider.root_provider_uuid, set())
+        if not of_root:  # the records are lost
+            mark = ownership.instance_trait(instance)
+            return mark in self._client.get_traits(provider.uuid).traits
+        # Until the instance of the row has a record, an instance of another name counts.
+        before = of_root & {instance} or of_root
+        return bool(before & publishers.get(provider.uuid, set()))
 
 
 def _release_of(consumer_uuid: str) -> str:

@@ -16,6 +16,18 @@ def find(client: PlacementClient) -> frozenset[str]:
     return ownership.owners(trait for prefix in _PREFIXES for trait in client.find_traits(prefix))
 
 
+def by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
+    """Return the owner traits of each provider that has any, by its uuid.
+
+    It sends one request for each owner trait, however many providers there are.
+    """
+    owners: dict[str, tuple[str, ...]] = {}
+    for trait in sorted(find(client)):
+        for provider in client.list_providers(required=(trait,)):
+            owners[provider.uuid] = (*owners.get(provider.uuid, ()), trait)
+    return owners
+
+
 class OwnerTraits:
     """All of them, asked for anew when ``cache_time``, in seconds, has passed.
 

@@ -53,18 +53,26 @@ class PlacementReader:
         roots: Mapping[str, str],
         records: Mapping[str, Record],
         believed: Set[str] = frozenset(),
+        named: Collection[str] = (),
     ) -> Reading:
         """The providers of the instance's trees.
 
         ``roots`` are, by name, the uuids that its root providers have unless Placement has
         them under another; ``records`` what was remembered of the providers. Where nothing
-        has changed, this is one request. Of the trees of the roots that are ``believed``, by uuid,
-        what is somebody else's and was not listed is taken to be as it was.
+        has changed, this is one request. In the trees of the roots in ``believed`` (uuids),
+        providers of other owners that were not listed count as unchanged. ``named`` are uuids
+        of providers in these trees that are read even without our instance trait.
         """
         found = self._list(roots, records)
         self._look_up_ours(records, found)
         found = {**_remembered(records, believed), **found}
         self._look_up_roots(roots, found)
+        unmarked = {
+            uuid: one
+            for name in sorted({*named} - found.keys())
+            for uuid, one in _by_uuid(self._client.list_providers(uuid=name)).items()
+        }
+        found |= unmarked
         trees = {
             provider.root_provider_uuid
             for provider in found.values()
@@ -76,7 +84,8 @@ class PlacementReader:
         unreadable: dict[str, PlacementError] = {}
         for uuid, summary in found.items():
             if summary.root_provider_uuid not in trees:
-                strangers.append(summary)
+                if uuid not in unmarked:
+                    strangers.append(summary)
                 continue
             try:
                 live[uuid] = self._content(summary, records.get(uuid))

@@ -3,16 +3,20 @@
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
 
-from wharfinger.conf import PlacementSection, keystone
+from wharfinger.conf import PlacementSection
 from wharfinger.conf.placement import GROUP
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """See that an adapter can be made for the configuration; raises ConfigurationError.
+    """Check that an adapter can be made for the configuration; raises ConfigurationError.
 
-    Nothing is started, neither is the embedded Placement.
+    Nothing is sent, and the embedded Placement is neither started nor imported.
     """
-    if not PlacementSection.read(conf).embedded:
+    if PlacementSection.read(conf).embedded:
+        from wharfinger.placement.embedded import check_installed  # noqa: PLC0415
+
+        check_installed()
+    else:
         make_adapter(conf)
 
 
@@ -27,4 +31,6 @@ def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
         from wharfinger.placement.embedded import EmbeddedPlacement  # noqa: PLC0415
 
         return EmbeddedPlacement(section.embedded_database).adapter
+    from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
+
     return keystone.load_adapter(conf, GROUP)

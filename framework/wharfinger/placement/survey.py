@@ -76,18 +76,6 @@ def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
     return found[0]
 
 
-def owners_by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
-    """The owner traits of each provider that has any, by uuid.
-
-    One list for each owner trait that there is, however many providers.
-    """
-    owners: dict[str, tuple[str, ...]] = {}
-    for trait in sorted(owner_traits.find(client)):
-        for provider in client.list_providers(required=(trait,)):
-            owners[provider.uuid] = (*owners.get(provider.uuid, ()), trait)
-    return owners
-
-
 def details(
     client: PlacementClient,
     providers: Iterable[ProviderSummary],
@@ -97,7 +85,7 @@ def details(
     usage: bool = False,
 ) -> list[Details]:
     """The providers with what is asked for; a request for each, provider by provider."""
-    owners = owners_by_provider(client)
+    owners = owner_traits.by_provider(client)
     return [
         Details(
             summary=provider,

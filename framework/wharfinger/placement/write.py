@@ -11,7 +11,12 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final, Protocol, Self
 
-from wharfinger.exceptions import ConcurrentUpdate, NotFound, PlacementError
+from wharfinger.exceptions import (
+    ConcurrentUpdate,
+    DuplicateProvider,
+    NotFound,
+    PlacementError,
+)
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import reservation
 from wharfinger.providers.plan import (
@@ -40,6 +45,9 @@ class Memory(Protocol):
 
     def save(self, records: Mapping[str, Record | None]) -> None:
         """Write records by provider uuid; None forgets."""
+
+    def withdraw(self, uuid: str) -> None:
+        """Forget the intent to create a provider: another program has its uuid or name."""
 
 
 @dataclass(slots=True)
@@ -160,7 +168,8 @@ class StepWriter:
         return replace(
             planned,
             live=live,
-            applied=record.applied,
+            # Our provider was deleted: our record proves nothing about a later one with its uuid.
+            applied=record.applied if live else None,
             intended=planned.applied,
             own_reserved=own_reserved,
         )
@@ -199,7 +208,11 @@ class StepWriter:
                     client.delete_provider(step.uuid)
                 return {step.uuid: None}
             case CreateProvider():
-                made = client.create_provider(step.uuid, step.name, step.parent_uuid)
+                try:
+                    made = client.create_provider(step.uuid, step.name, step.parent_uuid)
+                except DuplicateProvider:
+                    self._memory.withdraw(step.uuid)
+                    raise
                 generation = made.generation
             case UpdateProvider(after=after):
                 self._see_unchanged(tree, step)

@@ -1,6 +1,7 @@
 """Whether a provider may be published as a driver wants it; if not, why not."""
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from wharfinger.exceptions import (
     InvalidTree,
@@ -13,6 +14,8 @@ from wharfinger.providers import ownership
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.record import Record
+
+_KEEP_APART: Final = "Publish under another name, or remove the other's provider first."
 
 
 def problem(
@@ -32,18 +35,32 @@ def problem(
     moved away from it.
     """
     return (
-        _absence(publisher, wanted)
+        _absence(publisher, wanted, elsewhere)
         if live is None
         else _ownership(publisher, wanted, live, record, is_allocated=is_allocated, dropped=dropped)
     ) or _naming(publisher, wanted, live, elsewhere)
 
 
-def _absence(publisher: Publisher, wanted: DesiredProvider) -> WharfingerError | None:
-    """What keeps it from being created."""
-    if wanted.mode is PublishingMode.OWN:
+def _absence(
+    publisher: Publisher, wanted: DesiredProvider, elsewhere: Mapping[str, Provider]
+) -> WharfingerError | None:
+    """Return the problem that keeps a provider from being created; None without one.
+
+    Placement may have a provider of its uuid that the listing by our trait does not show.
+    """
+    mine = wanted.provider
+    if wanted.mode is not PublishingMode.OWN:
+        return ProviderMissing(provider=mine.name, uuid=mine.uuid, instance=publisher.instance)
+    there = elsewhere.get(mine.name)
+    mark = ownership.instance_trait(publisher.instance)
+    if there is None or there.uuid != mine.uuid or mark in there.traits:
         return None
-    return ProviderMissing(
-        provider=wanted.provider.name, uuid=wanted.provider.uuid, instance=publisher.instance
+    others = ownership.owners(there.traits) - {publisher.owner}
+    return _conflict(
+        publisher,
+        there,
+        other=", ".join(sorted(others)) or _unproven(publisher, there),
+        remedy=_KEEP_APART if others else _adopt(publisher, there),
     )
 
 
@@ -95,23 +112,56 @@ def _ownership(
                     "take the trait from the provider."
                 )
             else:
-                remedy = "Publish under another name, or remove the other's provider first."
-        case _ if wanted.mode is PublishingMode.OVERLAY or record.applied is not None:
+                remedy = _KEEP_APART
+        case _ if wanted.mode is PublishingMode.OVERLAY:
             return None
-        case Standing.UNTAGGED if not ownership.may_adopt(live, wanted, dropped):
-            other = "nobody known (it is untagged, and not ours)"
-            remedy = (
-                "Its uuid or name, its parent and its resource classes would have to be those that "
-                "the driver reports."
-            )
-        case Standing.OURS if others := ownership.other_instances(live.traits, publisher):
-            other = f"another driver instance ({', '.join(sorted(others))})"
-            remedy = (
-                "Two instances cannot publish one provider; one of them can overlay it. If this "
-                "is that instance under a new name, take that trait from its providers."
-            )
+        case Standing.OURS if not _is_overlaid(record):
+            return None
+        case Standing.OURS | Standing.UNPROVEN:
+            if ownership.adopts(publisher, live, wanted, dropped):
+                return None
+            other = _unproven(publisher, live)
+            remedy = _adopt(publisher, live)
+            if others := ownership.other_instances(live.traits, publisher):
+                other = f"another driver instance ({', '.join(sorted(others))})"
+                remedy = (
+                    "Two instances cannot publish one provider; one of them can overlay it. If "
+                    "this is that instance under a new name, replace that trait by "
+                    f"{ownership.instance_trait(publisher.instance)} on its providers."
+                )
+            elif obstacles := list(ownership.obstacles(live, wanted, dropped)):
+                remedy = f"It cannot be adopted: {'; '.join(obstacles)}. {_KEEP_APART}"
         case _:
             return None
+    return _conflict(publisher, live, other=other, remedy=remedy)
+
+
+def _is_overlaid(record: Record) -> bool:
+    """Return whether this instance has only overlaid a provider that another program created."""
+    return record.applied is not None and record.mode is PublishingMode.OVERLAY
+
+
+def _unproven(publisher: Publisher, live: Provider) -> str:
+    """Name the owner of a provider that has no trait of another owner."""
+    if publisher.owner in live.traits:
+        return f"another program, which publishes as {publisher.owner} too"
+    return "an unknown program (it has no owner trait)"
+
+
+def _adopt(publisher: Publisher, live: Provider) -> str:
+    return (
+        "Neither the trait of this instance nor a record shows that this instance created it. If "
+        f"no other program publishes it any more, adopt it: `{_command(publisher, live)}`."
+    )
+
+
+def _command(publisher: Publisher, live: Provider) -> str:
+    return f"wharfinger provider adopt {live.uuid} --instance {publisher.instance}"
+
+
+def _conflict(
+    publisher: Publisher, live: Provider, *, other: str, remedy: str
+) -> OwnershipConflict:
     return OwnershipConflict(
         provider=live.name,
         uuid=live.uuid,

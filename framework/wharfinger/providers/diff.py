@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from wharfinger.providers import admission
+from wharfinger.providers import admission, ownership
 from wharfinger.providers import reshape as reshaping
 from wharfinger.providers.draft import Draft
 from wharfinger.providers.merge import merge
-from wharfinger.providers.ownership import Publisher, Standing
+from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, SetInventories, Step
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.record import Record
@@ -50,6 +50,10 @@ def plan_trees(
     children first. A provider that takes the name of one that is gone waits until that has
     been deleted.
     """
+    records = {
+        uuid: ownership.without_lost(record, live.get(uuid), publisher)
+        for uuid, record in records.items()
+    }
     draft = Draft(publisher, live, records, removals.now, held)
     wanted_uuids = {wanted.provider.uuid for wanted in desired}
     desired, refused = _refuse_misuse(draft, desired)
@@ -67,7 +71,7 @@ def plan_trees(
         remove(draft, list(absent), removals, allocated)
     else:
         for uuid, gone in absent.items():
-            draft.keep_absent(gone, draft.record(uuid).absent_since)
+            draft.keep_absent(gone, draft.record(uuid).absence)
     for uuid in live.keys() - draft.records.keys():
         draft.leave(uuid)
         if (
@@ -113,14 +117,12 @@ def _publish(
     dropped: Mapping[str, Collection[str]],
 ) -> None:
     """Plan what is wanted, provider by provider, less what cannot be."""
-    leaving = {
-        gone.name for gone in absent.values() if draft.standing(gone) is not Standing.FOREIGN
-    }
+    leaving = {gone.name for gone in absent.values() if draft.is_ours(gone)}
     unpublished: set[str | None] = set()
     aside = _aside(desired, draft.live)
     for one in desired:
         mine = one.provider
-        live, record = draft.live.get(mine.uuid), draft.record(mine.uuid)
+        live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
         if mine.uuid in aside:
             one = replace(one, provider=replace(mine, name=mine.uuid))  # noqa: PLW2901
         if not one.stated and live is not None and not record.is_ours:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import reservation
+from wharfinger.providers.absence import Absence
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -18,7 +19,7 @@ from wharfinger.providers.plan import (
     Step,
     UpdateProvider,
 )
-from wharfinger.providers.provider import Provider
+from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.record import Record
 
 _NOTHING = Record()
@@ -52,9 +53,24 @@ class Draft:
         """What was remembered of a provider; an empty record where nothing was."""
         return self.known.get(uuid, _NOTHING)
 
+    def proven(self, uuid: str) -> Record:
+        """Return the record of a provider; in own mode, without claims that it does not prove."""
+        record, live = self.record(uuid), self.live.get(uuid)
+        if (
+            live is None
+            or record.mode is not PublishingMode.OWN
+            or self.standing(live) is not Standing.UNPROVEN
+        ):
+            return record
+        return replace(record, applied=None, intended=None)
+
     def standing(self, live: Provider) -> Standing:
         """Whose a provider is."""
         return standing(live, self.publisher, self.record(live.uuid))
+
+    def is_ours(self, live: Provider) -> bool:
+        """Return whether this instance may write a provider."""
+        return self.standing(live) in (Standing.OURS, Standing.OURS_BEFORE)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
         """Take a provider from one state to the next, and then remember the record."""
@@ -91,13 +107,14 @@ class Draft:
     def leave(self, uuid: str) -> None:
         """Leave a provider that is there as it is; what we had done to it stays remembered."""
         if uuid in self.live:
-            self.records[uuid] = replace(self.seen(self.live[uuid]), absent_since=None)
+            record = _seen(self.proven(uuid), self.live[uuid])
+            self.records[uuid] = replace(record, absence=None)
 
-    def keep_absent(self, live: Provider, since: float | None) -> None:
+    def keep_absent(self, live: Provider, absence: Absence | None) -> None:
         """Leave what is absent as it is; but what is held is reserved, and stays so."""
-        record = replace(self.seen(live), absent_since=since)
+        record = replace(self.seen(live), absence=absence)
         after = live
-        if live.uuid in self.held and self.standing(live) is not Standing.FOREIGN:
+        if live.uuid in self.held and self.is_ours(live):
             figures = reservation.own_reserved(live.inventories, record)
             after = replace(live, inventories=reservation.reserve_fully(live.inventories))
             record = replace(record, live=after, own_reserved=figures)
@@ -105,10 +122,13 @@ class Draft:
 
     def seen(self, live: Provider) -> Record:
         """What was remembered of a provider, and how it is now."""
-        record = self.record(live.uuid)
-        has_figures = record.own_reserved and record.is_ours  # others' are not ours to restore
-        figures = reservation.own_reserved(live.inventories, record) if has_figures else {}
-        return replace(record, live=live, own_reserved=figures)
+        return _seen(self.record(live.uuid), live)
+
+
+def _seen(record: Record, live: Provider) -> Record:
+    has_figures = record.own_reserved and record.is_ours  # restore no figures of other owners
+    figures = reservation.own_reserved(live.inventories, record) if has_figures else {}
+    return replace(record, live=live, own_reserved=figures)
 
 
 def which(provider: Provider) -> dict[str, str]:

@@ -1,12 +1,13 @@
-"""Whose a provider is.
+"""Ownership of providers.
 
-Every published provider carries exactly one owner trait. What another owner's trait
-marks is never written. Pure functions over providers.
+Every published provider carries exactly one owner trait. A provider with the trait of another
+owner is never written. Our owner trait alone proves nothing: other programs publish with it, too.
+Pure functions over providers.
 """
 
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -32,15 +33,24 @@ class Publisher:
     ``owner`` is the owner trait of all its providers. ``traits`` are what marks them: the
     owner's, and one of the instance's own (CUSTOM_WHARFINGER_<INSTANCE>) by which one
     request lists them. Both are set in one write.
+
+    ``adopts_matching``: the instance adopts every provider that matches what its driver reports.
+    ``adopts`` are the uuids of the providers that the operator has named for adoption.
     """
 
     instance: str
     owner: str
+    adopts_matching: bool = False
+    adopts: frozenset[str] = frozenset()
     traits: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         marks = frozenset((check_owner(self.owner), instance_trait(self.instance)))
         object.__setattr__(self, "traits", marks)
+
+    def may_adopt(self, uuid: str) -> bool:
+        """Return whether this instance adopts the provider of a uuid if it matches."""
+        return self.adopts_matching or uuid in self.adopts
 
 
 class Standing(Enum):
@@ -49,7 +59,9 @@ class Standing(Enum):
     OURS = auto()
     #: Ours, with the owner trait that this instance published under before.
     OURS_BEFORE = auto()
-    UNTAGGED = auto()
+    #: Untagged, or with our owner trait, and nothing proves that this instance created it.
+    UNPROVEN = auto()
+    #: With the trait of another owner.
     FOREIGN = auto()
 
 
@@ -80,16 +92,58 @@ def owners(traits: Iterable[str]) -> frozenset[str]:
 
 
 def standing(provider: Provider, publisher: Publisher, record: Record) -> Standing:
-    """Whose a provider is, seen from a driver instance that remembers the record of it."""
+    """Return the standing of a provider for a driver instance that has this record of it.
+
+    This is the one rule: a provider is ours if it has our instance trait, or if our record shows
+    that we published it. A record of a creation that was only intended proves this as long as
+    the provider has not changed since its creation.
+    """
     found = owners(provider.traits)
-    if not found:
-        return Standing.UNTAGGED
-    if found == {publisher.owner}:
+    if not found <= {publisher.owner}:
+        is_own = record.mode is PublishingMode.OWN
+        former = owners(record.claimed_traits) if is_own else frozenset()
+        is_ours = found <= former and instance_trait(publisher.instance) in provider.traits
+        return Standing.OURS_BEFORE if is_ours else Standing.FOREIGN
+    if instance_trait(publisher.instance) in provider.traits:
         return Standing.OURS
-    former = owners(record.claimed_traits) if record.mode is PublishingMode.OWN else frozenset()
-    if found <= former and instance_trait(publisher.instance) in provider.traits:
-        return Standing.OURS_BEFORE
-    return Standing.FOREIGN
+    is_proven = record.applied is not None or (record.intended is not None and is_bare(provider))
+    return Standing.OURS if is_proven else Standing.UNPROVEN
+
+
+def is_bare(provider: Provider) -> bool:
+    """Return whether a provider has not changed since its creation."""
+    has = provider.inventories or provider.traits or provider.aggregates
+    return provider.generation == 0 and not has
+
+
+def is_published(traits: Collection[str], record: Record) -> bool:
+    """Return whether a driver instance publishes the provider with these traits.
+
+    ``record`` is what driver instances remember of it; an empty one if they remember nothing.
+    """
+    if record.applied is None and not any(map(is_instance_trait, traits)):
+        return False
+    return not record.is_ours or owners(traits) <= owners(record.claimed_traits)
+
+
+def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
+    """Return the record without its claims if the provider was deleted since.
+
+    Generations never fall. A provider with a lower one than we know was created anew under the
+    same uuid, by another program if it lacks our instance trait.
+    """
+    known = record.live
+    if (
+        live is None
+        or live.generation is None
+        or known is None
+        or known.generation is None
+        or live.generation >= known.generation
+        or record.mode is not PublishingMode.OWN
+        or instance_trait(publisher.instance) in live.traits
+    ):
+        return record
+    return replace(record, applied=None, intended=None)
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
@@ -98,19 +152,48 @@ def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[st
     return frozenset() if marks & publisher.traits else marks
 
 
-def may_adopt(
-    live: Provider, wanted: DesiredProvider, dropped: Collection[str] = frozenset()
+def adopts(
+    publisher: Publisher,
+    live: Provider,
+    wanted: DesiredProvider,
+    dropped: Collection[str] = frozenset(),
 ) -> bool:
-    """Whether an untagged provider in Placement is the one that a driver means.
+    """Return whether an instance adopts a provider that it did not create.
 
-    Its uuid or its name, and its parent have to match, and it may have no resource class that
-    the driver did not report, and has not just moved away (``dropped``): otherwise it is
-    somebody's who does not tag.
+    Its configuration or the operator must allow it. The provider must have no owner trait but ours,
+    and no trait of another instance, and it must match the report of the driver.
+    """
+    return (
+        publisher.may_adopt(live.uuid)
+        and owners(live.traits) <= {publisher.owner}
+        and not other_instances(live.traits, publisher)
+        and not any(obstacles(live, wanted, dropped))
+    )
+
+
+def obstacles(
+    live: Provider, wanted: DesiredProvider, dropped: Collection[str] = frozenset()
+) -> Iterator[str]:
+    """Yield the reasons against the adoption of a provider, as text with both values.
+
+    Its uuid, name, parent and resource classes have to be those that the driver reports. Classes
+    that the driver has just moved away (``dropped``) do not count. Only nova publishes roots with
+    VCPU.
     """
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}
-    return (
-        (live.uuid == mine.uuid or live.name == mine.name)
-        and live.parent_uuid == mine.parent_uuid
-        and set(live.inventories) <= {*reported, *dropped}
-    )
+    for what, there, here in (
+        ("uuid", live.uuid, wanted.reported_uuid or mine.uuid),
+        ("name", live.name, mine.name),
+        ("parent", live.parent_uuid or "none", mine.parent_uuid or "none"),
+        ("resource classes", _listed(set(live.inventories) - {*dropped}), _listed(reported)),
+    ):
+        if there != here:
+            is_many = what.endswith("s")
+            yield f"its {what} {'are' if is_many else 'is'} {there}; the driver reports {here}"
+    if live.parent_uuid is None and "VCPU" in {**live.inventories, **reported}:
+        yield "it is a root with VCPU, which is nova-compute's to publish"
+
+
+def _listed(classes: Iterable[str]) -> str:
+    return ", ".join(sorted(classes)) or "none"

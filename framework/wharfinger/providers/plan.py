@@ -4,7 +4,7 @@ Data only: printable, comparable, safe to look at and throw away. Each step says
 changes from and to, and which provider and tree it belongs to.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -212,6 +212,12 @@ class Plan:
             troubled=frozenset().union(*(plan.troubled for plan in plans)),
             foreign=tuple(one for plan in plans for one in plan.foreign),
             problems=tuple(problem for plan in plans for problem in plan.problems),
+        )
+
+    def roots_of(self, uuids: Set[str]) -> frozenset[str]:
+        """Return the uuids of the roots of all trees with a step that changes one of these."""
+        return frozenset(
+            step.root_uuid for step in self.steps if not uuids.isdisjoint(step.touched)
         )
 
     def by_tree(self) -> list["Plan"]:

@@ -40,9 +40,10 @@ class DesiredProvider:
     """A provider as a driver wants it.
 
     ``reservations`` are the reasons for which the whole provider is to be reserved;
-    none: it is not. ``stated`` is False where the provider stands in the tree because
-    Placement has it and the driver has said nothing of it: it may be somebody else's.
-    ``reported``: the driver has said what inventories it has.
+    none: it is not. ``stated`` is False where the provider is in the tree only because
+    Placement has it, and the driver has not set anything on it: another owner may publish it.
+    ``reported`` is True where the driver has set its inventories. ``reported_uuid`` is the uuid
+    that the driver gives a root, if Placement has that root under another uuid.
     """
 
     provider: Provider
@@ -50,3 +51,4 @@ class DesiredProvider:
     reservations: tuple[str, ...] = ()
     stated: bool = True
     reported: bool = False
+    reported_uuid: str | None = None

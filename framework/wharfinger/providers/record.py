@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from wharfinger.providers.absence import Absence
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider, PublishingMode
 
@@ -23,7 +24,7 @@ class Record:
     Placement last told it; without a generation, as a reshape was to leave it. ``own_reserved``
     holds, while the provider is reserved, the ``reserved`` figures to restore; ``reservations`` the
     reasons for which its driver has it reserved, and ``reserved_since`` since when, by reason.
-    ``absent_since`` is set when a complete listing of the backend lacks it. Times are in seconds
+    ``absence`` is set when a complete listing of the backend lacks it. Times are in seconds
     since the epoch. A record with neither ``applied`` nor ``intended`` is of a provider that is
     not ours.
     """
@@ -35,12 +36,17 @@ class Record:
     reservations: tuple[str, ...] = ()
     reserved_since: Mapping[str, float] = field(default_factory=dict)
     mode: PublishingMode = PublishingMode.OWN
-    absent_since: float | None = None
+    absence: Absence | None = None
 
     @property
     def is_ours(self) -> bool:
         """Whether this instance put anything there, or was about to."""
         return self.applied is not None or self.intended is not None
+
+    @property
+    def absent_since(self) -> float | None:
+        """Moment of the first complete listing without it: seconds since the epoch, for display."""
+        return self.absence.since if self.absence else None
 
     @property
     def left(self) -> Mapping[str, Inventory]:
@@ -92,4 +98,15 @@ def decode(document: str) -> Provider:
     return _DECODER.decode(document)
 
 
+def encode_absence(absence: Absence) -> str:
+    """Return an absence as a JSON document."""
+    return msgspec.json.encode(absence).decode()
+
+
+def decode_absence(document: str) -> Absence:
+    """Return the absence of a JSON document; raises ValueError for any other document."""
+    return _ABSENCE_DECODER.decode(document)
+
+
 _DECODER = msgspec.json.Decoder(Provider)
+_ABSENCE_DECODER = msgspec.json.Decoder(Absence)

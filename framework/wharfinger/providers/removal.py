@@ -1,14 +1,16 @@
-"""Providers that are gone from their backend: when they are removed, and what they wait for.
+"""Removal of providers that are gone from their backend: conditions, and reasons to wait.
 
-Gone is what two complete listings lack, far enough apart, and what nothing is allocated
-from. A provider that our records do not name is never removed.
+A provider is removed when two complete listings lack it, ``removal_delay`` apart; when the driver,
+asked for that provider alone, does not have it; and when it has no allocations. A provider that is
+not in our records is never removed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from wharfinger.providers import ownership, reservation
+from wharfinger.providers.absence import Absence, Uptime
 from wharfinger.providers.draft import Draft
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import PendingRemoval
@@ -31,10 +33,13 @@ class RemovalPolicy:
     delay: float
     allow_mass: bool = False
 
-    def is_due(self, record: Record, now: float) -> bool:
-        """Whether what is absent ``now`` has been absent before, and long enough."""
-        since = record.absent_since
-        return since is not None and since < now and now - since >= self.delay
+    def is_due(self, record: Record, now: Uptime | None) -> bool:
+        """Return whether a provider has been absent for the whole delay, since an earlier listing.
+
+        Return False for an absence that was counted in another boot.
+        """
+        lasted = record.absence.seconds_until(now) if record.absence else None
+        return lasted is not None and lasted > 0 and lasted >= self.delay
 
     def believes(self, gone: int, providers: int) -> bool:
         """Whether so many of an instance's providers may be gone at once."""
@@ -43,15 +48,17 @@ class RemovalPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removals:
-    """What decides whether an absent provider is gone.
+    """Facts that decide whether an absent provider is gone.
 
-    ``now`` in seconds since the epoch; ``policy`` says how long is long enough. Where it
-    ``is_listing``, all there is was listed; else nothing is gone for being absent.
+    ``now`` is in seconds since the epoch. ``uptime`` is the moment of the listing, None where it is
+    not known. ``policy`` has the delay. ``is_listing`` is True for a complete listing; without
+    one, no provider counts as gone.
     ``children_may_be_elsewhere``: of some nodes nothing is known, and what is absent below
     others may have moved there; ``roots_may_be_elsewhere``: not even which roots are theirs.
     ``parents`` are the uuids of providers that are due and have
-    children which are not known here. ``withheld``: too many are gone at once, and none of them
-    is removed or reserved.
+    children which are not known here. ``withheld``: too many are gone at once, so none of them
+    is removed or reserved. ``kept`` has, by uuid, the reason why a provider that is due stays:
+    the driver, asked for it alone, still has it or does not answer.
     """
 
     now: float
@@ -61,6 +68,14 @@ class Removals:
     roots_may_be_elsewhere: bool = False
     parents: frozenset[str] = frozenset()
     withheld: bool = False
+    uptime: Uptime | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    def refusal(self, uuid: str) -> str | None:
+        """Return why a provider that is due stays; None where it is removed or reserved."""
+        if self.withheld:
+            return "too many are gone at once, and none is removed unasked"
+        return self.kept.get(uuid)
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
@@ -97,18 +112,10 @@ def remove(
             _wait(draft, live, record, "it may have moved to a node that could not be read")
         elif not live.parent_uuid and removals.roots_may_be_elsewhere:
             _wait(draft, live, record, "it may be a node that is listed and could not be read")
-        elif not removals.policy.is_due(record, removals.now):
-            # A clock that was ahead when this was first absent counts from now.
-            since = min(record.absent_since or removals.now, removals.now)
-            _wait(
-                draft,
-                live,
-                replace(record, absent_since=since),
-                f"absent for {removals.now - since:.0f} s; removed when a listing at least "
-                f"{removals.policy.delay:.0f} s after the first lacks it too",
-            )
-        elif removals.withheld:
-            _wait(draft, live, record, "too many are gone at once, and none is removed unasked")
+        elif not removals.policy.is_due(record, removals.uptime):
+            _count(draft, live, record, removals)
+        elif reason := removals.refusal(uuid):
+            _wait(draft, live, record, reason)
         elif uuid in allocated:
             _keep_reserved(draft, live, record, "allocations")
         elif children.get(uuid) or uuid in removals.parents:
@@ -124,20 +131,40 @@ def _others(draft: Draft, live: Provider, record: Record) -> str:
     marks = set(filter(ownership.is_instance_trait, live.traits)) - draft.publisher.traits
     if marks:
         return f"it has the mark of another instance ({', '.join(sorted(marks))})"
-    if record.applied is None and not draft.publisher.traits <= live.traits and not _is_bare(live):
+    if record.applied is None and not draft.publisher.traits <= live.traits:
         return "it was about to be created by us, and is untagged"
+    if ownership.instance_trait(draft.publisher.instance) not in live.traits:
+        return "it has lost the trait of this instance: another program may have replaced it"
     return ""
-
-
-def _is_bare(live: Provider) -> bool:
-    """Whether nobody has done anything with a provider since it was created."""
-    has = live.inventories or live.traits or live.aggregates
-    return live.generation == 0 and not has
 
 
 def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:
     draft.wait(live, reason)
-    draft.keep_absent(live, record.absent_since)
+    draft.keep_absent(live, record.absence)
+
+
+def _count(draft: Draft, live: Provider, record: Record, removals: Removals) -> None:
+    """Count the absence of a provider that is not due yet.
+
+    The count begins anew where the earlier one cannot be compared, as after a reboot.
+    """
+    if removals.uptime is None:
+        absence = record.absence or Absence(removals.now)
+        reason = (
+            "absent, and kept, since the time of its absence cannot be counted: the boot id "
+            "(/proc/sys/kernel/random/boot_id) or CLOCK_BOOTTIME cannot be read. Make both readable"
+        )
+    else:
+        counted = record.absence.seconds_until(removals.uptime) if record.absence else None
+        if record.absence is None or counted is None:
+            absence, counted = Absence(removals.now, removals.uptime), 0.0
+        else:
+            absence = record.absence
+        reason = (
+            f"absent for {counted:.0f} s; removed when a listing at least "
+            f"{removals.policy.delay:.0f} s after the first lacks it too"
+        )
+    _wait(draft, live, replace(record, absence=absence), reason)
 
 
 def _keep_reserved(draft: Draft, live: Provider, record: Record, has: str) -> None:

@@ -3,10 +3,11 @@
 Pure functions; why a provider is reserved is for others to say.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record
 
 
@@ -71,3 +72,34 @@ def figures_of(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for remembered in reservations:
         figures = {**remembered, **figures}
     return figures
+
+
+def disputed(records: Collection[Record]) -> frozenset[str]:
+    """Return the classes for which the records of one provider have different own figures."""
+    return frozenset(
+        name
+        for record in records
+        for name, figure in record.own_reserved.items()
+        if any(other.own_reserved.get(name) != figure for other in records)
+    )
+
+
+def without(record: Record, classes: Collection[str]) -> Record:
+    """Return a record without our figures for some classes.
+
+    If such a class is fully reserved, the reservation counts as foreign and stays.
+    """
+
+    def left(side: Provider | None) -> Provider | None:
+        if side is None or not classes:
+            return side
+        kept = {name: one for name, one in side.inventories.items() if name not in classes}
+        return replace(side, inventories=kept)
+
+    figures = {name: one for name, one in record.own_reserved.items() if name not in classes}
+    return replace(
+        record,
+        applied=left(record.applied),
+        intended=left(record.intended),
+        own_reserved=figures,
+    )

@@ -90,7 +90,8 @@ class ProviderTree:
 
     Every method that takes ``name_or_uuid`` raises ProviderNotFound (a ValueError) where
     the tree has no such provider. Names and uuids are unique across all trees in it, as
-    they are in Placement.
+    they are in Placement. A new provider may not have the uuid of another one as its name, nor
+    the name of another one as its uuid: that text would stand for two providers.
     """
 
     def __init__(self) -> None:
@@ -168,7 +169,8 @@ class ProviderTree:
     def new_root(self, name: str, uuid: str | None = None, generation: int | None = None) -> str:
         """Add a root provider and return its uuid; without one, it is made from the name.
 
-        Raises ProviderExists (a ValueError) where the name or the uuid is taken.
+        Raises ProviderExists (a ValueError) where the name or the uuid is the name or the
+        uuid of a provider in the tree.
         """
         name = names.check_provider_name(name)
         uuid = names.root_uuid(name) if uuid is None else names.check_uuid(uuid)
@@ -192,7 +194,8 @@ class ProviderTree:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
         Without a uuid it gets one made from the parent's uuid and the name, the same
-        each time. Raises ProviderExists (a ValueError) where the name or uuid is taken.
+        each time. Raises ProviderExists (a ValueError) where the name or the uuid is the
+        name or the uuid of a provider in the tree.
         """
         name = names.check_provider_name(name)
         with self.lock:
@@ -415,8 +418,8 @@ class ProviderTree:
         return node
 
     def _refuse_existing(self, name: str, uuid: str) -> None:
-        for key, index in ((name, self._by_name), (uuid, self._by_uuid)):
-            if key in index:
+        for key in (name, uuid):
+            if key in self._by_name or key in self._by_uuid:
                 raise ProviderExists(name_or_uuid=key)
 
     def _add(self, desired: DesiredProvider, parent: _Node | None) -> _Node:

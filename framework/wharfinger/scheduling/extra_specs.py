@@ -3,12 +3,13 @@
 ``resources:VGPU=1`` and ``trait:CUSTOM_FAST=required`` (or ``forbidden``) are of the group
 without a suffix, ``resources_GPU:VGPU=1`` and ``trait_GPU:CUSTOM_FAST=required`` of group
 ``_GPU``. ``group_policy`` is ``none`` or ``isolate``; ``accel:device_profile`` names a device
-profile. nova passes over what it cannot read of these, with a line in its log: here, it is
-an error. Other keys are for others.
+profile. ``known_extra_specs`` has the other keys of nova, and ``translation`` their requests. nova
+logs and ignores a key of a group that it cannot read: here, such a key is an error. Keys of a
+namespace that nova does not have, and keys without a namespace, are ignored.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
@@ -18,8 +19,9 @@ from wharfinger.exceptions import InvalidRequest
 from wharfinger.objects import Flavor
 from wharfinger.placement.trait_conditions import TraitConditions, check_name
 from wharfinger.providers import ownership
+from wharfinger.scheduling import translation
+from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE, GROUP_POLICY, Asked, find
 from wharfinger.scheduling.request import (
-    GROUP_POLICIES,
     MAX_AMOUNT,
     UNNUMBERED,
     GroupPolicy,
@@ -30,8 +32,6 @@ from wharfinger.scheduling.request import (
     invalid,
 )
 
-GROUP_POLICY: Final = "group_policy"
-DEVICE_PROFILE: Final = "accel:device_profile"
 _KEY: Final = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{0,64}):(.*)\Z", re.DOTALL)
 #: What is surely meant for us, and is none of ours.
 _NEARLY: Final = re.compile(
@@ -44,12 +44,14 @@ _MIB_IN_GIB: Final = 1024
 
 @dataclass(slots=True)
 class GroupDraft:
-    """A group of a request as its keys are read; amounts of 0 are of what is not wanted.
+    """A group of a request while its keys are read; an amount of 0 takes a resource away.
 
-    ``keys`` are by kind and name: "resources" and a class, or "trait" and a trait.
+    ``keys`` are by kind and name: "resources" and a class, or "trait" and a trait. ``values`` has
+    the value of each key.
     """
 
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
     resources: dict[str, int] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
@@ -60,6 +62,7 @@ class GroupDraft:
             if (kind, name) in self.keys:
                 raise invalid("", value, f"{name} is there twice.")
             self.keys[kind, name] = key
+            self.values[key] = value
             if kind == "resources":
                 self.resources[name] = _amount(name, value)
             else:
@@ -67,6 +70,37 @@ class GroupDraft:
                 self._traits(value).add(name)
         except InvalidRequest as error:
             raise invalid(key, value, error.problem) from error
+
+    def ask(self, key: str, value: object, asked: Asked) -> None:
+        """Add the request of an extra spec.
+
+        Raises InvalidRequest if it contradicts the request of another extra spec.
+        """
+        self.values.setdefault(key, value)
+        for name, amount in asked.resources.items():
+            before = self.resources.get(name)
+            if before and before != amount:
+                other = self.keys["resources", name]
+                problem = f"it asks for {name}={amount}, and {other} for {before}. Remove one."
+                raise invalid(key, value, problem)
+            try:
+                check_resource(name, amount or 1)
+            except InvalidRequest as error:
+                raise invalid(key, value, error.problem) from error
+            self.resources[name] = amount
+            self.keys["resources", name] = key
+        for traits, others in (
+            (asked.required, self.forbidden),
+            (asked.forbidden, self.required),
+        ):
+            for trait in sorted(traits & others):
+                other = self.keys["trait", trait]
+                problem = f"{other} says the opposite about {trait}. Remove one."
+                raise invalid(key, value, problem)
+            for trait in traits:
+                self.keys.setdefault(("trait", trait), key)
+        self.required |= asked.required
+        self.forbidden |= asked.forbidden
 
     @property
     def owners(self) -> frozenset[str]:
@@ -91,12 +125,13 @@ class GroupDraft:
             required=frozenset(self.required), forbidden=frozenset(self.forbidden)
         )
         if traits and not wanted:
-            key = next(key for key in self.keys.values() if key.startswith("trait"))
+            key = next(key for (kind, _name), key in self.keys.items() if kind == "trait")
+            own_suffix = (split(key) or ("", "", ""))[1]
             raise invalid(
                 key,
-                "required" if self.required else "forbidden",
-                f"it says something of a provider from which nothing is asked for: there is no "
-                f"{key.partition(':')[0].replace('trait', 'resources', 1)}: above 0."
+                self.values[key],
+                f"it describes a provider, but the group asks for no resources: there is no "
+                f"resources{own_suffix}: above 0."
                 + (f" Did you mean trait:{key.partition(':')[2]}?" if suffix == "s" else ""),
             )
         if len(self.owners) > 1:
@@ -124,6 +159,15 @@ def split(key: str) -> tuple[str, str, str] | None:
     return (match[1], match[2], match[3]) if match else None
 
 
+@dataclass(slots=True)
+class _Draft:
+    """A request while the keys of a flavor are read; ``root`` has the key of each root trait."""
+
+    groups: dict[str, GroupDraft] = field(default_factory=lambda: {UNNUMBERED: GroupDraft()})
+    root: dict[str, str] = field(default_factory=dict)
+    policy: GroupPolicy | None = None
+
+
 def from_flavor(
     flavor: Flavor, device_profile: Callable[[str], ResourceRequest] | None = None
 ) -> ResourceRequest:
@@ -134,43 +178,76 @@ def from_flavor(
     asks for. Raises InvalidRequest, naming key and value, and what ``device_profile`` raises.
     """
     with about(f"flavor {flavor.name}"):
-        drafts, policy = _read(flavor.extra_specs)
-        _add_own(flavor, drafts)
+        draft = _read(flavor)
+        _add_own(flavor, draft.groups)
         groups = (
-            draft.group(suffix, None if draft.owners else ownership.NOVA)
-            for suffix, draft in drafts.items()
+            one.group(suffix, None if one.owners else ownership.NOVA)
+            for suffix, one in draft.groups.items()
         )
         wanted = tuple(group for group in groups if group is not None)
+        root = TraitConditions(required=frozenset(draft.root))
         profile = flavor.extra_specs.get(DEVICE_PROFILE)
         if profile is None:
-            return ResourceRequest(groups=wanted, group_policy=policy)
+            return ResourceRequest(groups=wanted, group_policy=draft.policy, root=root)
         if device_profile is None:
             raise invalid(DEVICE_PROFILE, profile, "device profiles are not read here.")
         if not profile:
             raise invalid(DEVICE_PROFILE, profile, "name a device profile.")
         accelerators = device_profile(profile)
         if not wanted:
-            return accelerators if policy is None else replace(accelerators, group_policy=policy)
-        return ResourceRequest(groups=wanted, group_policy=policy).also(accelerators)
+            policy = draft.policy or accelerators.group_policy
+            return replace(accelerators, group_policy=policy, root=accelerators.root & root)
+        own = ResourceRequest(groups=wanted, group_policy=draft.policy, root=root)
+        return own.also(accelerators)
 
 
-def _read(specs: Mapping[str, str]) -> tuple[dict[str, GroupDraft], GroupPolicy | None]:
-    drafts = {UNNUMBERED: GroupDraft()}
-    policy = specs.get(GROUP_POLICY)
-    if policy is not None and policy not in GROUP_POLICIES:
-        raise invalid(GROUP_POLICY, policy, f"it is {' or '.join(GROUP_POLICIES)}.")
-    for key, value in sorted(specs.items()):
+def keys_of(flavor: Flavor) -> dict[tuple[str, str | None, str], str]:
+    """Return the key of each resource class and trait that the extra specs of a flavor ask for.
+
+    They are by kind ("resources" or "trait"), suffix of the group (None: the root) and name.
+    Raises InvalidRequest.
+    """
+    draft = _read(flavor)
+    found = {
+        (kind, suffix, name): key
+        for suffix, one in draft.groups.items()
+        for (kind, name), key in one.keys.items()
+    }
+    return found | {("trait", None, trait): key for trait, key in draft.root.items()}
+
+
+def _read(flavor: Flavor) -> _Draft:
+    draft = _Draft()
+    values = {}
+    for key, value in sorted(flavor.extra_specs.items()):
         if parts := split(key):
             kind, suffix, name = parts
-            drafts.setdefault(suffix, GroupDraft()).read(key, kind, name, value)
-        elif key not in (GROUP_POLICY, DEVICE_PROFILE) and _NEARLY.match(key):
+            draft.groups.setdefault(suffix, GroupDraft()).read(key, kind, name, value)
+        elif find(key) is None and _NEARLY.match(key):
             raise invalid(
                 key,
                 value,
                 "nothing is asked for by that. The keys are resources:CLASS, trait:TRAIT, both "
                 f"with a group's suffix before the colon, {GROUP_POLICY} and {DEVICE_PROFILE}.",
             )
-    return drafts, cast("GroupPolicy | None", policy)
+        elif (usual := translation.check(key, value)) is not None:
+            values[key] = usual
+    draft.policy = cast("GroupPolicy | None", values.get(GROUP_POLICY))
+    cpus = dict(_cpus(draft.groups.values()))
+    for key, asked in translation.asked(flavor, values, cpus):
+        draft.groups[UNNUMBERED].ask(key, flavor.extra_specs[key], asked)
+        draft.root |= dict.fromkeys(asked.root, key)
+    return draft
+
+
+def _cpus(groups: Iterable[GroupDraft]) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield VCPU and PCPU, if groups ask for them, each with a key and the total amount."""
+    groups = list(groups)
+    for name in (orc.VCPU, orc.PCPU):
+        asking = [one for one in groups if one.resources.get(name)]
+        if asking:
+            total = sum(one.resources[name] for one in asking)
+            yield name, (asking[0].keys["resources", name], total)
 
 
 def _add_own(flavor: Flavor, drafts: dict[str, GroupDraft]) -> None:

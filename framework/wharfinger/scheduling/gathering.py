@@ -9,7 +9,7 @@ from typing import Final
 
 from wharfinger.exceptions import NotFound
 from wharfinger.objects import Context
-from wharfinger.placement import survey
+from wharfinger.placement import owner_traits, survey
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.survey import Reserved
 from wharfinger.placement.trait_conditions import TraitConditions
@@ -41,7 +41,7 @@ def gather(
         facts,
         with_one_of=_with_one_of(client, request, root),
         members=_members(client, request),
-        owners=survey.owners_by_provider(client) if has_owners else {},
+        owners=owner_traits.by_provider(client) if has_owners else {},
         reserved=_reserved(objects),
     )
     facts = Stocks(client, objects, facts, parts).gathered()

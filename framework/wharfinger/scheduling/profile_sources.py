@@ -11,7 +11,7 @@ from keystoneauth1.adapter import Adapter
 
 from wharfinger.conf import AcceleratorSection, Options, keystone
 from wharfinger.conf.accelerator import GROUP
-from wharfinger.exceptions import ConfigurationError, DeviceProfileError
+from wharfinger.exceptions import ConfigurationError, DeviceProfileError, printable
 from wharfinger.placement.model import UNDECODABLE
 from wharfinger.scheduling.device_profiles import ProfileGroups, from_profile
 from wharfinger.scheduling.request import ResourceRequest
@@ -122,7 +122,8 @@ def _told(answer: requests.Response) -> str:
     """What Cyborg says is wrong: it puts a document into a document."""
     try:
         inner = msgspec.json.decode(answer.content, type=_Error).error_message
-        return msgspec.json.decode(inner, type=_Fault).faultstring[:_LONGEST]
+        told = msgspec.json.decode(inner, type=_Fault).faultstring
+        return printable(told)[:_LONGEST]
     except UNDECODABLE:
         return answer.reason or "no explanation was given"
 

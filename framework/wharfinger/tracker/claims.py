@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from tenacity import retry, retry_if_exception_type, retry_if_result, stop_after_attempt
 
-from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectNotFound
+from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectExists, ObjectNotFound
 from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
@@ -159,7 +159,7 @@ class Claims:
         if migration.status == "accepted" and migration.migration_type != "live-migration":
             migration.status = "pre-migrating"
         if is_new:
-            migration.create()
+            self._create(migration, node)
         else:
             migration.save()
         claim = Claim(self, instance, node, migration)
@@ -226,14 +226,7 @@ class Claims:
                 host=self._host,
                 problem="it is nowhere, and cannot move",
             )
-        for one in MigrationList.get_by_filters(self._context, instance_uuid=instance.uuid):
-            if one.is_in_progress:
-                raise ClaimRefused(
-                    instance=instance.uuid,
-                    node=node,
-                    host=self._host,
-                    problem=f"it is on its way by migration {one.uuid}: end that first",
-                )
+        self._refuse_second(instance.uuid, node)
         migration = Migration(
             self._context,
             instance_uuid=instance.uuid,
@@ -243,6 +236,25 @@ class Claims:
         )
         migration.obj_set_defaults("status")
         return migration
+
+    def _create(self, migration: Migration, node: str) -> None:
+        """Store a new move; raises ClaimRefused where another one began meanwhile."""
+        try:
+            migration.create()
+        except ObjectExists:
+            self._refuse_second(migration.instance_uuid, node)
+            raise  # the other move is over by now, or another value is taken
+
+    def _refuse_second(self, instance_uuid: str, node: str) -> None:
+        """Raise ClaimRefused where an instance has a move in progress."""
+        for one in MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid):
+            if one.is_in_progress:
+                raise ClaimRefused(
+                    instance=instance_uuid,
+                    node=node,
+                    host=self._host,
+                    problem=f"it is on its way by migration {one.uuid}: end that first",
+                )
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
         """By way of which statuses a move ends; none where it has ended so."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from http.client import INTERNAL_SERVER_ERROR
 from typing import Final, Self
 
@@ -34,6 +35,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode, ComputeNodeList, Context
 from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
+from wharfinger.providers.absence import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     DeleteProvider,
@@ -44,7 +46,7 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import services
+from wharfinger.tracker import adopting, uptime
 from wharfinger.tracker.circumstances import Circumstances
 from wharfinger.tracker.handover import Handover
 from wharfinger.tracker.listing import NodeListing, check_names, describe, guarded, list_nodes
@@ -58,8 +60,6 @@ LOG: Final = logging.getLogger(__name__)
 _ATTEMPTS: Final = 5
 _LONGEST_WAIT: Final = 2.0
 _BACKOFF: Final = wait_random_exponential(max=_LONGEST_WAIT)
-#: How often, at least, a service that is at work says so before it would count as down.
-_BEATS: Final = 3
 #: Errors that come from somebody else's write between our look and our write.
 _OTHERS_WORK: Final = (
     ConcurrentUpdate,
@@ -133,8 +133,8 @@ class DriverCycle:
 
     ``sync`` starts from a complete listing of the backend; ``drift`` from what others have changed
     in Placement since; ``poll`` from what the backend's change feed has. A tree that fails is
-    reported in the outcome and leaves the others alone; one that somebody else changes at the same
-    time is read and planned again, a bounded number of times.
+    reported in the outcome and leaves the others alone. A tree that another writer changes at the
+    same time is read and planned again, a bounded number of times.
 
     They raise BackendError where the driver cannot say what there is, PlacementError where
     Placement does not answer or refuses our credentials, ObjectError and StateError where the
@@ -142,6 +142,7 @@ class DriverCycle:
     step that was taken.
 
     ``down_time`` is how long another host's service may be silent before its nodes are taken over.
+    ``read_uptime`` returns the uptime, in which absences are counted.
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class DriverCycle:
         policy: RemovalPolicy,
         *,
         down_time: timedelta = timedelta(seconds=60),
+        read_uptime: Callable[[], Uptime | None] = uptime.read,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
@@ -160,18 +162,18 @@ class DriverCycle:
         self.memory: Final = InstanceMemory(context, driver.host, publisher.instance)
         self._nodes: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
         self._handover: Final = Handover(context, driver.host, publisher.instance, down_time)
-        self._planner: Final = Planner(
+        self._planner_with: Final = partial(
+            Planner,
             driver,
             publisher,
             client,
             policy,
             context=context,
-            memory=self.memory,
             handover=self._handover,
         )
+        self._planner: Final = self._planner_with(memory=self.memory)
         self._applier: Final = PlanApplier(client, self.memory)
-        self._down_time: Final = down_time
-        self._beaten = time.monotonic()
+        self._read_uptime: Final = read_uptime
         self._listing: NodeListing | None = None
         self._mark: str | None = None
         self._unfinished: frozenset[str] = frozenset()
@@ -186,18 +188,22 @@ class DriverCycle:
     def plan(self) -> Plan:
         """What ``sync`` would do now. Nothing is written, and nothing is remembered."""
         circumstances = self._circumstances()
-        planned = self._planner.plan_listing(list_nodes(self._driver), time.time(), circumstances)
+        listing, now = list_nodes(self._driver, self._read_uptime), time.time()
+        inherited = self._handover.inherited(self._to_inherit(listing, circumstances), self.memory)
+        planner = self._planner_with(memory=self.memory.imagine(inherited))
+        planned = planner.plan_listing(listing, now, circumstances)
         for row in planned.coming:
             LOG.warning("node %s comes from host %s with a sync", row.hypervisor_hostname, row.host)
         return planned.plan
 
     def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
         """Publish all that the backend has."""
+        self.memory.read_damaged_again()
         circumstances = self._circumstances()
         try:
             if self._mark is None:
                 self._mark = self._changes().mark  # before there is anything to miss
-            listing, now = list_nodes(self._driver), time.time()
+            listing, now = list_nodes(self._driver, self._read_uptime), time.time()
         except DriverError:
             for problem in self._disable(circumstances, on_step):
                 LOG.warning("%s", problem)
@@ -211,6 +217,37 @@ class DriverCycle:
         self._listing, self._unfinished = listing, frozenset()
         return outcome.with_problems(self._keep(listing, is_listing=True))
 
+    def plan_adoption(self, uuids: frozenset[str]) -> Planned:
+        """Return the plan of ``adopt`` without writing it; raises AdoptionRefused."""
+        listing = list_nodes(self._driver, self._read_uptime)
+        return self._plan_adoption(uuids, listing, time.time(), self._circumstances())
+
+    def adopt(
+        self, uuids: frozenset[str], on_plan: OnPlan = _ignore, on_step: OnStep = _ignore
+    ) -> Outcome:
+        """Adopt the providers of these uuids, all or none, and write nothing else.
+
+        The publisher of this instance names them in ``adopts``. Raises AdoptionRefused if one of
+        them cannot be adopted.
+        """
+        circumstances = self._circumstances()
+        listing, now = list_nodes(self._driver, self._read_uptime), time.time()
+
+        def planning(circumstances: Circumstances, _again: bool) -> Planned:
+            return self._plan_adoption(uuids, listing, now, circumstances)
+
+        return self._run(planning, circumstances, on_plan, on_step)
+
+    def _plan_adoption(
+        self,
+        uuids: frozenset[str],
+        listing: NodeListing,
+        now: float,
+        circumstances: Circumstances,
+    ) -> Planned:
+        planned = self._planner.plan_listing(listing, now, circumstances)
+        return adopting.only(planned, uuids, self.memory, self.instance)
+
     def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
         """Mend what others have changed, and note what is taken of the nodes.
 
@@ -220,6 +257,7 @@ class DriverCycle:
         before = self._listing
         if before is None:
             return self.sync(on_plan, on_step)
+        self._unfinished |= self._repaired(before)
         now = time.time()
         unfinished = describe(self._driver, self._unfinished, before.without(self._unfinished))
         listing = before.with_changes(unfinished)
@@ -273,6 +311,13 @@ class DriverCycle:
                 self._unfinished = self._unfinished.union(changes.names)
         return outcome
 
+    def _repaired(self, listing: NodeListing) -> frozenset[str]:
+        """Return the names of nodes whose damaged records can be read again."""
+        records = self.memory.records
+        repaired = self.memory.read_damaged_again() & records.keys()
+        roots = {records[uuid].root_uuid for uuid in repaired}
+        return frozenset(node.name for node in listing.nodes if node.uuid in roots)
+
     def _may_pass(self, problem: WharfingerError) -> bool:
         """Whether it may be over with the next poll; a record that cannot be read stays so."""
         if isinstance(problem, PlacementError) and problem.status >= INTERNAL_SERVER_ERROR:
@@ -320,6 +365,10 @@ class DriverCycle:
 
     def _inherit(self, listing: NodeListing, circumstances: Circumstances) -> None:
         """See that what another host knew of nodes that have come from it is known here."""
+        self._handover.inherit(self._to_inherit(listing, circumstances), self.memory)
+
+    def _to_inherit(self, listing: NodeListing, circumstances: Circumstances) -> dict[str, str]:
+        """Return the names, by uuid, of nodes for which another host may have newer records."""
         records = self.memory.records
         listed = {node.uuid: node.name for node in listing.nodes}
         # One that has been away may have been another host's, and come back.
@@ -331,7 +380,7 @@ class DriverCycle:
             and records[uuid].absent_since is not None
         }
         unknown = filter(is_uuid_like, circumstances.rows - records.keys())
-        self._handover.inherit({uuid: listed.get(uuid, "") for uuid in unknown} | back, self.memory)
+        return {uuid: listed.get(uuid, "") for uuid in unknown} | back
 
     def _disable(self, circumstances: Circumstances, on_step: OnStep) -> Iterator[WharfingerError]:
         """Have the roots say so if the service is disabled, though the driver cannot be asked."""
@@ -339,7 +388,7 @@ class DriverCycle:
             if circumstances.disabled:
                 planned = self._planner.plan_disabled()
                 yield from planned.plan.problems
-                yield from self._applier.apply(planned.plan, planned.live, on_step)
+                yield from self._applier.apply(planned.plan, planned.live, on_step).errors
         except (ObjectError, PlacementError, StateError) as error:
             yield error
 
@@ -369,11 +418,9 @@ class DriverCycle:
         """Plan and apply until there is no more to do, or too often."""
         applied: list[Step] = []
         earlier = circumstances.reservations.earlier
-        self._beat()
 
         def note(step: Step) -> None:
             applied.append(step)
-            self._beat()
             on_step(step)
 
         def attempt() -> _Pass:
@@ -398,16 +445,6 @@ class DriverCycle:
             problems=(*last.plan.problems, *last.failures),
         )
 
-    def _beat(self) -> None:
-        """Say that the service is up, if that was long ago: it is at work."""
-        if time.monotonic() - self._beaten < self._down_time.total_seconds() / _BEATS:
-            return
-        self._beaten = time.monotonic()
-        try:
-            services.begin(self._context, self._driver.host)
-        except (ObjectError, StateError) as error:
-            LOG.warning("the service cannot be reported: %s", error)
-
     def _pass(
         self,
         planning: _Planning,
@@ -431,15 +468,15 @@ class DriverCycle:
             self._see_ours(planned)
         except _OTHERS_WORK as faster:
             return _Pass(plan, (faster,))
-        failures = self._applier.apply(plan, planned.live, on_step)
-        for error in failures:
+        applied = self._applier.apply(plan, planned.live, on_step)
+        for error in applied.errors:
             LOG.debug("a tree failed: %s", error)
             if isinstance(error, UnknownTrait) and error.trait == self._publisher.owner:
                 raise error  # nothing can be published
-        if not failures:
-            planned.judgement.save(self._context)
-            planned.remember()
-        return _Pass(plan, tuple(failures), goes_on=bool(planned.coming) or _makes_room(plan))
+        # One failed tree does not hold back the results of the others.
+        planned.judgement.save(self._context, applied.unfinished)
+        planned.remember(applied.unfinished)
+        return _Pass(plan, applied.errors, goes_on=bool(planned.coming) or _makes_room(plan))
 
     def _see_ours(self, planned: Planned) -> None:
         """See that nodes of which something is to be deleted are still this instance's.

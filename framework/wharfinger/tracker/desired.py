@@ -65,6 +65,12 @@ class Answers:
         if root_uuid in live:
             self.failed.add(live[root_uuid].root_uuid)
 
+    def note_uuid(self, node: Node) -> None:
+        """Note the uuid that the driver gives a node, if its root has another uuid in Placement."""
+        wanted = self.desired[node.uuid]
+        if node.reported_uuid not in (None, node.uuid):
+            self.desired[node.uuid] = replace(wanted, reported_uuid=node.reported_uuid)
+
     def disable(self, root_uuid: str) -> None:
         """Have a root say that its service is disabled, unless it is somebody else's."""
         wanted = self.desired.get(root_uuid)
@@ -198,6 +204,7 @@ def ask(
                 ),
             )
             answers.add(_check(driver, tree, node.name, taken), reshape)
+            answers.note_uuid(node.under(root_uuid))
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's: the next node would fare no better, or all is read again
         except (WharfingerError, ValueError) as error:

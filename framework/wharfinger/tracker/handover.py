@@ -17,10 +17,12 @@ from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
     Context,
+    ProviderRecord,
     ProviderRecordList,
     Service,
     ServiceList,
 )
+from wharfinger.providers.record import Record
 from wharfinger.tracker import moving, services
 from wharfinger.tracker.memory import InstanceMemory
 
@@ -47,21 +49,30 @@ class Handover:
         self._instance: Final = instance
         self._down_time: Final = down_time
 
-    def judge(self, uuids: Iterable[str], unmarked: Container[str]) -> Rows:
-        """Whose nodes are that this instance has no rows of, where somebody has. By uuid.
+    def judge(
+        self,
+        uuids: Iterable[str],
+        *,
+        marked: Container[str],
+        adoptable: Container[str],
+        named: Container[str],
+    ) -> Rows:
+        """Judge the nodes of which this instance has no rows but another instance has; by uuid.
 
-        ``unmarked`` are those whose roots are there, without the mark of another instance.
+        ``marked`` are nodes whose roots have the trait of this instance, ``adoptable`` nodes whose
+        roots it may adopt, and ``named`` nodes that the operator has named for adoption.
         """
         others = list(self._others(uuids))
         if not others:
             return Rows()
         absent = self._absent(others)
+        claimed = self._claimed(others, named)
         up = self._hosts_up(others)
         free: list[ComputeNode] = []
         held: list[ComputeNode] = []
         for row in others:
             if row.driver_instance != self._instance:
-                is_free = row.uuid in unmarked
+                is_free = row.uuid in marked or (row.uuid in adoptable and row.uuid not in claimed)
             else:
                 is_free = row.uuid in absent or row.host not in up
             (free if is_free else held).append(row)
@@ -93,14 +104,13 @@ class Handover:
         return frozenset(uuid for uuid, host in hosts.items() if uuid in records.get(host, ()))
 
     def take(self, rows: Iterable[ComputeNode]) -> None:
-        """Make nodes this instance's, with what is on them; ``inherit`` is to follow.
+        """Move nodes to this instance, with their instances and moves: all or nothing.
 
-        Raises ConcurrentSave, ObjectNotFound where another one was faster.
+        Call ``inherit`` afterwards. Raises ConcurrentSave, ObjectNotFound where another process
+        was faster.
         """
         nodes = list(rows)
-        before: dict[str, list[str]] = {}
         for row in nodes:
-            before.setdefault(row.host, []).append(row.hypervisor_hostname)
             LOG.warning(
                 "node %s (%s) comes from driver instance %s on host %s, which has let it go, or is "
                 "down.",
@@ -109,14 +119,8 @@ class Handover:
                 row.driver_instance,
                 row.host,
             )
-            if row.host != self._host:
-                row.host = self._host
-            if row.driver_instance != self._instance:
-                row.driver_instance = self._instance
         if nodes:
-            ComputeNodeList(self._context, objects=nodes).save()
-        for host, names in before.items():
-            moving.follow_host(self._context, host, self._host, names)
+            ComputeNodeList(self._context, objects=nodes).move_to(self._host, self._instance)
 
     def inherit(self, roots: Mapping[str, str], memory: InstanceMemory) -> bool:
         """Have what is on nodes, and what is remembered of them, come with them; whether any was.
@@ -137,6 +141,13 @@ class Handover:
             )
             memory.inherit(host, uuids)
         return bool(records)
+
+    def inherited(self, roots: Collection[str], memory: InstanceMemory) -> dict[str, Record]:
+        """Return the records that ``inherit`` would bring, by provider uuid; nothing is written."""
+        found: dict[str, Record] = {}
+        for host, uuids in self._records_elsewhere(roots).items() if roots else ():
+            found |= memory.known_on(host, uuids)
+        return found
 
     def _taken(self, row: ComputeNode) -> NodeTaken:
         return NodeTaken(
@@ -172,6 +183,23 @@ class Handover:
             ):
                 yield row
 
+    def _claimed(self, rows: Iterable[ComputeNode], named: Container[str]) -> frozenset[str]:
+        """Return nodes whose roots instances of other names publish, or are about to create.
+
+        A new root may lack their trait for a moment. If a published root lacks it, and the operator
+        has ``named`` the node, the operator has taken the trait away on purpose.
+        """
+        records = ProviderRecordList.get_by_filters(
+            self._context, provider_uuid=sorted({row.uuid for row in rows})
+        )
+        return frozenset(
+            one.provider_uuid
+            for one in records
+            if all(name in one for name in ("provider_uuid", "driver_instance"))
+            and one.driver_instance != self._instance
+            and (_has(one, "intended") or (_has(one, "applied") and one.provider_uuid not in named))
+        )
+
     def _absent(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
         """Those whose instance has found, by a complete listing, that they are not its own."""
         hosts = {row.uuid: row.host for row in rows}
@@ -197,3 +225,8 @@ class Handover:
             return service.is_up(self._down_time)
         except FieldUnset:
             return True  # what is not known is no reason to take anything over
+
+
+def _has(record: ProviderRecord, side: str) -> bool:
+    """Return whether a record has that side; True also where it cannot be read."""
+    return side not in record or getattr(record, side) is not None

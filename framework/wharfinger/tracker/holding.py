@@ -5,7 +5,7 @@ was deleted shows cleaning, and a later one that it has ended; or the driver say
 come. Rows are read before a snapshot begins, so what they say was so by then.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Self
@@ -20,11 +20,11 @@ _NOTHING: Final = Record()
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a cycle makes of the reservations.
+    """Changes of the reservations in one cycle.
 
     ``held`` are the uuids of the providers that stay reserved, by the reservations ``kept``;
-    ``over`` are those that end, and ``moved`` those that come to another phase, once the cycle's
-    plan has been applied.
+    ``over`` are reservations that end once the cycle's plan has released their providers, and
+    ``moved`` reservations that change their phase.
     """
 
     held: frozenset[str] = frozenset()
@@ -45,12 +45,19 @@ class Judgement:
                 one.own_reserved = figures
                 one.save()
 
-    def save(self, context: Context) -> None:
-        """Write what has changed. What others have changed meanwhile is left to the next cycle."""
+    def save(self, context: Context, unfinished: Set[str]) -> None:
+        """Write the changes. A row that another process has changed is left to the next cycle.
+
+        A reservation does not end while its provider is ``unfinished``: a step of the plan failed,
+        and the provider may still be reserved. Its phase is written in any case: the driver
+        has reported it, and the next snapshot may not report it again.
+        """
         for one, phase in self.moved:
             one.phase = phase
         moved = ReservationList(context, objects=[one for one, _phase in self.moved])
-        over = ReservationList(context, objects=list(self.over))
+        over = ReservationList(
+            context, objects=[one for one in self.over if one.provider_uuid not in unfinished]
+        )
         for several, write in ((moved, "save"), (over, "destroy")):
             if several.objects and not _is_written(several, write):
                 for one in several.objects:
@@ -175,15 +182,20 @@ def _after(
     is_clean: Callable[[str, datetime], bool],
     is_given_back: Callable[[str, str], bool],
 ) -> str | None:
-    """The phase that a reservation comes to, _OVER, or None where it stays as it is."""
+    """The phase that a reservation comes to, _OVER, or None where it stays as it is.
+
+    One that cannot be read stays as it is, and stops no other one.
+    """
     match _phase(one):
-        case "releasing" if one.consumer_uuid and is_given_back(
-            one.provider_uuid, one.consumer_uuid
+        case "releasing" if (
+            "consumer_uuid" in one
+            and one.consumer_uuid
+            and is_given_back(one.provider_uuid, one.consumer_uuid)
         ):
             return "released"
         case "released" if is_reserved:
             return "cleaning"
-        case "released" if is_clean(one.provider_uuid, one.since):
+        case "released" if "since" in one and is_clean(one.provider_uuid, one.since):
             return _OVER
         case "cleaning" if not is_reserved:
             return _OVER

@@ -11,6 +11,7 @@ from oslo_log import log as logging
 
 from wharfinger import conf as configuration
 from wharfinger.conf import DefaultSection, InstanceSection, Options
+from wharfinger.conf.instance import Adopt
 from wharfinger.conf.options import DEFAULT
 from wharfinger.conf.reading import reading
 from wharfinger.driver import ComputeDriver, loader
@@ -115,7 +116,8 @@ def _make(conf: Options, name: str) -> Instance:
         ) from error
     made = reading(name)(lambda: kind(conf, default.host, name))
     driver = guarded(name, "__init__", made)
-    return Instance(section, default.state_path, driver, Publisher(name, owner))
+    publisher = Publisher(name, owner, adopts_matching=section.adopt is Adopt.MATCHING)
+    return Instance(section, default.state_path, driver, publisher)
 
 
 @contextmanager

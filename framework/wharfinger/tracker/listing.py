@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple, Self, TypeGuard
 
 from oslo_log import log as logging
 
@@ -19,7 +19,9 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import names
+from wharfinger.providers.absence import Uptime
 from wharfinger.providers.record import Record
+from wharfinger.tracker import uptime
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -41,11 +43,21 @@ _NOTHING: Final = Said()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: its name, its root's uuid unless Placement has another, and what the driver says."""
+    """A node: its name, its root's uuid unless Placement has another, and what the driver says.
+
+    ``reported_uuid`` is the uuid that the driver gives it, None where ``uuid`` is that.
+    """
 
     name: str
     uuid: str
     said: Said = _NOTHING
+    reported_uuid: str | None = None
+
+    def under(self, uuid: str) -> Self:
+        """Return the node with the uuid that its root has in Placement."""
+        if uuid == self.uuid:
+            return self
+        return replace(self, uuid=uuid, reported_uuid=self.reported_uuid or self.uuid)
 
 
 @dataclass(slots=True)
@@ -53,13 +65,16 @@ class NodeListing:
     """Nodes of a driver.
 
     ``failed`` are those that cannot be described, with the errors in ``problems``; ``others`` are
-    the uuids of nodes that there are besides.
+    the uuids of nodes that there are besides. ``uptime`` is the moment of a complete listing, None
+    where it is not known; ``answers`` are the driver's to questions about what that listing lacks.
     """
 
     nodes: list[Node] = field(default_factory=list)
     failed: list[Node] = field(default_factory=list)
     problems: list[WharfingerError] = field(default_factory=list)
     others: frozenset[str] = frozenset()
+    uptime: Uptime | None = None
+    answers: dict[str, bool | WharfingerError] = field(default_factory=dict)
 
     @property
     def roots(self) -> dict[str, str]:
@@ -118,16 +133,20 @@ class NodeListing:
             nodes[:] = [
                 node
                 if node.uuid in own or known.get(node.name) in own
-                else replace(node, uuid=known.get(node.name, node.uuid))
+                else node.under(known.get(node.name, node.uuid))
                 for node in nodes
             ]
 
 
-def list_nodes(driver: ComputeDriver) -> NodeListing:
+def list_nodes(
+    driver: ComputeDriver, read_uptime: Callable[[], Uptime | None] = uptime.read
+) -> NodeListing:
     """All nodes of a driver, from a new snapshot. Raises BackendError where there is no list."""
     operation = "get_available_nodes"
     listed = guarded(driver.name, operation, lambda: driver.get_available_nodes(refresh=True))
-    return describe(driver, check_names(driver, operation, listed))
+    listing = describe(driver, check_names(driver, operation, listed))
+    listing.uptime = read_uptime()
+    return listing
 
 
 def check_names(
@@ -186,6 +205,15 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
         LOG.debug("driver %s: %s failed", driver, operation, exc_info=True)
         reason = f"{type(error).__name__}: {text_of(error)}"
         raise BackendError(driver=driver, operation=operation, reason=reason) from error
+
+
+def guarded_bool(driver: str, operation: str, call: Callable[[], Any]) -> bool:
+    """Ask the driver of that name a question; raises BackendError unless it answers with a bool."""
+    answer = guarded(driver, operation, call)
+    if isinstance(answer, bool):
+        return answer
+    reason = f"it has to return True or False, not {shown(answer)}"
+    raise BackendError(driver=driver, operation=operation, reason=reason)
 
 
 def text_of(error: BaseException) -> str:

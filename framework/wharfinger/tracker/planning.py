@@ -14,18 +14,20 @@ from wharfinger.objects import JOB_HOLDER, ComputeNode, Context, Reservation
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, ownership
+from wharfinger.providers.absence import Uptime
 from wharfinger.providers.functions import with_claims
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
 from wharfinger.tracker import drifting, held_functions
+from wharfinger.tracker.availability import Availability
 from wharfinger.tracker.circumstances import Circumstances
 from wharfinger.tracker.desired import Answers, ask, shares
 from wharfinger.tracker.handover import Handover
 from wharfinger.tracker.holding import Judgement
 from wharfinger.tracker.inquiry import Inquiry, allocations_of
-from wharfinger.tracker.listing import Node, NodeListing, guarded
+from wharfinger.tracker.listing import Node, NodeListing, guarded, guarded_bool
 from wharfinger.tracker.memory import InstanceMemory
 from wharfinger.tracker.scopes import Scopes
 from wharfinger.tracker.settled import SettledTrees
@@ -39,12 +41,13 @@ _Records = Mapping[str, Record]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, what Placement has, of which it was made, and what goes with it.
+    """A plan, the providers in Placement from which it was made, and its companions.
 
     ``new`` are nodes whose rows have to be there before the plan is applied. ``coming`` are the
-    rows of nodes to be taken over first: they are left out, and planned after that. ``judgement``
-    is saved when the plan has been applied, and ``remember`` called. ``rows`` are the uuids of the
-    instance's nodes as it was planned. ``misses_something``: the driver could not publish all.
+    rows of nodes to be taken over first: they are left out, and planned after that. After the plan
+    is applied, ``judgement`` is saved and ``remember`` is called, both with the uuids of the
+    providers that still lack a step. ``rows`` are the uuids of the instance's nodes at the time of
+    the plan. ``misses_something``: the driver could not describe all that it has.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -53,7 +56,7 @@ class Planned:
     coming: tuple[ComputeNode, ...] = ()
     judgement: Judgement = field(default_factory=Judgement)
     rows: Set[str] = frozenset()
-    remember: Callable[[], None] = lambda: None
+    remember: Callable[[Set[str]], None] = lambda _unfinished: None
     misses_something: bool = False
 
 
@@ -84,16 +87,24 @@ class Planner:
         self._handover: Final = handover
         self._unasked: Final = UnaskedTrees(publisher, policy, memory)
         self._settled: Final = SettledTrees()
+        #: Whether the roots have the trait of a disabled service; ``_failed`` trees may differ.
         self._was_disabled: bool | None = None
+        #: The roots of trees with a failed step: drift cycles try them again.
+        self._failed: frozenset[str] = frozenset()
 
     def plan_listing(
         self, listing: NodeListing, now: float, circumstances: Circumstances
     ) -> Planned:
         """The plan of a complete listing."""
         listing.use_known_uuids(self._memory.records)
-        reading = self._reader.read(listing.roots, self._memory.records)
+        named = self._memory.contested | self._publisher.adopts
+        reading = self._reader.read(listing.roots, self._memory.records, named=named)
         circumstances = self._now(circumstances)
-        return self._plan(listing, reading, now, circumstances, is_listing=True)
+        planned = self._plan(listing, reading, now, circumstances, is_listing=True)
+        if self._memory.contested <= named:
+            return planned
+        # A provider that may be adopted stands below a root of ours without our mark: read it, too.
+        return self.plan_listing(listing, now, circumstances)
 
     def plan_drift(
         self,
@@ -112,7 +123,8 @@ class Planner:
             changed.use_known_uuids(self._memory.records)
         # A list by our mark lacks the roots of others. That they are there, listings see.
         believed = listing.listed - set(changed.roots.values() if changed else ())
-        reading = self._reader.read(listing.roots, self._memory.records, believed)
+        records, contested = self._memory.records, self._memory.contested
+        reading = self._reader.read(listing.roots, records, believed, contested)
         circumstances = self._now(circumstances)
         unasked: tuple[ForeignReservation, ...] = ()
         absent: Set[str] = frozenset()
@@ -120,6 +132,7 @@ class Planner:
         if circumstances.disabled == self._was_disabled:
             asked = drifting.unsettled(reading, self._memory.records, circumstances.reservations)
             asked |= set(changed.roots.values()) if changed else set()
+            asked |= self._failed & listing.listed
             absent = asked - listing.listed
             listing = drifting.only(listing, asked, reading.live)
             records = circumstances.reservations.with_figures(self._memory.records, reading.live)
@@ -253,7 +266,13 @@ class Planner:
         inquiry = Inquiry(self._client, self._reader, answers, live)
         looked_up = [name for name, uuid in listing.roots.items() if uuid not in live]
         elsewhere = inquiry.elsewhere(looked_up if has_looked else ())
-        due = self._due(answers, live, records, now) if is_listing else []
+        if self._publisher.adopts_matching:
+            self._memory.contested.update(
+                one.uuid
+                for one in elsewhere.values()
+                if one.uuid not in live and one.root_uuid in live
+            )
+        due = self._due(answers, live, records, listing.uptime) if is_listing else []
         allocated = inquiry.allocated([*due, *self._changing(answers, live, records)])
         removals = Removals(
             now=now,
@@ -262,7 +281,9 @@ class Planner:
             is_listing=is_listing,
             children_may_be_elsewhere=bool(answers.problems),
             roots_may_be_elsewhere=listing.has_unknown_nodes(records),
+            uptime=listing.uptime,
         )
+        tried = {*answers.roots.values(), *absent}
         if is_listing:
             changing = drifting.unsettled(reading, memory.records, circumstances.reservations)
             changing |= {
@@ -273,9 +294,8 @@ class Planner:
             settled = self._settled.among(answers, live, changing)
             scopes = Scopes(answers, live, records, lambda root: root not in settled)
         else:
-            planned = {*answers.roots.values(), *absent}
-            self._settled.forget(planned)
-            scopes = Scopes(answers, live, records, planned.__contains__)
+            self._settled.forget(tried)
+            scopes = Scopes(answers, live, records, tried.__contains__)
         planning = partial(
             scopes.plan,
             self._publisher,
@@ -283,13 +303,8 @@ class Planner:
             held=held,
             elsewhere=elsewhere,
         )
-        plan = planning(removals)
-        ours = sum(record.is_ours for record in records.values())
-        problems = (*answers.problems, *answers.reported)
-        if not self._policy.believes(len(plan.gone), ours):
-            instance = self._publisher.instance
-            problems += (MassRemoval(instance=instance, count=len(plan.gone), total=ours),)
-            plan = planning(replace(removals, withheld=True))
+        plan, refused = self._plan_removals(planning, removals, listing, live, records)
+        problems = (*answers.problems, *answers.reported, *refused)
         apart = Plan(
             problems=problems,
             pending=tuple(self._orphans(reading)) if is_listing else (),
@@ -303,7 +318,10 @@ class Planner:
             disabled=bool(circumstances.disabled),
         )
 
-        def remember() -> None:
+        planned = Plan.merge([apart, plan, unasked])
+
+        def remember(unfinished: Set[str]) -> None:
+            failed = planned.roots_of(unfinished)
             if is_listing:
                 self._settled.note(answers, live, plan, settled)
                 known = live.keys() | records.keys() | answers.desired.keys()
@@ -313,12 +331,16 @@ class Planner:
                     self._publisher.instance,
                     functions.keys() - known,
                 )
-            held_functions.supersede(self._context, superseded)
+            held_functions.supersede(
+                self._context,
+                (u for u in superseded if unfinished.isdisjoint((u, *functions[u].parts))),
+            )
             if is_listing or asks_all:
                 self._was_disabled = circumstances.disabled
+            self._failed = failed if is_listing else failed | self._failed - tried
 
         return Planned(
-            Plan.merge([apart, plan, unasked]),
+            planned,
             live,
             new,
             tuple(coming.values()),
@@ -328,6 +350,31 @@ class Planner:
             bool(answers.reported),
         )
 
+    def _plan_removals(
+        self,
+        planning: Callable[[Removals], Plan],
+        removals: Removals,
+        listing: NodeListing,
+        live: _Live,
+        records: _Records,
+    ) -> tuple[Plan, tuple[WharfingerError, ...]]:
+        """Return the plan, and the problems that hold back removals.
+
+        Either too many providers are gone at once, or the listing is partial: the driver is asked
+        for each provider that the plan removes, or reserves as absent.
+        """
+        plan = planning(removals)
+        ours = sum(record.is_ours for record in records.values())
+        if not self._policy.believes(len(plan.gone), ours):
+            instance = self._publisher.instance
+            refused = MassRemoval(instance=instance, count=len(plan.gone), total=ours)
+            return planning(replace(removals, withheld=True)), (refused,)
+        if not plan.gone:
+            return plan, ()
+        asked = Availability(self._driver, self._client, listing, live, records)
+        kept = asked.keep(plan.gone)
+        return planning(replace(removals, kept=kept)), asked.problems
+
     def _new_nodes(
         self, listing: NodeListing, answers: Answers, live: _Live, rows: Set[str]
     ) -> tuple[tuple[Node, ...], dict[str, ComputeNode]]:
@@ -336,7 +383,7 @@ class Planner:
         Those, and what others have, are not planned now.
         """
         new = {
-            uuid: replace(node, uuid=uuid)
+            uuid: node.under(uuid)
             for node in listing.nodes
             if (uuid := answers.roots.get(node.name)) is not None
             and uuid not in rows
@@ -345,12 +392,18 @@ class Planner:
             and wanted.stated
             and wanted.mode is PublishingMode.OWN
         }
-        unmarked = {
-            uuid
-            for uuid in new.keys() & live.keys()
-            if not ownership.other_instances(live[uuid].traits, self._publisher)
-        }
-        others = self._handover.judge(new, unmarked)
+        mark = ownership.instance_trait(self._publisher.instance)
+        there = new.keys() & live.keys()
+        others = self._handover.judge(
+            new,
+            marked={uuid for uuid in there if mark in live[uuid].traits},
+            adoptable={
+                uuid
+                for uuid in there
+                if ownership.adopts(self._publisher, live[uuid], answers.desired[uuid])
+            },
+            named=self._publisher.adopts,
+        )
         for uuid, problem in others.taken.items():
             answers.problems.append(problem)
             answers.fail(uuid, live)
@@ -408,12 +461,10 @@ class Planner:
         return found & answers.desired.keys()
 
     def _is_clean(self, answers: Answers, uuid: str, since: datetime) -> bool:
-        """What the driver says; if it cannot, that is a problem of this provider alone."""
-        driver = self._driver
+        """Return the driver's answer; a failure is a problem of this provider alone."""
+        driver, operation = self._driver, f"is_clean({uuid})"
         try:
-            return bool(
-                guarded(driver.name, f"is_clean({uuid})", lambda: driver.is_clean(uuid, since))
-            )
+            return guarded_bool(driver.name, operation, lambda: driver.is_clean(uuid, since))
         except WharfingerError as error:
             answers.problems.append(error)
             return False
@@ -421,7 +472,9 @@ class Planner:
     def _is_given_back(self, uuid: str, consumer: str) -> bool:
         return uuid not in self._client.get_allocations(consumer)["allocations"]
 
-    def _due(self, answers: Answers, live: _Live, records: _Records, now: float) -> list[str]:
+    def _due(
+        self, answers: Answers, live: _Live, records: _Records, now: Uptime | None
+    ) -> list[str]:
         """The uuids of what is due to be removed."""
         return [
             uuid
@@ -470,7 +523,7 @@ def _seen_again(
 ) -> dict[str, Record | None]:
     """Records of nodes that were absent and are listed, though no more is known of them."""
     return {
-        node.uuid: replace(records[node.uuid], absent_since=None)
+        node.uuid: replace(records[node.uuid], absence=None)
         for node in (*listing.nodes, *listing.failed)
         if node.uuid in answers.failed
         and node.uuid in records

@@ -1,0 +1,101 @@
+"""``wharfinger provider adopt``: adopt providers that another program has published."""
+
+import argparse
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from wharfinger.cli.main import DIFFERENCE, DONE
+from wharfinger.cli.objects import ObjectCommand, text, uuid
+from wharfinger.exceptions import WharfingerError
+
+if TYPE_CHECKING:
+    from wharfinger.providers.plan import Plan
+    from wharfinger.tracker.cycle import DriverCycle
+
+
+class ProviderAdopt(ObjectCommand):
+    """Adopt providers of another program for a driver instance, which publishes them from then on.
+
+    The instance writes them, and deletes them when they are gone from its backend.
+    Stop the other program first. The uuid, name, parent and resource classes of each provider have
+    to be those that the driver reports, and it must have no trait of another owner or instance. If
+    one provider does not match, none is adopted. Prints the plan, and then writes it.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "providers", metavar="UUID", nargs="+", type=uuid, help="a provider to adopt"
+        )
+        parser.add_argument(
+            "--instance",
+            metavar="NAME",
+            type=text(64),
+            required=True,
+            help="the driver instance that is to publish them from now on",
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="print the plan and write nothing; exits with 2 if there is something to do",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        from wharfinger.conf import DefaultSection
+        from wharfinger.providers.removal import RemovalPolicy
+        from wharfinger.tracker import instances
+
+        self._console = Console(soft_wrap=True, highlight=False, emoji=False)
+        self._planned = False
+        uuids = frozenset(parsed_args.providers)
+        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        instance = instances.load(self.conf, parsed_args.instance)
+        with instances.running(
+            replace(instance, publisher=replace(instance.publisher, adopts=uuids)),
+            self.placement,
+            self.objects,
+            may_write=not parsed_args.dry_run,
+            policy=RemovalPolicy(delay=instance.section.removal_delay),
+            down_time=down_time,
+        ) as cycle:
+            run = self._show if parsed_args.dry_run else self._adopt
+            return run(cycle, uuids)
+
+    def _show(self, cycle: "DriverCycle", uuids: frozenset[str]) -> int:
+        planned = cycle.plan_adoption(uuids)
+        self._print(planned.plan)
+        for row in planned.coming:
+            self._console.print(
+                f"~ {row.hypervisor_hostname} ({row.uuid}) is taken over first, from driver "
+                f"instance {row.driver_instance} on host {row.host}",
+                markup=False,
+            )
+        count = len(planned.plan.steps)
+        self._tell(cycle, count, "to be written")
+        return DIFFERENCE if count or planned.coming else DONE
+
+    def _adopt(self, cycle: "DriverCycle", uuids: frozenset[str]) -> int:
+        outcome = cycle.adopt(uuids, on_plan=self._print)
+        self._tell(cycle, len(outcome.steps), "written")
+        if outcome.problems:
+            raise WharfingerError(reason=" ".join(map(str, outcome.problems)))
+        return DONE
+
+    def _print(self, plan: "Plan") -> None:
+        """Print the first plan that has steps: the one that the operator asked for."""
+        from wharfinger.console import plan as drawing
+
+        if not self._planned:
+            for line in drawing.as_text(plan.steps, (), plan.foreign):
+                self._console.print(line)
+        self._planned = self._planned or bool(plan.steps)
+
+    def _tell(self, cycle: "DriverCycle", count: int, done: str) -> None:
+        changes = (
+            f"{count} {'change' if count == 1 else 'changes'} {done}" if count else "no change"
+        )
+        self._console.print(f"{cycle.instance}: {changes}", markup=False)

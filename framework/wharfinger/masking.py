@@ -1,0 +1,168 @@
+"""The one place that masks passwords and tokens in text.
+
+All text that leaves the program passes ``masked``: errors when they are made, log records when a
+handler formats them, text for a terminal in ``exceptions.printable``. A secret is found by its
+place (before the host of a URL, after ``password=``, in a header), and by its value, once
+``learn`` has it from the configuration.
+"""
+
+import json
+import logging
+import re
+import sys
+import threading
+import traceback
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+from urllib.parse import quote, quote_plus, unquote
+
+MASK: Final = "***"
+#: Shorter values are masked by their place only: they occur as words everywhere ("admin").
+_SHORTEST: Final = 6
+_WORDS: Final = ("pass", "pwd", "secret", "token", "key")
+_NAMES: Final = r"(?:password|passwd|passphrase|passcode|pwd|secret|token|api_?key|access_?key)"
+#: The name of a secret in text. hw:tpm_secret_security and a trait CUSTOM_TOKEN do not match.
+_NAMED: Final = rf"(?<!CUSTOM_){_NAMES}(?:_?(?:id|key|hash|\d{{1,3}}))?"
+#: Options that hold a secret, whichever driver reads them.
+_SECRET_OPTION: Final = re.compile(rf"(?:.*_)?{_NAMES}\Z", re.IGNORECASE)
+#: User, colon and password before the host of a URL, even with a / that is not encoded; or a user
+#: alone, since a token may stand there.
+_USERINFO: Final = re.compile(
+    r"://([^\s/?#@:]{0,300}:(?=[^\s/?#]{0,1000}@|(?!\d*(?:[/?#]|\Z))))?"
+    r"(?:[^\s/?#]{1,1000}|(?<=:)\S{1,1000})@"
+)
+_IN_URL: Final = re.compile(r"(https?)?://(.*)@", re.DOTALL | re.IGNORECASE)
+#: Each rule begins with words. It is tried only on text with one of them; most text has none.
+_PATTERNS: Final = (
+    (("://",), _USERINFO, rf"://\g<1>{MASK}@"),
+    # password=..., ?token=..., and the same with blanks, as in a configuration file
+    (
+        _WORDS,
+        re.compile(rf"({_NAMED}\s?=\s?)(?!{re.escape(MASK)})[^\s&,;'\"]+", re.IGNORECASE),
+        rf"\g<1>{MASK}",
+    ),
+    # "password": "...", in JSON and in what Python writes
+    (
+        _WORDS,
+        re.compile(
+            rf"({_NAMED}(?:[\"']\s*[:=]\s*|\s?=\s?)b?)"
+            r"([\"'])(?:\\.|(?!\2)[^\\])*\2",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        rf"\g<1>\g<2>{MASK}\g<2>",
+    ),
+    # X-Auth-Token: ..., Authorization: Basic ..., ('Cookie', '...; ...')
+    (
+        ("token", "auth", "cookie"),
+        re.compile(
+            r"((?:x-[a-z-]{0,50}token|authorization|auth-receipt|cookie)"
+            r"(?:[\"']?\s*[:=]|[\"'],)\s*(?:b?[\"'])?)"
+            r"(?:(?:basic|bearer|digest|negotiate)\s+)?[^\s\"',;]+(?:;\s*[^\s\"',;]+)*",
+            re.IGNORECASE,
+        ),
+        rf"\g<1>{MASK}",
+    ),
+)
+
+_lock: Final = threading.Lock()
+_known: frozenset[str] = frozenset()
+_known_pattern: re.Pattern[str] | None = None
+
+
+def masked(text: str) -> str:
+    """Return the text with *** in place of each secret."""
+    if _known_pattern is not None:
+        text = _known_pattern.sub(MASK, text)
+    lower = text.lower()
+    for words, pattern, replacement in _PATTERNS:
+        if any(word in lower for word in words):
+            text = pattern.sub(replacement, text)
+    return text
+
+
+def learn(secret: str) -> None:
+    """Mask this value wherever it occurs from now on, as it is and as URLs and JSON write it.
+
+    Values of fewer than six characters are left out.
+    """
+    _add(form for form in _forms(secret) if len(form) >= _SHORTEST)
+
+
+def learn_option(key: str, value: str) -> None:
+    """Learn the secret in the value of an option: the whole value, or the password of a URL.
+
+    The name of the option (``key``) decides whether the whole value is secret.
+    """
+    if _SECRET_OPTION.match(key):
+        learn(value)
+    learn_url(value)
+
+
+def learn_url(value: str) -> None:
+    """Learn the password of a URL, or the token; other values have none."""
+    found = _IN_URL.search(value)
+    if found is None:
+        return
+    is_http, userinfo = found.groups()
+    user, _, password = userinfo.partition(":")
+    learn(password)
+    if is_http:
+        if not password:
+            learn(user)  # a token may stand there; a database has only users
+        # HTTP's basic authentication
+        learn(b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode())
+
+
+class MaskingFormatter(logging.Formatter):
+    """Formatter that masks the output of another formatter, tracebacks included."""
+
+    def __init__(self, formatter: logging.Formatter | None) -> None:
+        super().__init__()
+        self._formatter: Final = formatter or logging.Formatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text without secrets."""
+        return masked(self._formatter.format(record))
+
+
+def mask_handlers(logger: logging.Logger) -> None:
+    """Have all handlers of a logger mask what they write."""
+    for handler in logger.handlers:
+        if not isinstance(handler.formatter, MaskingFormatter):
+            handler.setFormatter(MaskingFormatter(handler.formatter))
+        if type(handler).handleError is logging.Handler.handleError:
+            handler.handleError = _print_log_error  # type: ignore[method-assign]
+
+
+def _print_log_error(record: logging.LogRecord) -> None:
+    """Print why a record was not logged, a full disk perhaps.
+
+    logging itself prints the record and its arguments beside it, as they are.
+    """
+    text = f"line {record.lineno} of {record.pathname} was not logged:\n{traceback.format_exc()}"
+    with suppress(AttributeError, OSError):  # there may be no standard error
+        sys.stderr.write(masked(text))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """A secret as it is, decoded, and as URLs, JSON and Python write it."""
+    single = secret.replace("%%", "%")  # keystoneauth interpolates a single %
+    for one in {secret, single, unquote(secret), unquote(single)}:
+        yield one
+        yield quote(one)
+        yield quote(one, safe="")
+        yield quote_plus(one)
+        yield json.dumps(one)[1:-1]
+        yield repr(one)[1:-1]
+
+
+def _add(secrets: Iterable[str]) -> None:
+    global _known, _known_pattern  # noqa: PLW0603 - secrets of the whole process
+    with _lock:
+        known = _known.union(secrets) - {"", MASK}
+        if known != _known:
+            longest_first = sorted(known, key=lambda one: (-len(one), one))
+            _known_pattern = re.compile("|".join(map(re.escape, longest_first)))
+            _known = known

@@ -1,0 +1,225 @@
+"""Fields of versioned objects: accepted values, and their form in a primitive.
+
+This module has the base of all fields, and the fields for several values and for other objects.
+kinds.py has the fields for one value.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any, Final, Generic, Self, SupportsIndex, TypeVar
+
+from wharfinger.exceptions import shown
+
+T = TypeVar("T")
+
+
+class UnspecifiedDefault:
+    """The default of a field that has none."""
+
+
+class Field(Generic[T]):
+    """A field that holds a T, or None if it is ``nullable``.
+
+    The default of a nullable field is None. Another field with a ``default`` takes a copy of it
+    when it is set to None.
+    """
+
+    def __init__(self, *, nullable: bool = False, default: Any = UnspecifiedDefault) -> None:
+        self.nullable: Final = nullable
+        self.default: Final = None if nullable and default is UnspecifiedDefault else default
+
+    def coerce(self, obj: Any, attr: str, value: Any) -> Any:
+        """Return the value as this field stores it.
+
+        ``obj`` is the object that gets the value, or None. ``attr`` is the field's name for
+        messages. Raises ValueError for a value that the field refuses.
+        """
+        if value is not None:
+            return self._coerce(obj, attr, value)
+        if self.nullable:
+            return None
+        if self.default is UnspecifiedDefault:
+            raise wrong(attr, value, "a value")
+        return self._coerce(obj, attr, deepcopy(self.default))
+
+    def to_primitive(self, value: T | None) -> Any:
+        """Return the form of a value that JSON can carry."""
+        return None if value is None else self._to_primitive(value)
+
+    def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
+        """Return a value for ``coerce``; ``obj`` is the object that holds it.
+
+        Raises ValueError for None, unless the field is nullable.
+        """
+        if value is not None:
+            return self._from_primitive(obj, attr, value)
+        if self.nullable:
+            return None
+        raise wrong(attr, value, "a value")
+
+    def _coerce(self, obj: Any, attr: str, value: Any) -> T:
+        """Return a value, which is not None, as it is stored; raises ValueError."""
+        raise NotImplementedError
+
+    def _to_primitive(self, value: T) -> Any:
+        return value
+
+    def _from_primitive(self, _obj: Any, _attr: str, value: Any) -> Any:
+        return value
+
+
+class CheckedList(list[T]):
+    """A list that checks each element which is put into it."""
+
+    def __init__(self, check: Callable[[str, Any], T], values: Iterable[Any] = ()) -> None:
+        super().__init__()
+        self._check: Final = check
+        self.extend(values)
+
+    def append(self, value: Any) -> None:
+        """Append an element; raises ValueError."""
+        super().append(self._check(str(len(self)), value))
+
+    def extend(self, values: Iterable[Any]) -> None:
+        """Append several elements or, if one is refused, none; raises ValueError."""
+        super().extend(self._checked(values, len(self)))
+
+    def insert(self, index: SupportsIndex, value: Any) -> None:
+        """Insert an element; raises ValueError."""
+        super().insert(index, self._check(str(int(index)), value))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            super().__setitem__(index, self._checked(value, index.start or 0))
+        else:
+            super().__setitem__(index, self._check(str(index), value))
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:  # type: ignore[override, misc]
+        self.extend(values)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy belongs to no field yet; the field that takes it checks it again.
+        return list, (list(self),)
+
+    def _checked(self, values: Iterable[Any], start: int) -> list[T]:
+        return [self._check(str(index), value) for index, value in enumerate(values, start)]
+
+
+class CheckedDict(dict[str, T]):
+    """A dict by name that checks each value which is put into it."""
+
+    def __init__(self, check: Callable[[str, Any], T], values: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._check: Final = check
+        self.update(values)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, self._check(key, value))
+
+    def update(self, *others: Any, **values: Any) -> None:
+        """Put in several values or, if one is refused, none; raises ValueError."""
+        new = dict(*others, **values)
+        super().update({key: self._check(key, value) for key, value in new.items()})
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key, the default if it had none; raises ValueError."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]
+        self.update(other)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+class List(Field[list[T]]):
+    """A list; another field checks each element."""
+
+    def __init__(self, element: Field[T], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.element: Final = element
+
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> list[T]:
+        if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+            raise wrong(attr, value, "a list")
+        return CheckedList(_checker(self.element, attr), value)
+
+    def _to_primitive(self, value: list[T]) -> Any:
+        return [self.element.to_primitive(each) for each in value]
+
+    def _from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        return [self.element.from_primitive(obj, attr, each) for each in value]
+
+
+class Dict(Field[dict[str, T]]):
+    """A dict by name; another field checks each value."""
+
+    def __init__(self, element: Field[T], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.element: Final = element
+
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> dict[str, T]:
+        if not isinstance(value, dict):
+            raise wrong(attr, value, "a dict")
+        return CheckedDict(_checker(self.element, attr), value)
+
+    def _to_primitive(self, value: dict[str, T]) -> Any:
+        return {key: self.element.to_primitive(each) for key, each in value.items()}
+
+    def _from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: self.element.from_primitive(obj, f"{attr}[{key}]", each)
+            for key, each in value.items()
+        }
+
+
+class ObjectField(Field[Any]):
+    """A versioned object of the class with a given name."""
+
+    def __init__(self, objname: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.objname: Final = objname
+
+    def _coerce(self, _obj: Any, attr: str, value: Any) -> Any:
+        if getattr(type(value), "obj_name", str)() != self.objname:
+            raise wrong(attr, value, f"a {self.objname}")
+        return value
+
+    def _to_primitive(self, value: Any) -> Any:
+        return value.obj_to_primitive()
+
+    def _from_primitive(self, obj: Any, _attr: str, value: Any) -> Any:
+        # A serializer may have made an object of it already.
+        return obj.obj_from_primitive(value, obj._context) if isinstance(value, dict) else value
+
+
+class ListOfObjectsField(List[Any]):
+    """Several versioned objects of one class."""
+
+    def __init__(self, objname: str, **kwargs: Any) -> None:
+        super().__init__(ObjectField(objname), **kwargs)
+        self.objname: Final = objname
+
+
+def wrong(attr: str, value: object, wanted: str) -> ValueError:
+    """Return the error for a value that a field refuses."""
+    return ValueError(f"{attr}: {shown(value)} is not {wanted}")
+
+
+def _checker(element: Field[T], attr: str) -> Callable[[str, Any], T]:
+    """Return the check of the elements of a list or dict; it raises ValueError."""
+
+    def check(key: str, value: Any) -> Any:
+        if not isinstance(key, str):
+            raise wrong(attr, key, "a text, as keys are")
+        return element.coerce(None, f"{attr}[{key}]", value)
+
+    return check
