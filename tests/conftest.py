@@ -1,21 +1,86 @@
-"""The real Placement of this process, which has one, and no waiting, for tests that want them."""
+"""The real Placement of this process, which has one, and no waiting, for tests that want them.
+
+And the cases that a run draws, and the worker processes that run them.
+"""
 
 # ruff: noqa: PLC0415 - unit tests want none, and are quick without it
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
+
+from tests.lab import drawing
 
 if TYPE_CHECKING:
     from tests.lab.placement import PlacementFixture
     from wharfinger.placement.embedded import EmbeddedPlacement
 
+# On a busy machine an example takes as long as it takes.
+settings.register_profile("wharfinger", deadline=None)
+settings.load_profile("wharfinger")
+
 # eventlet, which libraries import where it is installed, comes with a resolver that nobody asks
 # here, and that takes an eighth of the time in which a process of ours starts.
 os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    drawing.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    drawing.configure(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Send the seed to a worker process of xdist."""
+    node.workerinput["seed"] = node.config.option.seed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let tests that share what they set up run in one worker process."""
+    if config.option.dist != "loadfile":
+        return None
+    from tests.lab import workers
+
+    config.option.loadscopereorder = False
+    return workers.ByFileOrService(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    drawing.select(config, items)
+    if hasattr(config, "workerinput"):  # a worker process of xdist
+        from tests.lab import workers
+
+        workers.put_longest_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        drawing.explain(item, report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    drawing.report(terminalreporter.config, terminalreporter.write_line)
+
+
+@pytest.fixture
+def draw(request: pytest.FixtureRequest) -> drawing.Draw:
+    """Draws the cases of a test that tries many."""
+    return drawing.Draw(drawing.seed_of(request.config), request.node.nodeid)
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +111,10 @@ def placement(placement_service: "EmbeddedPlacement") -> Iterator["PlacementFixt
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits between two attempts."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+
+
+@pytest.fixture(autouse=True)
+def _no_known_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start each test without the secrets that earlier tests of this process have configured."""
+    monkeypatch.setattr("wharfinger.masking._known", frozenset())
+    monkeypatch.setattr("wharfinger.masking._known_pattern", None)

@@ -1,6 +1,6 @@
 """The real Cyborg in one process: its conductor, its agents, and its API beneath /accelerator.
 
-Run as a program in a directory: `cyborg_service.py DIRECTORY [PORT] [--reports-every SECONDS]`.
+Run as a program in a directory: `cyborg_service.py DIRECTORY PORT [--reports-every SECONDS]`.
 A cyborg.conf there is read after what is said here, and need have only what differs; there need
 be none. The database gets its schema if it has none. The API is on 127.0.0.1, at any free port
 unless one is given; the file `port` has it, once it answers, and systemd is told then, if it
@@ -27,7 +27,6 @@ import argparse
 import importlib.util
 import json
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -301,9 +300,6 @@ def main(directory: Path, port: int, reports_every: float | None) -> None:
     """Run it until it is ended by a signal."""
     said = directory / "port"
     said.unlink(missing_ok=True)
-    if not port:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = int(free.getsockname()[1])
     install_hardware(directory)
     configure(directory, port)
     load_beside(_HARDWARE)
@@ -336,7 +332,7 @@ def main(directory: Path, port: int, reports_every: float | None) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("port", type=int, nargs="?", default=0)
+    parser.add_argument("port", type=int)
     parser.add_argument("--reports-every", type=float, metavar="SECONDS")
     arguments = parser.parse_args()
     main(arguments.directory.resolve(), arguments.port, arguments.reports_every)

@@ -53,6 +53,23 @@ def socket_in(directory: Path, name: str) -> Path:
     return path
 
 
+class ReservedPort(fixtures.Fixture):
+    """A port of 127.0.0.1 that the kernel gives to nobody else while this lasts.
+
+    It is bound, and nobody listens on it. Who sets SO_REUSEADDR, as servers do, can bind it too and
+    listen, again and again.
+    """
+
+    number: int
+
+    def _setUp(self) -> None:
+        holder = socket.socket()
+        self.addCleanup(holder.close)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        self.number = holder.getsockname()[1]
+
+
 class Daemon(fixtures.Fixture):
     """A server that says when it is ready, as systemd has it; with a directory of its own.
 

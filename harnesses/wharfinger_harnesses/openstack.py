@@ -1,6 +1,5 @@
 """What a real Ironic and a real Cyborg have in common: files, an API, a database and a log."""
 
-import socket
 from collections.abc import Mapping
 from configparser import RawConfigParser
 from contextlib import suppress
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 import requests
 from sqlalchemy import NullPool, create_engine, text
 
-from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon
+from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon, ReservedPort
 
 #: Seconds between two looks at what is to happen.
 PACE = 0.02
@@ -51,10 +50,8 @@ class OpenStackService(PythonDaemon):
         own = f"sqlite:///{self.directory}/{self.name}.sqlite"
         database = configuration.get("database", "connection", fallback=own)
         self._engine = create_engine(database, poolclass=NullPool)
-        # Chosen here: at one that the server has chosen itself it could not start again while a
-        # client is still connected to the one before.
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        # Chosen here, as the server is to have it again after a stop.
+        self.port = self.useFixture(ReservedPort()).number
         self.root = f"http://127.0.0.1:{self.port}"
         self.url = f"{self.root}{self.mounted_at}"
 

@@ -7,12 +7,36 @@ import pytest
 
 from tests.lab import placement as lab
 from tests.lab.cycles import Publishing
+from tests.lab.mariadb import MariaDB
+from tests.lab.postgresql import PostgreSQL
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _without_sync(without_sync: None) -> None:
     """In all of these."""
+
+
+@pytest.fixture(autouse=True)
+def _empty_placement(request: pytest.FixtureRequest) -> None:
+    """Let no test find what another has left in Placement."""
+    if "placement_service" in request.fixturenames:
+        request.getfixturevalue("placement_service")
+        lab.empty()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A server for all tests of this process, each with databases of its own."""
+    with PostgreSQL() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDB]:
+    """A server for all tests of this process, each with databases of its own."""
+    with MariaDB() as server:
+        yield server
 
 
 @pytest.fixture

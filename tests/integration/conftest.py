@@ -1,8 +1,150 @@
-"""What integration tests need of this process."""
+"""Fixtures for the real services: each starts one service, once in a run.
+
+A test of one directory shares them with the others: it has nodes, devices or databases of its own,
+or begins with an emptied service. ``..._starting`` starts a service, and the fixture without that
+ending waits until it is there.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+
+from tests.lab.background import InBackground
+from tests.lab.bare_metal import with_template
+from tests.lab.cyborg_harness import Harness, SecondPlacement
+from tests.lab.libvirtd import Libvirtd, Mdevs
+from tests.lab.mariadb import MariaDB
+from tests.lab.postgresql import PostgreSQL
+from wharfinger.placement.embedded import EmbeddedPlacement
+from wharfinger_harnesses.ironic import Ironic
+
+#: Nodes that the shared Ironic puts on a page, at most.
+IRONIC_PAGE = 100
+#: The hosts of the shared Cyborg. One name starts with another; the last is nova's GPU host.
+CYBORG_HOSTS = ("fpga-host-1", "fpga-host-2", "fpga-host-11", "gpu-host-1")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _without_sync(without_sync: None) -> None:
     """In all of these."""
+
+
+# Databases.
+
+
+@pytest.fixture(scope="session")
+def postgresql_starting() -> Iterator[InBackground[PostgreSQL]]:
+    with InBackground(PostgreSQL) as starting:
+        yield starting
+
+
+@pytest.fixture(scope="session")
+def postgresql(postgresql_starting: InBackground[PostgreSQL]) -> PostgreSQL:
+    return postgresql_starting.ready()
+
+
+@pytest.fixture(scope="session")
+def mariadb_starting() -> Iterator[InBackground[MariaDB]]:
+    with InBackground(MariaDB) as starting:
+        yield starting
+
+
+@pytest.fixture(scope="session")
+def mariadb(mariadb_starting: InBackground[MariaDB]) -> MariaDB:
+    return mariadb_starting.ready()
+
+
+# Ironic. A test has nodes of an owner of its own.
+
+
+@contextmanager
+def _ironic() -> Iterator[Ironic]:
+    with Ironic({"api": {"max_limit": IRONIC_PAGE}}) as ironic:
+        yield with_template(ironic)
+
+
+@pytest.fixture(scope="session")
+def ironic_starting() -> Iterator[InBackground[Ironic]]:
+    with InBackground(_ironic) as starting:
+        yield starting
+
+
+@pytest.fixture
+def ironic(ironic_starting: InBackground[Ironic]) -> Ironic:
+    """The shared Ironic, which is up, whatever a test before has done to it."""
+    ironic = ironic_starting.ready()
+    if ironic.process.poll() is not None:
+        ironic.start_again()
+    return ironic
+
+
+@pytest.fixture(scope="session")
+def ironic_on_postgresql_starting(
+    postgresql_starting: InBackground[PostgreSQL],
+) -> Iterator[InBackground[Ironic]]:
+    @contextmanager
+    def on_postgresql() -> Iterator[Ironic]:
+        url = postgresql_starting.ready().create_database()
+        with Ironic({"database": {"connection": url}}) as ironic:
+            ironic.create_node(None)
+            yield ironic
+
+    with InBackground(on_postgresql) as starting:
+        yield starting
+
+
+@pytest.fixture(scope="session")
+def ironic_on_postgresql(ironic_on_postgresql_starting: InBackground[Ironic]) -> Ironic:
+    """An Ironic whose database sorts nodes that were never updated to the beginning."""
+    return ironic_on_postgresql_starting.ready()
+
+
+# Cyborg. A test calls ``begin``, which makes it as if nothing had been.
+
+
+@pytest.fixture(scope="session")
+def shared_cyborg(placement_service: EmbeddedPlacement) -> Iterator[Harness]:
+    """Not in the background: it looks at the Placement of this process when it starts."""
+    with Harness(placement_service, *CYBORG_HOSTS) as harness:
+        yield harness
+
+
+@pytest.fixture
+def harness(shared_cyborg: Harness) -> Iterator[Harness]:
+    """The shared Cyborg, before a test calls ``begin``."""
+    before = len(shared_cyborg.cyborg.log())
+    yield shared_cyborg
+    print(shared_cyborg.cyborg.log()[before:][-20_000:])  # is shown where a test has failed
+
+
+@pytest.fixture(scope="session")
+def second_placement_starting() -> Iterator[InBackground[SecondPlacement]]:
+    with InBackground(lambda: SecondPlacement(*CYBORG_HOSTS)) as starting:
+        yield starting
+
+
+@pytest.fixture(scope="session")
+def second_placement(second_placement_starting: InBackground[SecondPlacement]) -> SecondPlacement:
+    """Another Placement than that of this process, with the roots of all hosts."""
+    return second_placement_starting.ready()
+
+
+# libvirtd. A test finds no mdevs, and the domains of the one before.
+
+
+@pytest.fixture(scope="session")
+def libvirtd_starting() -> Iterator[InBackground[Libvirtd]]:
+    with InBackground(Libvirtd) as starting:
+        yield starting
+
+
+@pytest.fixture
+def libvirtd(libvirtd_starting: InBackground[Libvirtd]) -> Libvirtd:
+    """The shared libvirtd, which is up."""
+    libvirtd = libvirtd_starting.ready()
+    if not libvirtd.is_up:
+        libvirtd.start()
+    with Mdevs(libvirtd.uri) as mdevs:
+        mdevs.clear()
+    return libvirtd

@@ -1,6 +1,7 @@
 """The Cyborg driver's harness: what it does to a real Cyborg, as the driver sees it."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 from uuid import uuid4
 
@@ -73,24 +74,18 @@ def functions(contents: Contents, thing: str) -> list[str]:
     return [trait.removeprefix(FUNCTION) for trait in found]
 
 
-# A reset.
-
-
-def test_a_reset_leaves_two_free_things(harness: CyborgHarness, before: Contents) -> None:
+def test_reset_forgets_whatever_has_been(
+    subject: Subject, harness: CyborgHarness, before: Contents, placement: RunPlacement
+) -> None:
     assert [*harness.things()] == [ONE, TWO]
     assert before.keys() == {HOST, GPU, ONE, TWO}
     assert [figures(before, thing) for thing in (ONE, TWO)] == [(1, 0), (1, 0)]
     assert before[ONE].traits == before[TWO].traits
     assert "OWNER_NOVA" in before[HOST].traits
 
-
-def test_a_reset_forgets_whatever_has_been(
-    subject: Subject, harness: CyborgHarness, before: Contents, placement: RunPlacement
-) -> None:
     harness.grow(3)
     harness.remove(ONE)
-    last = harness.things()[-1]
-    harness.make_busy(last)
+    harness.make_busy(harness.things()[-1])
     with subject.driver() as driver:
         described = describe(driver, placement.contents())
         driver.program(described[TWO].provider.uuid, *harness.image(TWO))
@@ -104,68 +99,44 @@ def test_a_reset_forgets_whatever_has_been(
     assert sorted(harness.things()) == [ONE, TWO, f"{HOST}_03_r0"]
 
 
-# Things.
-
-
-def test_a_new_thing_is_like_the_others(harness: CyborgHarness, published: Publishing) -> None:
-    new = harness.add()
-    contents = published.settle()
-    assert [*harness.things()] == [ONE, TWO, new]
-    assert figures(contents, new) == (1, 0)
-    assert contents[new].traits == contents[ONE].traits
-
-
-def test_many_new_things_are_there_at_once(harness: CyborgHarness, published: Publishing) -> None:
-    harness.grow(5)
-    assert len(harness.things()) == 7
-    assert published.settle().keys() == {HOST, GPU, *harness.things()}
-
-
-def test_a_thing_that_is_removed_and_put_back_ends_as_before(
-    harness: CyborgHarness, published: Publishing, before: Contents
+def test_things_come_and_go_and_come_back_as_before(
+    harness: CyborgHarness, published: Publishing, before: Contents, placement: RunPlacement
 ) -> None:
-    harness.remove(ONE)
-    assert [*harness.things()] == [TWO]
-    assert published.settle().keys() == {HOST, GPU, TWO}
-    harness.put_back(ONE)
-    assert published.settle() == before
-
-
-def test_all_things_may_go(harness: CyborgHarness, published: Publishing, before: Contents) -> None:
     for thing in (ONE, TWO):
         harness.remove(thing)
     assert not harness.things()
     assert published.settle().keys() == {HOST, GPU}
-    for thing in (TWO, ONE):
-        harness.put_back(thing)
+    harness.put_back(TWO)
+    assert [*harness.things()] == [TWO]
+    harness.put_back(ONE)
     assert published.settle() == before
 
+    new = harness.add()
+    harness.grow(2)
+    assert len(harness.things()) == 5
+    contents = published.settle()
+    assert contents.keys() == {HOST, GPU, *harness.things()}
+    assert figures(contents, new) == (1, 0)
+    assert contents[new].traits == contents[ONE].traits
 
-def test_a_thing_that_an_instance_uses_cannot_be_removed(
-    harness: CyborgHarness, before: Contents, placement: RunPlacement
-) -> None:
     placement.allocate(str(uuid4()), {before[ONE].uuid: {"FPGA": 1}})
     with pytest.raises(LabError, match="allocations"):
         harness.remove(ONE)
 
 
-# Busy, and free again.
-
-
-def test_a_busy_thing_is_reserved_until_it_is_free(
+def test_busy_thing_is_reserved_until_it_is_free(
     harness: CyborgHarness, published: Publishing, before: Contents
 ) -> None:
-    for _ in range(2):
-        harness.make_busy(ONE)
-        contents = published.settle()
-        assert [figures(contents, thing) for thing in (ONE, TWO)] == [(1, 1), (1, 0)]
-        harness.make_free(ONE)
-        assert published.settle() == before
+    configuration = harness.configuration("fpga")
+    harness.make_busy(ONE)
+    contents = published.settle()
+    assert [figures(contents, thing) for thing in (ONE, TWO)] == [(1, 1), (1, 0)]
+    harness.restart()
+    assert harness.configuration("fpga") == configuration
+    assert published.settle() == contents
+    harness.make_free(ONE)
+    assert published.settle() == before
 
-
-def test_a_busy_thing_that_is_removed_comes_back_free(
-    harness: CyborgHarness, published: Publishing, before: Contents
-) -> None:
     harness.make_busy(ONE)
     harness.remove(ONE)
     assert ONE not in published.settle()
@@ -188,67 +159,30 @@ def test_polls_see_that_a_thing_is_busy_and_free(
             assert changed == {HOST}
 
 
-# A restart.
-
-
-def test_after_a_restart_everything_is_as_before(
-    harness: CyborgHarness, published: Publishing, before: Contents
-) -> None:
-    configuration = harness.configuration("fpga")
-    harness.restart()
-    assert harness.configuration("fpga") == configuration
-    assert published.settle() == before
-
-
-def test_a_busy_thing_is_so_over_a_restart(
-    harness: CyborgHarness, published: Publishing, before: Contents
-) -> None:
-    harness.make_busy(ONE)
-    harness.restart()
-    assert figures(published.settle(), ONE) == (1, 1)
-    harness.make_free(ONE)
-    assert published.settle() == before
-
-
-# What breaks.
-
-
-def test_the_calls_of_a_listing_are_written_down(
-    harness: CyborgHarness, published: Publishing
+def test_each_call_of_a_listing_can_break_and_nothing_is_lost(
+    harness: CyborgHarness, published: Publishing, before: Contents, placement: RunPlacement
 ) -> None:
     published.sync()
-    assert [*harness.calls] == [f"GET /accelerator/v2{path}" for path in LISTING]
+    calls = [f"GET /accelerator/v2{path}" for path in LISTING]
+    assert [*harness.calls] == calls
+    for fault, at in product(Fault, (*range(len(calls)), None)):
+        harness.expect(at, fault)
+        with pytest.raises(BackendError):
+            published.cycle.sync()
+        assert [*harness.calls] == calls[: (at or 0) + 1], (fault, at)
+        assert placement.contents() == before
 
+        harness.expect()
+        assert published.settle() == before
 
-@pytest.mark.parametrize("fault", Fault)
-@pytest.mark.parametrize("at", [0, 1, 2, None])
-def test_each_call_can_break_and_nothing_is_lost(
-    subject: Subject, published: Publishing, before: Contents, at: int | None, fault: Fault
-) -> None:
-    harness = subject.harness
-    harness.expect(at, fault)
-    with pytest.raises(BackendError):
-        published.cycle.sync()
-    assert len(harness.calls) == (at or 0) + 1
-    assert subject.placement.contents() == before
-
-    harness.expect()
-    assert published.settle() == before
-
-
-def test_what_the_harness_asks_itself_breaks_never(harness: CyborgHarness) -> None:
+    # What the harness asks for itself breaks never.
     harness.expect(fault=Fault.RAISE)
-    harness.remove(ONE)
-    harness.put_back(ONE)
     harness.make_busy(ONE)
     harness.make_free(ONE)
     assert not harness.calls
 
 
-# Programming.
-
-
-def test_a_thing_holds_its_image_when_it_was_programmed(
+def test_thing_holds_its_image_when_it_was_programmed(
     subject: Subject, harness: CyborgHarness, before: Contents, placement: RunPlacement
 ) -> None:
     image, function = harness.image(ONE)

@@ -76,19 +76,25 @@ class Between(Interceptor):
         return [one.rows for one in self.asked]
 
     def _forward(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        request = webob.Request(environ)
-        answer = requests.request(
-            request.method,
-            f"{self._service}{request.path_qs}",
-            data=request.body,
-            headers=_passed_on(request.headers.items()),
-            timeout=TIMEOUT,
-            allow_redirects=False,
-        )
-        self.asked.append(Asked(request.path_qs, _rows(answer.content)))
-        headers = _passed_on(answer.headers.items())
-        start_response(f"{answer.status_code} {answer.reason}", list(headers.items()))
-        return [answer.content]
+        content = forward(self._service, environ, start_response)
+        self.asked.append(Asked(webob.Request(environ).path_qs, _rows(content)))
+        return [content]
+
+
+def forward(url: str, environ: dict[str, Any], start_response: Any) -> bytes:
+    """Forward a request to a service; return the content of its answer."""
+    request = webob.Request(environ)
+    answer = requests.request(
+        request.method,
+        f"{url}{request.path_qs}",
+        data=request.body,
+        headers=_passed_on(request.headers.items()),
+        timeout=TIMEOUT,
+        allow_redirects=False,
+    )
+    headers = _passed_on(answer.headers.items())
+    start_response(f"{answer.status_code} {answer.reason}", list(headers.items()))
+    return answer.content
 
 
 def edited(change: Callable[[Any], object]) -> Callable[[Answer], Answer]:

@@ -1,37 +1,35 @@
-"""Who claims and releases at the same time: others between any two steps, and other processes.
+"""Claims and releases with others between any two of their steps.
 
-The steps of a claim are its requests to Placement and its calls of the database, reads too: what is
-decided by one of them may have changed by the next.
+The steps of a claim are its requests to Placement and its calls of the database. Reads are steps,
+too: another process may change the answer before the next step.
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE, Popen
-from typing import Any, Final
+from threading import Barrier
+from typing import Any, Final, TypeVar
 
 import fixtures
+import pytest
 
-from tests.lab import killing
 from tests.lab.allocating import Desk, faults, flavor, held
-from tests.lab.cycles import HOST, Publishing
+from tests.lab.cycles import Publishing, everything
+from tests.lab.moments import Moments
 from tests.lab.objects import opened
-from tests.lab.placement import PlacementFixture, adapter_to
-from tests.lab.reserving import Passing
-from tests.lab.sqlite import WithoutSync
+from tests.lab.placement import PlacementFixture
+from tests.lab.reserving import Crash, Passing, is_full
 from wharfinger.db.database import Database
-from wharfinger.exceptions import WharfingerError
-from wharfinger.objects import Context, InstanceList
-from wharfinger.objects.context import local
-from wharfinger.placement.client import PlacementClient
+from wharfinger.exceptions import NoCandidates
+from wharfinger.objects import Context, InstanceList, MigrationList
+
+_T = TypeVar("_T")
 
 #: What is read and written of the database by all that claims do.
 _READS: Final = ("select", "revisions")
 _WRITES: Final = ("insert", "update", "delete", "replace")
-#: What claims and releases raise by their contract, and how a process says that it got nothing.
-REFUSALS: Final = WharfingerError
 
 
 class Boundaries(Passing):
@@ -77,6 +75,51 @@ def between(passed: list[str]) -> list[tuple[int, str]]:
     ]
 
 
+class Rehearsal:
+    """An act that is done again and again from one beginning.
+
+    It is done once to learn its boundaries; ``steps`` are those that differ for others.
+    """
+
+    def __init__(
+        self,
+        placement: PlacementFixture,
+        state_path: Path,
+        act: Callable[[], object],
+        *,
+        reads: bool = False,
+    ) -> None:
+        self._placement, self._act, self._reads = placement, act, reads
+        self._moments = Moments(state_path)
+        self._beginning = self._moments.take()
+        with Boundaries(placement, reads=reads) as whole:
+            act()
+        self.passed = whole.passed
+        self.steps = between(whole.passed)
+        self.go_back()
+
+    def go_back(self) -> None:
+        """Return to the beginning."""
+        self._moments.go_back(self._beginning)
+
+    def die(self, number: int) -> None:
+        """Act from the beginning to a boundary, where the process ends."""
+        self.go_back()
+        crashing = Boundaries(self._placement, reads=self._reads, crash_at=number)
+        with crashing, pytest.raises(Crash):
+            self._act()
+
+    def die_at(self, name: str) -> None:
+        """Act from the beginning to the first boundary of that name, where the process ends."""
+        self.die(self.passed.index(name))
+
+    def interrupted(self, number: int, act: Callable[[], object]) -> Any:
+        """Act from the beginning; others act at a boundary. Return what the act returns."""
+        self.go_back()
+        with Boundaries(self._placement, reads=self._reads, act_at=number, act=act):
+            return self._act()
+
+
 class Posts(fixtures.Fixture):
     """The allocations that are asked for: ``bodies`` of POST /allocations, in order.
 
@@ -118,78 +161,35 @@ def unknown(context: Context) -> set[str]:
     return held().keys() - {one.uuid for one in InstanceList.get_by_filters(context)}
 
 
-def claim_in_a_process() -> None:
-    """What a process of its own does: it claims once when it is told to, and says what it got."""
-    url, state, uuid, vcpus = sys.argv[1:]
-    with WithoutSync():
-        context = local(Path(state), HOST)
-        with Desk(PlacementClient(adapter_to(url)), context) as desk:
-            print("ready", flush=True)
-            sys.stdin.readline()
-            try:
-                claimed = desk.claim(flavor("small", int(vcpus)), uuid=uuid)
-            except REFUSALS as error:
-                print(type(error).__name__, flush=True)
-            else:
-                print(claimed.instance.node, flush=True)
+def there_are(context: Context) -> list[str]:
+    """Return the uuids of all instances."""
+    return [one.uuid for one in InstanceList.get_by_filters(context)]
 
 
-def claims_together(url: str, state: Path, uuids: list[str], vcpus: int = 1) -> dict[str, str]:
-    """Have a process for each uuid claim at the same time; what each said."""
-    program = f"import {__name__} as lab; lab.claim_in_a_process()"
-    processes = [
-        Popen(
-            [sys.executable, "-c", program, url, str(state), uuid, str(vcpus)],
-            cwd=Path(__file__).resolve().parents[2],
-            stdin=PIPE,
-            stdout=PIPE,
-            text=True,
-        )
-        for uuid in uuids
-    ]
-    said = {}
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        for uuid, process in zip(uuids, processes, strict=True):
-            out, _ = process.communicate(timeout=killing.TIMEOUT)
-            said[uuid] = out.strip()
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-    return said
+def nothing_is_left(context: Context) -> bool:
+    """Return whether there is no allocation, no instance and no move in progress."""
+    moves = [one for one in MigrationList.get_by_filters(context) if one.is_in_progress]
+    return (held(), there_are(context), moves) == ({}, [], [])
 
 
-def play(
-    act: str,
-    uuid: str,
-    url: str,
-    state: Path,
-    report: Any,
-    *,
-    port: int | None,
-    kill_at: int | None,
-) -> None:
-    """What a process does that is killed: it claims for an instance, or releases it."""
-    assert port is None
-    boundaries = killing._Boundaries(kill_at, report)
-    with (
-        WithoutSync(),
-        killing._WatchedDatabase(boundaries),
-        killing._PlacementOverHTTP(url, boundaries) as placement,
-        Desk(placement.client, local(state, HOST)) as desk,
-    ):
-        if act == "claim":
-            desk.claim(flavor("small"), uuid=uuid)
-        else:
-            desk.claims.release(uuid)
-    report.send(boundaries.passed)
+def reserved(placement: PlacementFixture) -> set[str]:
+    """Return the names of the providers that are fully reserved."""
+    return {name for name in everything() if is_full(placement, name)}
+
+
+def together(works: list[Callable[[], _T]]) -> list[_T | Exception]:
+    """Return what becomes of works that threads begin at the same time."""
+    start = Barrier(len(works), timeout=60)
+
+    def begin(work: Callable[[], _T]) -> _T | Exception:
+        start.wait()
+        try:
+            return work()
+        except NoCandidates as error:
+            return error
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(begin, works))
 
 
 def warm(desk: Desk) -> None:

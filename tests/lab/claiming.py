@@ -62,8 +62,7 @@ def migration(
         source_compute=source[0],
         source_node=source[1],
         old_flavor=moved.flavor,
-        new_flavor=moved.flavor,
-        **values,
+        **({"new_flavor": moved.flavor} | values),
     )
     made.create()
     return made

@@ -3,6 +3,7 @@
 A Cyborg takes seconds to come up: each test begins with what the hosts have anew.
 """
 
+import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from uuid import uuid4
 
 import fixtures
 
-from tests.lab.between import Between
+from tests.lab.between import Between, forward
 from tests.lab.cycles import everything
 from tests.lab.placement import PlacementFixture, Requests, adapter_to, empty, over_http
 from wharfinger.placement import survey
@@ -107,61 +108,124 @@ def _theirs(one: Mapping[str, Any] | None) -> Any:
     }
 
 
+class _Elsewhere:
+    """The Placement that Cyborg reports to: that of this process, or another one."""
+
+    def __init__(self, here: _Guarded) -> None:
+        self._here = here
+        self.url: str | None = None
+
+    def application(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if self.url is not None:
+            return [forward(self.url, environ, start_response)]
+        return self._here.application(environ, start_response)
+
+
 class Harness(fixtures.Fixture):
     """A real Cyborg that reports to the real Placement of this process, and what is between.
 
-    It has the roots of the hosts. With ``reports_to`` Cyborg reports to another, at that URL.
-
-    ``placement`` is for everybody else: ``cyborgs`` are the requests that were made over HTTP.
-    ``between`` is where instances find Cyborg.
+    ``begin`` makes all of it as if nothing had been: it takes what tests before have left, failed
+    ones too. ``placement`` is for everybody else: ``cyborgs`` are Cyborg's requests. ``between`` is
+    where instances find Cyborg, and ``placement_url`` where programs find Placement.
     """
 
     placement: PlacementFixture
     cyborgs: Requests
     placement_url: str
 
-    def __init__(
-        self, service: EmbeddedPlacement, *hosts: str, reports_to: str | None = None, **how: Any
-    ) -> None:
+    def __init__(self, service: EmbeddedPlacement, *hosts: str) -> None:
         super().__init__()
         self._service = service
         self.hosts = hosts
-        self._reports_to = reports_to
-        self._how = how
 
     def _setUp(self) -> None:
-        self.placement = self.useFixture(PlacementFixture(self._service))
         self._one_at_a_time = threading.Lock()
-        serving = over_http(_Guarded(self._service, self._one_at_a_time))  # type: ignore[arg-type]
-        self.placement_url, self.cyborgs = serving.__enter__()
-        self.addCleanup(serving.__exit__, None, None, None)
+        guarded = _Guarded(self._service, self._one_at_a_time)
+        self._reports_to = _Elsewhere(guarded)
+        self.placement_url, _ = self._serve(guarded)
+        of_cyborg, self.cyborgs = self._serve(self._reports_to)
         self._client = PlacementClient(adapter_to(self.placement_url))
-        for host in self.hosts:
-            create_root(self._client, host)
-        placement = self._reports_to or self.placement_url
-        self.cyborg = self.useFixture(Cyborg(placement, hosts=self.hosts, **self._how))
+        self._empty(*self.hosts)
+        self.cyborg = self.useFixture(Cyborg(of_cyborg, hosts=self.hosts))
         self.between = self.useFixture(Between(self.cyborg.url.removesuffix(MOUNTED_AT)))
         self.url = f"{self.between.url}{MOUNTED_AT}"
 
-    def begin(self, *devices: Part, more: Mapping[str, Iterable[Part]] | None = None) -> None:
+    def _serve(self, application: Any) -> tuple[str, Requests]:
+        serving = over_http(application)
+        served = serving.__enter__()
+        self.addCleanup(serving.__exit__, None, None, None)
+        return served
+
+    def begin(
+        self,
+        *devices: Part,
+        more: Mapping[str, Iterable[Part]] | None = None,
+        reports_to: str | None = None,
+    ) -> None:
         """Have Placement hold nothing but what Cyborg reports of these devices anew.
 
-        They are the first host's; ``more`` are those of others.
+        They are the first host's; ``more`` are those of others. There are roots of these hosts.
+        With ``reports_to`` Cyborg reports to a Placement at that URL, which has roots already.
         """
+        self.placement = PlacementFixture(self._service)
+        self.placement.setUp()
+        wanted = {self.hosts[0]: [*devices], **{host: [*its] for host, its in (more or {}).items()}}
+        self._empty(*self.hosts)
+        self._stop_all()
         self.between.expect()
-        empty()
-        for host in self.hosts:
-            create_root(self._client, host)
-        self.cyborg.execute("DELETE FROM extended_accelerator_requests")
-        wanted = {self.hosts[0]: devices, **(more or {})}
-        if self._reports_to is None or any(
-            self.cyborg.hardware(host) != [*wanted.get(host, ())] for host in self.hosts
-        ):
-            self._report({})
-            self._report(wanted)
+        is_so = all(self.cyborg.hardware(host) == wanted.get(host, []) for host in self.hosts)
+        if reports_to is None or self._reports_to.url != reports_to or not is_so:
+            self._forget_devices()
+            self._reports_to.url = reports_to
+            self._empty(*wanted)
+            self.report(wanted)
+        else:
+            self._empty(*wanted)
         self.cyborgs.clear()
 
-    def _report(self, wanted: Mapping[str, Iterable[Part]]) -> None:
+    def _stop_all(self) -> None:
+        """Have Cyborg be up, with nothing of what it was asked to do before."""
+        cyborg = self.cyborg
+        if cyborg.process.poll() is not None:
+            cyborg.start_again()
+        programmings = cyborg.directory / "programmings"
+        if programmings.exists():
+            events = [json.loads(line) for line in programmings.read_text().splitlines()]
+            for host, bus in {(one["host"], one["bus"]) for one in events}:
+                for _ in cyborg.underway(bus, host):
+                    cyborg.go(bus, host)
+                if cyborg.underway(bus, host):
+                    cyborg.wait_until_programmed(bus, host)
+            programmings.unlink()
+        for left in (*cyborg.directory.glob("go/*/*"), *cyborg.directory.glob("holds/*")):
+            left.unlink()
+        (cyborg.directory / "images.json").write_text("{}")
+        cyborg.execute("DELETE FROM extended_accelerator_requests")
+        cyborg.execute("DELETE FROM device_profiles")
+
+    def start_again(self) -> None:
+        """Have Cyborg back after a stop; its agents look for the roots of all hosts then."""
+        there = {one.name for one in self._client.list_providers()}
+        more = [create_root(self._client, host) for host in self.hosts if host not in there]
+        self.cyborg.start_again()
+        for uuid in more:
+            self._client.delete_provider(uuid)
+
+    def _empty(self, *hosts: str) -> None:
+        """Have Placement hold the roots of these hosts alone."""
+        empty()
+        for host in hosts:
+            create_root(self._client, host)
+
+    def _forget_devices(self) -> None:
+        """Have Cyborg find no device, whatever a test has left half done."""
+        names = [one["name"] for one in self.cyborg.deployables()]
+        for host in self.hosts:
+            if self.cyborg.hardware(host) or any(name.startswith(f"{host}_") for name in names):
+                self.cyborg.set_hardware(host=host)
+                self.cyborg.discover(host)
+
+    def report(self, wanted: Mapping[str, Iterable[Part]]) -> None:
         """Have Cyborg find these devices and no others, where there are others."""
         for host in self.hosts:
             its = [*wanted.get(host, ())]
@@ -203,9 +267,9 @@ class Harness(fixtures.Fixture):
         return f"{host or self.hosts[0]}_{bus}_{name}"
 
 
-def create_root(client: PlacementClient, host: str) -> None:
-    """Have nova publish a host."""
-    create(client, host, None, {"VCPU": 8}, {NOVA, "COMPUTE_NODE"})
+def create_root(client: PlacementClient, host: str) -> str:
+    """Have nova publish a host; returns the uuid of its provider."""
+    return create(client, host, None, {"VCPU": 8}, {NOVA, "COMPUTE_NODE"})
 
 
 def create(

@@ -1,6 +1,7 @@
 """Cycles of a scripted driver against the real Placement."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -17,9 +18,11 @@ from tests.lab.placement import PlacementFixture
 from wharfinger.db.database import FILE_NAME, Database
 from wharfinger.objects import Context
 from wharfinger.objects.context import local
+from wharfinger.providers.absence import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.tracker import uptime
 from wharfinger.tracker.cycle import DriverCycle
 from wharfinger.tracker.memory import InstanceMemory
 
@@ -56,16 +59,20 @@ class Publishing(fixtures.Fixture):
         allow_mass_removal: bool = False,
         database: str | None = None,
         down_time: timedelta = timedelta(seconds=60),
+        read_uptime: Callable[[], Uptime | None] = uptime.read,
+        adopts_matching: bool = False,
+        adopts: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__()
         self.database = database
         self.placement = placement
         self.state_path = state_path
-        self.publisher = Publisher(name, owner)
+        self.publisher = Publisher(name, owner, adopts_matching=adopts_matching, adopts=adopts)
         self.host = host
         self.removal_delay = removal_delay
         self.allow_mass_removal = allow_mass_removal
         self.down_time = down_time
+        self.read_uptime = read_uptime
 
     def _setUp(self) -> None:
         self.driver = ScriptedDriver(self.publisher.instance)
@@ -89,6 +96,7 @@ class Publishing(fixtures.Fixture):
             context,
             RemovalPolicy(delay=self.removal_delay, allow_mass=self.allow_mass_removal),
             down_time=self.down_time,
+            read_uptime=self.read_uptime,
         )
         self.memory = self.cycle.memory
         return self.cycle

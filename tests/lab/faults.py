@@ -19,6 +19,8 @@ from typing import Any, Final
 import fixtures
 import webob
 
+from wharfinger_harnesses.daemons import ReservedPort
+
 _ROLES: Final = ("admin", "member", "reader", "service")
 _EVERY: Final = frozenset({"GET", "PUT", "POST", "DELETE"})
 _NO_LINGERING: Final = struct.pack("ii", 1, 0)
@@ -214,7 +216,7 @@ class Interceptor(fixtures.Fixture):
     def _setUp(self) -> None:
         self._lock = threading.Lock()
         self._orders = _Orders()
-        self._address = ("127.0.0.1", 0)
+        self._address = ("127.0.0.1", self.useFixture(ReservedPort()).number)
         self._listener: socket.socket | None = None
         self._serving: list[threading.Thread] = []
         self._listen()
@@ -247,7 +249,6 @@ class Interceptor(fixtures.Fixture):
 
     def _listen(self) -> None:
         self._listener = socket.create_server(self._address)
-        self._address = self._listener.getsockname()
         self._acceptor = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
         self._acceptor.start()
 

@@ -192,7 +192,8 @@ def _groups(draw: st.DrawFn, meant: Sequence[Provider], forest: Forest) -> Group
         },
         required=named | (traits if words == "required" else frozenset()),
         any_of=(traits | draw(_some_of(_WORDS, 1)),) if words == "any of" else (),
-        forbidden=frozenset(_WORDS) - traits if words == "forbidden" else frozenset(),
+        forbidden=(frozenset(_WORDS) - traits if words == "forbidden" else frozenset())
+        | draw(_seldom(frozenset(), frozenset({SHARES}))),
         member_of=(aggregates,) if place == "member of" else (),
         forbidden_aggregates=frozenset(AGGREGATES[:2]) - aggregates
         if place == "not member of"

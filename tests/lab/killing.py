@@ -83,7 +83,6 @@ ACTS: Final[Mapping[str, Act]] = {
         syncs=2,
         held={"gpu-3": {"VGPU": 2}, "cn": {"VCPU": 1}},
     ),
-    "fleet created": Act(before=(), after=worlds.FLEET),
     "fleet changed": Act(
         before=(worlds.FLEET,), after=worlds.FLEET_CHANGED, held={"fpga-3": {"FPGA": 1}}
     ),

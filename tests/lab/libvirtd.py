@@ -38,6 +38,7 @@ class Libvirtd(fixtures.Fixture):
     """
 
     uri: str
+    is_up: bool
     _process: "subprocess.Popen[str]"
 
     def _setUp(self) -> None:
@@ -66,10 +67,12 @@ class Libvirtd(fixtures.Fixture):
     def start(self) -> None:
         """Start libvirtd and wait until it is ready."""
         self._command("start")
+        self.is_up = True
 
     def kill(self) -> None:
         """Kill libvirtd (SIGKILL). The devices stay as they are."""
         self._command("kill")
+        self.is_up = False
 
     def define(self, domains: Mapping[str, str]) -> None:
         """Have these domains, XML by name, and no others; none of them runs.
@@ -167,6 +170,16 @@ class Mdevs(fixtures.Fixture):
         device = self._connection.nodeDeviceLookupByName(name)
         device.undefine(0)
         self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_UNDEFINED)
+
+    def clear(self) -> None:
+        """Unmake and forget all mdevs."""
+        kind = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
+        for state, end in (
+            (libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE, self.destroy),
+            (libvirt.VIR_CONNECT_LIST_NODE_DEVICES_INACTIVE, self.undefine),
+        ):
+            for device in self._connection.listAllDevices(kind | state):
+                end(device.name())
 
     def _announced(self, device: Any, event: int) -> str:
         name = str(device.name())

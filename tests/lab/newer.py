@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from wharfinger import objects
 from wharfinger.objects import Context, kinds
-from wharfinger.objects.base import Step, base, register
+from wharfinger.objects.base import Step, register
 
 RACK = "R7"
 
@@ -38,15 +38,10 @@ class ComputeNodeList(objects.ComputeNodeList):
 
     HISTORY = (  # type: ignore[assignment]
         *objects.ComputeNodeList.HISTORY,
-        Step("1.3", "ComputeNode 1.2"),
+        Step("1.4", "ComputeNode 1.2"),
     )
     KIND = ComputeNode
-    child_versions: ClassVar[dict[str, str]] = {  # type: ignore[misc]
+    child_versions: ClassVar[dict[str, str]] = {
         **objects.ComputeNodeList.child_versions,
-        "1.3": "1.2",
+        "1.4": "1.2",
     }
-
-
-# A process has one version of each: what is older is made of it.
-for _kind in (ComputeNode, ComputeNodeList):
-    base.VersionedObjectRegistry.obj_classes()[_kind.obj_name()] = [_kind]

@@ -33,7 +33,7 @@ from wharfinger.db.database import FILE_NAME, Database
 from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import Context, WharfingerObject
-from wharfinger.objects.base import base
+from wharfinger.objects.base import IndirectionAPI
 from wharfinger.objects.context import local
 from wharfinger.objects.remote import ObjectServer, RemoteObjects
 
@@ -229,11 +229,10 @@ class Served(fixtures.Fixture, Asking):
         self.process.communicate()
 
 
-class Elsewhere(base.VersionedObjectIndirectionAPI):
+class Elsewhere:
     """Has remotable methods carried out by the process that has their state directory open."""
 
     def __init__(self, asking: Asking) -> None:
-        super().__init__()
         self.asking = asking
 
     def context(self, directory: Path) -> Context:
@@ -294,7 +293,7 @@ def remotely(send: Callable[[bytes], bytes]) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _by_way_of(api: base.VersionedObjectIndirectionAPI) -> Iterator[None]:
+def _by_way_of(api: IndirectionAPI) -> Iterator[None]:
     before = WharfingerObject.indirection_api
     WharfingerObject.indirection_api = api
     try:

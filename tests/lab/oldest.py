@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
-from wharfinger.objects import WharfingerObject
-from wharfinger.objects.base import base
+from wharfinger.objects import ComputeNodeList, WharfingerObject
+from wharfinger.objects.base import REGISTERED
+from wharfinger.tracker import moving
 
 #: Starts processes that have nothing of this one but their code.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -20,10 +21,9 @@ PROCESSES.set_forkserver_preload(list(PRELOADED))
 
 def become_oldest() -> None:
     """Have all objects in their first versions, for good; call it before there is an object."""
-    for kinds in base.VersionedObjectRegistry.obj_classes().values():
-        for kind in kinds:
-            if issubclass(kind, WharfingerObject):
-                _take_back(kind)
+    for kind in REGISTERED.values():
+        _take_back(kind)
+    ComputeNodeList.move_to = _move_to  # type: ignore[assignment, method-assign]
 
 
 @contextmanager
@@ -48,3 +48,14 @@ def _take_back(kind: type[WharfingerObject]) -> None:
     kind.fields = {name: field for name, field in kind.fields.items() if name not in gone}
     for name in gone:
         delattr(kind, name)
+
+
+def _move_to(nodes: ComputeNodeList, host: str, driver_instance: str) -> None:
+    """Move nodes as a release before version 1.3 of the list does: in several transactions."""
+    before: dict[str, list[str]] = {}
+    for node in nodes:
+        before.setdefault(node.host, []).append(node.hypervisor_hostname)
+        node.host, node.driver_instance = host, driver_instance
+    nodes.save()
+    for former, names in before.items():
+        moving.follow_host(nodes._context, former, host, names)

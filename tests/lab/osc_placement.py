@@ -14,14 +14,10 @@ from tests.lab.program import Done
 
 @dataclass(frozen=True)
 class OpenStack:
-    """The program for a Placement that is served over HTTP; ``directory`` is its home.
-
-    ``microversion`` is what it is told to ask with; None: what it takes by itself.
-    """
+    """The program for a Placement that is served over HTTP; ``directory`` is its home."""
 
     url: str
     directory: Path
-    microversion: str | None = "1.39"
 
     def run(self, *commands: str) -> Done:
         """Give it commands, one after the other, as at its prompt."""
@@ -48,8 +44,7 @@ class OpenStack:
         yield "OS_AUTH_TYPE", "admin_token"
         yield "OS_ENDPOINT", self.url
         yield "OS_TOKEN", "admin"
-        if self.microversion is not None:
-            yield "OS_PLACEMENT_API_VERSION", self.microversion
+        yield "OS_PLACEMENT_API_VERSION", "1.39"
 
 
 def _documents(text: str) -> Iterator[Any]:

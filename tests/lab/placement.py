@@ -28,8 +28,8 @@ from tests.lab.sqlite import StayingOpen
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
-#: What a process may keep: the names that Placement caches.
-KEPT_TABLES: Final = {"alembic_version", "traits", "resource_classes"}
+#: Of these Placement keeps the standard names, which it puts there once in a process.
+NAMES: Final = ("traits", "resource_classes")
 
 
 @dataclass
@@ -216,15 +216,17 @@ def lower(monkeypatch: pytest.MonkeyPatch, newest: str) -> None:
 
 
 def empty() -> None:
-    """Have Placement hold nothing but names."""
+    """Have Placement hold nothing but the standard names of traits and resource classes."""
     engine = db_api.get_placement_engine()
     with engine.begin() as connection:
         tables = connection.execute(
             text("SELECT name FROM sqlite_master WHERE type = 'table'")
         ).scalars()
-        for table in set(tables) - KEPT_TABLES:
+        for table in {*tables} - {*NAMES, "alembic_version"}:
             if not table.startswith("sqlite_"):
                 connection.execute(text(f'DELETE FROM "{table}"'))
+        for table in NAMES:
+            connection.execute(text(f"DELETE FROM {table} WHERE name LIKE 'CUSTOM%'"))
 
 
 class _ThreadingServer(ThreadingMixIn, WSGIServer):

@@ -18,7 +18,9 @@ import fixtures
 
 from tests.lab import killing
 from tests.lab.between import Between
-from tests.lab.placement import adapter_to, over_http
+from tests.lab.cyborg_harness import Harness
+from tests.lab.cycles import make_state
+from tests.lab.placement import adapter_to
 from tests.lab.program import Done
 from tests.lab.running import Running, Work, Working, play, play_work
 from wharfinger import jobs
@@ -26,15 +28,13 @@ from wharfinger.conf import parse
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList, connect
 from wharfinger.objects.kinds import now
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers.functions import function_traits
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker import instances
 from wharfinger.tracker.cycle import DriverCycle, Outcome
 from wharfinger_cyborg.driver import CyborgDriver
-from wharfinger_harnesses.cyborg import HOST, Cyborg, Part, device
+from wharfinger_harnesses.cyborg import HOST, Part
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
-from wharfinger_harnesses.openstack import Options
 
 INSTANCE: Final = "fpga"
 OWNER: Final = CyborgDriver.default_owner
@@ -71,56 +71,30 @@ class Seen:
 
 
 class Programming(fixtures.Fixture):
-    """A Placement with a host's root, a Cyborg with the devices of that host, and a configuration.
+    """The devices of a host in the shared Cyborg, as if nothing had been, and a configuration.
 
-    All that Cyborg has published is tagged already. ``driver`` are more options of the driver
-    instance. With ``is_between`` whoever programs asks Placement by way of ``to_placement``, and
-    Cyborg by way of ``to_cyborg``.
+    All that Cyborg has published is tagged already. With ``is_between`` a job asks Placement
+    through ``to_placement``, and Cyborg through ``to_cyborg``.
     """
 
-    def __init__(
-        self,
-        service: EmbeddedPlacement,
-        *hardware: Part,
-        options: Options | None = None,
-        driver: Mapping[str, Any] | None = None,
-        reports_every: float | None = None,
-        is_between: bool = False,
-    ) -> None:
+    def __init__(self, harness: Harness, *hardware: Part, is_between: bool = False) -> None:
         super().__init__()
-        self._service = service
-        self._hardware = hardware or (device("0c"),)
-        self._options = options
-        self._driver = driver or {}
-        self._reports_every = reports_every
+        self._harness = harness
+        self._hardware = hardware
         self._is_between = is_between
 
     def _setUp(self) -> None:
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
-        serving = over_http(self._service)
-        url, _ = serving.__enter__()
-        self.addCleanup(serving.__exit__, None, None, None)
-        self.adapter = adapter_to(url)
-        self.client = PlacementClient(self.adapter)
-        root = self.client.create_provider(str(uuid4()), HOST, None)
-        self.client.set_traits(root.uuid, root.generation, {"OWNER_NOVA"})
-        self._url = url
-        self.cyborg = self.useFixture(
-            Cyborg(
-                url,
-                self._options,
-                hardware=self._hardware,
-                reports_every=self._reports_every,
-            )
-        )
+        self._harness.begin(*self._hardware)
+        self.cyborg, self.to_cyborg = self._harness.cyborg, self._harness.between
+        self._url = self._harness.placement_url
         self._endpoint = self.cyborg.url
+        self.adapter = adapter_to(self._url)
+        self.client = PlacementClient(self.adapter)
         if self._is_between:
-            self.to_placement = self.useFixture(Between(url))
-            self._url = self.to_placement.url
-            service, _, path = self.cyborg.url.partition("/accelerator")
-            self.to_cyborg = self.useFixture(Between(service))
-            self._endpoint = f"{self.to_cyborg.url}/accelerator{path}"
-        self.config = self.configure("wharfinger.conf", **self._driver)
+            self.to_placement = self.useFixture(Between(self._url))
+            self._url, self._endpoint = self.to_placement.url, self._harness.url
+        self.config = self.configure("wharfinger.conf")
         #: What deployables and their providers are called where boundaries are.
         described = self.cyborg.deployables()
         self._names = {
@@ -130,6 +104,7 @@ class Programming(fixtures.Fixture):
         }
         #: A provider's uuid is made of its name: it stays the same if the device comes again.
         self._uuids = {one["name"]: str(one["rp_uuid"]) for one in described}
+        make_state(self.directory / "state")
         self._conf = parse([str(self.config)], [])
         self.context = connect(self._conf)
         self.addCleanup(self.context.close)
@@ -149,6 +124,10 @@ class Programming(fixtures.Fixture):
         )
         return config
 
+    def start_cyborg_again(self) -> None:
+        """Have Cyborg back after a stop."""
+        self._harness.start_again()
+
     # The program.
 
     def run(self, *arguments: str) -> Done:
@@ -165,9 +144,9 @@ class Programming(fixtures.Fixture):
         assert code is not None, f"{arguments} comes to no end"
         return Done(code, out.read_text(), err.read_text()), ended.boundaries
 
-    def start(self, bus: str, image: str, *more: str) -> Running:
+    def start(self, bus: str, image: str, *more: str, name: str = "r0") -> Running:
         """Have it begin to load an image into a device, in a process beside the test."""
-        command = ("device", "program", named(bus), "--image", image, *more)
+        command = ("device", "program", named(bus, name), "--image", image, *more)
         running = Running(self.directory, "--config-file", str(self.config), *command)
         self.addCleanup(running.kill)
         return running

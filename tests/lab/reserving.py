@@ -3,13 +3,16 @@
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from subprocess import PIPE, Popen
+from threading import Lock
 from typing import Any, ClassVar, Final
 
 import fixtures
+from oslo_utils.uuidutils import is_uuid_like
 
 from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, ScriptedDriver
@@ -167,11 +170,17 @@ def writes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]
 def makes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]) -> str:
     """Somebody else creates a provider; returns its uuid."""
     uuid = placement.client.create_provider(_uuid_of(name), name, None).uuid
+    for resource_class in figures:
+        if resource_class.startswith("CUSTOM_"):
+            placement.client.create_resource_class(resource_class)
     writes(placement, name, **figures)
     return uuid
 
 
 def _uuid_of(name: str) -> str:
+    """Return the uuid of a provider of that name; a name that is a uuid is that."""
+    if is_uuid_like(name):
+        return name
     return f"00000000-0000-4000-8000-{name.encode().hex().zfill(12)[:12]}"
 
 
@@ -342,3 +351,29 @@ def start_holding(url: str, state: Path, seed: int, names: Sequence[str]) -> Pop
         stdout=PIPE,
         text=True,
     )
+
+
+@contextmanager
+def seen_free(placement: PlacementFixture, uuid: str, kind: str) -> Iterator[list[str]]:
+    """Collect the requests before or after which a provider had something of a class to allocate.
+
+    The requests by which this looks do not count.
+    """
+    looker, adapter = placement.new_client(), placement.adapter
+    looking, free = Lock(), list[str]()
+
+    def look(when: str, method: str, path: str) -> None:
+        if looking.acquire(blocking=False):
+            try:
+                if is_candidate(looker, uuid, kind):
+                    free.append(f"{when} {method} {path}")
+            finally:
+                looking.release()
+
+    before, after = adapter.before, adapter.after
+    adapter.before = lambda method, path: look("before", method, path)
+    adapter.after = lambda method, path: look("after", method, path)
+    try:
+        yield free
+    finally:
+        adapter.before, adapter.after = before, after

@@ -15,6 +15,7 @@ from tests.lab.killing import Ended
 from tests.lab.moments import Moments
 from tests.lab.objects import elsewhere
 from tests.lab.placement import PlacementFixture
+from tests.lab.reserving import lose_records
 from tests.lab.skewed import Machine
 from tests.lab.sqlite import WithoutSync
 from wharfinger.exceptions import WharfingerError
@@ -26,13 +27,19 @@ CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 COMES: Final = {"cn": Machine(own=1, vgpus=4, why="cleaning")}
 FREE: Final = Machine(own=1, vgpus=4)
 STAYS: Final = {"stays": Machine()}
+#: Takeovers by the same driver instance; by the same one after the loss of its records; and by an
+#: instance of another name, whose trait has replaced that of the earlier one.
+TAKEOVERS: Final = ("namesake", "records lost", "another name")
 
 
 class TakingOver(fixtures.Fixture):
     """The beginning, to which each process comes anew: a node that its host has let go."""
 
-    def __init__(self, placement: PlacementFixture, url: str, directory: Path) -> None:
+    def __init__(
+        self, placement: PlacementFixture, url: str, directory: Path, kind: str = "namesake"
+    ) -> None:
         super().__init__()
+        self._kind = kind
         self._placement = placement
         self._url = url
         self._state = directory / "state"
@@ -43,11 +50,16 @@ class TakingOver(fixtures.Fixture):
             context, here = near.context, (HOST, "cn")
             self._sits = instance(context, 2, place=here).uuid
             goes = instance(context, 3, place=here)
+            self._goes = goes.uuid
             self._move = migration(context, goes, here, dest_compute=HOST, dest_node="stays").uuid
             use: dict[str, Any] = {"cn-gpu": {"VGPU": 1}}
             allocate(self._placement, CONSUMER, **use)
             near.driver.nodes = dict(STAYS)
             assert not near.cycle.sync().problems
+            if self._kind == "records lost":
+                lose_records(near)
+            elif self._kind == "another name":
+                self._hand_over()
         self.before = everything()
         self._moments = Moments(self._state)
         self._beginning = self._moments.take()
@@ -58,7 +70,28 @@ class TakingOver(fixtures.Fixture):
     def play(self, kill_at: int | None = None) -> Ended:
         """From the beginning, have the other host sync; kill it at a boundary, from 0 on."""
         self._moments.go_back(self._beginning)
-        return killing.run(_play, self._url, self._state, kill_at=kill_at)
+        name = "renamed" if self._kind == "another name" else "scripted"
+        return killing.run(_play, self._url, self._state, name, kill_at=kill_at)
+
+    def hosts(self) -> set[str]:
+        """Return the hosts of the node, its instances and its moves."""
+        with self._publishing(FAR, {}) as far:
+            context = far.context
+            rows = ComputeNodeList.get_by_filters(context, hypervisor_hostname="cn")
+            instances = [Instance.get_by_uuid(context, one) for one in (self._sits, self._goes)]
+            move = Migration.get_by_uuid(context, self._move)
+            found = {*(one.host for one in (*rows, *instances)), move.source_compute}
+        return {str(host) for host in found}
+
+    def _hand_over(self) -> None:
+        """Replace the trait of its instance on the tree that goes, as the operator of a rename."""
+        client = self._placement.client
+        client.create_trait("CUSTOM_WHARFINGER_RENAMED")
+        for name in ("cn", "cn-gpu"):
+            [one] = client.list_providers(name=name)
+            there = client.get_traits(one.uuid)
+            traits = there.traits - {"CUSTOM_WHARFINGER_SCRIPTED"} | {"CUSTOM_WHARFINGER_RENAMED"}
+            client.set_traits(one.uuid, there.resource_provider_generation, traits)
 
     def faults(self, *, near_first: bool = False) -> list[str]:
         """What is wrong when both hosts have synced, in either order, and after that."""
@@ -128,7 +161,7 @@ class TakingOver(fixtures.Fixture):
 
 
 def _play(
-    url: str, state: Path, report: Connection, *, port: int | None, kill_at: int | None
+    url: str, state: Path, name: str, report: Connection, *, port: int | None, kill_at: int | None
 ) -> None:
     """What the process does: one sync of the host that has the node now."""
     boundaries = killing._Boundaries(kill_at, report)
@@ -137,9 +170,10 @@ def _play(
         killing._WatchedDatabase(boundaries),
         nullcontext() if port is None else elsewhere(killing._WatchedAsking(port, boundaries)),
         killing._PlacementOverHTTP(url, boundaries) as placement,
-        Publishing(placement, state, host=FAR) as publishing,
+        Publishing(placement, state, name=name, host=FAR) as publishing,
     ):
         publishing.driver.nodes = dict(COMES)
         outcome = publishing.cycle.sync()
-        assert not outcome.problems, outcome.problems
+        # Its children still have the trait of an instance of another name.
+        assert name == "renamed" or not outcome.problems, outcome.problems
     report.send(boundaries.passed)

@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import fixtures
 
+from tests.lab import inprocess
+from tests.lab.cyborg_harness import Harness
 from tests.lab.cycles import everything
-from tests.lab.placement import over_http
-from tests.lab.program import PROGRAM, SAMPLE, Done, run_command
+from tests.lab.placement import empty
+from tests.lab.program import SAMPLE, Done, Program
 from wharfinger.conf import parse
 from wharfinger.objects import Context, ServiceList, connect
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.session import make_adapter
 from wharfinger.scheduling.gates import gates
-from wharfinger_harnesses.cyborg import Cyborg
 
 HOST: Final = "gpu-host-1"
 #: What the sample has of each owner: 8 of nova's, and 1 of Cyborg's.
@@ -27,35 +27,36 @@ PROFILE: Final = "cyborg-vgpu"
 class TwoOwners(fixtures.Fixture):
     """The sample of accelerators, published by the program: by two instances of two drivers."""
 
-    def __init__(self, service: EmbeddedPlacement) -> None:
+    def __init__(self, harness: Harness) -> None:
         super().__init__()
-        self._service = service
+        self._harness = harness
 
     def _setUp(self) -> None:
-        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
-        (self.directory / "host.xml").write_bytes((SAMPLE / "host.xml").read_bytes())
-        self.config = self.directory / "accelerators.conf"
-        serving = over_http(self._service)
-        placement, self.requests = serving.__enter__()
-        self.addCleanup(serving.__exit__, None, None, None)
-        self._configure(placement, "http://127.0.0.1:1")
+        directory = Path(self.useFixture(fixtures.TempDir()).path)
+        self._harness.begin()
+        empty()
+        self._program = Program(directory)
+        self._configure(directory)
         self.sync("--driver", "gpus")  # Cyborg reports below a root that has to be there
         devices = json.loads((SAMPLE / "accelerators.json").read_text())[HOST]
-        self.cyborg = self.useFixture(Cyborg(placement, host=HOST, hardware=devices))
-        self.cyborg.create_profile(PROFILE, {"resources:VGPU": "1"})
-        self._configure(placement, self.cyborg.url)
+        self._harness.report({HOST: devices})
+        self._harness.cyborg.create_profile(PROFILE, {"resources:VGPU": "1"})
         self.sync()
         self.conf = parse([str(self.config)])
         self.client = PlacementClient(make_adapter(self.conf), connections=4)
         self.context: Context = connect(self.conf)
         self.addCleanup(self.context.close)
 
-    def _configure(self, placement: str, cyborg: str) -> None:
+    @property
+    def config(self) -> Path:
+        return self._program.config
+
+    def _configure(self, directory: Path) -> None:
         sample = (SAMPLE / "accelerators.conf").read_text()
         for name, value in {
-            "@demo@": str(self.directory),
-            "@placement@": placement,
-            "@cyborg@": cyborg,
+            "@demo@": str(directory),
+            "@placement@": self._harness.placement_url,
+            "@cyborg@": self._harness.cyborg.url,
         }.items():
             sample = sample.replace(name, value)
         # One of nova's GPUs is enough.
@@ -64,8 +65,7 @@ class TwoOwners(fixtures.Fixture):
 
     def run(self, *arguments: str) -> Done:
         """Run the program."""
-        command = [PROGRAM, "--config-file", str(self.config), *arguments]
-        return run_command(command, self.directory)
+        return inprocess.run(self._program, *arguments)
 
     def sync(self, *arguments: str) -> str:
         """Publish everything, without problems; what is printed comes back."""

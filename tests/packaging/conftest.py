@@ -1,14 +1,13 @@
-"""Wheels of every distribution in the tree, built as a release would build them."""
+"""Wheels of every distribution in the tree, and of another author's drivers, in one environment."""
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from tests.packaging import environment
+from tests.packaging import authors, environment
 from tests.packaging.distribution import Distribution
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -33,27 +32,40 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def distributions(source: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Distribution]:
-    """Build a wheel of each distribution."""
-    drivers = sorted(path.parent for path in source.glob("drivers/*/setup.cfg"))
-    roots = [source, *drivers, source / "harnesses"]
+def wheels(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build all wheels; return their directory."""
+    theirs = authors.write(
+        tmp_path_factory.mktemp("authors") / authors.NAME, source / "docs" / "examples"
+    )
     wheels = tmp_path_factory.mktemp("wheels")
-    build_wheels(roots, wheels)
-    return [Distribution(root, wheels) for root in roots]
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [
+            *command,
+            "--no-cache-dir",
+            "--wheel-dir",
+            str(wheels),
+            *map(str, [*_roots(source), theirs]),
+        ],
+        check=True,
+    )
+    return wheels
 
 
 @pytest.fixture(scope="session")
-def installed(distributions: list[Distribution], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def distributions(source: Path, wheels: Path) -> list[Distribution]:
+    """Return the distributions of the tree."""
+    return [Distribution(root, wheels) for root in _roots(source)]
+
+
+@pytest.fixture(scope="session")
+def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the bin directory of an environment with the wheels in it."""
     directory = environment.make(tmp_path_factory.mktemp("environment"))
-    environment.install(directory, [distribution.wheel for distribution in distributions])
+    environment.install(directory, wheels.glob("*.whl"))
     return directory
 
 
-def build_wheels(sources: Iterable[Path], wheels: Path) -> None:
-    """Build a wheel from each source directory."""
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-    subprocess.run(
-        [*command, "--no-cache-dir", "--wheel-dir", str(wheels), *map(str, sources)],
-        check=True,
-    )
+def _roots(source: Path) -> list[Path]:
+    drivers = sorted(path.parent for path in source.glob("drivers/*/setup.cfg"))
+    return [source, *drivers, source / "harnesses"]

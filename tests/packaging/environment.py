@@ -1,10 +1,11 @@
 """A clean environment to install wheels into."""
 
+import os
 import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -29,8 +30,12 @@ def install(directory: Path, wheels: Iterable[Path]) -> None:
     run([*pip, "install", *options, *map(str, wheels)])
 
 
-def run(command: Sequence[str], code: int = 0) -> str:
-    """Run a command outside the tree; returns what it prints."""
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
+def run(command: Iterable[object], code: int = 0, cwd: Path = Path("/")) -> str:
+    """Run a command outside the tree; what it compiles is kept. Return what it prints."""
+    environment = {**os.environ}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

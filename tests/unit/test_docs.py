@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from docs._ext import object_rows
+from docs._ext import extra_spec_rows, object_rows
 from docs._ext.object_rows import FieldRow, Unsaid
 from wharfinger import objects
 from wharfinger.objects import SERVICE_VERSIONS, ComputeNode, WharfingerObject, kinds
+from wharfinger.scheduling import known_extra_specs
 from wharfinger_ironic.states import PROVISION_STATES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -116,3 +117,27 @@ def test_each_provision_state_that_reserves_a_node_has_a_row() -> None:
     held = {state: reason for state, reason in PROVISION_STATES.items() if reason is not None}
     assert rows.items() >= held.items()
     assert PROVISION_STATES.keys() - held.keys() == {"available"}
+
+
+def test_extra_spec_rows_have_each_key_once_with_its_meaning() -> None:
+    page = (DOCS / "asking-for-resources.rst").read_text()
+    rows = [row for name in extra_spec_rows.HEADS for row in extra_spec_rows.rows(name)]
+    keys = [key for row in rows for key in re.findall(r"``(.+?)``", row[0])]
+
+    assert sorted(keys) == sorted(known_extra_specs.KEYS)
+    assert all(values and meaning.endswith(".") for _keys, values, meaning in rows)
+    assert re.findall(r"^\.\. extra-specs:: (.+)$", page, re.MULTILINE) == [*extra_spec_rows.HEADS]
+
+
+def test_extra_spec_row_of_translated_key_names_its_traits() -> None:
+    rows = {keys: (values, meaning) for keys, values, meaning in extra_spec_rows.rows("translated")}
+
+    assert rows["``hw:tpm_model``"] == (
+        "tpm-tis or tpm-crb",
+        "``tpm-tis``: ``COMPUTE_SECURITY_TPM_TIS`` required; ``tpm-crb``: "
+        "``COMPUTE_SECURITY_TPM_CRB`` required; only with ``hw:tpm_version``; default there: "
+        "``tpm-tis``.",
+    )
+    assert rows["``hw:mem_encryption``"][1] == "``true``: ``resources:MEM_ENCRYPTION_CONTEXT=1``."
+    assert "forbidden" in rows["``hw:cpu_thread_policy``"][1]
+    assert "required of the root" in rows["``hw:sound_model``"][1]

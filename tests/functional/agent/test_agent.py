@@ -12,7 +12,9 @@ from tests.lab.cycles import contents
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import summary
 from wharfinger.agent import agent as agent_module
+from wharfinger.agent import worker as worker_module
 from wharfinger.agent.agent import Agent
+from wharfinger.agent.worker import Worker
 from wharfinger.exceptions import StateError
 from wharfinger.objects import OWNER_TAG_VERSION
 from wharfinger.tracker import services
@@ -149,23 +151,13 @@ def test_all_instances_are_published_and_what_changes_then_by_a_poll(
     running.log.wait_for("metal: 1 change written; released: metal-2")
     assert reserved(placement, "metal-2") == 0
 
-    assert metal.calls("get_available_nodes") == spare.calls("get_available_nodes") == 1
-
-
-def test_nothing_is_told_and_nothing_asked_of_placement_by_polls_without_changes(
-    running: Running, placement: PlacementFixture, metal: Fleet, spare: Fleet
-) -> None:
-    running.start()
-    running.log.wait_for("metal: 6 changes written")
-    running.log.wait_for("spare: 3 changes written")
     before = running.log.lines()
     placement.requests.clear()
-
     for fleet in (metal, spare):
-        fleet.await_calls("changed_nodes", 10)
-
+        fleet.await_calls("changed_nodes", 5)  # polls without changes say and ask nothing
     assert running.log.lines() == before
     assert placement.requests.seen == []
+    assert metal.calls("get_available_nodes") == spare.calls("get_available_nodes") == 1
 
 
 def test_what_others_have_changed_is_mended_without_another_listing(
@@ -186,18 +178,6 @@ def test_what_others_have_changed_is_mended_without_another_listing(
     assert metal.calls("get_available_nodes") == 1
 
 
-def test_what_the_feed_does_not_tell_is_found_by_a_full_cycle(
-    running: Running, placement: PlacementFixture, metal: Fleet
-) -> None:
-    running.start(drift=SOON, full=SOON)
-    running.log.wait_for("metal: 6 changes written")
-
-    metal.nodes["metal-3"] = ""
-
-    running.log.wait_for("metal: 3 changes written")
-    assert reserved(placement, "metal-3") == 0
-
-
 def test_one_line_names_some_of_many(running: Running, metal: Fleet) -> None:
     metal.nodes |= {f"n-{number:02}": "cleaning" for number in range(12)}
 
@@ -210,8 +190,14 @@ def test_one_line_names_some_of_many(running: Running, metal: Fleet) -> None:
 # What fails.
 
 
-@pytest.mark.parametrize("error", [OSError("away"), SystemExit(3), KeyError("x")], ids=repr)
-@pytest.mark.parametrize("call", ["__init__", "init_host", "get_available_nodes"])
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("__init__", KeyError("x")),
+        ("init_host", OSError("away")),
+        ("get_available_nodes", SystemExit(3)),
+    ],
+)
 def test_what_fails_at_first_is_tried_again_and_the_others_go_on(
     running: Running, placement: PlacementFixture, *, call: str, error: BaseException
 ) -> None:
@@ -233,39 +219,19 @@ def test_what_fails_at_first_is_tried_again_and_the_others_go_on(
     running.log.wait_for("metal: 6 changes written")
 
 
-def test_until_the_first_listing_nothing_else_is_asked_of_a_driver(
-    running: Running, metal: Fleet, spare: Fleet
-) -> None:
-    metal.acts["get_available_nodes"] = fails(OSError("away"))
-
-    running.start()  # what failed is due much later
-    running.log.wait_for("get_available_nodes failed: OSError")
-    spare.await_calls("changed_nodes", 10)
-
-    assert metal.calls("get_available_nodes") == 1
-    assert metal.calls("changed_nodes") == 1  # for a mark, before the listing
-
-
-def test_an_instance_that_cannot_be_loaded_is_told_and_the_others_go_on(
-    running: Running, placement: PlacementFixture, spare: Fleet
-) -> None:
-    running.start("[none]\ndriver = nothing-like-it\n", drivers=["none"], drift=0.1)
-
-    running.log.wait_for("none: driver nothing-like-it: entry point: found none")
-    sees_others_go_on(running, placement, spare)
-    assert len(running.log.lines("none: ")) == 1
-
-
 def test_an_instance_that_another_process_has_is_taken_when_it_is_free(
     running: Running, placement: PlacementFixture, spare: Fleet
 ) -> None:
+    """And one that cannot be loaded is reported; the others go on."""
     with exclusive(running.state, "metal"):
-        running.start(drift=0.1)
+        running.start("[none]\ndriver = nothing-like-it\n", drivers=["none"], drift=0.1)
         running.log.wait_for("is at work on driver instance metal")
+        running.log.wait_for("none: driver nothing-like-it: entry point: found none")
         sees_others_go_on(running, placement, spare)
         assert contents(placement).keys() == {"spare-1"}
 
     running.log.wait_for("metal: 6 changes written")
+    assert len(running.log.lines("none: ")) == 1
 
 
 def test_a_listing_that_fails_later_is_told_once_and_polls_go_on(
@@ -285,28 +251,15 @@ def test_a_listing_that_fails_later_is_told_once_and_polls_go_on(
     assert len(running.log.lines("over: ")) == 1
 
 
-def test_a_poll_that_fails_is_told_once_and_its_end_too(running: Running, metal: Fleet) -> None:
-    running.start(drift=0.05)
-    running.log.wait_for("metal: 6 changes written")
-    metal.acts["changed_nodes"] = fails(OSError("no feed"))
-    metal.await_calls("changed_nodes", 20)  # and drift cycles between those
-    metal.change("metal-1", "cleaning")
-    del metal.acts["changed_nodes"]
-
-    running.log.wait_for("reserved: metal-1")
-    running.log.wait_for("over: ")
-
-    told = "driver metal: changed_nodes failed: OSError: no feed"
-    assert running.log.lines(told) == [f"metal: {told}", f"metal: over: {told}"]
-
-
 def test_a_node_that_fails_is_told_once_by_whoever_finds_it_and_the_others_go_on(
     running: Running, placement: PlacementFixture, metal: Fleet
 ) -> None:
     running.start(drift=SOON, full=0.05)
     running.log.wait_for("metal: 6 changes written")
     metal.nodes[""] = ""  # nothing can have such a name
+    metal.nodes["metal-3"] = ""  # which the feed does not tell
     running.log.wait_for("metal: driver metal: provider : ")
+    running.log.wait_for("metal: 3 changes written")
     metal.await_calls("get_available_nodes", 3)  # and many other cycles between those
     metal.change("metal-1", "cleaning")
     running.log.wait_for("reserved: metal-1")
@@ -336,23 +289,6 @@ def test_what_a_poll_finds_wrong_is_over_when_a_full_cycle_does_not_find_it(
     named = [line for line in running.log.lines("no node") if "metal-1" in line]
     assert len(named) == 2
     assert named[1] == named[0].replace("metal: ", "metal: over: ", 1)
-
-
-def test_what_a_drift_cycle_finds_wrong_is_told_once_though_the_next_ones_pass_it_over(
-    running: Running, placement: PlacementFixture, metal: Fleet
-) -> None:
-    running.start(drift=0.05)
-    running.log.wait_for("metal: 6 changes written")
-    one = summary(placement, "metal-1")
-    generation = placement.client.get_traits(one.uuid).resource_provider_generation
-    placement.client.set_traits(one.uuid, generation, ["OWNER_CYBORG"])
-    running.log.wait_for("belongs to OWNER_CYBORG")
-    placement.requests.clear()
-
-    metal.await_calls("changed_nodes", 20)
-
-    assert len(placement.requests) > 1  # of drift cycles
-    assert len(running.log.lines("belongs to OWNER_CYBORG")) == 1
 
 
 @pytest.mark.parametrize("kind", [KeyError, SystemExit])
@@ -406,35 +342,75 @@ def test_while_a_driver_hangs_the_others_go_on_and_the_service_is_up(
     assert running.service().version == OWNER_TAG_VERSION
 
 
-@pytest.mark.parametrize("call", ["init_host", "get_available_nodes"])
-def test_the_service_is_complete_when_every_instance_is(
-    running: Running, metal: Fleet, reports: Reports, call: str
+def test_service_of_which_every_instance_hangs_is_not_reported_as_up(
+    running: Running, reports: Reports, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metal.acts[call] = fails(OSError("away"))
-    running.start(drift=SOON)
-    running.log.wait_for("spare: 3 changes written")
+    """A warning names a hanging instance; an instance that works keeps the service up."""
+    metal, spare = running.fleets.values()
+    metal.acts["get_available_nodes"] = hanging
+    running.start()
+    assert hanging.reached.wait(TIMEOUT)
+    monkeypatch.setattr(worker_module, "HANGS_AFTER", 0.0)
+    running.log.wait_for("driver instance metal hangs: its cycle has made no progress")
     reports.wait_for(2)
-    assert not any(reports.said)
 
-    del metal.acts[call]
-    reports.wait_for(complete=True)
+    also_hanging = Hanging()
+    spare.acts["changed_nodes"] = also_hanging
+    assert also_hanging.reached.wait(TIMEOUT)
+    looks = Looks(monkeypatch)
+    looks.wait_for(4)  # a report that was under way has ended
+    count = running.service().report_count
+    looks.wait_for(4)
+    running.log.wait_for("All instances hang, so the service is not reported as up")
+    assert running.service().report_count == count
 
-    service = running.service()
-    assert (service.version, list(service.owners)) == (OWNER_TAG_VERSION, ["OWNER_NOVA"])
+    also_hanging.let_go()
+    del spare.acts["changed_nodes"]
+    hanging.let_go()
+    reports.wait_for()
+    running.log.wait_for("over: driver instance metal hangs")
 
 
-def test_a_full_cycle_with_a_problem_is_not_complete(
+class Looks:
+    """Counts how often the agent looks whether a worker hangs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._count = 0
+        self._looked = threading.Condition()
+        hangs = vars(Worker)["hangs"].fget
+
+        def looked(worker: Worker) -> bool:
+            with self._looked:
+                self._count += 1
+                self._looked.notify_all()
+            return bool(hangs(worker))
+
+        monkeypatch.setattr(Worker, "hangs", property(looked))
+
+    def wait_for(self, more: int) -> None:
+        with self._looked:
+            wanted = self._count + more
+            assert self._looked.wait_for(lambda: self._count >= wanted, TIMEOUT)
+
+
+def test_service_is_complete_when_a_full_cycle_of_every_instance_had_no_problem(
     running: Running, metal: Fleet, reports: Reports
 ) -> None:
-    metal.nodes[""] = ""
+    metal.acts["init_host"] = fails(OSError("away"))
+    metal.nodes[""] = ""  # nothing can have such a name
     running.start(drift=SOON, full=SOON)
-    running.log.wait_for("metal: 6 changes written")
     running.log.wait_for("spare: 3 changes written")
+    reports.wait_for(2)
+    del metal.acts["init_host"]
+    running.log.wait_for("metal: 6 changes written")
     reports.wait_for(2)
     assert not any(reports.said)
 
     del metal.nodes[""]
     reports.wait_for(complete=True)
+
+    service = running.service()
+    assert (service.version, list(service.owners)) == (OWNER_TAG_VERSION, ["OWNER_NOVA"])
 
 
 def test_a_report_that_fails_is_told_once_and_the_agent_goes_on(

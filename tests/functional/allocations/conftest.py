@@ -1,15 +1,20 @@
 """What the tests of claims and moves have in common."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.lab.allocating import Desk
 from tests.lab.cycles import HOST, Publishing
 from tests.lab.drivers import flat, with_children
-from tests.lab.reserving import summary
+from tests.lab.faults import Interceptor
+from tests.lab.histories import Quay
+from tests.lab.placement import PlacementFixture
+from tests.lab.reserving import CleaningDriver, drives, summary
 from tests.lab.samples import uuid
 from tests.lab.sqlite import StayingOpen
+from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger.tracker import services
 
@@ -50,3 +55,25 @@ def gpus(desk: Desk, publishing: Publishing) -> Desk:
         client.set_inventories(made.uuid, generation, {"VGPU": Inventory(total=total)})
     services.report(publishing.context, HOST, [NOVA, CYBORG], complete=True)
     return desk
+
+
+@pytest.fixture
+def metal(desk: Desk, publishing: Publishing) -> Desk:
+    """Over the same nodes, which are cleaned after their release."""
+    driver = CleaningDriver()
+    drives(publishing, driver)
+    driver.nodes |= {"cn-0": flat(VCPU=2), "cn-1": flat(VCPU=2)}
+    assert not publishing.cycle.sync().problems
+    return desk
+
+
+@pytest.fixture
+def quay(placement: PlacementFixture, tmp_path: Path) -> Iterator[Quay]:
+    with Quay(placement, tmp_path / "state") as fixture:
+        yield fixture
+
+
+@pytest.fixture
+def interceptor(placement_service: EmbeddedPlacement) -> Iterator[Interceptor]:
+    with Interceptor(placement_service.application) as fixture:
+        yield fixture

@@ -13,7 +13,7 @@ from typing import ClassVar
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 
 from tests.lab.allocating import faults, held
 from tests.lab.claiming import noted, taken
+from tests.lab.drawing import Draw
 from tests.lab.histories import (
     CYBORG,
     FLAVORS,
@@ -300,19 +301,19 @@ class History(RuleBasedStateMachine):
 
 @pytest.mark.usefixtures("no_waiting")
 def test_whatever_is_done_and_cut_short_nothing_leaks_and_nobody_has_anything_twice(
-    placement: PlacementFixture, tmp_path: Path
+    placement: PlacementFixture, tmp_path: Path, draw: Draw
 ) -> None:
     with ExitStack() as stack:
         History.quay = stack.enter_context(Quay(placement, tmp_path / "state"))
         History.moments = Moments(tmp_path / "state")
         History.beginning = History.moments.take()
         run_state_machine_as_test(
-            History,
+            History if draw.seed is None else seed(draw.seed)(History),
             settings=settings(
-                max_examples=HISTORIES or 14,
+                max_examples=HISTORIES or draw.number(20, some=6),
                 stateful_step_count=25,
                 deadline=None,
-                derandomize=not HISTORIES,
+                derandomize=not HISTORIES and draw.seed is None,
                 database=None,
                 phases=[Phase.generate, *([Phase.shrink] if HISTORIES else [])],
                 suppress_health_check=list(HealthCheck),

@@ -13,6 +13,7 @@ import fixtures
 import pytest
 
 from tests.functional.agent.drivers import TIMEOUT, install
+from tests.functional.cli.outcomes import failed, shown
 from tests.lab import inprocess
 from tests.lab.cycles import everything
 from tests.lab.placement import Requests
@@ -158,11 +159,16 @@ def test_without_v_nothing_is_told_where_all_is_well(fleet: Program, requests: R
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
-def test_with_v_there_is_a_line_for_each_cycle_that_wrote_and_for_the_beginning_and_the_end(
+def test_with_v_there_is_a_line_for_the_beginning_each_cycle_that_wrote_and_the_end(
     fleet: Program,
 ) -> None:
     with Process(fleet, "-v") as agent:
         agent.wait_for("one: 15 changes written", "two: 15 changes written")
+        # Beside it, another sync names the process, and a dry run works.
+        synced = inprocess.run(fleet, "sync", "--driver", "one")
+        dry = inprocess.run(fleet, "sync", "--driver", "one", "--dry-run")
+        failed(synced, f"process {agent.process.pid} is at work on driver instance one")
+        assert (dry.code, dry.out) == (0, "one: no change\n")
         done = agent.end()
 
     assert (done.code, done.out) == (0, "")
@@ -176,83 +182,41 @@ def test_with_v_there_is_a_line_for_each_cycle_that_wrote_and_for_the_beginning_
         "two: 15 changes written",
         "two: driver gated publishes for OWNER_NOVA",
     ]
+    has_nothing_to_do(fleet)
 
 
-def test_its_service_is_up_and_has_tagged_all_that_there_is(fleet: Program) -> None:
+def test_its_service_is_up_until_ctrl_c_ends_it(fleet: Program) -> None:
     with Process(fleet, "-vv") as agent:
         agent.wait_for("the service of lab is up, its cycles complete: True")
-        [service] = inprocess.run(fleet, "service", "list", "-f", "json").json()
-        assert agent.end().code == 0
+        [service] = shown(fleet, "service", "list")
+        done = agent.end(signal.SIGINT)
 
+    assert (done.code, done.out) == (0, "")
+    assert "left behind" not in done.err
     assert (service["Host"], service["State"]) == ("lab", "up")
     assert (service["Version"], service["Gates"]) == (OWNER_TAG_VERSION, {"OWNER_NOVA": True})
-
-
-def test_a_sync_beside_it_says_who_has_the_instance_and_a_dry_run_works(fleet: Program) -> None:
-    with Process(fleet, "-v") as agent:
-        agent.wait_for("one: 15 changes written", "two: 15 changes written")
-
-        synced = inprocess.run(fleet, "sync", "--driver", "one")
-        dry = inprocess.run(fleet, "sync", "--driver", "one", "--dry-run")
-
-        number = agent.process.pid
-        assert synced.code == 1
-        assert f"process {number} is at work on driver instance one" in synced.err
-        assert (dry.code, dry.out) == (0, "one: no change\n")
-        assert agent.end().code == 0
-    has_nothing_to_do(fleet)
 
 
 # How it starts.
 
 
-def test_without_an_instance_it_does_not_start(fleet: Program) -> None:
-    fleet.config.write_text(f"[DEFAULT]\nstate_path = {fleet.directory}\n")
+def test_with_a_configuration_that_cannot_be_it_does_not_start(fleet: Program) -> None:
+    start = f"[DEFAULT]\nstate_path = {fleet.directory}\n"
+    fleet.config.write_text(start)
+    failed(inprocess.run(fleet, "agent"), "no driver instance is enabled")
 
-    done = inprocess.run(fleet, "agent")
-
-    assert (done.code, done.out) == (1, "")
-    assert done.err == inprocess.run(fleet, "sync").err
-    assert "no driver instance is enabled" in done.err
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ("[agent]\npoll_interval = 61", "[agent] drift_interval = 60: it is shorter"),
-        ("[agent]\nfull_interval = soon", "[agent] full_interval = soon: "),
-        ("[agents]\n", "nobody reads section [agents]. Did you mean [agent]?"),
-        ("[placement]\nembedded = no", "[placement] auth_type = "),
-        ("[database]\nconnection = nonsense", "[database] connection = ***: this is no URL"),
-    ],
-)
-def test_with_a_configuration_that_cannot_be_it_does_not_start(
-    fleet: Program, wrong: str, told: str
-) -> None:
-    fleet.config.write_text(
-        f"[DEFAULT]\nenabled_drivers = one\nstate_path = {fleet.directory}\n"
-        f"[one]\ndriver = gated\n{wrong}\n"
-    )
-
-    done = inprocess.run(fleet, "agent")
-
-    assert (done.code, done.out) == (1, "")
-    assert told in done.err
-    assert "Traceback" not in done.err
+    for wrong, told in {
+        "[agent]\npoll_interval = 61": "[agent] drift_interval = 60: it is shorter",
+        "[agent]\nfull_interval = soon": "[agent] full_interval = soon: ",
+        "[agents]\n": "nobody reads section [agents]. Did you mean [agent]?",
+        "[placement]\nembedded = no": "[placement] auth_type = ",
+        "[database]\nconnection = nonsense": "[database] connection = ***: this is no URL",
+    }.items():
+        fleet.config.write_text(f"{start}enabled_drivers = one\n[one]\ndriver = gated\n{wrong}\n")
+        failed(inprocess.run(fleet, "agent"), told)
 
 
 # How it ends.
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_while_it_is_idle(fleet: Program, number: signal.Signals) -> None:
-    with Process(fleet, "-v") as agent:
-        agent.wait_for("one: 15 changes written", "two: 15 changes written")
-        done = agent.end(number)
-
-    assert (done.code, done.out) == (0, "")
-    assert "left behind" not in done.err
-    has_nothing_to_do(fleet)
 
 
 def test_a_cycle_that_is_writing_comes_to_its_end_first(fleet: Program, requests: Requests) -> None:
@@ -305,6 +269,7 @@ def test_a_driver_that_hangs_is_named_and_does_not_keep_it_from_ending(
     has_nothing_to_do(fleet)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("at", [1, 8, 15])
 def test_killed_while_it_writes_it_goes_on_when_it_is_started_again(
     fleet: Program, requests: Requests, at: int
@@ -333,4 +298,3 @@ def test_it_runs_with_the_embedded_placement_which_tells_nothing(tmp_path: Path)
 
     assert (done.code, done.out) == (0, "")
     assert "GET /" not in done.err
-    assert program.run("sync").out == "gpus: no change\n"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional.cli.outcomes import failed, shown
 from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.program import Program
@@ -24,19 +25,14 @@ def has_migration(kept: KeptInFile, number: int = 0, **values: Any) -> Migration
 
 def numbers(program: Program, *arguments: str) -> list[int]:
     """Which of the first ten there are in a list."""
-    done = inprocess.run(program, "migration", "list", *arguments, "-f", "json")
-    assert (done.code, done.err) == (0, "")
     of = {samples.uuid(f"migration {number}"): number for number in range(10)}
-    return [of[row["UUID"]] for row in done.json()]
+    return [of[row["UUID"]] for row in shown(program, "migration", "list", *arguments)]
 
 
 def test_migrations_are_listed_with_both_ends(program: Program, kept: KeptInFile) -> None:
     migration = has_migration(kept, dest_compute="host-2", dest_node="node-2", status="queued")
 
-    done = program.run("migration", "list", "-f", "json")
-
-    assert (done.code, done.err) == (0, "")
-    assert done.json() == [
+    assert shown(program, "migration", "list") == [
         {
             "UUID": samples.uuid("migration 0"),
             "Instance": samples.uuid("instance 0"),
@@ -111,10 +107,8 @@ def test_everything_about_a_migration_is_shown(program: Program, kept: KeptInFil
         one.create()
     migration = has_migration(kept, old_flavor=flavors[0], new_flavor=flavors[1])
 
-    done = inprocess.run(program, "migration", "show", migration.uuid, "-f", "json")
+    data = shown(program, "migration", "show", migration.uuid)
 
-    assert (done.code, done.err) == (0, "")
-    data = done.json()
     assert data.keys() == Migration.fields.keys()
     assert data["created_at"] == migration.created_at.isoformat()
     assert data["new_flavor"].keys() == Flavor.fields.keys()
@@ -137,27 +131,4 @@ def test_a_damaged_flavor_is_told_and_the_rest_is_shown(program: Program, kept: 
 def test_a_migration_that_is_not_there_is_told(program: Program, kept: KeptInFile) -> None:
     done = inprocess.run(program, "migration", "show", samples.uuid("migration 1"))
 
-    assert (done.code, done.out) == (1, "")
-    assert done.err == f"there is no Migration {samples.uuid('migration 1')}\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("show",), "UUID"),
-        (("show", "mine"), "'mine' is not a uuid"),
-        (("list", "--instance", "mine"), "argument --instance: 'mine' is not a uuid"),
-        (("list", "--status", "adrift"), "argument --status: invalid choice: 'adrift'"),
-        (("list", "--type", "swap"), "argument --type: invalid choice: 'swap'"),
-        (("list", "--host", ""), "argument --host: '' is not text of 1 to 255 characters"),
-    ],
-)
-def test_wrong_usage_exits_with_64_and_says_what_would_be_right(
-    program: Program, arguments: tuple[str, ...], told: str
-) -> None:
-    done = inprocess.run(program, "migration", *arguments)
-
-    assert (done.code, done.out) == (64, "")
-    assert told in done.err
-    if "choice" in told:
-        assert "pre-migrating" in done.err or "live-migration" in done.err
+    failed(done, f"there is no Migration {samples.uuid('migration 1')}")

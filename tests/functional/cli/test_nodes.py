@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.functional.cli.outcomes import failed, shown
 from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.program import Program
@@ -27,9 +28,7 @@ def has_node(kept: KeptInFile, number: int = 0, **values: Any) -> ComputeNode:
 
 
 def names(program: Program, *arguments: str) -> list[str]:
-    done = inprocess.run(program, "node", "list", *arguments, "-f", "json")
-    assert (done.code, done.err) == (0, "")
-    return [row["Name"] for row in done.json()]
+    return [row["Name"] for row in shown(program, "node", "list", *arguments)]
 
 
 # Listed.
@@ -46,10 +45,7 @@ def test_nodes_are_listed_with_their_figures(program: Program, kept: KeptInFile)
     )
     has_node(kept, 2, owner="CUSTOM_OWNER_ACME")
 
-    done = program.run("node", "list", "-f", "json")
-
-    assert (done.code, done.err) == (0, "")
-    assert done.json() == [
+    assert shown(program, "node", "list") == [
         {
             "UUID": samples.uuid("node 1"),
             "Name": "node-1",
@@ -89,43 +85,28 @@ def test_a_list_is_of_a_host_a_driver_instance_or_an_owner(
     assert names(program, "--driver", "gpus", "--host", "b") == []
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "what is this?",
-        "{}",
+def test_damaged_nodes_are_listed_with_the_others(program: Program, kept: KeptInFile) -> None:
+    stranger = (
         '{"wharfinger_object.name": "Ship\\u001b[2J", "wharfinger_object.version": "1.0", '
-        '"wharfinger_object.namespace": "wharfinger", "wharfinger_object.data": {}}',
-    ],
-    ids=["no JSON", "nothing", "no object"],
-)
-def test_a_node_with_damaged_pci_stats_is_listed_with_the_others(
-    program: Program, kept: KeptInFile, damage: str
-) -> None:
-    for number in (1, 2, 3):
-        has_node(kept, number, pci_stats=samples.gpus())
-    kept.write("compute_nodes", {"pci_stats": damage}, uuid=samples.uuid("node 2"))
+        '"wharfinger_object.namespace": "wharfinger", "wharfinger_object.data": {}}'
+    )
+    damages = {1: "what is this?", 2: "{}", 3: stranger}
+    for number in range(6):
+        has_node(kept, number, pci_stats=samples.gpus(), vcpus=8)
+    for number, damage in damages.items():
+        kept.write("compute_nodes", {"pci_stats": damage}, uuid=samples.uuid(f"node {number}"))
+    kept.write("compute_nodes", {"vcpus": -1, "owner": ""}, uuid=samples.uuid("node 4"))
 
     done = inprocess.run(program, "node", "list", "-f", "json")
 
     assert done.code == 0
-    assert [row["Name"] for row in done.json()] == ["node-1", "node-2", "node-3"]
-    assert f"ComputeNode {samples.uuid('node 2')}: what is stored in" in done.err
+    rows = [(row["Name"], row["VCPUs"], row["Owner"]) for row in done.json()]
+    expected = [(f"node-{number}", 8, "OWNER_NOVA") for number in range(6)]
+    assert rows == [*expected[:4], ("node-4", "?", "?"), expected[5]]
+    for number in damages:
+        assert f"ComputeNode {samples.uuid(f'node {number}')}: what is stored in" in done.err
     assert "Traceback" not in done.err
     assert "\x1b" not in done.err
-
-
-def test_a_figure_of_which_nothing_is_known_is_a_question_mark(
-    program: Program, kept: KeptInFile
-) -> None:
-    has_node(kept, 1)
-    has_node(kept, 2, vcpus=8)
-    kept.write("compute_nodes", {"vcpus": -1, "owner": ""}, uuid=samples.uuid("node 1"))
-
-    done = inprocess.run(program, "node", "list", "-f", "value", "-c", "VCPUs", "-c", "Owner")
-
-    assert done.code == 0
-    assert done.out == "? ?\nOWNER_NOVA 8\n"
 
 
 # Shown.
@@ -134,10 +115,8 @@ def test_a_figure_of_which_nothing_is_known_is_a_question_mark(
 def test_everything_about_a_node_is_shown(program: Program, kept: KeptInFile) -> None:
     has_node(kept, pci_stats=samples.gpus(4), capabilities={"COMPUTE_NODE": True}, vcpus=64)
 
-    done = program.run("node", "show", "node-0", "-f", "json")
+    data = shown(program, "node", "show", "node-0")
 
-    assert (done.code, done.err) == (0, "")
-    data = done.json()
     assert data.keys() == ComputeNode.fields.keys()
     assert (data["uuid"], data["vcpus"]) == (samples.uuid("node 0"), 64)
     assert data["cpu_allocation_ratio"] == 1.0
@@ -183,15 +162,15 @@ def test_of_a_field_whose_column_is_not_there_yet_nothing_is_known(program: Prog
     program.config.write_text(f"{program.config.read_text()}\n[database]\nconnection = {url}\n")
 
     listed = inprocess.run(program, "node", "list", "-f", "value", "-c", "Name")
-    shown = inprocess.run(program, "node", "show", "node-0", "-f", "json")
+    one = inprocess.run(program, "node", "show", "node-0", "-f", "json")
 
     assert (listed.code, listed.out) == (0, "node-0\n")
-    assert shown.code == 0
-    assert {name for name, value in shown.json().items() if value == "?"} == {"pci_stats"}
-    for done in (listed, shown):
+    assert one.code == 0
+    assert {name for name, value in one.json().items() if value == "?"} == {"pci_stats"}
+    for done in (listed, one):
         assert "has no column pci_stats in table compute_nodes" in done.err
         assert "run `wharfinger db upgrade`" in done.err
-    assert "nothing is known of pci_stats" in shown.err
+    assert "nothing is known of pci_stats" in one.err
 
 
 def test_part_of_pci_stats_of_which_nothing_is_known_is_told(
@@ -213,62 +192,32 @@ def test_part_of_pci_stats_of_which_nothing_is_known_is_told(
 
 
 def test_a_node_goes_by_uuid_or_name(program: Program, kept: KeptInFile) -> None:
+    """A name may be a uuid, but a uuid goes before it."""
     has_node(kept, 1)
     has_node(kept, 2, uuid=samples.uuid("other"), hypervisor_hostname=samples.uuid("node 1"))
+    has_node(kept, 3, hypervisor_hostname=samples.uuid("machine"))
 
-    for node in (samples.uuid("node 1"), samples.uuid("node 1").upper(), "node-1"):
-        done = inprocess.run(program, "node", "show", node, "-c", "uuid", "-f", "value")
-        assert (done.code, done.out) == (0, f"{samples.uuid('node 1')}\n")
-
-
-def test_a_node_whose_name_is_a_uuid_goes_by_that(program: Program, kept: KeptInFile) -> None:
-    node = has_node(kept, hypervisor_hostname=samples.uuid("machine"))
-
-    shown = inprocess.run(program, "node", "show", samples.uuid("machine"), "-f", "json")
-
-    assert shown.json()["uuid"] == node.uuid
+    node, machine = samples.uuid("node 1"), samples.uuid("node 3")
+    for name, uuid in {
+        node: node,
+        node.upper(): node,
+        "node-1": node,
+        samples.uuid("machine"): machine,
+    }.items():
+        assert shown(program, "node", "show", name)["uuid"] == uuid
 
 
-def test_a_name_of_several_nodes_is_told_with_their_uuids(
-    program: Program, kept: KeptInFile
-) -> None:
+def test_a_name_of_no_node_or_of_several_is_refused(program: Program, kept: KeptInFile) -> None:
     for number, host in ((1, "a"), (2, "b")):
         has_node(kept, number, host=host, hypervisor_hostname="same")
 
-    done = inprocess.run(program, "node", "show", "same")
-
-    assert (done.code, done.out) == (1, "")
-    assert "same is more than one node" in done.err
-    for number, host in ((1, "a"), (2, "b")):
-        uuid = samples.uuid(f"node {number}")
-        assert f"{uuid} (host {host}, driver instance metal)" in done.err
-    shown = inprocess.run(program, "node", "show", samples.uuid("node 2"), "-f", "json")
-    assert shown.json()["host"] == "b"
-
-
-@pytest.mark.parametrize("name", ["node-9", samples.uuid("node 9"), "\x1b[2J"])
-def test_a_node_that_is_not_there_is_told(program: Program, kept: KeptInFile, name: str) -> None:
-    has_node(kept)
-
-    done = inprocess.run(program, "node", "show", name)
-
-    assert (done.code, done.out) == (1, "")
-    assert done.err == f"there is no ComputeNode {name}\n".replace("\x1b", r"\x1b")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("show",),
-        ("show", ""),
-        ("list", "--owner", "NOVA"),
-        ("list", "--driver", "d" * 65),
-        ("list", "--host", "\udcff"),
-        ("list", "-f", "xml"),
-    ],
-)
-def test_wrong_usage_exits_with_64(program: Program, arguments: tuple[str, ...]) -> None:
-    done = inprocess.run(program, "node", *arguments)
-
-    assert (done.code, done.out) == (64, "")
-    assert "Traceback" not in done.err
+    for name in ("node-9", samples.uuid("node 9"), "\x1b[2J"):
+        told = f"there is no ComputeNode {name}\n".replace("\x1b", r"\x1b")
+        failed(inprocess.run(program, "node", "show", name), told)
+    failed(
+        inprocess.run(program, "node", "show", "same"),
+        "same is more than one node",
+        f"{samples.uuid('node 1')} (host a, driver instance metal)",
+        f"{samples.uuid('node 2')} (host b, driver instance metal)",
+    )
+    assert shown(program, "node", "show", samples.uuid("node 2"))["host"] == "b"

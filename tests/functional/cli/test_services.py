@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from tests.functional.cli.outcomes import change, failed, shown
 from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.program import Done, Program
@@ -35,19 +36,12 @@ def damage_times(kept: KeptInFile) -> None:
         connection.execute(text("UPDATE services SET last_seen_up = 'soon' WHERE id = 1"))
 
 
-def refused(done: Done, *told: str) -> None:
-    """It failed, and says why in words."""
-    assert done.code == 1
-    assert done.out == ""
-    for part in told:
-        assert part in done.err
-    assert "Traceback" not in done.err
+def run(program: Program, *arguments: str) -> Done:
+    return inprocess.run(program, "service", *arguments)
 
 
 def hosts(program: Program, *arguments: str) -> list[str]:
-    done = inprocess.run(program, "service", "list", *arguments, "-f", "json")
-    assert (done.code, done.err) == (0, "")
-    return [row["Host"] for row in done.json()]
+    return [row["Host"] for row in shown(program, "service", "list", *arguments)]
 
 
 # What there is.
@@ -61,10 +55,7 @@ def test_services_are_listed_with_what_an_operator_asks_for(
     assert reporting.last_seen_up is not None
     has_service(kept, 2, disabled=True, disabled_reason="a fan is loud")
 
-    done = program.run("service", "list", "-f", "json")
-
-    assert (done.code, done.err) == (0, "")
-    assert done.json() == [
+    assert shown(program, "service", "list") == [
         {
             "ID": reporting.uuid,
             "Host": "host-1",
@@ -96,8 +87,8 @@ def test_a_gate_is_off_while_one_service_is_behind_and_of_no_other_owner(
     has_service(kept, 1, version=2, owners=["CUSTOM_OWNER_ACME", "OWNER_NOVA"])
     has_service(kept, 2, version=1, owners=["OWNER_NOVA"])
 
-    (listed,) = inprocess.run(program, "service", "list", "--host", "host-1", "-f", "json").json()
-    table = inprocess.run(program, "service", "list").out
+    (listed,) = shown(program, "service", "list", "--host", "host-1")
+    table = run(program, "list").out
 
     assert listed["Gates"] == {"CUSTOM_OWNER_ACME": True, "OWNER_NOVA": False}
     assert "CUSTOM_OWNER_ACME: on" in table
@@ -120,91 +111,55 @@ def test_a_service_is_down_when_it_has_not_reported_for_as_long_as_is_configured
 ) -> None:
     yesterday = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=1)
     kept.write("services", {"last_seen_up": yesterday})
-    listing = ("service", "list", "-c", "State", "-f", "value")
-    assert inprocess.run(program, *listing).out == "down\n"
+    listing = ("list", "-c", "State", "-f", "value")
+    assert run(program, *listing).out == "down\n"
 
-    conf = program.config.read_text()
-    program.config.write_text(conf.replace("[DEFAULT]", "[DEFAULT]\nservice_down_time = 172800"))
+    change(program, "[DEFAULT]", "[DEFAULT]\nservice_down_time = 172800")
 
-    assert inprocess.run(program, *listing).out == "up\n"
+    assert run(program, *listing).out == "up\n"
     kept.write("services", {"forced_down": True})
-    assert inprocess.run(program, *listing).out == "down\n"
+    assert run(program, *listing).out == "down\n"
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "1e3", "2147483648"])
-def test_a_time_after_which_nothing_could_be_up_is_refused(program: Program, seconds: str) -> None:
-    conf = program.config.read_text()
-    line = f"service_down_time = {seconds}"
-    program.config.write_text(conf.replace("[DEFAULT]", f"[DEFAULT]\n{line}"))
+def test_options_of_services_that_cannot_be_are_refused(program: Program) -> None:
+    sound = program.config.read_text()
+    for seconds in ("0", "-1", "soon", "1e3", "2147483648"):
+        line = f"service_down_time = {seconds}"
+        program.config.write_text(sound.replace("[DEFAULT]", f"[DEFAULT]\n{line}"))
+        failed(run(program, "list"), line, "from 1 to 2147483647")
 
-    refused(inprocess.run(program, "service", "list"), line, "a whole number from 1 to 2147483647")
-
-
-@pytest.mark.parametrize(
-    ("host", "told"),
-    [
-        ("h" * 256, "it has more than 255 characters"),
+    for host, told in (
+        ("h" * 256, "more than 255 characters"),
         ("red\x1b[31m", "not all of its characters can be printed"),
-    ],
-)
-def test_a_host_that_could_not_be_kept_or_shown_is_refused(
-    program: Program, host: str, told: str
-) -> None:
-    conf = program.config.read_text()
-    program.config.write_text(conf.replace("host = gpu-host-1", f"host = {host}"))
+    ):
+        program.config.write_text(sound.replace("host = gpu-host-1", f"host = {host}"))
+        done = run(program, "list")
+        failed(done, "[DEFAULT] host = ", told)
+        assert "\x1b" not in done.err
 
-    done = inprocess.run(program, "service", "list")
-
-    refused(done, "[DEFAULT] host = ", told)
-    assert "\x1b" not in done.err
+    program.config.write_text(sound.replace("host = gpu-host-1", f"host = {'ö' * 255}"))
+    assert run(program, "list").code == 0
 
 
-def test_a_host_may_have_as_long_a_name_as_can_be_kept(program: Program) -> None:
-    conf = program.config.read_text()
-    program.config.write_text(conf.replace("[DEFAULT]", f"[DEFAULT]\nhost = {'ö' * 255}"))
-
-    assert inprocess.run(program, "service", "list").code == 0
-
-
-def test_a_service_of_which_part_is_damaged_is_listed_with_the_others(
-    program: Program, kept: KeptInFile
-) -> None:
-    damaged, sound = has_service(kept, 1), has_service(kept, 2)
+def test_damaged_services_are_listed_with_the_others(program: Program, kept: KeptInFile) -> None:
+    late, damaged, sound = (has_service(kept, number) for number in (1, 2, 3))
     kept.write("services", {"owners": "{", "topic": "", "version": -1}, uuid=damaged.uuid)
-
-    done = inprocess.run(program, "service", "list", "-f", "json")
-
-    assert done.code == 0
-    first, second = done.json()
-    assert first["ID"] == damaged.uuid
-    unknown = {name for name, value in first.items() if value == "?"}
-    assert unknown == {"Gates", "Version"}
-    assert (second["ID"], second["Gates"]) == (sound.uuid, {})
-
-
-def test_a_service_with_a_damaged_time_is_listed_with_the_others(
-    program: Program, kept: KeptInFile
-) -> None:
-    for number in (1, 2):
-        has_service(kept, number)
     damage_times(kept)
 
-    done = inprocess.run(program, "service", "list", "-f", "json")
+    done = run(program, "list", "-f", "json")
 
     assert done.code == 0
-    assert [(row["Host"], row["State"], row["Last Seen Up"]) for row in done.json()] == [
-        ("host-1", "?", "?"),
-        ("host-2", "down", None),
-    ]
+    rows = done.json()
+    assert [row["ID"] for row in rows] == [late.uuid, damaged.uuid, sound.uuid]
+    unknown = [{name for name, value in row.items() if value == "?"} for row in rows]
+    assert unknown == [{"State", "Last Seen Up"}, {"Gates", "Version"}, set()]
 
 
 def test_everything_about_a_service_is_shown(program: Program, kept: KeptInFile) -> None:
     service = has_service(kept, 1, owners=["OWNER_NOVA"], forced_down=True)
 
-    done = inprocess.run(program, "service", "show", "host-1", "-f", "json")
+    data = shown(program, "service", "show", "host-1")
 
-    assert (done.code, done.err) == (0, "")
-    data = done.json()
     assert data.keys() == Service.fields.keys()
     assert data["uuid"] == service.uuid
     assert data["owners"] == ["OWNER_NOVA"]
@@ -216,7 +171,7 @@ def test_what_a_terminal_would_not_take_is_escaped(program: Program, kept: KeptI
     has_service(kept, 1, host="\x1b[31mred", disabled_reason="two\nlines")
 
     for command in (("list",), ("show", "\x1b[31mred")):
-        out = inprocess.run(program, "service", *command).out
+        out = run(program, *command).out
         assert "\x1b" not in out
         assert r"\x1b[31mred" in out
         assert r"two\nlines" in out
@@ -229,142 +184,77 @@ def test_a_service_goes_by_uuid_host_or_host_and_program(
     program: Program, kept: KeptInFile, service: Service
 ) -> None:
     for name in (service.uuid, service.uuid.upper(), "host-0", "host-0/wharfinger-agent"):
-        done = inprocess.run(program, "service", "show", name, "-c", "uuid", "-f", "value")
+        done = run(program, "show", name, "-c", "uuid", "-f", "value")
         assert (done.code, done.out) == (0, f"{service.uuid}\n")
 
 
-@pytest.mark.parametrize("verb", ["show", "disable", "enable", "delete"])
-def test_a_host_with_several_services_names_them(
-    program: Program, kept: KeptInFile, verb: str
-) -> None:
+def test_a_name_of_no_service_or_of_several_is_refused(program: Program, kept: KeptInFile) -> None:
     services = [has_service(kept, number, host="a", binary=f"p-{number}") for number in (1, 2)]
+    has_service(kept, 3, host="b", binary="c")
+    has_service(kept, 4, host="b/c", binary="d")  # b/c is that host, or the program c on b
     before = kept.rows("services")
 
-    done = inprocess.run(program, "service", verb, "a")
-
-    refused(
-        done, "a is more than one service", *(f"a/{one.binary} ({one.uuid})" for one in services)
-    )
-    assert kept.rows("services") == before
-
-
-def test_what_is_one_services_host_and_anothers_host_and_program_is_neither(
-    program: Program, kept: KeptInFile
-) -> None:
-    has_service(kept, 1, host="a", binary="b")
-    has_service(kept, 2, host="a/b", binary="c")
-
-    refused(inprocess.run(program, "service", "show", "a/b"), "more than one", "a/b/c (")
-
-
-@pytest.mark.parametrize("name", ["host-9", "host-0/other", samples.uuid("service 9"), "\udcff"])
-@pytest.mark.parametrize("verb", ["show", "disable", "enable", "delete"])
-def test_a_service_that_is_not_there_is_told(
-    program: Program, service: Service, verb: str, name: str
-) -> None:
-    done = inprocess.run(program, "service", verb, name)
-
-    if name == "\udcff":
-        assert done.code == 64
-        assert "argument SERVICE: '\\udcff' is not text" in done.err
-    else:
-        refused(done, f"there is no Service {name}")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("show",),
-        ("delete",),
-        ("list", "--host", ""),
-        ("list", "--binary", "b" * 256),
-        ("disable", "host-0", "--reason", ""),
-        ("disable", "host-0", "--reason", "r" * 256),
-    ],
-)
-def test_wrong_usage_exits_with_64_and_changes_nothing(
-    program: Program, kept: KeptInFile, service: Service, arguments: tuple[str, ...]
-) -> None:
-    before = kept.rows("services")
-
-    done = inprocess.run(program, "service", *arguments)
-
-    assert (done.code, done.out) == (64, "")
+    for verb in ("show", "disable", "enable", "delete"):
+        several = [f"a/{one.binary} ({one.uuid})" for one in services]
+        failed(run(program, verb, "a"), "a is more than one service", *several)
+        failed(run(program, verb, "b/c"), "more than one", "b/c/d (")
+        for name in ("host-9", "a/other", samples.uuid("service 9")):
+            failed(run(program, verb, name), f"there is no Service {name}")
     assert kept.rows("services") == before
 
 
 # Disabled, enabled, deleted.
 
 
-def test_a_service_is_disabled_with_a_reason_and_enabled_without(
+def test_a_service_is_disabled_with_the_last_reason_and_enabled_without(
     program: Program, kept: KeptInFile, service: Service
 ) -> None:
-    disabled = program.run("service", "disable", "host-0", "--reason", "a fan is loud")
-
-    assert (disabled.code, disabled.err) == (0, "")
-    assert disabled.out == f"host-0/wharfinger-agent ({service.uuid}): disabled\n"
-    now = Service.get_by_uuid(kept.context, service.uuid)
-    assert (now.disabled, now.disabled_reason) == (True, "a fan is loud")
-
-    enabled = inprocess.run(program, "service", "enable", "host-0")
-
-    assert (enabled.code, enabled.err) == (0, "")
-    now = Service.get_by_uuid(kept.context, service.uuid)
-    assert (now.disabled, now.disabled_reason) == (False, None)
-
-
-def test_a_reason_is_that_of_the_last_time(
-    program: Program, kept: KeptInFile, service: Service
-) -> None:
-    inprocess.run(program, "service", "disable", "host-0", "--reason", "r" * 255)
-    assert Service.get_by_uuid(kept.context, service.uuid).disabled_reason == "r" * 255
-
-    inprocess.run(program, "service", "disable", "host-0")
-
-    assert Service.get_by_uuid(kept.context, service.uuid).disabled_reason is None
+    which = f"host-0/wharfinger-agent ({service.uuid})"
+    for command, reason in (
+        (("disable", "host-0", "--reason", "r" * 255), "r" * 255),
+        (("disable", "host-0"), None),
+        (("disable", "host-0", "--reason", "a fan is loud"), "a fan is loud"),
+        (("enable", "host-0"), None),
+    ):
+        done = run(program, *command)
+        assert (done.code, done.err) == (0, "")
+        assert done.out == f"{which}: {command[0]}d\n"
+        now = Service.get_by_uuid(kept.context, service.uuid)
+        assert (now.disabled, now.disabled_reason) == (command[0] == "disable", reason)
 
 
 def test_a_service_that_is_down_is_deleted_and_its_host_may_have_one_again(
     program: Program, kept: KeptInFile, service: Service
 ) -> None:
-    done = program.run("service", "delete", service.uuid)
+    done = run(program, "delete", service.uuid)
 
     assert (done.code, done.err) == (0, "")
     assert done.out == f"host-0/wharfinger-agent ({service.uuid}): deleted\n"
     assert not ServiceList.get_by_filters(kept.context)
-    assert hosts(program) == []
     has_service(kept)
     assert hosts(program) == ["host-0"]
 
 
-def test_a_service_that_is_up_is_deleted_only_by_force(
-    program: Program, kept: KeptInFile, service: Service
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_service_that_is_up_or_may_be_is_deleted_only_by_force(
+    program: Program, kept: KeptInFile, service: Service, is_known: bool
 ) -> None:
-    service.report()
+    if is_known:
+        service.report()
+        told = ["is up", "stop it first"]
+    else:
+        damage_times(kept)
+        told = ["nothing is known of last_seen"]
 
-    refused(inprocess.run(program, "service", "delete", "host-0"), "is up", "stop it first")
-    assert hosts(program) == ["host-0"]
+    failed(run(program, "delete", "host-0"), *told)
+    assert len(kept.rows("services")) == 1
 
-    assert inprocess.run(program, "service", "delete", "host-0", "--force").code == 0
+    assert run(program, "delete", "host-0", "--force").code == 0
     assert hosts(program) == []
-
-
-def test_a_service_of_which_it_is_not_known_whether_it_is_up_is_deleted_only_by_force(
-    program: Program, kept: KeptInFile, service: Service
-) -> None:
-    damage_times(kept)
-
-    refused(inprocess.run(program, "service", "delete", "host-0"), "nothing is known of last_seen")
-    assert inprocess.run(program, "service", "delete", "host-0", "--force").code == 0
-    assert hosts(program) == []
-
-
-# Where there is no database.
 
 
 def test_a_database_that_cannot_be_opened_is_told(program: Program) -> None:
     (program.directory / "wharfinger.sqlite").mkdir()
 
     for command in (("list",), ("show", "host-0"), ("disable", "host-0")):
-        done = inprocess.run(program, "service", *command)
-        refused(done, f"state in {program.directory / 'wharfinger.sqlite'}: ")
+        failed(run(program, *command), f"state in {program.directory / 'wharfinger.sqlite'}: ")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.cli.outcomes import says
 from tests.lab import inprocess
 from tests.lab.cycles import contents
 from tests.lab.limits import LimitedProgram
@@ -33,12 +34,9 @@ def apart(program: Program) -> Path:
 
 
 def failed_with(done: Done, *told: str) -> None:
-    """It failed, and says so, in words."""
-    assert done.code == 1
-    for part in told:
-        assert part in done.err
-    assert "Traceback" not in done.err
-    assert "This is a fault" not in done.err
+    """Assert that it failed, and what it says besides its result."""
+    assert done.code == 1, done
+    says(done, *told)
 
 
 @pytest.fixture
@@ -67,21 +65,6 @@ def synced(program: Program, state: Path) -> Program:
 
 
 def test_a_lost_state_directory_changes_nothing_in_placement(
-    program: Program, state: Path, placement: PlacementFixture, requests: Requests
-) -> None:
-    inprocess.run(program, "sync")
-    before = contents(placement)
-    shutil.rmtree(state)
-    requests.clear()
-
-    after = inprocess.run(program, "sync")
-
-    assert (after.code, after.out, after.err) == (0, "gpus: no change\n", "")
-    assert not requests.writes
-    assert contents(placement) == before
-
-
-def test_after_a_lost_state_directory_what_the_driver_lacks_is_reported_and_left(
     grown: Program, state: Path, placement: PlacementFixture, requests: Requests
 ) -> None:
     inprocess.run(grown, "sync")
@@ -90,23 +73,20 @@ def test_after_a_lost_state_directory_what_the_driver_lacks_is_reported_and_left
     grown.has_host("host.xml")
     requests.clear()
 
-    for _ in range(2):
+    for _ in range(2):  # what the driver lacks is reported and left
         after = inprocess.run(grown, "sync")
         assert after.code == 0
-        assert f"? {NEW_DEVICE} is absent: it has this instance's mark" in after.out
-        assert "left as it is" in after.out
+        says(after, f"? {NEW_DEVICE} is absent: it has this instance's mark", "left as it is")
+    assert not requests.writes
+
+    shutil.rmtree(state)
+    grown.has_host("host-grown.xml")
+    done = inprocess.run(grown, "sync")
+    assert (done.code, done.out, done.err) == (0, "gpus: no change\n", "")
     assert not requests.writes
     assert contents(placement) == before
 
-
-def test_what_is_adopted_after_a_loss_is_removed_when_it_is_gone(
-    grown: Program, state: Path, placement: PlacementFixture
-) -> None:
-    inprocess.run(grown, "sync")
-    shutil.rmtree(state)
-
-    assert inprocess.run(grown, "sync").out == "gpus: no change\n"
-    grown.has_host("host.xml")
+    grown.has_host("host.xml")  # what was adopted after the loss is removed when it is gone
     assert "removed when" in inprocess.run(grown, "sync").out
     assert NEW_DEVICE in contents(placement)
     assert f"- {NEW_DEVICE}" in inprocess.run(grown, "sync").out
@@ -218,47 +198,24 @@ def limited(tmp_path: Path, placement_url: tuple[str, Requests]) -> LimitedProgr
     return LimitedProgram(tmp_path, placement_url[0])
 
 
-@pytest.fixture
-def limited_embedded(tmp_path: Path) -> LimitedProgram:
-    return LimitedProgram(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def published_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a program with the embedded Placement has published the host."""
-    program = Program(tmp_path_factory.mktemp("before"))
-    assert program.run("sync").code == 0
-    return program.directory
-
-
-@pytest.mark.parametrize("file_size", [0, 4096])
-def test_no_space_for_the_first_state_is_told_and_nothing_is_published(
-    limited: LimitedProgram, requests: Requests, file_size: int
+def test_no_space_for_state_is_told_and_nothing_is_published(
+    limited: LimitedProgram, placement: PlacementFixture, requests: Requests
 ) -> None:
     state = apart(limited)
-    limited.file_size = file_size
+    full = (f"state in {state / 'wharfinger.sqlite'}: ", "has space left")
+    limited.file_size = 4096
 
-    failed = limited.run("sync")
-
-    failed_with(failed, f"state in {state / 'wharfinger.sqlite'}: ", "has space left")
+    failed_with(limited.run("sync"), *full)
     assert not requests.writes
+    limited.file_size = None
     assert "9 changes written" in inprocess.run(limited, "sync").out
 
-
-@pytest.mark.parametrize("file_size", [0, 16384])
-def test_no_space_for_more_state_is_told_and_nothing_is_published(
-    limited: LimitedProgram, placement: PlacementFixture, requests: Requests, file_size: int
-) -> None:
-    state = apart(limited)
-    assert inprocess.run(limited, "sync").code == 0
     before = contents(placement)
     limited.has_host("host-grown.xml")
-    limited.file_size = file_size
+    limited.file_size = 16384
     requests.clear()
 
-    failed = limited.run("sync")
-
-    failed_with(failed, f"state in {state / 'wharfinger.sqlite'}: ", "has space left")
+    failed_with(limited.run("sync"), *full)
     assert not requests.writes
     assert contents(placement) == before
     assert inprocess.run(limited, "sync").code == 0
@@ -267,44 +224,33 @@ def test_no_space_for_more_state_is_told_and_nothing_is_published(
     assert after == before
 
 
-@pytest.mark.parametrize("file_size", [65536, 150_000])
-def test_no_space_for_the_embedded_placement_is_told(
-    limited_embedded: LimitedProgram, file_size: int
+def test_embedded_placement_keeps_what_was_published_even_when_its_disk_is_full(
+    tmp_path: Path,
 ) -> None:
-    limited_embedded.file_size = file_size
+    """Each command is a process: the embedded Placement is one for each process."""
+    program = LimitedProgram(tmp_path)
+    file = str(tmp_path / "placement.sqlite")
 
-    failed = limited_embedded.run("sync")
-
+    program.file_size = 65536  # too little for its tables
     failed_with(
-        failed,
-        f"[placement] embedded_database = {limited_embedded.directory / 'placement.sqlite'}",
+        program.run("sync"),
+        f"[placement] embedded_database = {file}",
         "Check that the file can be written, or name another.",
     )
-    limited_embedded.file_size = None
-    assert "9 changes written" in limited_embedded.run("sync").out
+    program.file_size = None
+    assert "9 changes written" in program.run("sync").out
 
-
-# Enough to start, not enough for all writes.
-@pytest.mark.parametrize("file_size", [33_000, 40_000])
-def test_no_more_space_for_the_embedded_placement_is_told_and_made_up_for(
-    limited_embedded: LimitedProgram, published_before: Path, file_size: int
-) -> None:
-    for database in published_before.glob("*.sqlite"):
-        shutil.copy(database, limited_embedded.directory)
-    limited_embedded.has_host("host-grown.xml")
-    limited_embedded.file_size = file_size
-
-    failed = limited_embedded.run("sync")
-
-    limited_embedded.file_size = None
-    assert limited_embedded.run("sync").code == 0
-    [root] = limited_embedded.run(
-        "provider", "tree", "--inventory", "--traits", "-f", "json"
-    ).json()
-    new = next(child for child in root["children"] if child["name"] == NEW_DEVICE)
-    assert new["inventories"]["VGPU"]["total"] == 8
-    assert "OWNER_NOVA" in new["traits"]
-    failed_with(failed, str(limited_embedded.directory / "placement.sqlite"))
+    program.has_host("host-grown.xml")
+    program.file_size = 33_000  # enough to start, not enough for all writes
+    failed_with(program.run("sync"), file)
+    program.file_size = None
+    assert program.run("sync").code == 0
+    [root] = program.run("provider", "tree", "--inventory", "--traits", "-f", "json").json()
+    assert root["owners"] == ["OWNER_NOVA"]
+    children = {child["name"]: child for child in root["children"]}
+    assert len(children) == 3
+    assert children[NEW_DEVICE]["inventories"]["VGPU"]["total"] == 8
+    assert "OWNER_NOVA" in children[NEW_DEVICE]["traits"]
 
 
 @pytest.mark.parametrize("below", ["", "below"])
@@ -360,7 +306,7 @@ def test_an_instance_that_somebody_has_is_left_alone(
 ) -> None:
     requests.clear()
     with exclusive(state, "gpus"):
-        refused = synced.run("sync")
+        refused = inprocess.run(synced, "sync")
         beside = inprocess.run(synced, "sync", "--dry-run")
 
     failed_with(

@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import redirect_stdout
@@ -13,11 +12,12 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
+from tests.functional.cli.outcomes import change, configure
+from tests.lab import inprocess, samples
 from tests.lab import placement as lab
-from tests.lab import samples
 from tests.lab.faults import Answer, Fault, Interceptor
 from tests.lab.placement import PlacementFixture, Requests
-from tests.lab.program import Program
+from tests.lab.program import Done, Program, run_command
 from wharfinger.cli import status
 from wharfinger.db import migration
 from wharfinger.db.database import FILE_NAME
@@ -33,6 +33,9 @@ PLACEMENT = "Placement"
 SERVICES = "Versions of services"
 PROVIDERS = "Providers without an owner"
 UNUSED_PORT = "127.0.0.1:1"
+NEWER = "UPDATE alembic_version SET version_num = '9999'"
+#: What cannot be checked without another.
+_NEED = {DATABASE: [SERVICES], PLACEMENT: [PROVIDERS]}
 
 
 @dataclass(frozen=True)
@@ -43,23 +46,19 @@ class Found:
     results: dict[str, int]
     details: dict[str, str]
 
+    def is_the_only(self, code: int, result: int, check: str, *details: str) -> None:
+        """Assert how the program ended, and that all is well that does not need this."""
+        assert (self.code, self.results[check]) == (code, result), self
+        for part in details:
+            assert part in self.details[check]
+        others = {name for name, one in self.results.items() if one != SUCCESS}
+        assert others <= {check, *_NEED.get(check, ())}, self
 
-def run(program: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
+
+def run(program: Program, *arguments: str) -> Done:
     """Run the program in a process of its own."""
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("wharfinger-status")), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=program.directory,
-    )
-
-
-def check_apart(program: Program) -> Found:
-    """Have everything checked by the program; nothing but results is printed."""
-    done = run(program, "--config-file", str(program.config), "upgrade", "check", "--json")
-    assert done.stderr == ""
-    return found(done.returncode, done.stdout)
+    command = str(Path(sys.executable).with_name("wharfinger-status"))
+    return run_command([command, *arguments], program.directory)
 
 
 def check(program: Program) -> Found:
@@ -77,15 +76,6 @@ def found(code: int, out: str) -> Found:
         {one["check"]: one["result"] for one in checks},
         {one["check"]: one["details"] for one in checks},
     )
-
-
-def add(program: Program, text: str) -> None:
-    program.config.write_text(program.config.read_text() + text)
-
-
-def others(told: Found, *checks: str) -> set[int]:
-    """The results of all checks but these."""
-    return {result for name, result in told.results.items() if name not in checks}
 
 
 @pytest.fixture
@@ -115,7 +105,7 @@ def test_before_anything_was_used_all_is_well_and_nothing_is_made(tmp_path: Path
     program = Program(tmp_path)  # with the embedded Placement
     before = set(tmp_path.iterdir())
 
-    told = check_apart(program)
+    told = check(program)
 
     assert (told.code, set(told.results.values())) == (0, {SUCCESS})
     for name in (DATABASE, PLACEMENT, PROVIDERS):
@@ -127,10 +117,10 @@ def test_before_anything_was_used_all_is_well_and_nothing_is_made(tmp_path: Path
 def test_after_a_sync_all_is_well_and_nothing_is_written(
     program: Program, requests: Requests
 ) -> None:
-    assert program.run("sync").code == 0
+    assert inprocess.run(program, "sync").code == 0
     requests.clear()
 
-    told = check_apart(program)
+    told = check(program)
 
     assert (told.code, set(told.results.values())) == (0, {SUCCESS})
     assert str(program.directory / FILE_NAME) in told.details[DATABASE]
@@ -145,9 +135,9 @@ def test_without_json_it_is_a_table(tmp_path: Path) -> None:
 
     done = run(program, "--config-file", str(program.config), "upgrade", "check")
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.err) == (0, "")
     for name in (DATABASE, DRIVERS, PLACEMENT, SERVICES, PROVIDERS):
-        assert f"| Check: {name} " in done.stdout
+        assert f"| Check: {name} " in done.out
 
 
 # The database.
@@ -158,105 +148,71 @@ def test_a_database_that_is_behind_fails_and_stays_as_it_is(
 ) -> None:
     migration.upgrade(engine, "host", directory=program.directory, revision="0002")
 
-    told = check_apart(program)
+    told = check(program)
 
-    assert (told.code, told.results[DATABASE]) == (2, FAILURE)
-    assert "table compute_nodes lacks pci_stats" in told.details[DATABASE]
-    assert "wharfinger db upgrade" in told.details[DATABASE]
+    told.is_the_only(2, FAILURE, DATABASE, "table compute_nodes lacks pci_stats", "db upgrade")
     assert migration.schema(engine).current == "0002"
     # To read them, the database would have to be opened, and with that upgraded.
     assert told.results[SERVICES] == WARNING
-    assert others(told, DATABASE, SERVICES) == {SUCCESS}
 
 
-def test_a_newer_database_that_has_what_is_needed_is_a_warning(
-    program: Program, newest: sa.Engine
+@pytest.mark.parametrize(
+    ("statements", "code", "details"),
+    [
+        ([NEWER], WARNING, ["9999, of a newer version"]),
+        (
+            [NEWER, "ALTER TABLE migrations DROP COLUMN old_flavor"],
+            FAILURE,
+            ["table migrations lacks old_flavor", "Run that version"],
+        ),
+        (
+            ["ALTER TABLE flavors DROP COLUMN description"],
+            FAILURE,
+            ["table flavors lacks description", "Restore it from a backup"],
+        ),
+    ],
+)
+def test_a_database_that_is_newer_or_damaged_is_told(
+    program: Program, newest: sa.Engine, statements: list[str], code: int, details: list[str]
 ) -> None:
-    execute(newest, "UPDATE alembic_version SET version_num = '9999'")
+    execute(newest, *statements)
 
-    told = check_apart(program)
-
-    assert (told.code, told.results[DATABASE]) == (1, WARNING)
-    assert "9999, of a newer version" in told.details[DATABASE]
-    assert others(told, DATABASE) == {SUCCESS}
-
-
-def test_a_newer_database_that_lacks_what_is_needed_fails(
-    program: Program, newest: sa.Engine
-) -> None:
-    execute(
-        newest,
-        "UPDATE alembic_version SET version_num = '9999'",
-        "ALTER TABLE migrations DROP COLUMN old_flavor",
-    )
-
-    told = check(program)
-
-    assert (told.code, told.results[DATABASE]) == (2, FAILURE)
-    assert "table migrations lacks old_flavor" in told.details[DATABASE]
-    assert "Run that version" in told.details[DATABASE]
-
-
-def test_a_database_that_has_lost_a_column_fails(program: Program, newest: sa.Engine) -> None:
-    execute(newest, "ALTER TABLE flavors DROP COLUMN description")
-
-    told = check(program)
-
-    assert (told.code, told.results[DATABASE]) == (2, FAILURE)
-    assert "table flavors lacks description. Restore it from a backup" in told.details[DATABASE]
+    check(program).is_the_only(code, code, DATABASE, *details)
 
 
 def test_a_database_that_cannot_be_reached_fails_without_its_password(program: Program) -> None:
-    add(
-        program,
-        f"[database]\nconnection = postgresql+psycopg://wharfinger:hunter2@{UNUSED_PORT}/none"
-        "?sslpassword=hunter2\n",
-    )
+    url = f"postgresql+psycopg://wharfinger:hunter2@{UNUSED_PORT}/none?sslpassword=hunter2"
+    configure(program, f"[database]\nconnection = {url}")
 
-    told = check_apart(program)
+    told = check(program)
 
-    assert told.code == 2
-    assert (told.results[DATABASE], told.results[SERVICES]) == (FAILURE, FAILURE)
-    assert "Check [database] connection" in told.details[DATABASE]
+    told.is_the_only(2, FAILURE, DATABASE, "Check [database] connection")
+    assert told.results[SERVICES] == FAILURE
     assert "hunter2" not in str(told)
-    assert others(told, DATABASE, SERVICES) == {SUCCESS}
 
 
-def test_a_database_of_ones_own_without_tables_fails_and_is_not_made(program: Program) -> None:
-    file = program.directory / "other.sqlite"
-    add(program, f"[database]\nconnection = sqlite:///{file}\n")
-
-    told = check(program)
-
-    assert (told.code, told.results[DATABASE]) == (2, FAILURE)
-    assert "no tables yet. Run `wharfinger db upgrade`" in told.details[DATABASE]
-    assert not file.exists()
-
-
-def test_a_file_that_is_no_database_fails(program: Program) -> None:
+def test_a_file_without_tables_or_of_another_kind_fails_and_is_not_made(program: Program) -> None:
     (program.directory / FILE_NAME).write_text("no database, " * 100)
+    check(program).is_the_only(2, FAILURE, DATABASE, "file is not a database")
 
-    told = check(program)
-
-    assert (told.code, told.results[DATABASE]) == (2, FAILURE)
-    assert "file is not a database" in told.details[DATABASE]
+    file = program.directory / "other.sqlite"
+    configure(program, f"[database]\nconnection = sqlite:///{file}")
+    told = "no tables yet. Run `wharfinger db upgrade`"
+    check(program).is_the_only(2, FAILURE, DATABASE, told)
+    assert not file.exists()
 
 
 # The configuration.
 
 
 def test_a_driver_that_cannot_be_loaded_fails_and_the_rest_is_looked_at(program: Program) -> None:
-    program.config.write_text(program.config.read_text().replace("= gpus", "= gpus, rack"))
+    change(program, "= gpus", "= gpus, rack")
 
-    told = check(program)
-
-    assert (told.code, told.results[DRIVERS]) == (2, FAILURE)
-    assert "driver rack: entry point: found none" in told.details[DRIVERS]
-    assert others(told, DRIVERS) == {SUCCESS}
+    check(program).is_the_only(2, FAILURE, DRIVERS, "driver rack: entry point: found none")
 
 
 def test_all_that_is_wrong_in_the_configuration_is_told(program: Program) -> None:
-    add(program, "[gpus]\nremoval_dlay = 7\n[placemnt]\n[database]\nconnection = nonsense\n")
+    configure(program, "[gpus]\nremoval_dlay = 7\n[placemnt]\n[database]\nconnection = nonsense")
 
     told = check(program)
 
@@ -267,14 +223,14 @@ def test_all_that_is_wrong_in_the_configuration_is_told(program: Program) -> Non
 
 
 def test_a_configuration_that_cannot_be_read_is_a_message(program: Program) -> None:
-    add(program, "[gpus\n")
+    configure(program, "[gpus")
     for file in (program.config, program.directory / "none.conf"):
         done = run(program, "--config-file", str(file), "upgrade", "check")
 
-        assert (done.returncode, done.stdout) == (255, "")
-        assert done.stderr.startswith("configuration: ")
-        assert str(file) in done.stderr
-        assert "Traceback" not in done.stderr
+        assert (done.code, done.out) == (255, "")
+        assert done.err.startswith("configuration: ")
+        assert str(file) in done.err
+        assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(
@@ -290,37 +246,40 @@ def test_wrong_usage_is_told_from_a_failure(
 # Placement.
 
 
-def test_a_placement_that_is_away_fails(tmp_path: Path) -> None:
-    told = check_apart(Program(tmp_path, f"http://{UNUSED_PORT}"))
-
-    assert told.code == 2
-    assert (told.results[PLACEMENT], told.results[PROVIDERS]) == (FAILURE, FAILURE)
-    assert "no answer" in told.details[PLACEMENT]
-    assert others(told, PLACEMENT, PROVIDERS) == {SUCCESS}
-
-
-def test_a_placement_without_full_reservation_fails(
-    program: Program, monkeypatch: pytest.MonkeyPatch
+def test_status_without_the_embedded_placement_installed_fails_and_names_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.lower(monkeypatch, "1.25")
+    program = Program(tmp_path)
+    monkeypatch.setitem(sys.modules, "placement", None)
 
     told = check(program)
 
-    assert (told.code, told.results[PLACEMENT]) == (2, FAILURE)
-    assert "nothing can be fully reserved below 1.26" in told.details[PLACEMENT]
+    assert told.code == FAILURE
+    for name in (DRIVERS, PLACEMENT, PROVIDERS):
+        assert told.results[name] == FAILURE
+        assert "pip install 'wharfinger[embedded]'" in told.details[name]
+    assert (told.results[DATABASE], told.results[SERVICES]) == (SUCCESS, SUCCESS)
 
 
-def test_a_placement_that_lacks_a_feature_is_a_warning(
+def test_a_placement_that_is_away_fails(tmp_path: Path) -> None:
+    told = check(Program(tmp_path, f"http://{UNUSED_PORT}"))
+
+    told.is_the_only(2, FAILURE, PLACEMENT, "no answer")
+    assert told.results[PROVIDERS] == FAILURE
+
+
+def test_a_placement_that_lacks_a_feature_is_told(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.lower(monkeypatch, "1.36")
-
     told = check(program)
-
-    assert (told.code, told.results[PLACEMENT]) == (1, WARNING)
-    assert "reparent (1.37), consumer types (1.38), any traits (1.39)" in told.details[PLACEMENT]
+    features = "reparent (1.37), consumer types (1.38), any traits (1.39)"
+    told.is_the_only(1, WARNING, PLACEMENT, features)
     assert "same subtree" not in told.details[PLACEMENT]
-    assert others(told, PLACEMENT) == {SUCCESS}
+
+    lab.lower(monkeypatch, "1.25")
+    told = check(program)
+    told.is_the_only(2, FAILURE, PLACEMENT, "nothing can be fully reserved below 1.26")
 
 
 @pytest.fixture
@@ -340,27 +299,15 @@ def old_traits(placement_service: EmbeddedPlacement) -> Iterator[Interceptor]:
         yield interceptor
 
 
-def test_an_owner_trait_that_placement_does_not_know_fails(
+def test_an_owner_trait_that_placement_does_not_know_fails_unless_it_is_a_custom_one(
     tmp_path: Path, old_traits: Interceptor
 ) -> None:
     program = Program(tmp_path, old_traits.url)
+    told = "does not know OWNER_NOVA (gpus)"
+    check(program).is_the_only(2, FAILURE, PLACEMENT, told, "Upgrade os-traits")
 
-    told = check(program)
-
-    assert (told.code, told.results[PLACEMENT]) == (2, FAILURE)
-    assert "does not know OWNER_NOVA (gpus)" in told.details[PLACEMENT]
-    assert "Upgrade os-traits" in told.details[PLACEMENT]
-
-
-def test_an_owner_of_ones_own_need_not_be_known_yet(
-    tmp_path: Path, old_traits: Interceptor
-) -> None:
-    program = Program(tmp_path, old_traits.url)
-    add(program, "[gpus]\nowner = CUSTOM_OWNER_LAB\n")
-
-    told = check(program)
-
-    assert (told.code, told.results[PLACEMENT]) == (0, SUCCESS)
+    configure(program, "[gpus]\nowner = CUSTOM_OWNER_LAB")
+    assert check(program).code == 0
 
 
 # Services.
@@ -392,13 +339,12 @@ def test_services_that_do_not_tag_everything_are_named_by_host(program: Program)
 
     told = check(program)
 
-    assert (told.code, told.results[SERVICES]) == (1, WARNING)
+    told.is_the_only(1, WARNING, SERVICES)
     details = told.details[SERVICES]
     assert "CUSTOM_OWNER_LAB: 1; OWNER_CYBORG: 2; OWNER_NOVA: 1." in details
     assert details.count("slow (wharfinger-agent, version 1)") == 2
     for host in ("tags", "fpga", "idle"):
         assert f"{host} (" not in details
-    assert others(told, SERVICES) == {SUCCESS}
 
 
 def test_a_deleted_service_is_not_waited_for(program: Program) -> None:
@@ -417,7 +363,7 @@ def test_a_service_whose_owners_cannot_be_read_fails(program: Program, newest: s
     publish(program, ("spoilt", 2, {"OWNER_NOVA"}))
     execute(newest, "UPDATE services SET owners = '[nonsense'")
 
-    told = check_apart(program)
+    told = check(program)
 
     assert (told.code, told.results[SERVICES]) == (2, FAILURE)
     assert samples.uuid("service 0") in told.details[SERVICES]
@@ -453,9 +399,8 @@ def test_providers_that_would_be_passed_by_are_named(
 
     told = check(program)
 
-    assert (told.code, told.results[PROVIDERS]) == (1, WARNING)
+    told.is_the_only(1, WARNING, PROVIDERS)
     assert told.details[PROVIDERS].startswith("1 with inventory: bare\\x1b[31m-host (")
-    assert others(told, PROVIDERS) == {SUCCESS}
 
 
 def test_a_fleet_without_owners_is_found_by_few_requests(

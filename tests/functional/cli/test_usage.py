@@ -1,9 +1,11 @@
-"""Exit codes, help, and configuration that cannot be used."""
+"""Exit codes and help of the process, drivers, and configuration that cannot be used."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.functional.cli.outcomes import change, failed, shown
 from tests.lab import inprocess
 from tests.lab.program import Program
 
@@ -13,62 +15,37 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("sync", "--nonsense"),
-        ("sync", "-f", "xml"),
-        ("provider", "show"),
-        ("provider", "nonsense"),
-        ("nonsense",),
-        ("--nonsense",),
-        ("driver", "check"),
-        ("provider", "list", "--owner", "NOVA"),
-    ],
-    ids=" ".join,
-)
-def test_wrong_usage_exits_with_64(program: Program, arguments: tuple[str, ...]) -> None:
-    assert program.run(*arguments).code == 64
+def test_the_process_exits_with_the_code_of_its_command(program: Program) -> None:
+    assert program.run("provider", "list", "--owner", "NOVA").code == 64
+    done = program.run("sync", config=Path("/nowhere/wharfinger.conf"))
+    failed(done, "/nowhere/wharfinger.conf")
+    for arguments in (("--version",), ("sync", "--help")):
+        done = program.run(*arguments)
+        assert (done.code, done.err) == (0, "")
+        assert "wharfinger" in done.out
 
 
-@pytest.mark.parametrize("arguments", [(), ("--help",), ("sync", "--help"), ("--version",)])
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("help",), ("candidate", "list", "--help")])
 def test_help_exits_with_0(program: Program, arguments: tuple[str, ...]) -> None:
-    done = program.run(*arguments)
+    done = inprocess.run(program, *arguments)
 
-    assert done.code == 0
-    assert "wharfinger" in done.out
-    assert done.err == ""
-
-
-def test_the_drivers_are_listed_with_their_instances(program: Program) -> None:
-    listed = program.run("driver", "list", "-f", "json").json()
-
-    row = next(row for row in listed if row["Driver"] == "libvirt")
-    assert row["Instances"] == "gpus"
-    assert row["State"] == "ready"
+    assert (done.code, done.err) == (0, "")
+    assert "usage: " in done.out
 
 
-@pytest.mark.parametrize("name", ["gpus", "libvirt"])
-def test_a_driver_that_fits_is_checked(program: Program, name: str) -> None:
-    checked = program.run("driver", "check", name)
+def test_drivers_are_listed_and_checked(program: Program) -> None:
+    row = next(row for row in shown(program, "driver", "list") if row["Driver"] == "libvirt")
+    assert (row["Instances"], row["State"]) == ("gpus", "ready")
 
-    assert checked.code == 0
-    assert "fits the contract" in checked.out
+    for name in ("gpus", "libvirt"):
+        assert "fits the contract" in shown(program, "driver", "check", name)[0]["Result"]
 
+    unknown = inprocess.run(program, "driver", "check", "nonsense", "-f", "json")
+    assert unknown.code == 1
+    assert "libvirt" in unknown.json()[0]["Result"]
 
-def test_a_driver_that_is_not_there_fails_its_check(program: Program) -> None:
-    checked = program.run("driver", "check", "nonsense", "-f", "json")
-
-    assert checked.code == 1
-    assert "libvirt" in checked.json()[0]["Result"]
-
-
-def test_an_instance_with_wrong_configuration_fails_its_check(program: Program) -> None:
-    text = program.config.read_text()
-    program.config.write_text(text.replace("0000:c4:00.0", "not-an-address"))
-
+    change(program, "0000:c4:00.0", "not-an-address")
     checked = inprocess.run(program, "driver", "check", "gpus", "-f", "json")
-
     assert checked.code == 1
     [row] = checked.json()
     assert "[gpus:nvidia-232] device_addresses" in row["Result"]
@@ -84,7 +61,6 @@ def test_an_instance_with_wrong_configuration_fails_its_check(program: Program) 
         ("[gpus]", "[gpus", "configuration: "),
         ("= gpus", "= Gpus!", "cannot be the name of a driver instance"),
         ("= gpus", "= gpus, gpus", "one and the same trait"),
-        ("driver = libvirt", "driver = libvirt\nremoval_delay = soon", "removal_delay"),
         (
             "[gpus]",
             "[placement]\nauth_type = password\n[gpus]",
@@ -93,27 +69,24 @@ def test_an_instance_with_wrong_configuration_fails_its_check(program: Program) 
         ("state_path = ", "state_path = relative/", "[DEFAULT] state_path = relative/"),
         ("state_path = ", "state_path = /tmp/what?/", "a path with ?, # or %"),
         ("nvidia-232]", "nvidia-999]", "has no use for section [gpus:nvidia-999]"),
-        (
-            "[gpus]",
-            "[placement]\nembedded = false\n[gpus]",
-            "nothing says how to authenticate",
-        ),
+        ("[gpus]", "[placement]\nembedded = false\n[gpus]", "nothing says how to authenticate"),
     ],
 )
-def test_wrong_configuration_is_told_in_one_line(
+def test_wrong_configuration_is_told(
     program: Program, found: str, replaced: str, told: str
 ) -> None:
-    program.config.write_text(program.config.read_text().replace(found, replaced, 1))
+    change(program, found, replaced)
 
-    failed = inprocess.run(program, "sync")
-
-    assert failed.code == 1
-    assert told in failed.err
-    assert "Traceback" not in failed.err
+    failed(inprocess.run(program, "sync"), told)
 
 
-def test_a_configuration_file_that_is_not_there_is_named(program: Program) -> None:
-    failed = program.run("sync", config=Path("/nowhere/wharfinger.conf"))
+@pytest.mark.parametrize(
+    "command",
+    ["conformance rules", "conformance run libvirt", "conformance run libvirt --rule D1"],
+)
+def test_conformance_without_its_extra_names_what_to_install(
+    program: Program, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
 
-    assert failed.code == 1
-    assert "/nowhere/wharfinger.conf" in failed.err
+    failed(inprocess.run(program, *command.split()), "pip install 'wharfinger[conformance]'")

@@ -58,7 +58,7 @@ class Honest:
             apart = replace(examiner, directory=examiner.directory / "honest")
             with (
                 Reach(kind) as reach,
-                apart.examining(_NAMES[kind], apart.harness(kind), examples=3) as examination,
+                apart.examining(_NAMES[kind], apart.harness(kind), examples=2) as examination,
             ):
                 for rule in all_rules():
                     reach.rule = rule.id

@@ -1,6 +1,10 @@
-"""What comes of rules, and what that comes to: with rules of the test's own."""
+"""What comes of a rule for a driver: with rules of the test's own.
 
-from collections.abc import Callable, Iterator
+What results come to, the verdicts, is in unit/conformance/test_verdict.py.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -9,15 +13,13 @@ import pytest
 from tests.lab.conformance.examining import Examiner
 from tests.lab.conformance.harnesses import WorldHarness
 from tests.lab.conformance.honest import MachinesDriver
-from wharfinger.conformance.examination import Examination, Status
-from wharfinger.conformance.harness import Harness, Placement
+from wharfinger.conformance.examination import Examination, Result, Status
+from wharfinger.conformance.harness import Placement
 from wharfinger.conformance.rules import Level, NotShown, Profile, Rule, Violation
 from wharfinger.conformance.subject import Subject
-from wharfinger.conformance.verdict import ExitCode, Word, exit_code, judge
 from wharfinger.driver import Capability, unsupported
 from wharfinger.exceptions import BackendError
 
-DRIVER = "machines"
 Check = Callable[[Subject], None]
 
 
@@ -29,55 +31,46 @@ def breaks(_subject: Subject) -> None:
     raise Violation("a tree of two", "a tree of one")
 
 
-def a_rule(id: str = "WHF-101", check: Check = keeps, **other: Any) -> Rule:
-    settings = {"level": Level.MUST, "profile": Profile.CORE, "since": "0.1", **other}
-    return Rule(id=id, says="It is so.", because="Else it is not.", check=check, **settings)
-
-
-@pytest.fixture
-def examination(examiner: Examiner) -> Iterator[Examination]:
-    with examiner.examining(DRIVER, examiner.harness(MachinesDriver)) as examination:
-        yield examination
-
-
-@pytest.fixture
-def without_harness(examiner: Examiner) -> Iterator[Examination]:
-    with examiner.examining(DRIVER, None) as examination:
-        yield examination
-
-
-def word(examination: Examination, *rules: Rule, **asked: Profile) -> tuple[Word, Word, ExitCode]:
-    """The verdicts on the core and on all, and what a run ends with."""
-    core, extended = verdicts = judge(rules, examination.results.values(), **asked)
-    return core.word, extended.word, exit_code(verdicts)
-
-
-#: Kept, each of one profile: no verdict without.
-CORE, EXTENDED = a_rule(), a_rule("WHF-201", profile=Profile.EXTENDED)
-
-
-def test_a_driver_that_keeps_all_rules_conforms(examination: Examination) -> None:
-    examination.look_at([CORE, EXTENDED])
-
-    assert word(examination, CORE, EXTENDED) == (Word.CONFORMS, Word.CONFORMS, ExitCode.CONFORMS)
-
-
-def test_a_violation_fails_its_profile_alone(examination: Examination) -> None:
-    broken = a_rule("WHF-301", breaks, profile=Profile.EXTENDED)
-
-    *_, result = examination.look_at([CORE, EXTENDED, broken])
-
-    assert (result.status, result.found) == (Status.FAILED, "a tree of two")
-    assert (result.expected, result.details) == ("a tree of one", "")
-    verdicts = word(examination, CORE, EXTENDED, broken)
-    assert verdicts == (Word.CONFORMS, Word.FAILED, ExitCode.FAILED)
-
-
 def raises(error: BaseException) -> Check:
     def check(_subject: Subject) -> NoReturn:
         raise error
 
     return check
+
+
+def a_rule(id: str = "WHF-101", check: Check = keeps, **other: Any) -> Rule:
+    settings = {"level": Level.MUST, "profile": Profile.CORE, "since": "0.1", **other}
+    return Rule(id=id, says="It is so.", because="Else it is not.", check=check, **settings)
+
+
+EXTENDED = a_rule("WHF-201", profile=Profile.EXTENDED)
+
+
+@pytest.fixture
+def examination(examiner: Examiner) -> Iterator[Examination]:
+    with examiner.examining("machines", examiner.harness(MachinesDriver)) as examination:
+        yield examination
+
+
+def with_harness(
+    kind: type[WorldHarness], examiner: Examiner
+) -> AbstractContextManager[Examination]:
+    directory = examiner.directory / "harness"
+    directory.mkdir()
+    return examiner.examining("machines", kind(directory, examiner.placement))
+
+
+def said(result: Result) -> tuple[Status, str]:
+    return result.status, result.found
+
+
+def test_rule_that_is_kept_passes_and_one_that_is_not_fails(examination: Examination) -> None:
+    results = examination.look_at([a_rule(), EXTENDED, a_rule("WHF-301", breaks)])
+
+    assert [one.status for one in results] == [Status.PASSED, Status.PASSED, Status.FAILED]
+    assert (results[2].found, results[2].expected) == ("a tree of two", "a tree of one")
+    assert results[2].details == ""
+    assert [*examination.results.values()] == results
 
 
 @pytest.mark.parametrize(
@@ -106,22 +99,6 @@ def test_ctrl_c_is_nobodys_failure(examination: Examination) -> None:
         examination.look(a_rule(check=raises(KeyboardInterrupt())))
 
 
-@pytest.mark.parametrize("level", [Level.SHOULD, Level.MAY])
-def test_what_need_not_be_kept_is_counted_and_changes_no_verdict(
-    level: Level, examination: Examination
-) -> None:
-    broken = a_rule("WHF-301", breaks, level=level)
-    examination.look_at([CORE, EXTENDED, broken])
-
-    rules = [CORE, EXTENDED, broken]
-    core, _ = judge(rules, examination.results.values())
-
-    assert core.word is Word.CONFORMS
-    assert core.counts[level] == {Status.FAILED: 1}
-    assert core.counts[Level.MUST] == {Status.PASSED: 1}
-    assert word(examination, *rules)[2] is ExitCode.CONFORMS
-
-
 # What has nothing to look at.
 
 
@@ -138,46 +115,35 @@ def test_what_comes_after_a_broken_rule_is_not_run_nor_what_comes_after_that(
     assert {one.found for one in results[1:]} == {"WHF-101 is not kept"}
 
 
-def test_a_rule_for_another_capability_is_exempt_and_says_why(examination: Examination) -> None:
-    for_others = a_rule("WHF-301", breaks, supports="nested_providers")
-    not_for_it = a_rule("WHF-302", breaks, denies="change_feed")
-
-    first, second, *_ = examination.look_at([for_others, not_for_it, CORE, EXTENDED])
-
-    assert {first.status, second.status} == {Status.EXEMPT}
-    assert first.found == "nested_providers is not supported: a machine is one provider"
-    assert second.found == "change_feed is supported"
-    verdicts = word(examination, CORE, EXTENDED, for_others, not_for_it)
-    assert verdicts == (Word.CONFORMS, Word.CONFORMS, ExitCode.CONFORMS)
-
-
 class NeverBusy(WorldHarness):
     """Machines that are free at any time."""
 
     busy: Capability = unsupported("whoever has a machine keeps it")  # type: ignore[misc]
 
 
-def test_where_nothing_is_ever_busy_such_rules_are_exempt(examiner: Examiner) -> None:
-    with examiner.examining(DRIVER, started(NeverBusy, examiner)) as examination:
-        result = examination.look(a_rule(check=breaks, busy=True))
+def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: Examiner) -> None:
+    others: list[dict[str, Any]] = [
+        {"supports": "nested_providers"},
+        {"denies": "change_feed"},
+        {"busy": True},
+    ]
+    with with_harness(NeverBusy, examiner) as examination:
+        results = examination.look_at(a_rule(check=breaks, **other) for other in others)
 
-    assert result.status is Status.EXEMPT
-    assert result.found == "nothing is ever busy: whoever has a machine keeps it"
-
-
-def test_a_rule_is_not_run_where_it_finds_that_nothing_can_be_seen(
-    examination: Examination,
-) -> None:
-    unseen = a_rule("WHF-301", raises(NotShown("there is one thing alone")))
-
-    *_, result = examination.look_at([CORE, EXTENDED, unseen])
-
-    assert (result.status, result.found) == (Status.NOT_RUN, "there is one thing alone")
-    verdicts = word(examination, CORE, EXTENDED, unseen)
-    assert verdicts == (Word.PARTIAL, Word.CONFORMS, ExitCode.PARTIAL)
+    assert [*map(said, results)] == [
+        (Status.EXEMPT, "nested_providers is not supported: a machine is one provider"),
+        (Status.EXEMPT, "change_feed is supported"),
+        (Status.EXEMPT, "nothing is ever busy: whoever has a machine keeps it"),
+    ]
 
 
-def test_a_driver_that_there_is_not_fails_the_first_rule_and_no_other_is_run(
+def test_rule_that_finds_nothing_to_see_is_not_run(examination: Examination) -> None:
+    result = examination.look(a_rule(check=raises(NotShown("there is one thing alone"))))
+
+    assert said(result) == (Status.NOT_RUN, "there is one thing alone")
+
+
+def test_driver_that_is_not_installed_fails_the_first_rule_and_no_other_is_run(
     examiner: Examiner,
 ) -> None:
     def load(subject: Subject) -> None:
@@ -192,30 +158,24 @@ def test_a_driver_that_there_is_not_fails_the_first_rule_and_no_other_is_run(
     assert "nobody" in first.found
 
 
+def test_core_alone_is_asked_for(examiner: Examiner) -> None:
+    harness = examiner.harness(MachinesDriver)
+    with examiner.examining("machines", harness, profile=Profile.CORE) as examination:
+        core, extended = examination.look_at([a_rule(), EXTENDED])
+
+    assert (core.status, extended.status) == (Status.PASSED, Status.NOT_ASKED)
+
+
 # The harness.
 
 
-def started(kind: type[WorldHarness], examiner: Examiner) -> Harness:
-    directory = examiner.directory / "harness"
-    directory.mkdir()
-    return kind(directory, examiner.placement)
-
-
-def test_without_a_harness_extended_rules_are_not_run(without_harness: Examination) -> None:
-    core, extended = without_harness.look_at([CORE, EXTENDED])
+def test_without_a_harness_what_asks_for_one_is_not_run(examiner: Examiner) -> None:
+    asks = a_rule("WHF-102", lambda subject: subject.harness.restart())
+    with examiner.examining("machines", None) as examination:
+        core, asking, extended = examination.look_at([a_rule(), asks, EXTENDED])
 
     assert core.status is Status.PASSED
-    assert (extended.status, extended.found) == (Status.NOT_RUN, "there is no harness")
-    verdicts = word(without_harness, CORE, EXTENDED)
-    assert verdicts == (Word.CONFORMS, Word.PARTIAL, ExitCode.PARTIAL)
-
-
-def test_a_rule_of_the_core_that_asks_for_a_harness_is_not_run(
-    without_harness: Examination,
-) -> None:
-    result = without_harness.look(a_rule(check=lambda subject: subject.harness.restart()))
-
-    assert (result.status, result.found) == (Status.NOT_RUN, "there is no harness")
+    assert said(asking) == said(extended) == (Status.NOT_RUN, "there is no harness")
 
 
 class Broken(WorldHarness):
@@ -223,11 +183,12 @@ class Broken(WorldHarness):
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
-        self.may_reset = True
+        self.resets = 0
 
     def reset(self) -> None:
-        """Fail, if it is to."""
-        if not self.may_reset:
+        """Fail, the second time."""
+        self.resets += 1
+        if self.resets > 1:
             raise OSError("no space left")
         super().reset()
 
@@ -245,29 +206,22 @@ class Broken(WorldHarness):
     [
         (lambda subject: subject.harness.add(), "the harness failed in add: LookupError: no slot"),
         (lambda subject: subject.harness.make_busy(""), "the harness has no make_busy"),
+        (lambda subject: subject.begin(), "the harness failed in reset: OSError: no space left"),
     ],
 )
-def test_a_harness_that_fails_is_not_the_drivers_failure(
+def test_harness_that_fails_is_not_the_drivers_failure(
     does: Check, found: str, examiner: Examiner
 ) -> None:
-    rule = a_rule("WHF-201", does, profile=Profile.EXTENDED)
-    with examiner.examining(DRIVER, started(Broken, examiner)) as examination:
-        _, result = examination.look_at([CORE, rule])
+    with with_harness(Broken, examiner) as examination:
+        result = examination.look(a_rule("WHF-201", does, profile=Profile.EXTENDED))
+        # The next rule begins with another reset.
+        later = examination.look(a_rule("WHF-202"))
 
-        assert (result.status, result.found) == (Status.NOT_RUN, found)
-        verdicts = word(examination, CORE, rule)
-        assert verdicts == (Word.CONFORMS, Word.PARTIAL, ExitCode.PARTIAL)
+    assert said(result) == (Status.NOT_RUN, found)
+    assert said(later) == (Status.NOT_RUN, "the harness failed in reset: OSError: no space left")
 
 
-def test_a_harness_that_cannot_be_reset_leaves_all_rules_unseen(examiner: Examiner) -> None:
-    harness = started(Broken, examiner)
-    assert isinstance(harness, Broken)
-    harness.may_reset = False
-    with examiner.examining(DRIVER, harness) as examination:
-        results = examination.look_at([CORE, EXTENDED])
-
-    assert {one.status for one in results} == {Status.NOT_RUN}
-    assert {one.found for one in results} == {"the harness failed in reset: OSError: no space left"}
+# Each rule begins anew.
 
 
 class Counting(WorldHarness):
@@ -286,12 +240,12 @@ class Counting(WorldHarness):
 def publishes(subject: Subject) -> None:
     with subject.publishing() as publishing:
         publishing.settle()
+    assert subject.placement.contents()
 
 
 def changes_after_a_beginning_of_its_own(subject: Subject) -> None:
-    harness = subject.harness
     subject.begin()
-    harness.remove(harness.things()[0])
+    subject.harness.remove(subject.harness.things()[0])
 
 
 @pytest.mark.parametrize(
@@ -304,23 +258,24 @@ def changes_after_a_beginning_of_its_own(subject: Subject) -> None:
         pytest.param(changes_after_a_beginning_of_its_own, 3, id="it begins once more itself"),
     ],
 )
-def test_each_rule_begins_as_after_a_reset(examiner: Examiner, check: Check, resets: int) -> None:
-    things, published = [], []
+def test_each_rule_begins_with_an_empty_placement_and_a_backend_that_was_reset(
+    examiner: Examiner, check: Check, resets: int
+) -> None:
+    seen: list[tuple[Mapping[str, object], list[str], list[str]]] = []
+    counted: list[int] = []
 
     def looks(subject: Subject) -> None:
-        things.append([*subject.harness.things()])
-        published.append(subject.placement.contents())
+        harness = subject.harness
+        counted.append(harness.resets)  # type: ignore[attr-defined]
+        seen.append((dict(subject.placement.contents()), [*harness.things()], [*harness.calls]))
 
-    harness = started(Counting, examiner)
-    assert isinstance(harness, Counting)
-    with examiner.examining(DRIVER, harness) as examination:
-        examination.look_at([a_rule(check=check), a_rule("WHF-102", looks)])
-        assert harness.resets == resets
-        examination.look_at([a_rule("WHF-103", looks)])
+    with with_harness(Counting, examiner) as examination:
+        results = examination.look_at([a_rule(check=check), a_rule("WHF-102", looks)])
+        examination.look(a_rule("WHF-103", looks))
 
-    assert harness.resets == resets + 1
-    assert things[0] == things[1]
-    assert published[0] == published[1]
+    assert {one.status for one in results} == {Status.PASSED}
+    assert counted == [resets, resets + 1]
+    assert seen == [({}, ["machine-0", "machine-1"], [])] * 2
 
 
 # What was declared to fail.
@@ -330,115 +285,32 @@ def test_each_rule_begins_as_after_a_reset(examiner: Examiner, check: Check, res
 def knowing(examiner: Examiner) -> Iterator[Examination]:
     """An examination that knows of a failure of WHF-301."""
     known = {"WHF-301": "bug 17"}
-    with examiner.examining(DRIVER, examiner.harness(MachinesDriver), known=known) as examination:
-        yield examination
+    with examiner.examining("machines", examiner.harness(MachinesDriver), known=known) as one:
+        yield one
 
 
-@pytest.mark.parametrize("level", Level)
-def test_a_failure_that_was_declared_is_known(level: Level, knowing: Examination) -> None:
-    broken = a_rule("WHF-301", breaks, level=level)
-
-    *_, result = knowing.look_at([CORE, EXTENDED, broken])
-
-    assert result.status is Status.KNOWN
-    assert not result.status.is_bad
-    assert result.found == "bug 17 (a tree of two)"
-    is_must = level is Level.MUST
-    core = Word.KNOWN_FAILURES if is_must else Word.CONFORMS
-    assert word(knowing, CORE, EXTENDED, broken) == (core, Word.CONFORMS, ExitCode.CONFORMS)
-
-
-@pytest.mark.parametrize("level", Level)
-@pytest.mark.parametrize("supports", [None, "reshape"])
-def test_a_pass_or_an_exemption_that_was_declared_to_fail_is_bad(
-    level: Level, supports: str | None, knowing: Examination
+def test_failure_that_was_declared_is_known_and_what_comes_after_is_not_run(
+    knowing: Examination,
 ) -> None:
-    kept = a_rule("WHF-301", level=level, supports=supports)
+    for level in Level:
+        failure = knowing.look(a_rule("WHF-301", breaks, level=level))
+        assert said(failure) == (Status.KNOWN, "bug 17 (a tree of two)")
 
-    *_, result = knowing.look_at([CORE, EXTENDED, kept])
-
-    assert result.status is Status.UNEXPECTED
-    assert result.status.is_bad
-    assert "bug 17" in result.found
-    verdicts = word(knowing, CORE, EXTENDED, kept)
-    assert verdicts == (Word.FAILED, Word.CONFORMS, ExitCode.FAILED)
+    assert knowing.look(a_rule("WHF-302", after=("WHF-301",))).status is Status.NOT_RUN
 
 
-def test_a_known_failure_that_is_not_run_stays_so(knowing: Examination) -> None:
+@pytest.mark.parametrize("supports", [None, "reshape"])
+def test_pass_or_exemption_that_was_declared_to_fail_is_unexpected(
+    supports: str | None, knowing: Examination
+) -> None:
+    for level in Level:
+        result = knowing.look(a_rule("WHF-301", level=level, supports=supports))
+        assert result.status is Status.UNEXPECTED
+        assert "bug 17" in result.found
+    assert Status.UNEXPECTED.is_bad and not Status.KNOWN.is_bad
+
+
+def test_known_failure_that_is_not_run_stays_so(knowing: Examination) -> None:
     unseen = a_rule("WHF-301", raises(NotShown("there is no image")))
 
     assert knowing.look(unseen).status is Status.NOT_RUN
-
-
-def test_what_comes_after_a_known_failure_is_not_run(knowing: Examination) -> None:
-    rules = [CORE, EXTENDED, a_rule("WHF-301", breaks), a_rule("WHF-302", after=("WHF-301",))]
-
-    *_, result = knowing.look_at(rules)
-
-    assert result.status is Status.NOT_RUN
-    verdicts = word(knowing, *rules)
-    assert verdicts == (Word.PARTIAL, Word.CONFORMS, ExitCode.PARTIAL)
-
-
-# What was asked for.
-
-
-def test_a_deselected_rule_makes_it_partial(examination: Examination) -> None:
-    examination.look_at([CORE, EXTENDED])
-
-    for level in Level:
-        left_out = a_rule("WHF-302", level=level)
-        verdicts = word(examination, CORE, EXTENDED, left_out)
-        assert verdicts == (Word.PARTIAL, Word.CONFORMS, ExitCode.PARTIAL)
-
-
-def test_a_failure_counts_more_than_what_is_missing(examination: Examination) -> None:
-    broken = a_rule("WHF-301", breaks)
-    examination.look_at([broken, EXTENDED])
-
-    verdicts = word(examination, CORE, EXTENDED, broken)
-    assert verdicts == (Word.FAILED, Word.CONFORMS, ExitCode.FAILED)
-
-
-def test_nothing_looked_at_is_partial(examination: Examination) -> None:
-    verdicts = word(examination, CORE, EXTENDED)
-    assert verdicts == (Word.PARTIAL, Word.PARTIAL, ExitCode.PARTIAL)
-
-
-def test_no_rules_at_all_are_no_conformance(examination: Examination) -> None:
-    assert word(examination) == (Word.PARTIAL, Word.PARTIAL, ExitCode.PARTIAL)
-
-
-def test_the_core_alone_is_asked_for(examiner: Examiner) -> None:
-    harness = examiner.harness(MachinesDriver)
-    with examiner.examining(DRIVER, harness, profile=Profile.CORE) as examination:
-        core, extended = examination.look_at(
-            [CORE, a_rule("WHF-201", breaks, profile=Profile.EXTENDED)]
-        )
-
-    assert (core.status, extended.status) == (Status.PASSED, Status.NOT_ASKED)
-    verdicts = word(examination, CORE, EXTENDED, asked=Profile.CORE)
-    assert verdicts == (Word.CONFORMS, Word.NOT_ASKED, ExitCode.CONFORMS)
-
-
-# Each rule begins anew.
-
-
-def test_each_rule_begins_with_an_empty_placement_and_a_whole_backend(
-    examination: Examination,
-) -> None:
-    seen = []
-
-    def look_and_leave_traces(subject: Subject) -> None:
-        harness = subject.harness
-        seen.append((dict(subject.placement.contents()), [*harness.things()], [*harness.calls]))
-        with subject.publishing() as publishing:
-            publishing.settle()
-        harness.remove(harness.things()[0])
-        assert subject.placement.contents()
-        assert harness.calls
-
-    examination.look_at([a_rule(id, look_and_leave_traces) for id in ("WHF-101", "WHF-102")])
-
-    assert [one.status for one in examination.results.values()] == [Status.PASSED] * 2
-    assert seen == [({}, ["machine-0", "machine-1"], [])] * 2

@@ -15,18 +15,6 @@ from wharfinger.db.database import FILE_NAME
 PROCESSES.set_forkserver_preload([*PRELOADED, elsewhere.__name__])
 
 
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[PostgreSQL]:
-    with PostgreSQL() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mariadb() -> Iterator[MariaDB]:
-    with MariaDB() as server:
-        yield server
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Place]:
     """The file of a state directory."""
@@ -46,7 +34,16 @@ def on_mariadb(mariadb: MariaDB, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-@pytest.fixture(params=["file", "on_postgresql", "on_mariadb"])
+#: All is tried with a file. With a server some of a module's tests are, drawn apart.
+@pytest.fixture(
+    params=[
+        "file",
+        *(
+            pytest.param(server, marks=pytest.mark.drawn(6, of="module"))
+            for server in ("on_postgresql", "on_mariadb")
+        ),
+    ]
+)
 def place(request: pytest.FixtureRequest) -> Place:
     found: Place = request.getfixturevalue(request.param)
     return found

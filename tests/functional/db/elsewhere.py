@@ -19,9 +19,8 @@ from wharfinger.objects import (
     ComputeNodeList,
     Context,
     ServiceList,
-    WharfingerObject,
 )
-from wharfinger.objects.base import base
+from wharfinger.objects.base import REGISTERED
 
 
 def is_change(statement: str) -> bool:
@@ -62,11 +61,7 @@ def upgrade_until_killed(url: str, directory: Path, steps: int) -> None:
 
 def versions() -> dict[str, tuple[str, list[str]]]:
     """The version and the fields of each kind of object."""
-    return {
-        name: (kinds[0].VERSION, sorted(kinds[0].fields))
-        for name, kinds in base.VersionedObjectRegistry.obj_classes().items()
-        if issubclass(kinds[0], WharfingerObject)
-    }
+    return {name: (kind.VERSION, sorted(kind.fields)) for name, kind in REGISTERED.items()}
 
 
 def create(url: str, directory: Path, number: int) -> None:

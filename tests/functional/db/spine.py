@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from tests.functional.db.databases import Place
 from tests.lab.samples import uuid
 from wharfinger.providers import Inventory, Provider
+from wharfinger.providers.absence import Absence
 from wharfinger.providers.provider import PublishingMode
 from wharfinger.providers.record import Record
 
@@ -34,7 +35,7 @@ RECORDS: Mapping[str, Record] = {
         live=_CARD,
         own_reserved={"VGPU": 2},
         reservations=("cleaning", 'it\'s "new"'),
-        absent_since=1763700000.123,
+        absence=Absence(1763700000.123),
     ),
     OTHERS: Record(
         live=Provider(uuid=OTHERS, name="others", root_uuid=OTHERS, generation=3),
@@ -52,6 +53,8 @@ def documents(records: Mapping[str, Record] = RECORDS) -> dict[str, bytes]:
 def _document(record: Record) -> bytes:
     written = msgspec.to_builtins(record)
     assert not written.pop("reserved_since")
+    del written["absence"]
+    written["absent_since"] = record.absent_since
     return msgspec.json.encode(written)
 
 

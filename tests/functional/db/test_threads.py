@@ -1,19 +1,16 @@
 """Many threads at once, on one database and beside the embedded Placement: nothing is lost."""
 
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.functional.db import elsewhere
 from tests.functional.db.databases import Place
 from tests.lab import samples
 from tests.lab.placement import PlacementFixture
-from wharfinger.exceptions import ObjectExists
-from wharfinger.objects import ComputeNode, ComputeNodeList, Reservation, Service, ServiceList
+from wharfinger.objects import ComputeNode, ComputeNodeList, Service, ServiceList
 from wharfinger.providers import Inventory
 
 THREADS = 8
 TIMES = 10
-UUID = samples.node(None).uuid
 
 
 def test_beside_the_embedded_placement(file: Place, placement: PlacementFixture) -> None:
@@ -39,40 +36,6 @@ def test_beside_the_embedded_placement(file: Place, placement: PlacementFixture)
     providers = {one.uuid for one in client.list_providers(required=("OWNER_NOVA",))}
     assert sorted(nodes.values()) == list(range(1, THREADS * TIMES + 1))
     assert providers == nodes.keys()
-
-
-def test_what_is_read_and_then_saved_by_all(place: Place) -> None:
-    place.upgrade()
-    context = place.open()
-    samples.node(context).create()
-
-    def work(_: int) -> None:
-        elsewhere.count_up_in(context, UUID, "vcpus_used", TIMES)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(work, range(THREADS)))
-
-    node = ComputeNode.get_by_uuid(context, UUID)
-    assert (node.vcpus_used, node.revision) == (THREADS * TIMES, 1 + THREADS * TIMES)
-
-
-def test_what_only_one_can_have_is_had_by_one(place: Place) -> None:
-    place.upgrade()
-    context = place.open()
-
-    def take(number: int) -> bool:
-        values = {"holder": "operator", "uuid": str(uuid.uuid4())}
-        try:
-            samples.reservation(context, number, **values).create()
-        except ObjectExists:
-            return False
-        return True
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        taken = list(pool.map(take, range(THREADS)))
-
-    assert sum(taken) == 1
-    assert len(place.rows(Reservation.TABLE)) == 1
 
 
 def test_lists_that_are_saved_in_any_order_do_not_wait_for_each_other(place: Place) -> None:

@@ -69,6 +69,7 @@ def test_the_sample_is_published_as_it_says(host: Path) -> None:
     assert totals(providers) == {FIRST: {"VGPU": 8}, SECOND: {"CUSTOM_VGPU_LARGE": 4}}
     assert providers[FIRST].provider.traits == {"CUSTOM_VGPU_T4_2Q"}
     assert providers[SECOND].provider.traits == {"CUSTOM_VGPU_T4_4Q"}
+    assert not providers[NODE].provider.traits
 
 
 def test_the_root_has_the_hosts_own_figures(host: Path) -> None:
@@ -122,19 +123,9 @@ def test_a_device_has_a_child_of_the_root_with_all_its_figures(host: Path) -> No
     }
 
 
-def test_the_driver_adds_no_owner(host: Path) -> None:
-    traits = [
-        trait for desired in publish(driver_of(host)).values() for trait in desired.provider.traits
-    ]
-    assert [trait for trait in traits if "OWNER" in trait] == []
-
-
 def test_devices_that_offer_no_enabled_type_have_no_provider(host: Path) -> None:
     driver = driver_of(host, "[gpus:nvidia-232]\ndevice_addresses = 0000:c4:00.0\n", "nvidia-232")
     assert totals(publish(driver)) == {SECOND: {"VGPU": 4}}
-
-
-def test_a_host_without_types_is_its_root(host: Path) -> None:
     assert list(publish(driver_of(host, types=""))) == [NODE]
 
 
@@ -209,12 +200,7 @@ def test_a_host_that_grew_is_seen_at_the_next_refresh_and_not_before(host: Path)
         name: desired for name, desired in after.items() if name != NEW
     }
     assert totals(after)[NEW] == {"VGPU": 8}
-
-
-def test_an_unchanged_host_is_published_the_same_again(host: Path) -> None:
-    driver = driver_of(host)
-    first = publish(driver)
-    assert publish(driver, live(first)) == first
+    assert publish(driver, live(after)) == after
 
 
 def test_what_is_gone_is_taken_out_and_what_is_others_stays(host: Path) -> None:
@@ -308,26 +294,46 @@ def test_more_kept_than_there_is_is_told(host: Path, key: str, value: int, total
 # The node.
 
 
-def test_the_nodes_name_is_libvirts_unless_it_is_configured(host: Path) -> None:
-    driver = make_driver(
-        host.parent, f"[DEFAULT]\nenabled_drivers = gpus\n[gpus]\nconnection_uri = test://{host}\n"
-    )
-    assert driver.get_available_nodes(refresh=True) == [socket.gethostname()]
-    assert driver_of(host).get_available_nodes(refresh=True) == [NODE]
-
-
-def test_a_host_that_is_renamed_is_an_error(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nodes_name_is_libvirts_unless_it_is_configured_and_does_not_change(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver = make_driver(
         host.parent, f"[DEFAULT]\nenabled_drivers = gpus\n[gpus]\nconnection_uri = test://{host}\n"
     )
     (before,) = driver.get_available_nodes(refresh=True)
+    assert before == socket.gethostname()
+    assert driver.node_is_available(before)
+
     monkeypatch.setattr(
         "wharfinger_libvirt.connection.Connection.hostname", lambda connection: "other"
     )
-
     with pytest.raises(BackendError, match=rf"was {before} and is other now.*hypervisor_hostname"):
         driver.get_available_nodes(refresh=True)
     assert driver.get_available_nodes() == [before]
+    assert not driver.node_is_available(before)
+    configured = driver_of(host)
+    assert configured.get_available_nodes(refresh=True) == [NODE]
+    assert configured.node_is_available(NODE)
+
+
+def test_provider_is_available_asks_libvirt_for_the_device(host: Path) -> None:
+    driver = driver_of(host)
+    driver.get_available_nodes(refresh=True)
+    assert driver.provider_is_available("a", FIRST)
+    assert not driver.provider_is_available("a", NEW)
+    assert not driver.provider_is_available("a", f"another-host_{FIRST}")
+    grow(host)
+    assert driver.provider_is_available("a", NEW), "it is not the snapshot that says so"
+
+    one = driver_of(host, "[gpus:nvidia-231]\ndevice_addresses = 0000:84:00.0\n")
+    assert one.provider_is_available("a", FIRST)
+    assert not one.provider_is_available("a", SECOND), "it is not enabled"
+
+    host.unlink()
+    with pytest.raises(BackendError, match="connecting to test:"):
+        driver.provider_is_available("a", FIRST)
+    with pytest.raises(BackendError, match="connecting to test:"):
+        driver.node_is_available("other")
 
 
 def test_another_nodes_name_is_an_error(host: Path) -> None:

@@ -17,20 +17,18 @@ def in_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptInFile]:
 
 
 @pytest.fixture(scope="session")
-def by_postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with (
-        PostgreSQL() as server,
-        KeptByServer(server.create_database(), tmp_path_factory.mktemp("postgresql")) as kept,
-    ):
+def by_postgresql(
+    postgresql: PostgreSQL, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kept]:
+    directory = tmp_path_factory.mktemp("postgresql")
+    with KeptByServer(postgresql.create_database(), directory) as kept:
         yield kept
 
 
 @pytest.fixture(scope="session")
-def by_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with (
-        MariaDB() as server,
-        KeptByServer(server.create_database(), tmp_path_factory.mktemp("mariadb")) as kept,
-    ):
+def by_mariadb(mariadb: MariaDB, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    directory = tmp_path_factory.mktemp("mariadb")
+    with KeptByServer(mariadb.create_database(), directory) as kept:
         yield kept
 
 
@@ -40,7 +38,14 @@ def by_another_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kep
         yield kept
 
 
-@pytest.fixture(params=["in_file", "by_postgresql", "by_mariadb", "by_another_process"])
+#: All is tried with a file. With another place some of a module's tests are, drawn apart.
+ELSEWHERE = [
+    pytest.param(place, marks=pytest.mark.drawn(6, of="module"))
+    for place in ("by_postgresql", "by_mariadb", "by_another_process")
+]
+
+
+@pytest.fixture(params=["in_file", *ELSEWHERE])
 def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
     """Where objects are kept, empty."""
     where: Kept = request.getfixturevalue(request.param)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from oslo_versionedobjects.fields import UnspecifiedDefault
 
 from tests.lab.objects import Kept, KeptElsewhere, remotely
 from tests.lab.samples import SORTS, Sort, migration, node, service
@@ -17,6 +16,7 @@ from wharfinger.exceptions import (
     RemoteError,
 )
 from wharfinger.objects import ComputeNode, Context, MigrationList, ServiceList
+from wharfinger.objects.fields import UnspecifiedDefault
 
 #: What ``create`` says itself where nobody did.
 SAID_BY_CREATE = {"uuid", "revision", "created_at", "since", "started_at", "seen_at"}
@@ -42,7 +42,17 @@ def data(one: Any) -> Any:
     return one.obj_to_primitive()["wharfinger_object.data"]
 
 
-def test_what_is_created_is_read_as_it_was_made(context: Context, sort: Sort) -> None:
+def change(sort: Sort, one: Any) -> None:
+    for name, value in sort.change.items():
+        setattr(one, name, value)
+
+
+# Created.
+
+
+def test_object_that_is_created_is_read_as_it_was_made_or_by_default(
+    context: Context, sort: Sort
+) -> None:
     one = sort.make(context, **sort.change, **sort.elsewhere)
     one.create()
     found = sort.get(context, one.key)
@@ -50,28 +60,23 @@ def test_what_is_created_is_read_as_it_was_made(context: Context, sort: Sort) ->
     assert one.revision == 1
     assert not one.obj_what_changed()
     assert not found.obj_what_changed()
-
-
-def test_what_nobody_said_has_its_default(context: Context, sort: Sort, created: Any) -> None:
-    said = sort.make(None).obj_what_changed() | SAID_BY_CREATE
-    said |= SAID_BY_CREATE_OF.get(sort.kind.obj_name(), set())
-    found = sort.get(context, created.key)
+    said = sort.make(None).obj_what_changed() | sort.change.keys() | sort.elsewhere.keys()
+    said |= SAID_BY_CREATE | SAID_BY_CREATE_OF.get(sort.kind.obj_name(), set())
     for name in sort.kind.fields.keys() - said:
         assert getattr(found, name) == sort.kind.fields[name].default, name
 
 
 @pytest.mark.parametrize("sort", WITH_UUID, indirect=True)
-def test_what_is_created_gets_a_uuid_of_its_own(context: Context, sort: Sort) -> None:
+def test_object_that_is_created_gets_a_uuid_of_its_own(context: Context, sort: Sort) -> None:
     one, other = sort.make(context, 1), sort.make(context, 2)
-    del one.uuid
-    del other.uuid
-    one.create()
-    other.create()
+    for each in (one, other):
+        del each.uuid
+        each.create()
     assert one.uuid != other.uuid
     assert sort.get(context, one.uuid).uuid == one.uuid
 
 
-def test_nothing_is_created_without_what_it_needs(kept: Kept, sort: Sort) -> None:
+def test_object_without_what_it_needs_is_not_created(kept: Kept, sort: Sort) -> None:
     needed = [
         name
         for name, field in sort.kind.fields.items()
@@ -85,20 +90,30 @@ def test_nothing_is_created_without_what_it_needs(kept: Kept, sort: Sort) -> Non
             one.create()
         assert caught.value.field == name
         assert name in str(caught.value)
+    for do in ("save", "destroy"):  # it was never created
+        with pytest.raises(ObjectError):
+            getattr(sort.make(kept.context), do)()
     assert not kept.rows(sort.table)
 
 
-def test_what_is_there_is_not_created_again(kept: Kept, sort: Sort, created: Any) -> None:
+def test_object_that_is_there_is_not_created_again(kept: Kept, sort: Sort, created: Any) -> None:
+    same = sort.make(kept.context)
     with pytest.raises(ObjectExists) as caught:
-        sort.make(kept.context).create()
+        same.create()
     assert caught.value.facts["kind"] == sort.kind.obj_name()
     assert created.key in caught.value.key
     assert caught.value.facts["unique"] == sort.kind.UNIQUE
-    assert len(kept.rows(sort.table)) == 1
+    assert not same.obj_attr_is_set("revision")
+    with pytest.raises(ObjectError):
+        same.destroy()
+    assert kept.row(sort.table)["revision"] == 1
+    assert sort.get(kept.context, created.key) is not None
 
 
 @pytest.mark.parametrize("sort", WITH_MORE_THAN_A_KEY, indirect=True)
-def test_what_only_one_may_have_is_not_given_to_two(kept: Kept, sort: Sort, created: Any) -> None:
+def test_values_that_only_one_may_have_are_not_given_to_two(
+    kept: Kept, sort: Sort, created: Any
+) -> None:
     taken = {name: getattr(created, name) for name in sort.unique}
     with pytest.raises(ObjectExists):
         sort.make(kept.context, 2, **taken).create()
@@ -111,7 +126,12 @@ def test_what_only_one_may_have_is_not_given_to_two(kept: Kept, sort: Sort, crea
     assert [row["revision"] for row in kept.rows(sort.table)] == [1, 1]
 
 
-def test_a_save_leaves_what_others_wrote_elsewhere(kept: Kept, sort: Sort, created: Any) -> None:
+# Saved.
+
+
+def test_save_writes_what_has_changed_and_nothing_else(
+    kept: Kept, sort: Sort, created: Any
+) -> None:
     kept.write(sort.table, sort.elsewhere)
     [(name, value)] = sort.change.items()
     setattr(created, name, value)
@@ -121,13 +141,15 @@ def test_a_save_leaves_what_others_wrote_elsewhere(kept: Kept, sort: Sort, creat
     assert {name: row[name] for name in sort.elsewhere} == sort.elsewhere
     assert row["revision"] == created.revision == 2
     assert not created.obj_what_changed()
-
-
-def test_nothing_is_written_where_nothing_has_changed(kept: Kept, sort: Sort, created: Any) -> None:
-    kept.write(sort.table, {**sort.elsewhere, "revision": 7})
+    kept.write(sort.table, {"revision": 7})
     before = kept.rows(sort.table)
     created.save()
     assert kept.rows(sort.table) == before
+    kept.write(sort.table, {"revision": 2})
+    [(name, value)] = sort.elsewhere.items()
+    setattr(created, name, value)
+    sort.list_of(kept.context, objects=[created, created]).save()
+    assert (kept.row(sort.table)["revision"], created.revision) == (3, 3)
 
 
 def test_of_two_that_save_what_both_have_read_one_has_to_read_again(
@@ -145,6 +167,9 @@ def test_of_two_that_save_what_both_have_read_one_has_to_read_again(
     assert caught.value.facts["kind"] == sort.kind.obj_name()
     assert list(caught.value.keys) == [created.key]
     assert kept.rows(sort.table) == before
+    # It still knows what it would have written.
+    assert theirs in other.obj_what_changed()
+    assert other.revision == 1
     again = sort.get(kept.context, created.key)
     setattr(again, theirs, sort.elsewhere[theirs])
     again.save()
@@ -152,105 +177,7 @@ def test_of_two_that_save_what_both_have_read_one_has_to_read_again(
     assert (row[name], row["revision"]) == (value, 3)
 
 
-def test_one_that_could_not_be_saved_still_knows_what_it_would_have_written(
-    kept: Kept, sort: Sort, created: Any
-) -> None:
-    [(name, value)] = sort.change.items()
-    setattr(created, name, value)
-    kept.write(sort.table, {"revision": 5})
-    with pytest.raises(ConcurrentSave):
-        created.save()
-    assert name in created.obj_what_changed()
-    assert created.revision == 1
-
-
-def test_what_is_destroyed_is_gone(context: Context, sort: Sort, created: Any) -> None:
-    same = sort.get(context, created.key)
-    created.destroy()
-    assert sort.get(context, created.key) is None
-    assert not sort.list_of.get_by_filters(context)
-    [(name, value)] = sort.change.items()
-    setattr(same, name, value)
-    for late in (same.save, same.destroy, created.destroy):
-        with pytest.raises(ObjectNotFound) as caught:
-            late()
-        assert caught.value.facts == {"kind": sort.kind.obj_name(), "key": created.key}
-
-
-def test_what_others_have_saved_is_not_destroyed(
-    context: Context, sort: Sort, created: Any
-) -> None:
-    same = sort.get(context, created.key)
-    [(name, value)] = sort.change.items()
-    setattr(same, name, value)
-    same.save()
-    with pytest.raises(ConcurrentSave):
-        created.destroy()
-    assert sort.get(context, created.key).revision == 2
-    same.destroy()
-    assert sort.get(context, created.key) is None
-
-
-def test_what_was_destroyed_can_be_created_again_and_again(kept: Kept, sort: Sort) -> None:
-    for _ in range(3):
-        one = sort.make(kept.context)
-        one.create()
-        one.destroy()
-    sort.make(kept.context).create()
-    assert len(sort.list_of.get_by_filters(kept.context)) == 1
-    rows = kept.rows(sort.table)
-    assert len(rows) == (4 if sort.is_kept else 1)
-    if sort.is_kept:
-        assert [bool(row["deleted"]) for row in rows] == [True, True, True, False]
-        assert [row["deleted_at"] is None for row in rows] == [False, False, False, True]
-
-
-def test_what_could_not_be_created_is_not_there(kept: Kept, sort: Sort, created: Any) -> None:
-    same = sort.make(kept.context)
-    with pytest.raises(ObjectExists):
-        same.create()
-    assert not same.obj_attr_is_set("revision")
-    with pytest.raises(ObjectError):
-        same.destroy()
-    assert kept.row(sort.table)["revision"] == 1
-    assert sort.get(kept.context, created.key) is not None
-
-
-def test_what_was_never_created_is_neither_saved_nor_destroyed(kept: Kept, sort: Sort) -> None:
-    for do in ("save", "destroy"):
-        with pytest.raises(ObjectError):
-            getattr(sort.make(kept.context), do)()
-    assert not kept.rows(sort.table)
-
-
-def test_an_object_does_not_become_another_one(kept: Kept, sort: Sort, created: Any) -> None:
-    other = sort.make(kept.context, 2)
-    other.create()
-    before = kept.rows(sort.table)
-    setattr(created, sort.key, other.key)
-    [(name, value)] = sort.change.items()
-    setattr(created, name, value)
-    with pytest.raises(ObjectError):
-        created.save()
-    assert kept.rows(sort.table) == before
-    with pytest.raises(ObjectError):
-        sort.list_of(kept.context, objects=[created]).save()
-    assert kept.rows(sort.table) == before
-
-
-def test_an_object_that_is_in_a_list_twice_is_saved_once(
-    kept: Kept, sort: Sort, created: Any
-) -> None:
-    [(name, value)] = sort.change.items()
-    setattr(created, name, value)
-    sort.list_of(kept.context, objects=[created, created]).save()
-    row = kept.row(sort.table)
-    assert (row[name], row["revision"], created.revision) == (value, 2, 2)
-
-
-def test_an_object_with_the_key_of_another_one_destroys_neither(
-    kept: Kept, sort: Sort, created: Any
-) -> None:
+def test_object_does_not_become_another_one(kept: Kept, sort: Sort, created: Any) -> None:
     other, third = sort.make(kept.context, 2), sort.make(kept.context, 3)
     other.create()
     third.create()
@@ -261,9 +188,59 @@ def test_an_object_with_the_key_of_another_one_destroys_neither(
         with pytest.raises(InvalidObject):
             destroy()
         assert kept.rows(sort.table) == before
+    change(sort, created)
+    for save in (created.save, sort.list_of(kept.context, objects=[created]).save):
+        with pytest.raises(ObjectError):
+            save()
+        assert kept.rows(sort.table) == before
 
 
-def test_what_was_edited_in_place_is_saved_once_with_its_list(context: Context) -> None:
+# Destroyed.
+
+
+def test_object_that_is_destroyed_is_gone(context: Context, sort: Sort, created: Any) -> None:
+    same = sort.get(context, created.key)
+    created.destroy()
+    assert sort.get(context, created.key) is None
+    assert not sort.list_of.get_by_filters(context)
+    change(sort, same)
+    for late in (same.save, same.destroy, created.destroy):
+        with pytest.raises(ObjectNotFound) as caught:
+            late()
+        assert caught.value.facts == {"kind": sort.kind.obj_name(), "key": created.key}
+
+
+def test_object_that_others_have_saved_is_not_destroyed(
+    context: Context, sort: Sort, created: Any
+) -> None:
+    same = sort.get(context, created.key)
+    change(sort, same)
+    same.save()
+    with pytest.raises(ConcurrentSave):
+        created.destroy()
+    assert sort.get(context, created.key).revision == 2
+    same.destroy()
+    assert sort.get(context, created.key) is None
+
+
+def test_object_that_was_destroyed_can_be_created_again_and_again(kept: Kept, sort: Sort) -> None:
+    for _ in range(2):
+        one = sort.make(kept.context)
+        one.create()
+        one.destroy()
+    sort.make(kept.context).create()
+    assert len(sort.list_of.get_by_filters(kept.context)) == 1
+    rows = kept.rows(sort.table)
+    assert len(rows) == (3 if sort.is_kept else 1)
+    if sort.is_kept:
+        assert [bool(row["deleted"]) for row in rows] == [True, True, False]
+        assert [row["deleted_at"] is None for row in rows] == [False, False, True]
+
+
+# Edited in place, and copied.
+
+
+def test_list_that_was_edited_in_place_is_saved_once_with_its_object(context: Context) -> None:
     service(context, owners=["OWNER_NOVA"]).create()
     found = ServiceList.get_by_filters(context)
     found[0].owners.append("OWNER_CYBORG")
@@ -274,8 +251,8 @@ def test_what_was_edited_in_place_is_saved_once_with_its_list(context: Context) 
     assert ServiceList.get_by_filters(context)[0].owners == ["OWNER_NOVA", "OWNER_CYBORG"]
 
 
-def test_a_clone_knows_what_was_edited_in_place(context: Context) -> None:
-    one = service(context, owners=["OWNER_NOVA"])
+def test_clone_knows_what_its_object_knows(kept: Kept) -> None:
+    one = service(kept.context, owners=["OWNER_NOVA"])
     one.create()
     one.owners.append("OWNER_CYBORG")
     clone = one.obj_clone()
@@ -283,23 +260,16 @@ def test_a_clone_knows_what_was_edited_in_place(context: Context) -> None:
     clone.owners.remove("OWNER_CYBORG")
     assert not clone.obj_what_changed()
     assert one.obj_what_changed() == {"owners"}
-
-
-def test_a_clone_knows_why_a_field_is_unset(kept: Kept) -> None:
-    service(kept.context).create()
     kept.write("services", {"topic": ""})
     clone = ServiceList.get_by_filters(kept.context)[0].obj_clone()
     with pytest.raises(FieldUnset, match="topic cannot be read"):
         _ = clone.topic
-
-
-def test_a_clone_has_the_version_in_which_its_object_came() -> None:
     came = ComputeNode.obj_from_primitive(node(None).obj_to_primitive("1.0"))
     assert came.obj_clone().VERSION == "1.0"
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_what_is_created_again_since_no_answer_came_is_there_once(
+def test_object_that_is_created_again_since_no_answer_came_is_there_once(
     elsewhere: KeptElsewhere, together: bool
 ) -> None:
     def lost(question: bytes) -> bytes:

@@ -1,11 +1,15 @@
 """Migrations: those in progress, and when they were begun and changed."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from threading import Barrier
+from uuid import uuid4
 
 import pytest
 
 from tests.lab.objects import Kept
-from tests.lab.samples import migration, uuid
+from tests.lab.samples import instance, migration, uuid
+from wharfinger.exceptions import ObjectExists
 from wharfinger.objects import Context, Migration, MigrationList
 from wharfinger.objects.migration import IN_PROGRESS, MIGRATION_STATUSES
 
@@ -60,6 +64,9 @@ def test_a_migration_says_when_it_began_and_when_it_was_saved(context: Context) 
     before = datetime.now(UTC).replace(microsecond=0)
     one = migration(context)
     one.create()
+    one.save()
+    one.status = "accepted"
+    assert Migration.get_by_uuid(context, one.uuid).updated_at is None, "nothing has changed"
     assert before <= one.created_at <= datetime.now(UTC)
     assert one.updated_at is None
     one.status = "queued"
@@ -70,16 +77,62 @@ def test_a_migration_says_when_it_began_and_when_it_was_saved(context: Context) 
     assert one.created_at <= one.updated_at <= datetime.now(UTC)
 
 
-def test_nothing_is_updated_where_nothing_has_changed(context: Context) -> None:
-    one = migration(context)
-    one.create()
-    one.save()
-    one.status = "accepted"
-    assert Migration.get_by_uuid(context, one.uuid).updated_at is None
+def move_of_instance(context: Context, number: int, **values: str) -> Migration:
+    """A move, not stored yet, of the one instance of these tests."""
+    return migration(context, number, instance_uuid=uuid("instance 0"), **values)
 
 
-def test_one_that_is_begun_elsewhere_keeps_its_beginning(context: Context) -> None:
-    begun = datetime(2030, 1, 1, tzinfo=UTC)
-    one = migration(context, created_at=begun)
-    one.create()
-    assert Migration.get_by_uuid(context, one.uuid).created_at == begun
+def test_create_second_move_in_progress_is_refused(kept: Kept) -> None:
+    instance(kept.context).create()
+    first = move_of_instance(kept.context, 1)
+    first.create()
+
+    with pytest.raises(ObjectExists, match="instance in progress") as caught:
+        move_of_instance(kept.context, 2).create()
+
+    assert uuid("migration 2") in caught.value.key
+    move_of_instance(kept.context, 3, status="failed").create()
+    migration(kept.context, 4).create()  # of another instance
+    first.status = "failed"
+    first.save()
+    move_of_instance(kept.context, 2).create()
+    assert in_progress(kept.context, "host-1") == [uuid("migration 4"), uuid("migration 2")]
+
+
+@pytest.mark.parametrize("status", ["queued", "parked"])
+def test_create_move_beside_one_of_any_other_status_is_refused(kept: Kept, status: str) -> None:
+    """A status that only a later version knows counts as in progress."""
+    instance(kept.context).create()
+    first = move_of_instance(kept.context, 1)
+    first.create()
+    kept.write("migrations", {"status": status}, uuid=first.uuid)
+
+    with pytest.raises(ObjectExists):
+        move_of_instance(kept.context, 2).create()
+
+
+def test_create_several_moves_at_once_stores_exactly_one(context: Context) -> None:
+    instance(context).create()
+    count = 4
+    start = Barrier(count, timeout=60)
+
+    def begin(number: int) -> bool:
+        one = move_of_instance(context, number)
+        start.wait()
+        try:
+            one.create()
+        except ObjectExists:
+            return False
+        return True
+
+    with ThreadPoolExecutor(count) as pool:
+        for _ in range(3):
+            numbers = [uuid4().int for _ in range(count)]
+            won = list(pool.map(begin, numbers))
+
+            assert sorted(won) == [False, False, False, True]
+            [only] = in_progress(context, "host-1")
+            assert only == uuid(f"migration {numbers[won.index(True)]}")
+            move = Migration.get_by_uuid(context, only)
+            move.status = "failed"
+            move.save()

@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.lab.objects import Kept, KeptInFile, statements
-from tests.lab.samples import node, uuid
-from wharfinger.objects import ComputeNode, ComputeNodeList, Context
+from tests.lab.samples import instance, migration, node, uuid
+from wharfinger.exceptions import ConcurrentSave
+from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Instance, Migration
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
@@ -54,44 +57,98 @@ def test_to_be_seen_is_no_save(kept: Kept) -> None:
     assert (found.vcpus, seen(kept.context)) == (3, {"node-0"})
 
 
-def test_what_is_gone_is_not_seen(kept: Kept) -> None:
-    one = node(kept.context)
-    one.create()
-    one.destroy()
-    note_seen(kept.context, 0)
-    assert kept.row("compute_nodes")["last_seen"] is None
-
-
 def test_all_of_an_instance_on_a_host_are_seen_where_all_are_meant(kept: Kept) -> None:
     mine = [node(None, number) for number in (0, 1)]
     others = [node(None, 2, host="host-2"), node(None, 3, driver_instance="gpus")]
     ComputeNodeList(kept.context, objects=[*mine, *others]).create()
     mine[1].destroy()
+    note_seen(kept.context)  # none is named
+    assert seen(kept.context) == set()
     ComputeNodeList.note_seen(kept.context, "host-1", "metal", None)
     assert seen(kept.context) == {"node-0"}
     assert kept.row("compute_nodes", uuid=mine[1].uuid)["last_seen"] is None
     assert {row["revision"] for row in kept.rows("compute_nodes")} == {1}
 
 
-def test_that_all_were_seen_is_one_statement(file: KeptInFile) -> None:
-    nodes = ComputeNodeList(file.context, objects=[node(None, number) for number in range(1000)])
+def test_hundreds_of_nodes_are_seen_in_one_statement(file: KeptInFile) -> None:
+    nodes = ComputeNodeList(file.context, objects=[node(None, number) for number in range(300)])
     nodes.create()
+    with statements() as noting:
+        note_seen(file.context, *range(150))
+    assert len(noting) == 1
+    assert len(seen(file.context)) == 150
     with statements() as noting:
         ComputeNodeList.note_seen(file.context, "host-1", "metal", None)
     assert len(noting) == 1
-    assert len(seen(file.context)) == 1000
+    assert len(seen(file.context)) == 300
 
 
-def test_none_is_seen_where_none_is_named(context: Context) -> None:
-    node(context).create()
-    note_seen(context)
-    assert seen(context) == set()
+# Nodes that move to another host.
 
 
-def test_a_thousand_nodes_are_seen_in_few_statements(file: KeptInFile) -> None:
-    nodes = ComputeNodeList(file.context, objects=[node(None, number) for number in range(1000)])
-    nodes.create()
-    with statements() as noting:
-        note_seen(file.context, *range(1000))
-    assert len(noting) <= 2
-    assert len(seen(file.context)) == 1000
+def node_with_load(context: Context) -> ComputeNode:
+    """A node with one instance, one move from it and one move to it."""
+    made = node(context, 1)
+    made.create()
+    instance(context, 1, host="host-1", node="node-1").create()
+    migration(context, 1, source_node="node-1").create()
+    migration(
+        context, 2, source_compute="host-3", dest_compute="host-1", dest_node="node-1"
+    ).create()
+    return made
+
+
+def hosts(context: Context) -> list[str | None]:
+    """Return the host of the node, of its instance, and of the ends of its moves."""
+    leaving, arriving = (Migration.get_by_uuid(context, uuid(f"migration {n}")) for n in (1, 2))
+    return [
+        ComputeNode.get_by_uuid(context, uuid("node 1")).host,
+        Instance.get_by_uuid(context, uuid("instance 1")).host,
+        leaving.source_compute,
+        arriving.dest_compute,
+    ]
+
+
+def test_move_to_another_host_takes_instances_and_moves_along(context: Context) -> None:
+    made = node_with_load(context)
+    node(context, 2).create()
+    beside = instance(context, 2, host="host-1", node="node-2")
+    elsewhere = instance(context, 3, host="host-3", node="node-1")
+    ended = migration(context, 3, source_node="node-1", status="confirmed")
+    for one in (beside, elsewhere, ended):
+        one.create()
+
+    ComputeNodeList(context, objects=[made]).move_to("host-2", "gpus")
+
+    assert hosts(context) == ["host-2"] * 4
+    assert (made.host, made.driver_instance, made.revision) == ("host-2", "gpus", 2)
+    moved = Instance.get_by_uuid(context, uuid("instance 1"))
+    assert (moved.node, moved.revision) == ("node-1", 2)
+    assert Migration.get_by_uuid(context, uuid("migration 1")).revision == 2
+    assert Instance.get_by_uuid(context, beside.uuid).revision == 1
+    assert Instance.get_by_uuid(context, elsewhere.uuid).revision == 1
+    assert Migration.get_by_uuid(context, ended.uuid).source_compute == "host-1"
+
+
+def test_move_to_another_host_of_a_node_that_another_process_saved_writes_nothing(
+    context: Context,
+) -> None:
+    made = node_with_load(context)
+    faster = ComputeNode.get_by_uuid(context, made.uuid)
+    faster.vcpus = 3
+    faster.save()
+
+    with pytest.raises(ConcurrentSave):
+        ComputeNodeList(context, objects=[made]).move_to("host-2", "metal")
+
+    assert hosts(context) == ["host-1"] * 4
+
+
+def test_move_to_another_instance_on_the_same_host_leaves_the_load(context: Context) -> None:
+    made = node_with_load(context)
+
+    ComputeNodeList(context, objects=[made]).move_to("host-1", "gpus")
+
+    assert hosts(context) == ["host-1"] * 4
+    assert ComputeNode.get_by_uuid(context, made.uuid).driver_instance == "gpus"
+    assert Instance.get_by_uuid(context, uuid("instance 1")).revision == 1

@@ -35,12 +35,6 @@ def ask(kept: KeptElsewhere, **question: Any) -> Any:
     return decoded(kept.server.send(json.dumps(question).encode()))
 
 
-def test_a_process_without_a_database_uses_another_s(elsewhere: KeptElsewhere) -> None:
-    assert elsewhere.context.database is None
-    node(elsewhere.context, pci_stats=gpus()).create()
-    assert elsewhere.row("compute_nodes")["uuid"] == uuid("node 0")
-
-
 def test_all_that_goes_over_is_primitives(elsewhere: KeptElsewhere) -> None:
     answers = []
 
@@ -48,6 +42,7 @@ def test_all_that_goes_over_is_primitives(elsewhere: KeptElsewhere) -> None:
         answers.append(elsewhere.server.send(question))
         return answers[-1]
 
+    assert elsewhere.context.database is None
     asked = len(elsewhere.server.questions)
     with remotely(send):
         one = node(elsewhere.context, pci_stats=gpus(), last_seen="2031-05-01T10:00:00Z")
@@ -116,52 +111,41 @@ def test_what_is_newer_there_is_here_what_is_known_here(ahead: KeptElsewhere) ->
     assert found.VERSION == "1.1"
     assert found.pci_stats is not None
     assert "rack" not in found.fields
-
-
-def test_what_is_newer_there_is_known_here_in_lists(ahead: KeptElsewhere) -> None:
-    every = ComputeNodeList(ahead.context, objects=[node(None, number) for number in range(3)])
-    every.create()
-    found = ComputeNodeList.get_by_filters(ahead.context)
-    assert [one.VERSION for one in found] == ["1.1"] * 3
-    for one in found:
-        one.vcpus = 5
-    found.save()
-    assert {row["vcpus"] for row in ahead.rows("compute_nodes")} == {5}
-    found.destroy()
+    listed = ComputeNodeList.get_by_filters(ahead.context)
+    assert [each.VERSION for each in listed] == ["1.1"]
+    listed[0].vcpus = 5
+    listed.save()
+    assert ahead.row("compute_nodes")["vcpus"] == 5
+    listed.destroy()
     assert not ComputeNodeList.get_by_filters(ahead.context)
 
 
 def newest(kept: KeptElsewhere, name: str = "ComputeNode", **question: Any) -> Any:
     """The primitive of something as its newest version has it."""
-    versions = {"ComputeNode": "1.2", "ComputeNodeList": "1.3", "PciDeviceList": "1.0"}
+    versions = {"ComputeNode": "1.2", "ComputeNodeList": "1.4", "PciDeviceList": "1.0"}
     versions |= {"PciDevice": "1.0"}
     answer = ask(kept, action="class", name=name, versions=versions, args=[], **question)
     return answer["result"]
 
 
-def test_an_object_that_is_too_new_is_asked_for_again(ahead: KeptElsewhere) -> None:
+def test_objects_that_are_too_new_are_asked_for_again(ahead: KeptElsewhere) -> None:
     node(ahead.context, vcpus=7, pci_stats=gpus()).create()
     primitive = newest(ahead, method="get_by_uuid", kwargs={"uuid": uuid("node 0")})
     assert primitive["wharfinger_object.version"] == "1.2"
     assert primitive["wharfinger_object.data"]["rack"] == "R7"
-    found = Serializer().deserialize_entity(ahead.context, primitive)
+    serializer = Serializer()
+    found = serializer.deserialize_entity(ahead.context, primitive)
     assert type(found) is ComputeNode
     assert (found.VERSION, found.vcpus) == ("1.1", 7)
     assert found.pci_stats is not None
     assert found.pci_stats[0].count == 2
 
-
-def test_objects_in_lists_that_are_too_new_are_asked_for_again(ahead: KeptElsewhere) -> None:
-    for number in range(2):
-        node(ahead.context, number).create()
+    node(ahead.context, 1).create()
     primitive = newest(ahead, "ComputeNodeList", method="get_by_filters", kwargs={})
-    serializer = Serializer()
-    found = serializer.deserialize_entity(ahead.context, primitive)
-    assert type(found) is ComputeNodeList
-    assert [(one.VERSION, one.hypervisor_hostname) for one in found] == [
-        ("1.1", "node-0"),
-        ("1.1", "node-1"),
-    ]
+    listed = serializer.deserialize_entity(ahead.context, primitive)
+    assert type(listed) is ComputeNodeList
+    versions = [(one.VERSION, one.hypervisor_hostname) for one in listed]
+    assert versions == [("1.1", "node-0"), ("1.1", "node-1")]
     plain = primitive["wharfinger_object.data"]["objects"]
     found = serializer.deserialize_entity(ahead.context, {"nodes": plain})
     assert [one.VERSION for one in found["nodes"]] == ["1.1", "1.1"]
@@ -179,77 +163,3 @@ def test_nobody_can_be_asked_for_what_is_too_new(ahead: KeptElsewhere) -> None:
     WharfingerObject.indirection_api = None
     with pytest.raises(InvalidObject, match=r"ComputeNode 1\.2.*1\.1"):
         Serializer().deserialize_entity(Context(), primitive)
-
-
-# Somebody is older.
-
-OLD = {"ComputeNode": "1.0", "ComputeNodeList": "1.0"}
-
-
-def old_node(elsewhere: KeptElsewhere) -> Any:
-    answer = ask(
-        elsewhere,
-        action="class",
-        name="ComputeNode",
-        method="get_by_uuid",
-        versions=OLD,
-        args=[],
-        kwargs={"uuid": uuid("node 0")},
-    )
-    return answer["result"]
-
-
-def test_an_old_process_gets_what_it_knows(elsewhere: KeptElsewhere) -> None:
-    node(elsewhere.context, pci_stats=gpus()).create()
-    primitive = old_node(elsewhere)
-    assert primitive["wharfinger_object.version"] == "1.0"
-    assert primitive["wharfinger_object.data"].keys() == ComputeNode.fields.keys() - {"pci_stats"}
-
-
-def test_an_old_process_gets_lists_of_what_it_knows(elsewhere: KeptElsewhere) -> None:
-    every = [node(None, number, pci_stats=gpus()) for number in range(2)]
-    ComputeNodeList(elsewhere.context, objects=every).create()
-    answer = ask(
-        elsewhere,
-        action="class",
-        name="ComputeNodeList",
-        method="get_by_filters",
-        versions=OLD,
-        args=[],
-        kwargs={},
-    )
-    assert answer["result"]["wharfinger_object.version"] == "1.0"
-    listed = answer["result"]["wharfinger_object.data"]["objects"]
-    assert [one["wharfinger_object.version"] for one in listed] == ["1.0", "1.0"]
-    assert not any("pci_stats" in one["wharfinger_object.data"] for one in listed)
-
-
-def test_what_an_old_process_saves_leaves_what_it_does_not_know(elsewhere: KeptElsewhere) -> None:
-    node(elsewhere.context, pci_stats=gpus()).create()
-    before = elsewhere.row("compute_nodes")
-    primitive = old_node(elsewhere)
-    primitive["wharfinger_object.data"]["vcpus"] = 9
-    primitive["wharfinger_object.changes"] = ["vcpus"]
-    answer = ask(elsewhere, action="object", object=primitive, method="save", args=[], kwargs={})
-    assert answer["updates"] == {"revision": 2, "obj_what_changed": []}
-    after = elsewhere.row("compute_nodes")
-    assert (after["vcpus"], after["pci_stats"]) == (9, before["pci_stats"])
-
-
-@pytest.mark.parametrize("is_list", [False, True])
-def test_what_an_old_process_creates_comes_back_as_it_knows_it(
-    elsewhere: KeptElsewhere, is_list: bool
-) -> None:
-    primitive = node(None).obj_to_primitive(target_version="1.0")
-    if is_list:
-        nodes = ComputeNodeList(objects=[node(None)])
-        primitive = nodes.obj_to_primitive(target_version="1.0")
-    answer = ask(elsewhere, action="object", object=primitive, method="create", args=[], kwargs={})
-    updates = answer["updates"]
-    if is_list:
-        [created] = updates["objects"]
-        assert created["wharfinger_object.version"] == "1.0"
-        updates = created["wharfinger_object.data"]
-    assert updates["revision"] == 1
-    assert "pci_stats" not in updates
-    assert elsewhere.row("compute_nodes")["pci_stats"] is None

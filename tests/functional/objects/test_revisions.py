@@ -6,7 +6,6 @@ import pytest
 
 from tests.lab.objects import Kept, KeptElsewhere, KeptInFile, decoded, statements
 from tests.lab.samples import instance, node, service, uuid
-from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNodeList, Context, InstanceList, Service
 
 HOST, INSTANCE = "host-1", "metal"
@@ -27,8 +26,12 @@ def test_a_node_s_revision_rises_with_each_save(context: Context) -> None:
     assert of_nodes(context) == {one.uuid: 3, other.uuid: 1}
     ComputeNodeList(context, objects=[one, other]).save()
     assert of_nodes(context) == {one.uuid: 3, other.uuid: 1}, "nothing has changed"
+    ComputeNodeList.note_seen(context, HOST, INSTANCE, None)
+    assert of_nodes(context) == {one.uuid: 3, other.uuid: 1}
     one.destroy()
     assert of_nodes(context) == {other.uuid: 1}
+    node(context, 1).create()
+    assert of_nodes(context) == {one.uuid: 1, other.uuid: 1}, "it begins anew"
 
 
 def test_a_node_s_revision_is_of_its_instance_and_host_alone(context: Context) -> None:
@@ -39,24 +42,9 @@ def test_a_node_s_revision_is_of_its_instance_and_host_alone(context: Context) -
     assert of_nodes(context) == {here.uuid: 1}
     assert of_nodes(context, "host-2") == {there.uuid: 1}
     assert of_nodes(context, instance="gpus") == {others.uuid: 1}
+    assert of_nodes(context, "nowhere") == {}
     assert of_nodes(context, "HOST-1") == of_nodes(context, instance="METAL") == {}
     assert of_nodes(context, None) == {here.uuid: 1, there.uuid: 1}
-
-
-def test_to_be_seen_is_no_revision(context: Context) -> None:
-    one = node(context)
-    one.create()
-    ComputeNodeList.note_seen(context, HOST, INSTANCE, None)
-    assert of_nodes(context) == {one.uuid: 1}
-
-
-def test_a_node_that_is_deleted_and_made_again_begins_anew(context: Context) -> None:
-    for _ in range(2):
-        one = node(context)
-        one.create()
-        assert of_nodes(context) == {one.uuid: 1}
-        one.destroy()
-        assert of_nodes(context) == {}
 
 
 def test_instances_have_revisions_where_they_are(context: Context) -> None:
@@ -87,10 +75,10 @@ def test_what_cannot_be_read_has_a_revision_all_the_same(kept: Kept, made: Any) 
     assert found == {one.uuid: 1}
 
 
-def test_the_revisions_of_a_thousand_are_one_statement(file: KeptInFile) -> None:
-    nodes = [node(None, number) for number in range(1000)]
+def test_the_revisions_of_hundreds_are_one_statement(file: KeptInFile) -> None:
+    nodes = [node(None, number) for number in range(200)]
     ComputeNodeList(file.context, objects=nodes).create()
-    instances = [instance(None, number, host=HOST) for number in range(1000)]
+    instances = [instance(None, number, host=HOST) for number in range(200)]
     InstanceList(file.context, objects=instances).create()
     with statements() as said:
         assert of_nodes(file.context) == {one.uuid: 1 for one in nodes}
@@ -119,11 +107,3 @@ def test_a_kind_without_revisions_of_its_own_is_not_asked_for_them(
         b' "args": [], "versions": {"ServiceList": "1.0"}}'
     )
     assert decoded(elsewhere.server.send(question))["error"]["kind"] == "RemoteError"
-
-
-def test_a_host_that_is_none_has_no_revisions(context: Context) -> None:
-    node(context).create()
-    instance(context, host=HOST).create()
-    assert of_nodes(context, "nowhere") == InstanceList.get_revisions(context, "nowhere") == {}
-    with pytest.raises((WharfingerError, TypeError)):
-        ComputeNodeList.get_revisions(context)  # type: ignore[call-arg]

@@ -15,9 +15,17 @@ from gabbi import handlers, suitemaker, utils  # type: ignore[import-untyped]
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 _TABLES = sorted((Path(__file__).parent / "gabbits").glob("*.yaml"))
+_SOME = pytest.mark.drawn(2)
 
 
-@pytest.mark.parametrize("table", _TABLES, ids=lambda table: table.stem)
+@pytest.mark.parametrize(
+    "table",
+    [
+        # Long ones, all about conditions on traits.
+        pytest.param(one, id=one.stem, marks=_SOME if one.stem.startswith("required-") else ())
+        for one in _TABLES
+    ],
+)
 @pytest.mark.usefixtures("placement")
 def test_placement_answers_as_the_table_says(
     table: Path,

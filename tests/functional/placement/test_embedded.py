@@ -35,10 +35,10 @@ def test_eight_threads_write_at_once(placement: PlacementFixture) -> None:
         return client.set_inventories(made.uuid, generation, {"VCPU": Inventory(total=8)})
 
     with ThreadPoolExecutor(8) as pool:
-        generations = list(pool.map(write, range(80)))
+        generations = list(pool.map(write, range(40)))
 
-    assert generations == [2] * 80
-    assert len(client.list_providers(required=("OWNER_NOVA",))) == 80
+    assert generations == [2] * 40
+    assert len(client.list_providers(required=("OWNER_NOVA",))) == 40
 
 
 def test_processes_that_start_together_share_one_database(tmp_path: Path) -> None:
@@ -54,50 +54,39 @@ def test_processes_that_start_together_share_one_database(tmp_path: Path) -> Non
     """
     processes = [
         _start(program, str(tmp_path / "placement.sqlite"), f"process-{number}")
-        for number in range(3)
+        for number in range(2)
     ]
 
     answers = [process.communicate() for process in processes]
 
-    assert [process.returncode for process in processes] == [0, 0, 0], answers
-    assert max(int(out) for out, _ in answers) == 30
+    assert [process.returncode for process in processes] == [0, 0], answers
+    assert max(int(out) for out, _ in answers) == 20
 
 
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    program = """
-        import sys
-        sys.modules["placement"] = None
-        from pathlib import Path
-        from wharfinger.exceptions import ConfigurationError
-        from wharfinger.placement.embedded import EmbeddedPlacement
-        try:
-            EmbeddedPlacement(Path(sys.argv[1]))
-        except ConfigurationError as error:
-            print(error)
-    """
-
-    out, err = _start(program, str(tmp_path / "placement.sqlite")).communicate()
-
-    assert "wharfinger[embedded]" in out, err
-
-
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_without_the_extra_it_says_what_to_install_and_a_file_that_cannot_be_used_is_named(
+    tmp_path: Path,
+) -> None:
     program = """
         import sys
         from pathlib import Path
         from wharfinger.exceptions import ConfigurationError
         from wharfinger.placement.embedded import EmbeddedPlacement
-        try:
-            EmbeddedPlacement(Path(sys.argv[1]))
-        except ConfigurationError as error:
-            print(error)
+        sys.modules["routes"] = None  # a dependency of openstack-placement
+        for _ in range(2):
+            try:
+                EmbeddedPlacement(Path(sys.argv[1]))
+            except ConfigurationError as error:
+                print(error)
+            sys.modules.pop("routes", None)
     """
     broken = tmp_path / "placement.sqlite"
     broken.write_text("this is no database, and never was" * 100)
 
     out, err = _start(program, str(broken)).communicate()
 
-    assert f"[placement] embedded_database = {broken}" in out, err
+    extra, file = out.splitlines()
+    assert "pip install 'wharfinger[embedded]'" in extra, err
+    assert f"[placement] embedded_database = {broken}" in file, err
 
 
 def _start(program: str, *arguments: str) -> "subprocess.Popen[str]":

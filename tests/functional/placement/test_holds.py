@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice, permutations
+from dataclasses import replace
+from itertools import islice, permutations, product
 from subprocess import Popen
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
-from tests.lab.cycles import Publishing, allocate, contents, everything
+from tests.lab.cycles import HOST, Publishing, allocate, contents, everything
+from tests.lab.drawing import Draw
 from tests.lab.drivers import flat
 from tests.lab.moments import Moments
 from tests.lab.placement import PlacementFixture, Requests
@@ -42,9 +44,10 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     ReservationRefused,
 )
-from wharfinger.objects import ReservationList
+from wharfinger.objects import ProviderRecordList, ReservationList
 from wharfinger.placement.holds import Holds
-from wharfinger.providers import ProviderTree
+from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import ProviderTree, stored
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -62,7 +65,9 @@ FULL = {
     "card": {"FPGA": (3, 3)},
 }
 #: Of each thread and process; and what chooses between the cycles beside them.
-ATTEMPTS, SEED = 40, 1606
+ATTEMPTS, SEED = 20, 1606
+#: No step has this number.
+NEVER = -1
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 
 
@@ -84,29 +89,24 @@ def holds(driver: ReservingDriver, publishing: Publishing) -> Holds:
     return Holds(publishing.client, publishing.context)
 
 
-@pytest.mark.parametrize("name", OWN)
 def test_what_is_reserved_is_full_at_once_and_free_at_once_when_it_is_released(
-    name: str, holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Holds, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    provider = summary(placement, name)
+    for name, own in OWN.items():
+        before = contents(placement)
+        provider = summary(placement, name)
 
-    held = holds.reserve(provider, holder="ann", reason="disk swap")
+        held = holds.reserve(provider, holder="ann", reason="disk swap")
 
-    assert figures(placement, name) == FULL[name]
-    assert (held.provider_uuid, held.holder, held.reason) == (provider.uuid, "ann", "disk swap")
-    assert held.own_reserved == {kind: reserved for kind, (_, reserved) in OWN[name].items()}
-    assert holds.release(provider, "ann") == ()
-    assert figures(placement, name) == OWN[name]
-    assert not rows(publishing.context)
-
-
-def test_what_is_not_reserved_stays_as_it_is(holds: Holds, placement: PlacementFixture) -> None:
-    before = contents(placement)
-    gpu = summary(placement, "gpu")
-    holds.reserve(gpu, holder="ann", reason="why")
-    after = contents(placement)
-    del before["gpu"]["inventories"], after["gpu"]["inventories"]
-    assert after == before
+        assert figures(placement, name) == FULL[name]
+        assert (held.provider_uuid, held.holder, held.reason) == (provider.uuid, "ann", "disk swap")
+        assert held.own_reserved == {kind: reserved for kind, (_, reserved) in own.items()}
+        during = contents(placement)
+        during[name]["inventories"] = before[name]["inventories"]
+        assert during == before
+        assert holds.release(provider, "ann") == ()
+        assert contents(placement) == before
+        assert not rows(publishing.context)
 
 
 def test_what_is_allocated_may_be_reserved_and_stays_allocated(
@@ -124,22 +124,24 @@ def test_what_is_allocated_may_be_reserved_and_stays_allocated(
     assert everything()["gpu"]["allocations"] == before
 
 
-@pytest.mark.parametrize("order", permutations(["ann", "bob", "job"]), ids="-".join)
-@pytest.mark.parametrize("name", ["gpu", "card"])
 def test_it_is_free_when_the_last_of_several_is_gone_in_any_order(
-    order: tuple[str, ...], name: str, holds: Holds, placement: PlacementFixture
+    holds: Holds, placement: PlacementFixture
 ) -> None:
-    provider = summary(placement, name)
-    for holder in ("ann", "bob", "job"):
-        holds.reserve(provider, holder=holder, reason=f"for {holder}")
+    orders = list(permutations(["ann", "bob", "job"]))
+    for name, order in [("gpu", one) for one in orders[::3]] + [
+        ("card", one) for one in orders[4:5]
+    ]:
+        provider = summary(placement, name)
+        for holder in ("ann", "bob", "job"):
+            holds.reserve(provider, holder=holder, reason=f"for {holder}")
 
-    for gone, holder in enumerate(order):
-        assert figures(placement, name) == FULL[name]
-        left = holds.release(provider, holder)
-        assert len(left) == 2 - gone
-        assert all(any(one in why for why in left) for one in order[gone + 1 :])
+        for gone, holder in enumerate(order):
+            assert figures(placement, name) == FULL[name]
+            left = holds.release(provider, holder)
+            assert len(left) == 2 - gone
+            assert all(any(one in why for why in left) for one in order[gone + 1 :])
 
-    assert figures(placement, name) == OWN[name]
+        assert figures(placement, name) == OWN[name]
 
 
 @pytest.mark.parametrize("driver_is_last", [True, False])
@@ -170,40 +172,17 @@ def test_a_driver_s_reason_and_an_operator_s_both_have_to_end(
     assert figures(placement, "gpu") == OWN["gpu"]
 
 
-def test_one_that_is_reserved_by_its_driver_already_stays_so_when_that_ends(
-    driver: ReservingDriver, holds: Holds, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    driver.says("cn", "gpu", "cleaning")
-    publishing.cycle.sync()
-    gpu = summary(placement, "gpu")
-    held = holds.reserve(gpu, holder="ann", reason="why")
-    assert held.own_reserved == {"VGPU": 1, "FPGA": 0}
-
-    driver.says("cn", "gpu")
-    publishing.cycle.sync()
-    assert figures(placement, "gpu") == FULL["gpu"]
-    holds.release(gpu, "ann")
-
-    assert figures(placement, "gpu") == OWN["gpu"]
-
-
-def test_a_holder_has_a_provider_once(
+def test_a_holder_has_a_provider_once_and_releases_nothing_of_anothers(
     holds: Holds, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     gpu = summary(placement, "gpu")
     holds.reserve(gpu, holder="ann", reason="why")
     with pytest.raises(ObjectExists):
         holds.reserve(gpu, holder="ann", reason="once more")
-
-    assert [one.reason for one in rows(publishing.context).values()] == ["why"]
-    assert is_full(placement, "gpu")
-
-
-def test_who_has_nothing_of_it_releases_nothing(holds: Holds, placement: PlacementFixture) -> None:
-    gpu = summary(placement, "gpu")
-    holds.reserve(gpu, holder="ann", reason="why")
     with pytest.raises(ObjectNotFound, match="gpu by bob"):
         holds.release(gpu, "bob")
+
+    assert [one.reason for one in rows(publishing.context).values()] == ["why"]
     assert is_full(placement, "gpu")
 
 
@@ -237,30 +216,26 @@ def test_what_another_owner_took_from_us_is_refused(
 # Its own figure.
 
 
-@pytest.mark.parametrize("cycles", [0, 1])
 def test_what_its_owner_writes_meanwhile_is_what_comes_back(
-    cycles: int, holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Holds, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     card = summary(placement, "card")
     holds.reserve(card, holder="ann", reason="why")
     writes(placement, "card", FPGA=(5, 4), VGPU=(2, 0))
-    for _ in range(cycles):
-        publishing.cycle.drift()
-        assert figures(placement, "card") == {"FPGA": (5, 5), "VGPU": (2, 2)}
+    publishing.cycle.drift()
+    assert figures(placement, "card") == {"FPGA": (5, 5), "VGPU": (2, 2)}
 
     holds.release(card, "ann")
 
     assert figures(placement, "card") == {"FPGA": (5, 4), "VGPU": (2, 0)}
 
 
-@pytest.mark.parametrize("cycles", [0, 1])
 def test_who_comes_later_reserves_anew_what_its_owner_has_written(
-    cycles: int, holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Holds, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     card = summary(placement, "card")
     holds.reserve(card, holder="ann", reason="why")
-    for _ in range(cycles):
-        publishing.cycle.drift()
+    publishing.cycle.drift()
     writes(placement, "card", FPGA=(5, 4))
     held = holds.reserve(card, holder="bob", reason="why")
     assert figures(placement, "card") == {"FPGA": (5, 5)}
@@ -273,18 +248,7 @@ def test_who_comes_later_reserves_anew_what_its_owner_has_written(
     assert figures(placement, "card") == {"FPGA": (5, 4)}
 
 
-def test_a_total_that_shrank_below_the_figure_is_reserved_whole(
-    holds: Holds, placement: PlacementFixture
-) -> None:
-    card = summary(placement, "card")
-    holds.reserve(card, holder="ann", reason="why")
-    writes(placement, "card", FPGA=(1, 1))
-    holds.release(card, "ann")
-    assert figures(placement, "card") == {"FPGA": (1, 1)}
-
-
-@pytest.mark.parametrize("name", ["gpu", "card"])
-@pytest.mark.parametrize("cycles", [0, 1])
+@pytest.mark.parametrize(("name", "cycles"), [("card", 0), ("gpu", 1)])
 def test_what_is_remembered_is_lost_and_the_reservation_knows_the_figures(
     name: str, cycles: int, holds: Holds, publishing: Publishing, placement: PlacementFixture
 ) -> None:
@@ -304,27 +268,24 @@ def test_what_is_remembered_is_lost_and_the_reservation_knows_the_figures(
 # Somebody else's reservation.
 
 
-@pytest.mark.parametrize("name", ["gpu", "card"])
-@pytest.mark.parametrize("cycles", [0, 1])
 def test_a_foreign_reservation_is_there_before_during_and_after_ours(
-    name: str, cycles: int, holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Holds, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    theirs = {**OWN[name], "FPGA": FULL[name]["FPGA"]}
-    writes(placement, name, **theirs)
-    provider = summary(placement, name)
+    theirs = {**OWN["gpu"], "FPGA": FULL["gpu"]["FPGA"]}
+    writes(placement, "gpu", **theirs)
+    provider = summary(placement, "gpu")
 
     held = holds.reserve(provider, holder="ann", reason="why")
     assert "FPGA" not in held.own_reserved
-    assert figures(placement, name) == FULL[name]
-    for _ in range(cycles):
-        [foreign] = publishing.cycle.drift().foreign
-        assert (foreign.name, set(foreign.classes)) == (name, {"FPGA"})
+    assert figures(placement, "gpu") == FULL["gpu"]
+    [during] = publishing.cycle.drift().foreign
     holds.release(provider, "ann")
-    assert figures(placement, name) == theirs
-    [foreign] = publishing.cycle.sync().foreign
+    assert figures(placement, "gpu") == theirs
+    [after] = publishing.cycle.sync().foreign
 
-    assert (foreign.name, set(foreign.classes)) == (name, {"FPGA"})
-    assert figures(placement, name) == theirs
+    for foreign in (during, after):
+        assert (foreign.name, set(foreign.classes)) == ("gpu", {"FPGA"})
+    assert figures(placement, "gpu") == theirs
 
 
 def with_fpga(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
@@ -365,6 +326,75 @@ def test_what_another_instance_saw_of_a_provider_restores_nothing(
         placement.requests.clear()
         publishing.cycle.drift()
         assert len(placement.requests) == 1
+
+
+# Records that two hosts have of one provider.
+
+
+def remembers(publishing: Publishing, host: str, provider: ProviderSummary, reserved: int) -> None:
+    """Store for another host the record of a provider, with another own figure of its FPGAs."""
+    [record] = ProviderRecordList.get_by_filters(
+        publishing.context, host=HOST, provider_uuid=provider.uuid
+    )
+    theirs = stored.to_object(
+        provider.uuid, replace(stored.to_record(record), own_reserved={"FPGA": reserved})
+    )
+    ProviderRecordList.replace(
+        publishing.context,
+        host,
+        publishing.publisher.instance,
+        ProviderRecordList(objects=[theirs]),
+        [],
+    )
+
+
+@pytest.mark.parametrize("theirs", [2, 1], ids=["they agree", "they differ"])
+def test_release_with_records_of_two_hosts_and_no_row_restores_agreed_figures_only(
+    theirs: int,
+    driver: ReservingDriver,
+    publishing: Publishing,
+    placement: PlacementFixture,
+) -> None:
+    """No row names the host of a provider that another service publishes."""
+    holds = Holds(publishing.client, publishing.context)
+    card = summary(placement, "card")
+    driver.says("card", "card", "cleaning")
+    publishing.cycle.sync()
+    remembers(publishing, "old-host", card, theirs)
+
+    held = holds.reserve(card, holder="ann", reason="why")
+    driver.says("card", "card")
+    for host in (HOST, "old-host"):  # the driver has no reason left
+        forget_reasons(publishing, host, card)
+    left = holds.release(card, "ann")
+
+    if theirs == OWN["card"]["FPGA"][1]:
+        assert held.own_reserved == {"FPGA": theirs}
+        assert (left, figures(placement, "card")) == ((), OWN["card"])
+    else:
+        assert held.own_reserved == {}
+        assert figures(placement, "card") == FULL["card"]
+        assert left == (
+            "2 records of it disagree on its own reserved amounts of FPGA (the next cycle of its "
+            "driver instance decides)",
+        )
+        publishing.cycle.sync()
+        assert figures(placement, "card") == OWN["card"]
+
+
+def forget_reasons(publishing: Publishing, host: str, provider: ProviderSummary) -> None:
+    """Delete the reasons to reserve a provider from the record of a host."""
+    [record] = ProviderRecordList.get_by_filters(
+        publishing.context, host=host, provider_uuid=provider.uuid
+    )
+    free = stored.to_object(provider.uuid, replace(stored.to_record(record), reservations=()))
+    ProviderRecordList.replace(
+        publishing.context,
+        host,
+        publishing.publisher.instance,
+        ProviderRecordList(objects=[free]),
+        [],
+    )
 
 
 # Placement or the provider is away.
@@ -450,16 +480,16 @@ def is_sound(publishing: Publishing, placement: PlacementFixture) -> bool:
     )
 
 
-@pytest.mark.parametrize("after", ["sync", "drift", "poll"])
 def test_a_crash_at_any_step_is_made_good_by_the_next_cycle(
-    after: str, act: Act, publishing: Publishing, placement: PlacementFixture
+    act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     moments = Moments(publishing.state_path)
     start = moments.take()
     with Steps(placement) as steps:
         act(again(publishing), placement)
     assert len(steps.passed) >= 4
-    for number, step in enumerate(steps.passed):
+    for number, after in draw(product(range(len(steps.passed)), ("sync", "drift", "poll")), 4):
+        step = steps.passed[number]
         moments.go_back(start)
         holds = again(publishing)
         with Steps(placement, crash_at=number), pytest.raises(Crash):
@@ -476,7 +506,7 @@ def test_a_crash_at_any_step_is_made_good_by_the_next_cycle(
 
 
 def test_what_a_crash_broke_off_is_completed_by_doing_it_again(
-    act: Act, publishing: Publishing, placement: PlacementFixture
+    act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     moments = Moments(publishing.state_path)
     start = moments.take()
@@ -484,7 +514,7 @@ def test_what_a_crash_broke_off_is_completed_by_doing_it_again(
         act(again(publishing), placement)
     done = contents(placement)
     holders = rows(publishing.context).keys()
-    for number, step in enumerate(steps.passed):
+    for number, step in draw(enumerate(steps.passed), 3):
         moments.go_back(start)
         with Steps(placement, crash_at=number), pytest.raises(Crash):
             act(again(publishing), placement)
@@ -514,9 +544,10 @@ BESIDE: dict[str, Callable[[Publishing, PlacementFixture], object]] = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("beside", BESIDE)
 def test_whoever_comes_between_any_two_steps_what_is_held_is_full(
-    beside: str, act: Act, publishing: Publishing, placement: PlacementFixture
+    beside: str, act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     if beside == "release":
         BESIDE["reserve"](publishing, placement)
@@ -527,16 +558,19 @@ def test_whoever_comes_between_any_two_steps_what_is_held_is_full(
         with suppress(ObjectExists, ObjectNotFound):
             BESIDE[beside](publishing, placement)
 
-    number = 0
-    while True:
+    def steps_with(act_at: int) -> list[str]:
+        """Return the steps of an act, with the other call before that step, if there is one."""
         moments.go_back(start)
         holds = again(publishing)
-        steps = Steps(placement, act_at=number, act=between)
+        steps = Steps(placement, act_at=act_at, act=between)
         with steps, suppress(ObjectExists, ObjectNotFound):
             act(holds, placement)
-        if len(steps.passed) <= number:
-            break
-        step = steps.passed[number]
+        return steps.passed
+
+    count = len(steps_with(NEVER))
+    assert count >= 5
+    for number in draw(range(count), 4):
+        step = steps_with(number)[number]
         held = {uuid for uuid, _holder in rows(publishing.context)}
         for name in ("cn", "gpu"):
             if summary(placement, name).uuid in held:
@@ -544,103 +578,70 @@ def test_whoever_comes_between_any_two_steps_what_is_held_is_full(
         outcome = publishing.cycle.sync()
         assert not outcome.problems, step
         assert is_sound(publishing, placement), step
-        number += 1
-    assert number >= 5
 
 
-@pytest.mark.parametrize("pace", ["sync", "drift", "poll"])
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("beside", ["reserve", "release", "both"])
-def test_who_comes_between_any_two_steps_of_a_cycle_that_frees_it_holds_it(
+@pytest.mark.parametrize(
+    ("begins", "pace"),
+    [(False, "sync"), (False, "drift"), (False, "poll"), (True, "sync"), (True, "poll")],
+)
+def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
+    *,
+    begins: bool,
     pace: str,
     beside: str,
     driver: ReservingDriver,
     publishing: Publishing,
     placement: PlacementFixture,
+    draw: Draw,
 ) -> None:
-    """The driver's reason ends in this cycle."""
+    """The driver's reason to reserve a provider begins, or ends, in this cycle."""
     holds = Holds(publishing.client, publishing.context)
     gpu = summary(placement, "gpu")
-    if beside != "reserve":
+    before, after = ([], ["cleaning"]) if begins else (["cleaning"], [])
+    if beside == "release" or (beside == "both" and not begins):
         holds.reserve(gpu, holder="bob", reason="why")
-    driver.says("cn", "gpu", "cleaning")
+    driver.says("cn", "gpu", *before)
     publishing.cycle.sync()
     moments = Moments(publishing.state_path)
     start = moments.take()
 
     def between() -> None:
-        if beside != "reserve":
+        if beside == "release" or (beside == "both" and not begins):
             holds.release(gpu, "bob")
         if beside != "release":
             holds.reserve(gpu, holder="ann", reason="why")
+        if beside == "both" and begins:
+            holds.release(gpu, "ann")
 
-    number = 0
-    while True:
+    def steps_with(act_at: int) -> list[str]:
+        """Return the steps of the cycle, with the other call before that step, if there is one."""
         moments.go_back(start)
-        driver.says("cn", "gpu", "cleaning")
+        driver.says("cn", "gpu", *before)
         publishing.restarted()
         publishing.cycle.sync()
-        driver.says("cn", "gpu")
-        with Steps(placement, act_at=number, act=between) as steps:
+        driver.says("cn", "gpu", *after)
+        with Steps(placement, act_at=act_at, act=between) as steps:
             outcome = getattr(publishing.cycle, pace)()
-        if len(steps.passed) <= number:
-            break
-        step = steps.passed[number]
-        assert not outcome.problems, step
-        if rows(publishing.context):
+        assert not outcome.problems
+        return steps.passed
+
+    count = len(steps_with(NEVER))
+    assert count >= (1 if pace == "drift" else 2)
+    for number in draw(range(count), 3):
+        step = steps_with(number)[number]
+        if begins:
+            if beside == "reserve":
+                holds.release(gpu, "ann")  # before another cycle has seen it
+            publishing.cycle.drift()
+            assert is_full(placement, "gpu"), step
+            driver.says("cn", "gpu")
+        elif rows(publishing.context):
             assert is_full(placement, "gpu"), step
         outcome = publishing.cycle.sync()
         assert not outcome.foreign, step
         assert is_sound(publishing, placement), step
-        number += 1
-    assert number >= (1 if pace == "drift" else 2)
-
-
-@pytest.mark.parametrize("pace", ["sync", "poll"])
-@pytest.mark.parametrize("beside", ["reserve", "release", "both"])
-def test_who_comes_between_any_two_steps_of_a_cycle_whose_driver_begins_loses_nothing(
-    pace: str,
-    beside: str,
-    driver: ReservingDriver,
-    publishing: Publishing,
-    placement: PlacementFixture,
-) -> None:
-    """The driver has a reason from this cycle on, and none any more later."""
-    holds = Holds(publishing.client, publishing.context)
-    gpu = summary(placement, "gpu")
-    if beside == "release":
-        holds.reserve(gpu, holder="ann", reason="why")
-    moments = Moments(publishing.state_path)
-    start = moments.take()
-
-    def between() -> None:
-        if beside != "release":
-            holds.reserve(gpu, holder="ann", reason="why")
-        if beside != "reserve":
-            holds.release(gpu, "ann")
-
-    number = 0
-    while True:
-        moments.go_back(start)
-        driver.says("cn", "gpu")
-        publishing.restarted()
-        publishing.cycle.sync()
-        driver.says("cn", "gpu", "cleaning")
-        with Steps(placement, act_at=number, act=between) as steps:
-            outcome = getattr(publishing.cycle, pace)()
-        if len(steps.passed) <= number:
-            break
-        step = steps.passed[number]
-        assert not outcome.problems, step
-        if beside == "reserve":
-            holds.release(gpu, "ann")  # before another cycle has seen it
-        publishing.cycle.drift()
-        assert is_full(placement, "gpu"), step
-        driver.says("cn", "gpu")
-        outcome = publishing.cycle.sync()
-        assert not outcome.foreign, step
-        assert figures(placement, "gpu") == OWN["gpu"], step
-        number += 1
-    assert number >= 2
 
 
 def test_a_write_that_others_keep_refusing_is_told_and_stays_stored(
@@ -668,8 +669,8 @@ def test_threads_processes_and_cycles_all_at_once_end_right_after_one_more_cycle
     publishing: Publishing,
     placement: PlacementFixture,
 ) -> None:
-    """One of the processes is killed, whatever it is at."""
-    names, seeds = ["gpu", "card"], [1606, 1607]
+    """The process is killed, whatever it is at."""
+    names, seeds = ["gpu", "card"], [1606]
     providers = [summary(placement, name) for name in names]
     done = Counter[str]()
 
@@ -703,7 +704,7 @@ def test_threads_processes_and_cycles_all_at_once_end_right_after_one_more_cycle
     for process in processes:
         process.communicate()
 
-    assert done.total() == 5 * ATTEMPTS
+    assert done.total() == 4 * ATTEMPTS
     assert done["done"] > ATTEMPTS
     driver.says("cn", "gpu")
     outcome = publishing.cycle.sync()

@@ -8,6 +8,7 @@ from typing import Any
 import fixtures
 from cachetools import TTLCache
 
+from tests.lab.brute_force import Request
 from tests.lab.cycles import make_state
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import PlacementFixture
@@ -114,6 +115,32 @@ def asking(
 def wanted(*groups: RequestGroup, **values: Any) -> ResourceRequest:
     policy = "none" if sum(bool(group.suffix) for group in groups) > 1 else None
     return ResourceRequest(groups=groups, **({"group_policy": policy} | values))
+
+
+def asked(request: Request, limit: int | None = None) -> ResourceRequest:
+    """Return the request of a brute-force search as one of ours."""
+    return ResourceRequest(
+        groups=tuple(
+            RequestGroup(
+                suffix=suffix,
+                resources=group.resources,
+                traits=TraitConditions(
+                    required=group.required,
+                    any_of=frozenset(group.any_of),
+                    forbidden=group.forbidden,
+                ),
+                member_of=group.member_of,
+                forbidden_aggregates=group.forbidden_aggregates,
+                in_tree=group.in_tree,
+                owner=None if group.owner in group.required else group.owner,
+            )
+            for suffix, group in request.groups.items()
+        ),
+        group_policy=request.group_policy,  # type: ignore[arg-type]
+        same_subtree=request.same_subtree,
+        root=TraitConditions(required=request.root_required, forbidden=request.root_forbidden),
+        limit=limit,
+    )
 
 
 def takers(candidates: Iterable[Candidate], *names: str) -> list[str]:

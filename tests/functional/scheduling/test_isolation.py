@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.functional.scheduling.searching import asked
 from tests.lab import forests
 from tests.lab.brute_force import (
     UNNUMBERED,
@@ -31,13 +32,13 @@ from tests.lab.brute_force import (
     candidates,
     owner_rule,
 )
+from tests.lab.drawing import Draw
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import PlacementFixture
 from tests.lab.samples import service
 from wharfinger.conf import parse
 from wharfinger.objects import OWNER_TAG_VERSION, Context
 from wharfinger.placement.embedded import EmbeddedPlacement
-from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.candidates import Candidates, CandidateSearch
 from wharfinger.scheduling.filters import Surroundings
@@ -121,11 +122,11 @@ def world(
         forests.empty()
 
 
-def test_owners_are_never_mixed_and_nothing_else_is_lost(world: World) -> None:
+def test_owners_are_never_mixed_and_nothing_else_is_lost(world: World, draw: Draw) -> None:
     seen: Counter[str] = Counter()
 
     @settings(
-        max_examples=FORESTS or SHORT_VERSION,
+        max_examples=FORESTS or draw.number(SHORT_VERSION, some=40),
         derandomize=not FORESTS,
         database=None,
         deadline=None,
@@ -142,78 +143,6 @@ def test_owners_are_never_mixed_and_nothing_else_is_lost(world: World) -> None:
     print(", ".join(f"{count} {what}" for what, count in seen.items()))
     # What has been shown is of little worth if there was nothing to mix, or to lose.
     assert min(seen["mixed"], seen["unmixed"], seen["several, some mixed"]) > seen["forests"] / 10
-
-
-def test_a_limited_answer_is_not_starved_by_what_is_dropped(world: World) -> None:
-    host = forests.Provider(0, None, frozenset((NOVA,)), {"VCPU": forests.Stock(9)})
-    ours, nobodys = (
-        [forests.Provider(number, 0, owners, {"VGPU": forests.Stock(1)}) for number in numbers]
-        for owners, numbers in ((frozenset((NOVA,)), (1, 2)), (frozenset(), range(3, 400)))
-    )
-    forests.empty()
-    forests.publish((host, *ours, *nobodys))
-    search = world.search(world.new_filter("all tag", "forbid"))
-    request = Request({"": Group({"VCPU": 1, "VGPU": 1}, owner=NOVA)})
-    right = {frozenset((host.uuid, one.uuid)) for one in ours}
-
-    for limit in (None, 1, 2, 3, 99, 100, 399, 400):
-        found = [
-            frozenset(one.allocations) for one in search.find(_asked(request, limit)).candidates
-        ]
-        assert right.issuperset(found)
-        assert len(set(found)) == len(found) == min(limit or len(ours), len(ours))
-
-
-def test_an_owner_nobody_has_heard_of_is_minded_and_then_known(world: World) -> None:
-    gpus = tuple(
-        forests.Provider(number, None, frozenset(owners), {"VGPU": forests.Stock(1)})
-        for number, owners in enumerate([{NOVA}, {NEWBORN}, {NOVA, NEWBORN}])
-    )
-    forests.empty()
-    owner_filter = world.new_filter("there are none", "allow")
-    owner_filter.apply(ANY_REQUEST)
-    forests.publish(gpus)
-    search = world.search(owner_filter)
-    request = _asked(Request({"": Group({"VGPU": 1}, owner=NOVA)}))
-
-    first, second = search.find(request), search.find(request)
-
-    assert [set(one.allocations) for one in first.candidates] == [{gpus[0].uuid}]
-    assert _found(second) == _found(first)
-    assert (sum(first.dropped.values()), sum(second.dropped.values())) == (2, 0)
-
-
-def test_what_an_owner_has_is_its_own_as_soon_as_it_is_there(world: World) -> None:
-    gpu = forests.Provider(0, None, frozenset((NEWBORN,)), {"VGPU": forests.Stock(1)})
-    forests.empty()
-    owner_filter = world.new_filter("all tag", "forbid")
-    owner_filter.apply(ANY_REQUEST)
-    forests.publish((gpu,))
-
-    answer = world.search(owner_filter).find(
-        _asked(Request({"": Group({"VGPU": 1}, owner=NEWBORN)}))
-    )
-
-    assert [set(one.allocations) for one in answer.candidates] == [{gpu.uuid}]
-
-
-def test_two_groups_are_given_as_much_of_one_class_as_they_ask_for(world: World) -> None:
-    gpus = tuple(
-        forests.Provider(
-            number, 0 if number else None, frozenset((NOVA,)), {"VGPU": forests.Stock(4)}
-        )
-        for number in range(3)
-    )
-    forests.empty()
-    forests.publish(gpus)
-    group = Group({"VGPU": 1}, owner=NOVA)
-    search = world.search(world.new_filter("all tag", "forbid"))
-
-    # Placement 16 mixes the amounts up, unless it is told the policy.
-    answer = search.find(_asked(Request({"": group, "_A": group})))
-
-    amounts = [sum(its["VGPU"] for its in one.allocations.values()) for one in answer.candidates]
-    assert amounts == [2] * 9
 
 
 def _asked_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
@@ -242,7 +171,7 @@ def _asked_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
             # Placement could not be asked for that of all requests.
             request = replace(request, group_policy="isolate")
         expected = candidates(providers, request, rules.owner_rule())
-        answer = search.find(_asked(request, limit))
+        answer = search.find(asked(request, limit))
         found = _found(answer)
         assert len(found) == len(answer.candidates)
         assert not _mixed(providers, request, found)
@@ -321,32 +250,6 @@ def _found(answer: Candidates) -> set[Candidate]:
 
 def _mapped(mappings: Any) -> frozenset[tuple[str, frozenset[str]]]:
     return frozenset((suffix, frozenset(uuids)) for suffix, uuids in mappings.items())
-
-
-def _asked(request: Request, limit: int | None = None) -> ResourceRequest:
-    """A request as it is made of us."""
-    return ResourceRequest(
-        groups=tuple(
-            RequestGroup(
-                suffix=suffix,
-                resources=group.resources,
-                traits=TraitConditions(
-                    required=group.required,
-                    any_of=frozenset(group.any_of),
-                    forbidden=group.forbidden,
-                ),
-                member_of=group.member_of,
-                forbidden_aggregates=group.forbidden_aggregates,
-                in_tree=group.in_tree,
-                owner=None if group.owner in group.required else group.owner,
-            )
-            for suffix, group in request.groups.items()
-        ),
-        group_policy=request.group_policy,  # type: ignore[arg-type]
-        same_subtree=request.same_subtree,
-        root=TraitConditions(required=request.root_required, forbidden=request.root_forbidden),
-        limit=limit,
-    )
 
 
 def _query(request: Request) -> Iterator[tuple[str, str]]:

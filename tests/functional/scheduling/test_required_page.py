@@ -24,7 +24,7 @@ LATER = re.findall(
 UNSENT = re.findall(r"is not sent[^:]*::\n\n((?:    .+\n)+)", PAGE)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def url(placement_service: EmbeddedPlacement) -> Iterator[str]:
     """The page's example in a Placement that is served over HTTP."""
     with over_http(placement_service) as (url, _requests):
@@ -42,43 +42,31 @@ def program(url: str, tmp_path: Path) -> Program:
     return Program(tmp_path, url)
 
 
-def test_nothing_on_the_page_is_passed_over() -> None:
-    assert len(EXAMPLES) == PAGE.count("   * - ``")
-    assert len(REFUSALS) == len(re.findall(r"^``--", PAGE, re.M))
-    assert len(EXAMPLES) > 5
-    assert len(REFUSALS) > len(LATER) > 1
-    assert len(UNSENT) == 1
+def test_an_example_is_so(program: Program) -> None:
+    assert len(EXAMPLES) == PAGE.count("   * - ``") > 5
+    for options, listed, together, apart in EXAMPLES:
+        providers = _run(program, f"provider list {options} -f json").json()
+        groups = "--resource VCPU=1 --resource VGPU=1", "--resource VCPU=1 --group _GPU"
+        in_one_group = _candidates(program, f"{groups[0]} {options}")
+        in_its_own = _candidates(program, f"{groups[1]} --resource VGPU=1 {options}")
+
+        assert {row["Name"] for row in providers} == _names(listed), options
+        assert in_one_group == _names(together), options
+        assert in_its_own == _names(apart), options
 
 
-@pytest.mark.parametrize(("options", "listed", "together", "apart"), EXAMPLES)
-def test_an_example_is_so(
-    program: Program, options: str, listed: str, together: str, apart: str
-) -> None:
-    providers = _run(program, f"provider list {options} -f json").json()
-    in_one_group = _candidates(program, f"--resource VCPU=1 --resource VGPU=1 {options}")
-    in_its_own = _candidates(program, f"--resource VCPU=1 --group _GPU --resource VGPU=1 {options}")
+def test_a_refusal_is_worded_so(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(REFUSALS) == len(re.findall(r"^``--", PAGE, re.M)) > len(LATER) > 1
+    for options, message in REFUSALS:
+        refused = _run(program, f"candidate list --resource VGPU=1 {options}")
 
-    assert {row["Name"] for row in providers} == _names(listed)
-    assert in_one_group == _names(together)
-    assert in_its_own == _names(apart)
+        assert _unwrapped(message) in _unwrapped(refused.err)
+        assert refused.code == (1 if options in LATER else 64), options
 
-
-@pytest.mark.parametrize(("options", "message"), REFUSALS)
-def test_a_refusal_is_worded_so(program: Program, options: str, message: str) -> None:
-    refused = _run(program, f"candidate list --resource VGPU=1 {options}")
-
-    assert _unwrapped(message) in _unwrapped(refused.err)
-    assert refused.code == (1 if options in LATER else 64)
-
-
-def test_what_an_older_server_is_not_sent_is_told_so(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # Nor is an older server sent what it does not know.
     lower(monkeypatch, "1.38")
     options = f"--no-filters --resource VGPU=1 --required in:{VULKAN},{DXVA}"
-
     refused = _run(program, f"candidate list {options}")
-
     [message] = UNSENT
     assert refused.code == 1
     assert _unwrapped(message) in _unwrapped(refused.err)

@@ -103,12 +103,8 @@ class Host(fixtures.Fixture):
         outcome = self.publishing.restarted().sync()
         services.report(self._context, self.service, {NOVA}, complete=not outcome.problems)
 
-    def upgrade(self, *, with_record: bool) -> None:
-        """The current release takes over, with what the former one remembered or without it."""
-        if with_record:
-            self.cycle()
-            return
-        self._publish_as("after")
+    def upgrade(self) -> None:
+        """The current release takes over, with the records of the former one."""
         self.cycle()
 
     def downgrade(self) -> None:
@@ -204,25 +200,25 @@ def changes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return told
 
 
-@pytest.mark.parametrize("with_record", [True, False], ids=["record kept", "record lost"])
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("spec", ["resources:VGPU", "resources_GPU:VGPU"])
 @pytest.mark.parametrize("newest", ["1.39", "1.33"])
 def test_hosts_are_upgraded_one_by_one_and_nothing_is_lost_and_nothing_slips_in(
-    hosts: dict[str, Host], asking: Asking, with_record: bool
+    hosts: dict[str, Host], asking: Asking
 ) -> None:
     # The former release on both.
     assert not any(NOVA in traits for host in hosts.values() for traits in host.traits)
     assert not asking.gate()
     assert asking.works()
 
-    hosts["a"].upgrade(with_record=with_record)
+    hosts["a"].upgrade()
     assert all(NOVA in traits for traits in hosts["a"].traits)
     assert [host.version for host in hosts.values()] == [OWNER_TAG_VERSION, BEFORE]
     assert asking.at_once() == {"a", "b"}
     assert not asking.gate()
     assert asking.works()
 
-    hosts["b"].upgrade(with_record=with_record)
+    hosts["b"].upgrade()
     assert all(NOVA in traits for host in hosts.values() for traits in host.traits)
     assert [host.version for host in hosts.values()] == [OWNER_TAG_VERSION] * 2
     assert asking.at_once() == {"a", "b"}
@@ -235,7 +231,7 @@ def test_hosts_are_upgraded_one_by_one_and_nothing_is_lost_and_nothing_slips_in(
     assert not asking.gate()
     assert asking.works()
 
-    hosts["b"].upgrade(with_record=with_record)
+    hosts["b"].upgrade()
     assert asking.at_once() == {"a", "b"}
     assert asking.gate()
     assert asking.works()
@@ -248,7 +244,7 @@ def test_a_host_of_the_former_release_may_join_again(
     changes: Callable[[], list[str]],
 ) -> None:
     for host in hosts.values():
-        host.upgrade(with_record=True)
+        host.upgrade()
     assert asking.works()
     assert set(changes()) == {"INFO the gate of OWNER_NOVA is on"}
 
@@ -260,7 +256,7 @@ def test_a_host_of_the_former_release_may_join_again(
     assert asking.works()
     assert set(changes()) <= {"INFO the gate of OWNER_NOVA is off"}  # who has just begun says so
 
-    hosts["c"].upgrade(with_record=True)
+    hosts["c"].upgrade()
     assert asking.at_once() == {"a", "b", "c"}
     searching.clock.advance(CACHE_TIME)
     assert asking.at_once() == {"a", "b", "c"}
@@ -271,7 +267,7 @@ def test_a_host_of_the_former_release_may_join_again(
 def test_a_host_that_does_not_get_through_its_first_cycle_holds_the_gate_back(
     hosts: dict[str, Host], asking: Asking
 ) -> None:
-    hosts["a"].upgrade(with_record=True)
+    hosts["a"].upgrade()
     driver = hosts["b"].publishing.driver
     published = driver.nodes[f"cn-{hosts['b'].name}"]
     for tagged in (False, True):
@@ -291,16 +287,9 @@ def test_a_host_that_does_not_get_through_its_first_cycle_holds_the_gate_back(
     assert asking.gate()
     assert asking.works()
 
-
-def test_a_host_that_fails_once_it_tags_everything_keeps_the_gate_on(
-    hosts: dict[str, Host], asking: Asking
-) -> None:
-    for host in hosts.values():
-        host.upgrade(with_record=True)
-    hosts["b"].publishing.driver.nodes["other"] = does_not_answer
-
+    # A host that fails after it tags everything keeps the gate on.
+    driver.nodes["other"] = does_not_answer
     hosts["b"].cycle()
-
     assert asking.gate()
     assert asking.works()
 
@@ -308,7 +297,7 @@ def test_a_host_that_fails_once_it_tags_everything_keeps_the_gate_on(
 def test_a_host_that_is_taken_away_holds_nothing_back(
     searching: Searching, hosts: dict[str, Host], asking: Asking
 ) -> None:
-    hosts["a"].upgrade(with_record=True)
+    hosts["a"].upgrade()
     assert not asking.gate()
 
     Service.get_by_host_and_binary(

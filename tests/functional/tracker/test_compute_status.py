@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.lab.cycles import HOST, Publishing, contents
-from tests.lab.drivers import Edit, flat, with_children
+from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import Service
@@ -42,78 +42,24 @@ def _disabled(placement: PlacementFixture) -> set[str]:
     return {name for name, one in contents(placement).items() if DISABLED in one["traits"]}
 
 
-def test_its_roots_say_so_within_one_cycle(
-    publishing: Publishing, placement: PlacementFixture, service: Service
-) -> None:
-    _set(service, disabled=True)
-
-    outcome = publishing.cycle.sync()
-
-    assert _disabled(placement) == {"cn", "metal"}
-    assert {type(step) for step in outcome.steps} == {SetTraits}
-    assert not publishing.cycle.sync().steps
-
-
-def test_enabled_they_say_it_no_more_and_are_as_before(
+def test_disabled_service_shows_on_its_roots_until_it_is_enabled(
     publishing: Publishing, placement: PlacementFixture, service: Service
 ) -> None:
     before = contents(placement)
-    _set(service, disabled=True)
-    publishing.cycle.sync()
-    _set(_service(publishing), disabled=False)
+    for is_restarted in (False, True):
+        _set(_service(publishing), disabled=True)
+        assert len(publishing.cycle.plan().steps) == 2
+        outcome = publishing.cycle.sync()
 
-    publishing.cycle.sync()
+        assert _disabled(placement) == {"cn", "metal"}
+        assert {type(step) for step in outcome.steps} == {SetTraits}
+        assert not publishing.cycle.sync().steps
 
-    assert contents(placement) == before
-    assert not publishing.cycle.sync().steps
-
-
-def test_a_process_that_starts_later_takes_it_back_too(
-    publishing: Publishing, placement: PlacementFixture, service: Service
-) -> None:
-    _set(service, disabled=True)
-    publishing.cycle.sync()
-    _set(_service(publishing), disabled=False)
-
-    publishing.restarted().sync()
-
-    assert _disabled(placement) == set()
-
-
-def test_a_dry_run_shows_it(publishing: Publishing, service: Service) -> None:
-    _set(service, disabled=True)
-
-    assert len(publishing.cycle.plan().steps) == 2
-
-
-def test_what_another_put_there_stays(
-    publishing: Publishing, placement: PlacementFixture, service: Service
-) -> None:
-    root = placement.client.list_providers(name="cn")[0]
-    traits = placement.client.get_traits(root.uuid)
-    placement.client.set_traits(
-        root.uuid, traits.resource_provider_generation, {*traits.traits, DISABLED}
-    )
-    _set(service, disabled=True)
-    publishing.cycle.sync()
-    _set(_service(publishing), disabled=False)
-
-    publishing.cycle.sync()
-
-    assert _disabled(placement) == {"cn"}
-
-
-def test_what_the_driver_says_stays(
-    publishing: Publishing, placement: PlacementFixture, service: Service
-) -> None:
-    publishing.driver.nodes["metal"] = _with_traits(flat(CUSTOM_METAL=1), DISABLED)
-    publishing.cycle.sync()
-    assert _disabled(placement) == {"metal"}
-
-    publishing.driver.nodes["metal"] = flat(CUSTOM_METAL=1)
-    publishing.cycle.sync()
-
-    assert _disabled(placement) == set()
+        _set(_service(publishing), disabled=False)
+        enabling = publishing.restarted() if is_restarted else publishing.cycle
+        enabling.sync()
+        assert contents(placement) == before
+        assert not enabling.sync().steps
 
 
 def _with_traits(edit: Edit, *traits: str) -> Edit:
@@ -156,7 +102,7 @@ def test_where_it_is_not_known_they_say_what_they_said(
     _set(service, disabled=True)
     publishing.cycle.sync()
     unknown = _service(publishing)
-    delattr(unknown, "_obj_disabled")
+    del unknown.disabled
     monkeypatch.setattr(Service, "get_by_host_and_binary", lambda *_key: unknown)
     assert services.is_disabled(publishing.context, HOST) is None
 
@@ -164,6 +110,7 @@ def test_where_it_is_not_known_they_say_what_they_said(
     assert _disabled(placement) == {"cn", "metal"}
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("order", [("nfs", "cn"), ("cn", "nfs")])
 def test_a_root_that_shares_says_so_though_another_node_speaks_of_it(
     publishing: Publishing, placement: PlacementFixture, order: tuple[str, str]
@@ -202,7 +149,12 @@ def test_a_root_that_shares_says_so_though_another_node_speaks_of_it(
 def test_a_host_whose_driver_fails_is_disabled_all_the_same(
     publishing: Publishing, placement: PlacementFixture, service: Service
 ) -> None:
+    publishing.driver.nodes["metal"] = also(lambda tree: tree.reserve("metal", "cleaning"))(
+        flat(CUSTOM_METAL=1)
+    )
+    publishing.cycle.sync()
     before = contents(placement)
+    assert before["metal"]["inventories"] == {"CUSTOM_METAL": (1, 1)}
     publishing.driver.fails = True
     placement.requests.clear()
     with pytest.raises(BackendError):
@@ -213,6 +165,7 @@ def test_a_host_whose_driver_fails_is_disabled_all_the_same(
     with pytest.raises(BackendError):
         publishing.cycle.sync()
     assert _disabled(placement) == {"cn", "metal"}
+    assert contents(placement)["metal"]["inventories"] == before["metal"]["inventories"]
     placement.requests.clear()
     with pytest.raises(BackendError):
         publishing.restarted().sync()
@@ -246,29 +199,6 @@ def test_a_node_that_fails_is_disabled_beside_one_that_does_not(
     assert _disabled(placement) == {"cn", "metal"}
     publishing.driver.nodes["cn"] = works
     assert not publishing.cycle.sync().steps
-
-
-def test_a_reserved_root_stays_reserved_while_its_driver_fails(
-    publishing: Publishing, placement: PlacementFixture, service: Service
-) -> None:
-    def cleaned(tree: ProviderTree, node: str, allocations: Any) -> None:
-        flat(CUSTOM_METAL=1)(tree, node, allocations)
-        tree.reserve(node, "cleaning")
-
-    publishing.driver.nodes["metal"] = cleaned
-    publishing.cycle.sync()
-    publishing.driver.fails = True
-    _set(service, disabled=True)
-    with pytest.raises(BackendError):
-        publishing.cycle.sync()
-    assert contents(placement)["metal"]["inventories"] == {"CUSTOM_METAL": (1, 1)}
-
-    publishing.driver.fails = False
-    publishing.driver.nodes["metal"] = flat(CUSTOM_METAL=1)
-    publishing.cycle.sync()
-
-    assert contents(placement)["metal"]["inventories"] == {"CUSTOM_METAL": (1, 0)}
-    assert _disabled(placement) == {"cn", "metal"}
 
 
 def test_how_long_a_node_is_absent_is_not_forgotten(

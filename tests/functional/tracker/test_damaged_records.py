@@ -1,16 +1,18 @@
 """A record that cannot be read stops its own tree, and no other."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
 from tests.functional.tracker.places import ANYWHERE
-from tests.lab.cycles import Publishing, contents, stored
+from tests.lab.cycles import HOST, Publishing, contents, stored
 from tests.lab.drivers import DEVICE, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import StateError
-from wharfinger.objects import ComputeNodeList
+from wharfinger.objects import ComputeNodeList, Context, ProviderRecordList
+from wharfinger.tracker.cycle import DriverCycle, Outcome
 
 pytestmark = ANYWHERE
 
@@ -31,10 +33,14 @@ def fleet(publishing: Publishing) -> Publishing:
     return publishing
 
 
-@pytest.mark.parametrize("of", ["cn-0", "cn-0-gpu"])
 @pytest.mark.parametrize(
-    ("column", "spoilt"),
-    [("live", "what"), ("applied", "{}"), ("mode", "borrowed"), ("own_reserved", "[1]")],
+    ("of", "column", "spoilt"),
+    [
+        ("cn-0", "live", "what"),
+        ("cn-0-gpu", "applied", "{}"),
+        ("cn-0", "mode", "borrowed"),
+        ("cn-0-gpu", "own_reserved", "[1]"),
+    ],
 )
 def test_a_tree_with_a_record_that_cannot_be_read_is_left_and_the_others_go_on(
     fleet: Publishing, placement: PlacementFixture, of: str, column: str, spoilt: str
@@ -58,42 +64,23 @@ def test_a_tree_with_a_record_that_cannot_be_read_is_left_and_the_others_go_on(
     assert after["cn-1-gpu"]["inventories"] == {"VGPU": (2, 0)}
 
 
-def test_a_tree_whose_records_cannot_be_read_is_not_removed(
+def test_tree_whose_records_cannot_be_read_is_not_removed_and_keeps_its_row(
     fleet: Publishing, placement: PlacementFixture
 ) -> None:
-    execute(fleet, "UPDATE provider_records SET live = 'what' WHERE live LIKE '%cn-0%'")
-    del fleet.driver.nodes["cn-0"]
-    cycle = fleet.restarted()
-    for _ in range(3):
-        assert cycle.sync().problems
-    assert {"cn-0", "cn-0-gpu"} <= contents(placement).keys()
-
-
-def test_a_record_that_is_deleted_is_adopted_again(
-    fleet: Publishing, placement: PlacementFixture
-) -> None:
-    uuid = contents(placement)["cn-0"]["uuid"]
-    execute(fleet, "DELETE FROM provider_records WHERE provider_uuid = ?", uuid)
-
-    assert not fleet.restarted().sync().problems
-    assert contents(placement)["cn-0"]["inventories"] == {"VCPU": (2, 0)}
-    assert uuid in stored(fleet.state_path)
-
-
-def test_a_node_whose_record_cannot_be_read_keeps_its_row(fleet: Publishing) -> None:
     def nodes() -> dict[str, str]:
         found = ComputeNodeList.get_by_filters(fleet.context)
         return {row.uuid: row.hypervisor_hostname for row in found}
 
     before = nodes()
-    [uuid] = [uuid for uuid, name in before.items() if name == "cn-0"]
-    execute(fleet, "UPDATE provider_records SET live = 'what' WHERE provider_uuid = ?", uuid)
-    for _ in range(2):
+    execute(fleet, "UPDATE provider_records SET live = 'what' WHERE live LIKE '%cn-0%'")
+    for is_listed in (True, False):
+        if not is_listed:
+            del fleet.driver.nodes["cn-0"]
         cycle = fleet.restarted()
         for _ in range(3):
-            [problem] = cycle.sync().problems
-            assert isinstance(problem, StateError)
+            assert {type(one) for one in cycle.sync().problems} == {StateError}
             assert nodes() == before
+    assert {"cn-0", "cn-0-gpu"} <= contents(placement).keys()
 
 
 def test_a_device_that_moved_is_left_until_its_record_can_be_read(
@@ -127,18 +114,83 @@ def test_a_device_that_moved_is_left_until_its_record_can_be_read(
     assert contents(placement) == before | {"device": before["device"] | {"parent": "cn-1"}}
 
 
-def test_a_record_that_does_not_say_of_which_provider_it_is_stops_no_tree(
+# The remedy.
+
+
+DAMAGE = "UPDATE provider_records SET own_reserved = 'what' WHERE provider_uuid = ?"
+REMEDIES = {
+    "deleted": "DELETE FROM provider_records WHERE provider_uuid = ?",
+    "restored": "UPDATE provider_records SET own_reserved = '{}' WHERE provider_uuid = ?",
+}
+PACES: dict[str, Callable[[DriverCycle], Outcome]] = {
+    "sync": DriverCycle.sync,
+    "drift": DriverCycle.drift,
+}
+
+
+@pytest.mark.parametrize(("remedy", "pace"), [("deleted", "sync"), ("restored", "drift")])
+def test_record_that_is_repaired_counts_from_the_next_cycle_on(
+    fleet: Publishing, placement: PlacementFixture, remedy: str, pace: str
+) -> None:
+    uuid = contents(placement)["cn-0-gpu"]["uuid"]
+    execute(fleet, DAMAGE, uuid)
+    cycle = fleet.restarted()
+    [problem] = cycle.sync().problems
+    for which in ("table provider_records", HOST, "scripted", uuid, "next full or drift cycle"):
+        assert which in str(problem)
+    execute(fleet, REMEDIES[remedy], uuid)
+
+    assert not PACES[pace](cycle).problems
+
+    assert contents(placement)["cn-0"]["inventories"] == {"VCPU": (2, 0)}
+    assert contents(placement)["cn-0-gpu"]["inventories"] == {"VGPU": (2, 0)}
+    assert uuid in stored(fleet.state_path)
+
+
+def test_record_that_does_not_say_of_which_provider_it_is_stops_no_tree_until_it_is_deleted(
     fleet: Publishing, placement: PlacementFixture
 ) -> None:
     uuid = contents(placement)["cn-0"]["uuid"]
     execute(
         fleet, "UPDATE provider_records SET provider_uuid = 'what' WHERE provider_uuid = ?", uuid
     )
+    cycle = fleet.restarted()
 
-    [problem] = fleet.restarted().sync().problems
+    [problem] = cycle.sync().problems
 
     assert isinstance(problem, StateError)
     assert "provider_records.provider_uuid" in str(problem)
     after = contents(placement)
     assert after["cn-1"]["inventories"] == {"VCPU": (2, 0)}
     assert after["cn-1-gpu"]["inventories"] == {"VGPU": (2, 0)}
+
+    execute(fleet, "DELETE FROM provider_records WHERE provider_uuid = ?", "what")
+    assert not cycle.sync().problems
+    assert not fleet.restarted().plan().steps
+
+
+def test_damaged_records_alone_are_read_again_in_one_query(
+    fleet: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    get = ProviderRecordList.get_by_filters
+
+    def counted(context: Context, **filters: object) -> ProviderRecordList:
+        if "host" in filters:
+            read.append(filters.get("provider_uuid"))
+        return get(context, **filters)
+
+    uuids = sorted(contents(placement)[of]["uuid"] for of in ("cn-0", "cn-0-gpu"))
+    for uuid in uuids:
+        execute(fleet, DAMAGE, uuid)
+    cycle = fleet.restarted()
+    monkeypatch.setattr(ProviderRecordList, "get_by_filters", counted)
+    for name in ("sync", "drift", "sync"):
+        assert PACES[name](cycle).problems
+    assert read == [uuids] * 3
+    for uuid in uuids:
+        execute(fleet, REMEDIES["restored"], uuid)
+    cycle.drift()
+    for pace in PACES.values():
+        assert not pace(cycle).problems
+    assert read == [uuids] * 4

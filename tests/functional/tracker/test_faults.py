@@ -17,7 +17,6 @@ from wharfinger.exceptions import (
     OwnershipConflict,
     PermissionRefused,
     PlacementError,
-    PlacementUnavailable,
     UnexpectedAnswer,
 )
 from wharfinger.placement.client import PlacementClient
@@ -122,6 +121,7 @@ REQUESTS: dict[str, Callable[[Request, str], bool]] = {
 }
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", FAULTS_OF_ONE)
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_a_fault_of_one_tree_is_its_own(
@@ -156,15 +156,12 @@ def test_a_fault_of_one_tree_is_its_own(
     assert victim in str(problem) or known in str(problem)
 
 
-@pytest.mark.parametrize("kind", ["create", "traits", "inventories"])
 def test_a_conflict_without_end_ends_after_five_attempts(
-    placement: PlacementFixture, fleet: Publishing, interceptor: Interceptor, kind: str
+    placement: PlacementFixture, fleet: Publishing, interceptor: Interceptor
 ) -> None:
     victim = uuid_of(placement, VICTIM)
     change_fleet(fleet)
-    if kind == "create":
-        fleet.driver.nodes[NEW] = flat(CUSTOM_GOLD=2)
-    interceptor.expect(at(kind, victim), FAULTS["409 always"])
+    interceptor.expect(at("traits", victim), FAULTS["409 always"])
 
     outcome = fleet.cycle.sync()
 
@@ -176,28 +173,6 @@ def test_a_conflict_without_end_ends_after_five_attempts(
     # What has been written is not written again.
     others = [request for request in seen if request.startswith("PUT") and victim not in request]
     assert len(others) == len(set(others))
-
-
-@pytest.mark.parametrize("name", ["503", "reset when done"])
-@pytest.mark.parametrize("kind", ["read", "traits", "inventories"])
-def test_a_placement_that_is_not_available_ends_the_sync_and_the_next_goes_on(
-    placement: PlacementFixture, fleet: Publishing, interceptor: Interceptor, kind: str, name: str
-) -> None:
-    victim = uuid_of(placement, VICTIM)
-    change_fleet(fleet)
-    if kind == "read":
-        somebody_marks(placement.client, victim, "CUSTOM_OPERATORS")
-    interceptor.expect(at(kind, victim), FAULTS[name])
-
-    with pytest.raises(PlacementUnavailable):
-        fleet.cycle.sync()
-
-    assert interceptor.struck == 1
-    interceptor.expect()
-    assert not fleet.restarted().sync().problems
-    found = contents(placement)
-    assert all(found[node]["inventories"] == {"CUSTOM_GOLD": (2, 0)} for node in FLEET)
-    assert not fleet.cycle.sync().steps
 
 
 def test_moving_allocations_without_the_service_role_is_refused_and_says_so(
@@ -308,6 +283,8 @@ def test_an_owner_that_comes_between_our_read_and_our_write_is_honoured(
     outcome = publishing.cycle.sync()
 
     assert [look(placement, victim)] == left
+    if kind == "inventories of two":
+        assert contents(placement)["cn"]["inventories"] == {"VCPU": (9, 0)}
     if kind == "delete":
         (waiting,) = outcome.pending
         assert (waiting.uuid, ACME in waiting.reason) == (victim, True)
@@ -318,19 +295,6 @@ def test_an_owner_that_comes_between_our_read_and_our_write_is_honoured(
     for _ in range(2):
         assert not publishing.restarted().sync().steps
         assert [look(placement, victim)] == left
-
-
-def test_what_stands_beside_it_is_written_all_the_same(
-    publishing: Publishing, placement: PlacementFixture
-) -> None:
-    publishing.driver.nodes["cn"] = HOST
-    publishing.cycle.sync()
-    CHANGES["inventories of two"](publishing, placement)
-    takes_over_when_touched(placement, uuid_of(placement, "gpu"))
-
-    publishing.cycle.sync()
-
-    assert contents(placement)["cn"]["inventories"] == {"VCPU": (9, 0)}
 
 
 def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[object]:

@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.devices import CARD, OWN, SIBLING, Device, ProgrammableDriver, publish_devices
+from tests.lab.drawing import Draw
 from tests.lab.drivers import flat
 from tests.lab.objects import statements
 from tests.lab.placement import PlacementFixture
@@ -16,7 +17,6 @@ from tests.lab.reserving import Steps, node, overlaid
 from tests.lab.samples import uuid
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, JobRefused, ProgrammingRefused
-from wharfinger.objects import DeviceJob
 from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.tracker.cycle import DriverCycle
 
@@ -84,80 +84,43 @@ def refused(device: Device) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("how", CYCLES)
-def test_a_function_that_is_lost_is_said_again(
-    device: Device, publishing: Publishing, how: str
+def test_function_of_a_job_is_published_until_another_program_sets_another(
+    device: Device, publishing: Publishing
 ) -> None:
     device.program("new")
-    publishing.cycle.sync()
     device.says()
-    CYCLES[how](publishing.cycle)
+    publishing.restarted().sync()
     assert device.functions == {"NEW"}
+    device.says()
     publishing.placement.requests.clear()
-    publishing.cycle.sync()
+    assert [step.name for step in publishing.cycle.plan().steps] == [device.name]
     assert not publishing.placement.requests.writes
-
-
-@BOTH
-def test_a_process_that_starts_says_what_another_has_programmed(
-    device: Device, publishing: Publishing
-) -> None:
-    device.program("new")
-    device.says()
-    publishing.restarted()
-    publishing.cycle.sync()
-    assert device.functions == {"NEW"}
-
-
-@BOTH
-@pytest.mark.parametrize("how", CYCLES)
-def test_a_function_that_somebody_else_says_takes_its_place(
-    device: Device, publishing: Publishing, how: str
-) -> None:
-    device.program("new")
-    publishing.cycle.sync()
-    device.says("NEW", "THEIRS")
-    CYCLES[how](publishing.cycle)
-    assert device.functions == {"THEIRS"}
-    publishing.cycle.sync()
-    assert device.functions == {"THEIRS"}
-
-
-@BOTH
-def test_what_is_programmed_next_takes_the_place_of_the_last(
-    device: Device, publishing: Publishing
-) -> None:
-    for function in ("one", "two", "two", "three"):
-        device.program(function)
-        for cycle in CYCLES.values():
-            cycle(publishing.cycle)
-            assert device.functions == {function.upper()}
-        publishing.restarted()
-    device.program()
     for cycle in CYCLES.values():
+        device.says()
         cycle(publishing.cycle)
-        assert device.functions == set()
-
-
-@BOTH
-def test_a_dry_run_says_what_it_would_say_and_writes_nothing(
-    device: Device, publishing: Publishing
-) -> None:
-    device.program("new")
-    publishing.cycle.sync()
-    device.says()
+        assert device.functions == {"NEW"}
     publishing.placement.requests.clear()
-    plan = publishing.restarted().plan()
-    assert [step.name for step in plan.steps] == [device.name]
+    publishing.cycle.sync()
     assert not publishing.placement.requests.writes
-    assert device.functions == set()
 
+    for how in CYCLES.values():
+        device.says("NEW", "THEIRS")
+        how(publishing.cycle)
+        assert device.functions == {"THEIRS"}
+        publishing.cycle.sync()
+        assert device.functions == {"THEIRS"}
+        device.says()
+        publishing.cycle.sync()
+        assert device.functions == set(), "the function of the job has ended"
 
-# Jobs that have come to nothing.
+        for function in ("one", "two", None, "new"):
+            device.program(function)
+            publishing.restarted().sync()
+            assert device.functions == ({function.upper()} if function else set())
 
 
 @pytest.mark.parametrize("come_to_nothing", [in_use, refused])
-def test_a_job_that_has_come_to_nothing_says_nothing_of_other_parts(
+def test_job_that_is_refused_changes_no_function(
     device: Device, sibling: Device, publishing: Publishing, come_to_nothing: Callable[..., None]
 ) -> None:
     device.says("THEIRS")
@@ -165,85 +128,16 @@ def test_a_job_that_has_come_to_nothing_says_nothing_of_other_parts(
     for cycle in CYCLES.values():
         cycle(publishing.cycle)
         assert (device.functions, sibling.functions) == ({"THEIRS"}, set())
-
-
-@BOTH
-@pytest.mark.parametrize("come_to_nothing", [in_use, refused])
-def test_a_job_that_has_come_to_nothing_does_not_say_what_others_said_before(
-    device: Device, publishing: Publishing, come_to_nothing: Callable[..., None]
-) -> None:
-    device.says("THEIRS")
-    come_to_nothing(device)
-    publishing.cycle.sync()
-    assert device.functions == {"THEIRS"}
     device.says()
     for cycle in CYCLES.values():
         cycle(publishing.cycle)
         assert device.functions == set()
-
-
-@BOTH
-@pytest.mark.parametrize("come_to_nothing", [in_use, refused])
-def test_a_job_that_has_come_to_nothing_leaves_what_was_programmed_before(
-    device: Device, publishing: Publishing, come_to_nothing: Callable[..., None]
-) -> None:
     device.program("new")
     come_to_nothing(device)
     device.says()
     for cycle in CYCLES.values():
         cycle(publishing.cycle)
         assert device.functions == {"NEW"}
-
-
-@pytest.mark.parametrize("wins", ["it", "other"])
-def test_who_loses_of_two_jobs_at_once_says_nothing(
-    device: Device,
-    sibling: Device,
-    publishing: Publishing,
-    monkeypatch: pytest.MonkeyPatch,
-    wins: str,
-) -> None:
-    winner, loser = (device, sibling) if wins == "it" else (sibling, device)
-    for one in (device, sibling):
-        one.says("THEIRS")
-    begun, is_held = threading.Event(), threading.Event()
-    refusals: list[JobRefused] = []
-
-    def lose() -> None:
-        with pytest.raises(JobRefused, match="another job has it") as caught:
-            loser.program("never")
-        refusals.append(caught.value)
-
-    losing = threading.Thread(target=lose)
-    create = DeviceJob.create
-
-    def both_have_looked(job: DeviceJob) -> None:
-        if job.provider_uuid == winner.uuid:
-            losing.start()  # until it would reserve the device
-            assert begun.wait(PATIENCE)
-        create(job)
-
-    def before(method: str, path: str) -> None:
-        if threading.current_thread() is losing and path.endswith("/inventories"):
-            begun.set()
-            assert is_held.wait(PATIENCE)
-
-    def loading(*_: Any) -> None:
-        is_held.set()
-        losing.join(PATIENCE)
-
-    monkeypatch.setattr(DeviceJob, "create", both_have_looked)
-    device.placement.adapter.before = before
-    device.driver.loading = loading
-    winner.program("new")
-    assert len(refusals) == 1
-
-    for _ in range(2):
-        for cycle in CYCLES.values():
-            cycle(publishing.cycle)
-            assert device.functions == sibling.functions == {"NEW"}
-        for one in (device, sibling):
-            one.says()
 
 
 # What a driver says that does not look again.
@@ -270,22 +164,11 @@ def reported(device: Device, publishing: Publishing) -> list[str]:
 
 
 #: A name for each job that is done; what refuses one; and None where nobody knows the function.
-STORIES: list[tuple[Any, ...]] = [
-    ("new",),
-    (None,),
-    ("one", "two"),
-    ("one", None),
-    (None, "two"),
-    ("one", in_use),
-    ("one", refused, "two", in_use),
-]
+STORIES: list[tuple[Any, ...]] = [("one", None, "two"), ("one", refused, "two", in_use)]
 
 
-@pytest.mark.parametrize("meanwhile", [False, True], ids=["after", "meanwhile"])
 @pytest.mark.parametrize(
-    "story",
-    STORIES,
-    ids=lambda story: ", ".join(getattr(one, "__name__", str(one)) for one in story),
+    ("story", "meanwhile"), zip(STORIES, [True, False], strict=True), ids=["meanwhile", "after"]
 )
 def test_a_driver_that_reports_a_former_function_is_not_believed(
     device: Device, publishing: Publishing, reported: list[str], story: Any, meanwhile: bool
@@ -342,25 +225,26 @@ def test_what_was_said_of_one_part_is_stale_of_the_others(
 # Jobs that end while a cycle is under way.
 
 
-@BOTH
-@pytest.mark.parametrize("function", ["two", None])
+@pytest.mark.parametrize("device", [CARD], indirect=True)
 def test_a_job_that_ends_while_a_cycle_asks_the_driver_has_the_last_word(
-    device: Device, publishing: Publishing, function: str | None
+    device: Device, publishing: Publishing
 ) -> None:
     device.driver.nodes[CARD] = handed_back
     device.program("one")
     publishing.cycle.sync()
-    expected = {function.upper()} if function else set()
-    device.driver.meanwhile = lambda: device.program(function)
-    for _ in range(3):
-        publishing.cycle.sync()
-        assert device.functions == expected
+    for function in ("two", None):
+        expected = {function.upper()} if function else set()
+        device.driver.meanwhile = partial(device.program, function)
+        for _ in range(2):
+            publishing.cycle.sync()
+            assert device.functions == expected
 
 
-@BOTH
-@pytest.mark.parametrize("how", CYCLES)
+@pytest.mark.parametrize(
+    ("device", "how"), [(OWN, "drift"), (CARD, "sync")], indirect=["device"], ids=["own", "card"]
+)
 def test_a_job_that_ends_at_any_step_of_a_cycle_has_the_last_word(
-    device: Device, publishing: Publishing, how: str
+    device: Device, publishing: Publishing, how: str, draw: Draw
 ) -> None:
     device.driver.nodes[CARD] = handed_back
     device.program("one")
@@ -377,20 +261,20 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_has_the_last_word(
     run(10**9)  # which makes the traits
     steps = run(10**9)
     assert device.functions == {"ONE"}
-    assert any(step.startswith("before PUT") and step.endswith("/traits") for step in steps)
-    for number, step in enumerate(steps):
-        if step.startswith("before "):
-            assert run(number)[number] == step
-            assert device.functions == set(), step
-            for cycle in CYCLES.values():
-                cycle(publishing.cycle)
-                assert device.functions == set(), step
+    before = [number for number, step in enumerate(steps) if step.startswith("before ")]
+    writes = [one for one in before if "PUT" in steps[one] and steps[one].endswith("/traits")]
+    assert writes
+    for number in draw(before, 2, keep=writes):
+        assert run(number)[number] == steps[number]
+        assert device.functions == set(), steps[number]
+        for cycle in CYCLES.values():
+            cycle(publishing.cycle)
+            assert device.functions == set(), steps[number]
 
 
-@ANYWHERE
 @pytest.mark.parametrize("device", [CARD], indirect=True)
 def test_a_job_that_ends_at_any_step_of_a_cycle_is_not_ended_by_what_was_said_before(
-    device: Device, publishing: Publishing
+    device: Device, publishing: Publishing, draw: Draw
 ) -> None:
     device.driver.nodes[CARD] = handed_back
     device.program("new")
@@ -409,28 +293,14 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_is_not_ended_by_what_was_said_be
     assert device.functions == {"OLD"}
     looks = [number for number, step in enumerate(steps) if step.startswith("before ")]
     assert looks
-    for number in looks:
+    for number in draw(looks, 4):
         assert run(number)[number] == steps[number]
         device.says()
         publishing.cycle.sync()
         assert device.functions == {"NEW"}, steps[number]
 
 
-@ANYWHERE
-@BOTH
-def test_what_somebody_else_has_said_since_ends_what_was_programmed(
-    device: Device, publishing: Publishing
-) -> None:
-    device.program("new")
-    publishing.cycle.sync()
-    device.says("NEW", "THEIRS")
-    publishing.cycle.sync()
-    device.says()
-    publishing.cycle.sync()
-    assert device.functions == set()
-
-
-@BOTH
+@pytest.mark.parametrize("device", [CARD], indirect=True)
 def test_a_cycle_that_writes_when_a_job_has_nothing_to_write_does_not_have_the_last_word(
     device: Device, publishing: Publishing
 ) -> None:
@@ -465,35 +335,21 @@ def test_a_cycle_that_writes_when_a_job_has_nothing_to_write_does_not_have_the_l
         assert device.functions == set()
 
 
-# Devices that are gone.
-
-
-@pytest.mark.parametrize("state", ["reserving", "waiting", "programming", "unknown"])
-def test_nothing_is_forgotten_of_a_device_that_is_gone_while_a_job_is_unfinished(
+@pytest.mark.parametrize("state", ["reserving", "unknown", "programmed"])
+def test_a_device_that_is_gone_is_forgotten_unless_its_job_is_unfinished(
     device: Device, publishing: Publishing, state: str
 ) -> None:
     device.program("new")
     job = device.job
     assert job is not None
+    assert job.state == "programmed"
     job.state = state
     job.save()
     device.driver.nodes["cn"] = node({"VCPU": (8, 0)})
     for _ in range(4):
         publishing.cycle.sync()
     assert OWN not in contents(publishing.placement)
-    assert device.state == state
-
-
-@ANYWHERE
-def test_what_a_device_held_that_is_gone_is_forgotten(
-    device: Device, publishing: Publishing
-) -> None:
-    device.program("new")
-    device.driver.nodes["cn"] = node({"VCPU": (8, 0)})
-    for _ in range(4):
-        publishing.cycle.sync()
-    assert OWN not in contents(publishing.placement)
-    assert device.job is None
+    assert (device.job is None) == (state == "programmed")
 
 
 # What a driver cannot publish.
@@ -531,7 +387,6 @@ def test_a_driver_whose_problems_cannot_be_had_fails_alone_and_nothing_is_remove
     assert not publishing.cycle.sync().problems
 
 
-@ANYWHERE
 def test_who_programs_nothing_asks_for_no_jobs(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
@@ -547,16 +402,15 @@ def test_who_programs_nothing_asks_for_no_jobs(
     assert [one for one in said if "device_jobs" in one]
 
 
-@BOTH
-@pytest.mark.parametrize("field", ["driver_instance", "host"])
 def test_what_another_process_has_programmed_is_said(
-    device: Device, publishing: Publishing, field: str
+    device: Device, publishing: Publishing
 ) -> None:
     device.program("new")
     job = device.job
     assert job is not None
-    setattr(job, field, "other")
-    job.save()
-    device.says()
-    publishing.cycle.sync()
-    assert device.functions == {"NEW"}
+    for field in ("driver_instance", "host"):
+        setattr(job, field, "other")
+        job.save()
+        device.says()
+        publishing.cycle.sync()
+        assert device.functions == {"NEW"}

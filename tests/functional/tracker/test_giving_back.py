@@ -1,12 +1,11 @@
 """What a consumer gives back is reserved first, and free again when it has been cleaned."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, everything
+from tests.lab.drawing import Draw
 from tests.lab.drivers import flat
 from tests.lab.moments import Moments
 from tests.lab.placement import PlacementFixture
@@ -20,14 +19,14 @@ from tests.lab.reserving import (
     figures,
     is_candidate,
     is_full,
-    makes,
+    lose_records,
     node,
     rows,
     summary,
 )
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
-from wharfinger.objects import ReservationList
+from wharfinger.objects import ComputeNode, ReservationList
 from wharfinger.placement.holds import Holds
 from wharfinger.providers import ProviderTree
 
@@ -100,14 +99,22 @@ def test_it_is_free_when_its_cleaning_was_seen_and_seen_to_have_ended(
     give_back(publishing)
     assert phases(publishing) == ["released"]
     assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}
-    run(publishing, pace)
+    for _ in range(2):
+        driver.says("metal", "metal")  # its feed names it, and there is nothing to tell
+        run(publishing, pace)
+    if pace == "sync":
+        publishing.restarted()
     assert phases(publishing) == ["released"]
-
-    driver.says("metal", "metal", "cleaning")
-    run(publishing, pace)
-    run(publishing, pace)
-    assert phases(publishing) == ["cleaning"]
     assert is_full(placement, "metal")
+
+    for reason in ("cleaning", "maintenance"):
+        driver.says("metal", "metal", reason)
+        for _ in range(2):
+            run(publishing, pace)
+            assert phases(publishing) == ["cleaning"]
+            assert is_full(placement, "metal")
+    if pace == "sync":
+        publishing.restarted()
     driver.says("metal", "metal")
     run(publishing, pace)
     run(publishing, pace)
@@ -152,51 +159,14 @@ def test_a_drift_cycle_judges_nothing(
     assert figures(placement, "metal") == GOLD
 
 
-@pytest.mark.parametrize("pace", PACES)
-def test_it_stays_reserved_while_no_cleaning_was_seen(
-    pace: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    give_back(publishing)
-    for _ in range(4):
-        driver.says("metal", "metal")  # its feed names it, and there is nothing to tell
-        run(publishing, pace)
-    publishing.restarted()
-    run(publishing, "sync")
-    assert phases(publishing) == ["released"]
-    assert is_full(placement, "metal")
-
-
-@pytest.mark.parametrize("pace", PACES)
-def test_its_driver_may_state_that_none_will_come(
-    pace: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    give_back(publishing)
-    metal = summary(placement, "metal").uuid
-    [row] = rows(publishing.context).values()
-    driver.says("metal", "metal")
-    run(publishing, pace)
-    driver.clean.add(metal)
-    driver.says("metal", "metal")
-    run(publishing, pace)
-    driver.says("metal", "metal")
-    run(publishing, pace)
-
-    assert set(driver.asked) == {(metal, row.since)}
-    assert phases(publishing) == []
-    assert figures(placement, "metal") == GOLD
-
-
-def test_a_driver_that_cannot_say_leaves_that_one_reserved_and_the_others_alone(
+def test_is_clean_without_true_or_false_leaves_that_provider_reserved_and_others_alone(
     driver: CleaningDriver,
     publishing: Publishing,
     placement: PlacementFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fails(uuid: str, since: object) -> bool:
-        raise OSError("no answer")
-
     give_back(publishing)
-    monkeypatch.setattr(driver, "is_clean", fails)
+    monkeypatch.setattr(driver, "is_clean", lambda uuid, since: "no")
     driver.nodes["new"] = flat(CUSTOM_GOLD=1)
 
     outcome = publishing.cycle.sync()
@@ -206,20 +176,6 @@ def test_a_driver_that_cannot_say_leaves_that_one_reserved_and_the_others_alone(
     assert "is_clean" in str(problem)
     assert figures(placement, "new") == GOLD
     assert is_full(placement, "metal")
-
-
-def test_a_maintenance_that_follows_on_the_cleaning_is_waited_for(
-    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    give_back(publishing)
-    driver.says("metal", "metal", "cleaning")
-    run(publishing, "sync")
-    driver.says("metal", "metal", "maintenance")
-    run(publishing, "sync")
-    assert is_full(placement, "metal")
-    driver.says("metal", "metal")
-    run(publishing, "sync")
-    assert figures(placement, "metal") == GOLD
 
 
 def test_an_operator_s_hold_outlasts_the_cleaning_and_the_other_way_round(
@@ -239,49 +195,16 @@ def test_an_operator_s_hold_outlasts_the_cleaning_and_the_other_way_round(
     assert figures(placement, "metal") == GOLD
 
 
-def test_an_operator_may_end_the_wait(
-    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    give_back(publishing)
-    [row] = rows(publishing.context).values()
-    Holds(publishing.client, publishing.context).release(summary(placement, "metal"), row.holder)
-    assert figures(placement, "metal") == GOLD
-    run(publishing, "sync")
-    assert figures(placement, "metal") == GOLD
-
-
-def test_it_survives_a_restart_in_each_phase(
-    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    give_back(publishing)
-    publishing.restarted()
-    driver.says("metal", "metal", "cleaning")
-    run(publishing, "sync")
-    publishing.restarted()
-    assert phases(publishing) == ["cleaning"]
-    run(publishing, "sync")
-    assert is_full(placement, "metal")
-    driver.says("metal", "metal")
-    publishing.restarted()
-    run(publishing, "sync")
-    assert figures(placement, "metal") == GOLD
-
-
 # What is given back.
-
-
-def test_a_consumer_without_allocations_gives_nothing_back(
-    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    placement.requests.clear()
-    give_back(publishing, OTHER)
-    assert not placement.requests.writes
-    assert phases(publishing) == []
 
 
 def test_giving_back_twice_is_giving_back_once(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
+    placement.requests.clear()
+    give_back(publishing, OTHER)
+    assert not placement.requests.writes, "a consumer without allocations gives nothing back"
+    assert phases(publishing) == []
     for _ in range(2):
         give_back(publishing)
     assert phases(publishing) == ["released"]
@@ -289,24 +212,6 @@ def test_giving_back_twice_is_giving_back_once(
     run(publishing, "sync")
     give_back(publishing)
     assert phases(publishing) == ["cleaning"]
-
-
-def test_two_consumers_of_one_provider_each_have_it_cleaned(
-    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    driver.nodes["shared"] = node({"CUSTOM_GOLD": (2, 0)})
-    run(publishing, "sync")
-    for consumer in (OTHER, str(uuid5(NAMESPACE_OID, "third"))):
-        allocate(placement, consumer, shared={"CUSTOM_GOLD": 1})
-    give_back(publishing, OTHER)
-    driver.says("shared", "shared", "cleaning")
-    run(publishing, "sync")
-    give_back(publishing, str(uuid5(NAMESPACE_OID, "third")))
-    driver.says("shared", "shared")
-    run(publishing, "sync")
-
-    assert phases(publishing) == ["released"]
-    assert is_full(placement, "shared")
 
 
 def test_what_is_not_cleaned_is_free_at_once(
@@ -325,83 +230,11 @@ def test_what_is_not_cleaned_is_free_at_once(
     assert figures(placement, "metal") == GOLD
 
 
-@pytest.fixture
-def beside(
-    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> Iterator[Publishing]:
-    """Another instance of the same service, which cleans nothing, with a child below spare."""
-
-    def add_child(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-        if not tree.exists("fpga"):
-            tree.new_child("fpga", name)
-        tree.update_inventory("fpga", {"FPGA": {"total": 2}})
-
-    with ExitStack() as stack:
-        other = Publishing(placement, publishing.state_path, owner="OWNER_CYBORG", name="fpgas")
-        stack.enter_context(other)
-        other.driver.nodes["spare"] = add_child
-        assert not other.cycle.sync().problems
-        del driver.nodes["metal"]
-        placement.client.delete_allocations(CONSUMER)
-        for _ in range(3):
-            publishing.restarted().sync()
-        assert "metal" not in everything()
-        yield other
-
-
-def test_of_several_providers_those_are_reserved_that_are_cleaned(
-    beside: Publishing,
-    driver: CleaningDriver,
-    publishing: Publishing,
-    placement: PlacementFixture,
-) -> None:
-    """The others are another owner's, and nobody's; the instance knows the first of these two."""
-    makes(placement, "nobodys", DISK_GB=(10, 0))
-    for _ in range(2):
-        publishing.cycle.sync()
-    assert summary(placement, "fpga").uuid in publishing.memory.records
-    allocate(placement, OTHER, spare={"CUSTOM_GOLD": 1}, fpga={"FPGA": 1}, nobodys={"DISK_GB": 5})
-
-    give_back(publishing, OTHER)
-
-    assert not any(one["allocations"] for one in everything().values())
-    assert figures(placement, "spare") == {"CUSTOM_GOLD": (1, 1)}
-    assert figures(placement, "fpga") == {"FPGA": (2, 0)}
-    assert figures(placement, "nobodys") == {"DISK_GB": (10, 0)}
-    [row] = rows(publishing.context).values()
-    assert row.provider_uuid == summary(placement, "spare").uuid
-    for cycle in (beside.cycle, publishing.cycle):
-        assert not cycle.sync().problems
-    driver.says("spare", "spare", "cleaning")
-    run(publishing, "sync")
-    beside.cycle.sync()
-    driver.says("spare", "spare")
-    beside.cycle.sync()
-    assert is_full(placement, "spare")
-    run(publishing, "sync")
-    assert figures(placement, "spare") == GOLD
-
-
-def test_another_instance_s_cycles_end_no_hold(
-    beside: Publishing,
-    driver: CleaningDriver,
-    publishing: Publishing,
-    placement: PlacementFixture,
-) -> None:
-    allocate(placement, OTHER, spare={"CUSTOM_GOLD": 1})
-    give_back(publishing, OTHER)
-    for pace in ("sync", "drift", "sync"):
-        outcome = getattr(beside.cycle, pace)()
-        assert not outcome.problems
-        assert is_full(placement, "spare")
-    assert phases(publishing) == ["released"]
-
-
 # Crashes.
 
 
 def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_it(
-    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     metal = summary(placement, "metal").uuid
     moments = Moments(publishing.state_path)
@@ -410,7 +243,9 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
     with Steps(placement) as steps:
         give_back(publishing)
     assert len(steps.passed) == 8
-    for number, step in enumerate(steps.passed):
+    deletes = steps.passed.index("before POST /allocations")
+    for number in draw(range(len(steps.passed)), 2, keep=[deletes]):
+        step = steps.passed[number]
         moments.go_back(start)
         publishing.restarted()
         with Steps(placement, crash_at=number), pytest.raises(Crash):
@@ -419,14 +254,14 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
 
         publishing.restarted()
         driver.says("metal", "metal")
-        for _ in range(3):
+        for _ in range(2):
             run(publishing, "sync")
             assert not is_candidate(placement.client, metal, "CUSTOM_GOLD"), step
         is_deleted = not everything()["metal"]["allocations"]
         give_back(publishing)
 
         assert not everything()["metal"]["allocations"], step
-        assert is_deleted == (number > steps.passed.index("before POST /allocations"))
+        assert is_deleted == (number > deletes)
         assert phases(publishing) == ["released"], step
         driver.says("metal", "metal", "cleaning")
         run(publishing, "sync")
@@ -437,46 +272,33 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
 
 @pytest.mark.parametrize("pace", ["sync", "drift", "poll"])
 def test_a_cycle_that_comes_between_any_two_steps_spoils_nothing(
-    pace: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+    pace: str,
+    driver: CleaningDriver,
+    publishing: Publishing,
+    placement: PlacementFixture,
+    draw: Draw,
 ) -> None:
     metal = summary(placement, "metal").uuid
     moments = Moments(publishing.state_path)
     publishing.restarted()
     start = moments.take()
-    number = 0
-    while True:
+
+    def give_back_with_a_cycle_at(number: int) -> list[str]:
         moments.go_back(start)
         publishing.restarted()
         driver.says("metal", "metal")
         with Steps(placement, act_at=number, act=getattr(publishing.cycle, pace)) as steps:
             give_back(publishing)
-        if len(steps.passed) <= number:
-            break
-        step = steps.passed[number]
+        return steps.passed
+
+    count = len(give_back_with_a_cycle_at(10**9))
+    assert count >= 8
+    for number in draw(range(count), 2):
+        step = give_back_with_a_cycle_at(number)[number]
         assert not is_candidate(placement.client, metal, "CUSTOM_GOLD"), step
         assert phases(publishing) == ["released"], step
         run(publishing, "sync")
         assert is_full(placement, "metal"), step
-        number += 1
-    assert number >= 8
-
-
-def test_what_was_about_to_be_given_back_waits_for_that(
-    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    """Cleaning that is seen meanwhile is not what it waits for."""
-    with Steps(placement, crash_at=4) as steps, pytest.raises(Crash):
-        give_back(publishing)
-    assert steps.passed[-1] == "before POST /allocations"
-    for reasons in ((), ("cleaning",), ()):
-        driver.says("metal", "metal", *reasons)
-        run(publishing, "sync")
-        assert phases(publishing) == ["releasing"]
-        assert is_full(placement, "metal")
-
-    placement.client.delete_allocations(CONSUMER)  # somebody else has done it
-    run(publishing, "sync")
-    assert phases(publishing) == ["released"]
 
 
 def test_what_is_clean_already_is_free_after_a_drift_cycle_and_a_poll(
@@ -510,3 +332,47 @@ def test_it_is_free_though_a_poll_for_another_node_came_before_the_one_that_sees
 
     assert phases(publishing) == []
     assert figures(placement, "metal") == GOLD
+
+
+# A release while the node moves to another host.
+
+
+@pytest.mark.parametrize("gone", ["another name", "all of it"])
+def test_give_back_during_a_takeover_reserves_what_is_cleaned(
+    gone: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    row = ComputeNode.get_by_uuid(publishing.context, summary(placement, "metal").uuid)
+    if gone == "all of it":
+        row.host = "far-host"
+    if gone == "another name":
+        row.driver_instance = "renamed"
+    row.save()
+    if gone == "all of it":
+        lose_records(publishing)
+
+    give_back(publishing)
+
+    assert phases(publishing) == ["released"]
+    assert is_full(placement, "metal")
+
+
+def test_give_back_of_a_child_that_another_instance_publishes_reserves_nothing(
+    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    """The driver of the node does not clean it, so no driver would end a reservation."""
+    with Publishing(placement, publishing.state_path, owner="OWNER_CYBORG", name="other") as other:
+        other.driver.nodes["spare"] = with_fpga
+        assert not other.cycle.sync().problems
+    allocate(placement, OTHER, fpga={"FPGA": 1})
+
+    give_back(publishing, OTHER)
+
+    assert phases(publishing) == []
+    assert figures(placement, "fpga") == {"FPGA": (2, 0)}
+
+
+def with_fpga(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
+    """A device below a node that another instance publishes."""
+    if not tree.exists("fpga"):
+        tree.new_child("fpga", name)
+    tree.update_inventory("fpga", {"FPGA": {"total": 2}})

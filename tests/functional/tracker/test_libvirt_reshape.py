@@ -13,14 +13,11 @@ import pytest
 
 from tests.lab.cycles import HOST, Publishing, allocate, contents
 from tests.lab.drivers import flat
-from tests.lab.faults import FAULTS, Interceptor, Request
 from tests.lab.libvirt_driver import INSTANCE, domain_xml, make_driver
-from tests.lab.placement import PlacementFixture, adapter_to
+from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
-from wharfinger.exceptions import BackendError, ConcurrentUpdate, PlacementError
+from wharfinger.exceptions import BackendError
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.embedded import EmbeddedPlacement
-from wharfinger.providers import Inventory
 from wharfinger.providers.plan import Reshape
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.tracker.cycle import DriverCycle
@@ -35,7 +32,6 @@ MDEVS = ("3c2f1f0e-8a41-4c7b-9b5d-6f0f3f5f9a11", "c9a7d1d2-52f8-4e0b-8f43-0a7d2b
 #: What the second device has in ``with_an_mdev_on_the_second``.
 OTHER_MDEV = "7d1a4e5b-4f0a-4a7e-9a43-1c9f0d2e6b33"
 FIGURES = {"VCPU": 64, "MEMORY_MB": 262144}
-OLD = {**FIGURES, "VGPU": 16}
 #: What a consumer is, and whose: no driver's to change.
 WHOSE = ("project_id", "user_id", "consumer_type")
 
@@ -215,142 +211,6 @@ def test_the_cycle_after_it_does_nothing_and_asks_for_no_domains(
     assert asked == []
 
 
-def test_an_instance_that_has_nothing_else_on_the_root_leaves_it(
-    old: Old, placement: PlacementFixture
-) -> None:
-    consumer = use(placement, VGPU=1)
-    old.run(consumer, MDEVS[0])
-
-    assert not old.cycle().sync().problems
-
-    assert holdings(placement, consumer) == [{FIRST: {"VGPU": 1}}]
-
-
-def test_a_plan_says_what_would_move_and_moves_nothing(
-    old: Old, placement: PlacementFixture
-) -> None:
-    consumer = use(placement, VCPU=1, VGPU=1)
-    before = figures(placement), allocations(placement, consumer)
-    placement.requests.clear()
-
-    plan = old.cycle().plan()
-
-    (step,) = (one for one in plan.steps if isinstance(one, Reshape))
-    assert set(step.allocations) == {consumer}
-    assert placement.requests.writes == []
-    assert (figures(placement), allocations(placement, consumer)) == before
-
-
-def test_classes_move_to_their_own_devices_at_once(old: Old, placement: PlacementFixture) -> None:
-    old.publish(VGPU=8, CUSTOM_VGPU_LARGE=4)
-    both = use(placement, VGPU=1, CUSTOM_VGPU_LARGE=2)
-    old.types = "nvidia-231, nvidia-232"
-    old.more = (
-        f"[{INSTANCE}:nvidia-232]\ndevice_addresses = 0000:c4:00.0\n"
-        "resource_class = CUSTOM_VGPU_LARGE\n"
-    )
-
-    assert not old.cycle().sync().problems
-
-    assert holdings(placement, both) == [{FIRST: {"VGPU": 1}, SECOND: {"CUSTOM_VGPU_LARGE": 2}}]
-    assert figures(placement)[NODE].keys() == FIGURES.keys()
-
-
-def test_a_class_that_nobody_uses_moves_in_the_same_way(
-    old: Old, placement: PlacementFixture
-) -> None:
-    placement.requests.clear()
-
-    outcome = old.cycle().sync()
-
-    assert not outcome.problems
-    assert placement.requests.writes.count("POST /reshaper") == 1
-    assert figures(placement)[NODE].keys() == FIGURES.keys()
-    assert not old.cycle().sync().steps
-
-
-@pytest.mark.parametrize("is_used", [True, False])
-@pytest.mark.parametrize("is_tagged", [True, False])
-def test_what_another_program_put_on_the_root_before_us_is_moved_too(
-    placement: PlacementFixture, tmp_path: Path, is_tagged: bool, is_used: bool
-) -> None:
-    """Our records do not know of it: nova-compute published this host till now."""
-    host = Path(shutil.copy(SAMPLE, tmp_path / "host.xml"))
-    client, root = placement.client, str(uuid.uuid4())
-    generation = client.create_provider(root, NODE, None).generation
-    generation = client.set_inventories(
-        root, generation, {name: Inventory(total=total) for name, total in OLD.items()}
-    )
-    if is_tagged:  # as nova does, but for its older releases
-        client.set_traits(root, generation, {"OWNER_NOVA"})
-    consumers = [use(placement, VCPU=1, VGPU=2)] if is_used else []
-    with Publishing(placement, tmp_path / "state", name=INSTANCE) as publishing:
-        old = Old(publishing, host)
-
-        outcome = old.cycle().sync()
-
-        assert not outcome.problems
-        assert holdings(placement, *consumers) == [
-            {NODE: {"VCPU": 1}, FIRST: {"VGPU": 2}} for _ in consumers
-        ]
-        assert {name: set(one) for name, one in figures(placement).items()} == {
-            NODE: set(FIGURES),
-            FIRST: {"VGPU"},
-            SECOND: {"VGPU"},
-        }
-        assert not old.cycle().sync().steps
-        placement.requests.clear()
-        assert not old.cycle().sync().steps
-        assert len(placement.requests) == 1
-
-
-# What is there already.
-
-
-@pytest.mark.parametrize("is_used", [True, False])
-def test_what_somebody_puts_on_the_root_again_is_moved_again(
-    old: Old, placement: PlacementFixture, is_used: bool
-) -> None:
-    first = use(placement, VGPU=3)
-    assert not old.cycle().sync().problems
-    root = next(one for one in placement.client.list_providers() if one.name == NODE)
-    found = contents(placement)[NODE]["inventories"]
-    placement.client.set_inventories(
-        root.uuid,
-        root.generation,
-        {name: Inventory(total=total) for name, (total, _) in found.items()}
-        | {"VGPU": Inventory(total=16)},
-    )
-    second = [use(placement, VGPU=6)] if is_used else []
-
-    outcome = old.cycle().sync()
-
-    assert not outcome.problems
-    assert holdings(placement, first, *second) == [
-        {FIRST: {"VGPU": 3}},
-        *({FIRST: {"VGPU": 5}, SECOND: {"VGPU": 1}} for _ in second),
-    ]
-    assert figures(placement)[NODE].keys() == FIGURES.keys()
-
-
-def test_an_occupied_device_has_what_its_own_mdevs_take_and_is_reserved(
-    old: Old, placement: PlacementFixture
-) -> None:
-    """Both mdevs of the first device are of another type than is offered there now."""
-    old.edit("<type id='nvidia-231'/>", "<type id='nvidia-232'/>")
-    old.edit("<availableInstances>6<", "<availableInstances>0<")
-    own, other = use(placement, VGPU=2), use(placement, VGPU=1)
-    old.run(own, *MDEVS)
-
-    assert not old.cycle().sync().problems
-
-    assert holdings(placement, own, other) == [{FIRST: {"VGPU": 2}}, {SECOND: {"VGPU": 1}}]
-    assert figures(placement)[FIRST] == {"VGPU": (2, 2)}
-    assert figures(placement)[SECOND] == {"VGPU": (8, 0)}
-    old.cycle().sync()
-    assert not old.cycle().sync().steps
-
-
 # What is not moved.
 
 
@@ -387,85 +247,3 @@ def test_where_there_is_no_room_nothing_is_written(old: Old, placement: Placemen
     assert outcome.steps == ()
     assert placement.requests.writes == []
     assert (contents(placement), allocations(placement, fits, does_not)) == before
-
-
-def test_domains_that_cannot_be_read_are_an_error_and_nothing_is_written(
-    old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(placement, VGPU=1)
-    error = BackendError(driver=INSTANCE, operation="reading domain guest", reason="no XML")
-
-    def refuse(connection: Connection) -> list[Domain]:
-        raise error
-
-    monkeypatch.setattr(Connection, "domains", refuse)
-    placement.requests.clear()
-
-    outcome = old.cycle().sync()
-
-    assert outcome.problems == (error,)
-    assert placement.requests.writes == []
-    monkeypatch.undo()
-    assert not old.cycle().sync().problems
-
-
-# A Placement that refuses.
-
-
-@pytest.fixture
-def interceptor(placement_service: EmbeddedPlacement) -> Iterator[Interceptor]:
-    with Interceptor(placement_service.application) as interceptor:
-        yield interceptor
-
-
-def _is_reshape(request: Request) -> bool:
-    return str(request) == "POST /reshaper"
-
-
-@pytest.mark.usefixtures("no_waiting")
-@pytest.mark.parametrize(
-    ("fault", "error"), [("409 always", ConcurrentUpdate), ("500", PlacementError)]
-)
-def test_a_reshape_that_is_refused_leaves_all_as_it_was_and_is_told(
-    old: Old,
-    placement: PlacementFixture,
-    interceptor: Interceptor,
-    fault: str,
-    error: type[PlacementError],
-) -> None:
-    consumer = use(placement, VCPU=1, VGPU=2)
-    old.run(consumer, *MDEVS)
-    before = figures(placement), allocations(placement, consumer)
-    interceptor.expect(_is_reshape, FAULTS[fault])
-
-    outcome = old.cycle(PlacementClient(adapter_to(interceptor.url), connections=4)).sync()
-
-    (problem,) = outcome.problems
-    assert isinstance(problem, error)
-    assert "POST /reshaper" in str(problem)
-    assert FAULTS[fault].told in str(problem)
-    assert interceptor.struck > 0
-    totals, held = before
-    assert figures(placement) == {**totals, FIRST: {}, SECOND: {}}
-    assert allocations(placement, consumer) == held
-    assert not old.cycle().sync().problems
-    assert holdings(placement, consumer) == [{NODE: {"VCPU": 1}, FIRST: {"VGPU": 2}}]
-
-
-@pytest.mark.usefixtures("no_waiting")
-def test_an_instance_that_comes_meanwhile_is_moved_with_the_others(
-    old: Old, placement: PlacementFixture
-) -> None:
-    consumer = use(placement, VGPU=2)
-    came: list[str] = []
-    struck = placement.adapter.once_before(
-        lambda *request: request == ("POST", "/reshaper"),
-        lambda: came.append(use(placement, VGPU=1)),
-    )
-
-    outcome = old.cycle().sync()
-
-    assert struck
-    assert not outcome.problems
-    assert holdings(placement, consumer, *came) == [{FIRST: {"VGPU": 2}}, {FIRST: {"VGPU": 1}}]
-    assert figures(placement)[NODE].keys() == FIGURES.keys()

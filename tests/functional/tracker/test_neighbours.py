@@ -1,7 +1,5 @@
 """What others do to providers, before us and meanwhile, is neither lost nor taken over."""
 
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 
@@ -9,72 +7,21 @@ import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import (
-    Edit,
     also,
     does_not_answer,
     flat,
     moves_vgpus,
     with_children,
-    with_gpu_below,
 )
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
-    BackendError,
     InvalidTree,
-    InventoryInUse,
-    MicroversionUnsupported,
     OwnershipConflict,
-    PlacementUnavailable,
     ReshapeNeeded,
-    StateError,
-    UnknownTrait,
 )
 from wharfinger.objects import ComputeNode
-from wharfinger.providers import Inventory, ProviderTree, PublishingMode
-from wharfinger.tracker.exclusive import exclusive
-
-_HOLD = """
-import sys
-from pathlib import Path
-from wharfinger.tracker.exclusive import exclusive
-with exclusive(Path(sys.argv[1]), "scripted"):
-    print("holding", flush=True)
-    sys.stdin.read()
-"""
-MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
-
-
-def add_trait(placement: PlacementFixture, name: str, trait: str) -> None:
-    """Have an operator put a trait on a provider."""
-    client = placement.new_client()
-    client.create_trait(trait)
-    found = client.get_traits(contents(placement)[name]["uuid"])
-    client.set_traits(
-        contents(placement)[name]["uuid"],
-        found.resource_provider_generation,
-        found.traits | {trait},
-    )
-
-
-def test_a_trait_set_while_we_rename_is_not_lost(
-    publishing: Publishing, placement: PlacementFixture
-) -> None:
-    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
-    publishing.cycle.sync()
-    placement.client.update_provider(contents(placement)["cn"]["uuid"], "renamed", None)
-
-    placement.adapter.once_before(
-        lambda method, path: method == "PUT",
-        lambda: add_trait(placement, "renamed", "CUSTOM_OPERATORS"),
-    )
-    publishing.cycle.sync()
-    publishing.driver.nodes["cn"] = also(lambda tree: tree.add_traits("cn", "HW_CPU_X86_AVX"))(
-        flat(VCPU=8)
-    )
-    publishing.cycle.sync()
-
-    assert contents(placement)["cn"]["traits"] == MARKS | {"CUSTOM_OPERATORS", "HW_CPU_X86_AVX"}
+from wharfinger.providers import Inventory, ProviderTree
 
 
 def test_a_provider_that_another_created_first_is_not_taken_over(
@@ -104,7 +51,7 @@ def test_a_provider_that_another_created_first_is_not_taken_over(
     assert contents(placement)["new"]["traits"] == set()
 
 
-def test_a_subtree_that_somebody_moved_is_moved_back(
+def test_subtree_that_another_program_moved_and_renamed_is_moved_and_named_back(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def three_levels(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -120,6 +67,7 @@ def test_a_subtree_that_somebody_moved_is_moved_back(
     before = contents(placement)
     other = placement.client.create_provider(str(uuid.uuid4()), "other", None)
     placement.client.update_provider(before["card"]["uuid"], "card", other.uuid)
+    placement.client.update_provider(before["gpu"]["uuid"], "renamed", before["card"]["uuid"])
 
     outcomes = [publishing.cycle.sync(), publishing.cycle.sync()]
 
@@ -127,57 +75,6 @@ def test_a_subtree_that_somebody_moved_is_moved_back(
     after = contents(placement)
     del after["other"]
     assert after == before
-
-
-def test_a_root_that_was_renamed_is_found_although_its_node_fails(
-    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publishing.driver.nodes |= {"a": flat(CUSTOM_GOLD=1), "b": flat(CUSTOM_GOLD=1)}
-    monkeypatch.setattr(publishing.driver, "get_available_resource", _with_own_uuid)
-    publishing.cycle.sync()
-    placement.client.update_provider(contents(placement)["a"]["uuid"], "renamed", None)
-
-    def fail(nodename: str) -> ComputeNode:
-        if nodename == "a":
-            raise OSError("no answer")
-        return _with_own_uuid(nodename)
-
-    monkeypatch.setattr(publishing.driver, "get_available_resource", fail)
-    outcomes = [publishing.cycle.sync() for _ in range(3)]
-
-    for outcome in outcomes:
-        assert [type(problem) for problem in outcome.problems] == [BackendError]
-        assert not outcome.pending
-    assert set(contents(placement)) == {"renamed", "b"}
-
-
-def test_an_adopted_root_that_was_renamed_gets_its_name_back(
-    publishing: Publishing, placement: PlacementFixture
-) -> None:
-    root = placement.client.create_provider(str(uuid.uuid4()), "cn", None)
-    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
-    publishing.cycle.sync()
-    placement.client.update_provider(root.uuid, "renamed", None)
-
-    for _ in range(3):
-        assert not publishing.cycle.sync().problems
-
-    assert contents(placement)["cn"]["uuid"] == root.uuid
-    assert set(contents(placement)) == {"cn", "gpu"}
-
-
-def test_a_child_that_was_renamed_gets_its_name_back(
-    publishing: Publishing, placement: PlacementFixture
-) -> None:
-    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
-    publishing.cycle.sync()
-    before = contents(placement)
-    placement.client.update_provider(before["gpu"]["uuid"], "renamed", before["cn"]["uuid"])
-
-    outcome = publishing.cycle.sync()
-
-    assert not outcome.problems
-    assert contents(placement) == before
 
 
 def test_what_came_back_and_is_wrong_has_not_been_absent(
@@ -210,28 +107,6 @@ def test_a_device_that_may_have_moved_to_a_node_that_fails_is_not_gone(
     assert contents(placement)["gpu"]["inventories"] == {"VGPU": (4, 0)}
 
 
-@pytest.mark.parametrize("traits", [("HW_CPU_X86_AVX",), ()])
-def test_a_strangers_root_is_not_adopted_because_a_trait_was_added(
-    publishing: Publishing,
-    placement: PlacementFixture,
-    traits: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    client = placement.client
-    root = client.create_provider(str(uuid.uuid4()), "cn", None)
-    client.set_inventories(root.uuid, root.generation, {"VCPU": Inventory(total=5)})
-    before = contents(placement)
-    monkeypatch.setattr(publishing.driver, "capabilities_as_traits", lambda: {"COMPUTE_NODE": True})
-
-    def only_traits(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        tree.add_traits(node, *traits)
-
-    publishing.driver.nodes["cn"] = only_traits
-    publishing.cycle.sync()
-
-    assert contents(placement) == before
-
-
 def test_two_instances_cannot_publish_one_provider(
     publishing: Publishing, placement: PlacementFixture, tmp_path: Path
 ) -> None:
@@ -248,51 +123,6 @@ def test_two_instances_cannot_publish_one_provider(
     after = contents(placement)
     assert after.pop("gpu")["parent"] == "cn"
     assert after == before
-
-
-def test_what_another_instance_overlays_is_not_removed(
-    publishing: Publishing, placement: PlacementFixture, tmp_path: Path
-) -> None:
-    publishing.driver.nodes |= {"cn": flat(VCPU=8), "other": flat(VCPU=8)}
-    publishing.cycle.sync()
-    with Publishing(placement, tmp_path / "second", name="second") as second:
-        second.driver.nodes["cn"] = also(
-            lambda tree: tree.set_publishing_mode("cn", PublishingMode.OVERLAY)
-        )(flat())
-        second.cycle.sync()
-    del publishing.driver.nodes["cn"]
-
-    outcomes = [publishing.cycle.sync() for _ in range(3)]
-
-    assert "CUSTOM_WHARFINGER_SECOND" in outcomes[-1].pending[0].reason
-    assert "cn" in contents(placement)
-
-
-def test_one_process_at_a_time_works_on_an_instance(publishing: Publishing) -> None:
-    other = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(publishing.state_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert other.stdin is not None
-    assert other.stdout is not None
-    assert other.stdout.readline() == "holding\n"
-    try:
-        with (
-            pytest.raises(StateError, match=f"process {other.pid} is at work"),
-            exclusive(publishing.state_path, "scripted"),
-        ):
-            pass
-        with exclusive(publishing.state_path, "another"):
-            pass
-        other.kill()
-        other.wait()
-        with exclusive(publishing.state_path, "scripted"):
-            pass
-    finally:
-        other.kill()
-        other.communicate()
 
 
 def test_an_inventory_that_contradicts_itself_is_put_right(
@@ -354,43 +184,6 @@ def test_a_reshape_of_a_host_that_is_not_published_yet_creates_it(
     assert not publishing.cycle.sync().steps
 
 
-def test_a_neighbour_is_reserved_although_a_class_in_use_cannot_go(
-    publishing: Publishing, placement: PlacementFixture
-) -> None:
-    publishing.driver.nodes["cn"] = with_children(
-        {"VCPU": 8}, {"gpu-a": {"VGPU": 4}, "gpu-b": {"VGPU": 4}}
-    )
-    publishing.cycle.sync()
-    allocate(placement, str(uuid.uuid4()), **{"gpu-a": {"VGPU": 1}})  # type: ignore[arg-type]
-    publishing.driver.nodes["cn"] = also(lambda tree: tree.reserve("gpu-b", "programming"))(
-        with_children({"VCPU": 8}, {"gpu-a": {"CUSTOM_OTHER": 4}, "gpu-b": {"VGPU": 4}})
-    )
-
-    outcome = publishing.cycle.sync()
-
-    assert [type(problem) for problem in outcome.problems] == [InventoryInUse]
-    assert contents(placement)["gpu-b"]["inventories"] == {"VGPU": (4, 4)}
-    assert contents(placement)["gpu-a"]["inventories"] == {"VGPU": (4, 0)}
-
-
-def test_a_trait_that_the_server_does_not_know_stops_only_its_tree(
-    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = publishing.client.list_traits
-    monkeypatch.setattr(
-        publishing.client, "list_traits", lambda names: known(names) - {"HW_CPU_X86_AVX"}
-    )
-    publishing.driver.nodes |= {
-        "a": also(lambda tree: tree.add_traits("a", "HW_CPU_X86_AVX"))(flat(VCPU=8)),
-        "b": flat(VCPU=8),
-    }
-
-    outcome = publishing.cycle.sync()
-
-    assert [type(problem) for problem in outcome.problems] == [UnknownTrait]
-    assert set(contents(placement)) == {"b"}
-
-
 def test_a_trait_that_somebody_deleted_is_created_again(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
@@ -425,68 +218,3 @@ def test_two_nodes_with_one_uuid_are_refused(
     assert [type(problem) for problem in outcome.problems] == [InvalidTree]
     assert "has its uuid" in str(outcome.problems[0])
     assert contents(placement)["a"]["uuid"] == one.lower()
-
-
-def test_one_child_in_two_trees_is_refused(
-    publishing: Publishing, placement: PlacementFixture
-) -> None:
-    shared = str(uuid.uuid4())
-
-    def child_named(name: str) -> Edit:
-        def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-            flat(VCPU=8)(tree, node, allocations)
-            tree.new_child(name, node, uuid=shared)
-
-        return edit
-
-    publishing.driver.nodes |= {"a": child_named("x"), "b": child_named("y")}
-
-    outcome = publishing.cycle.sync()
-
-    assert [type(problem) for problem in outcome.problems] == [InvalidTree]
-    assert set(contents(placement)) == {"a", "x"}
-
-
-def test_what_the_server_is_too_old_for_is_refused_before_anything_is_sent(
-    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
-    publishing.cycle.sync()
-    publishing.driver.nodes["cn"] = with_gpu_below("card")
-    publishing.client._microversion = type(publishing.client.microversion)(1, 36)
-    placement.requests.clear()
-
-    outcome = publishing.cycle.sync()
-
-    assert [type(problem) for problem in outcome.problems] == [MicroversionUnsupported]
-    assert not placement.requests.writes
-
-
-@pytest.mark.parametrize("lost", range(5))
-def test_a_sync_whose_answer_is_lost_is_completed_by_the_next(
-    publishing: Publishing, placement: PlacementFixture, lost: int
-) -> None:
-    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
-    writes = 0
-
-    def lose(method: str, path: str) -> None:
-        nonlocal writes
-        writes += method != "GET" and path.startswith(("/resource_providers", "/reshaper"))
-        if writes == lost + 1:
-            placement.adapter.after = lambda method, path: None
-            raise PlacementUnavailable(request=path, status=0, code="", detail="cut off")
-
-    placement.adapter.after = lose
-    with pytest.raises(PlacementUnavailable):
-        publishing.cycle.sync()
-
-    assert not publishing.restarted().sync().problems
-    found = contents(placement)
-    assert found["cn"]["traits"] == found["gpu"]["traits"] == MARKS
-    assert found["gpu"]["inventories"] == {"VGPU": (4, 0)}
-    assert not publishing.cycle.sync().steps
-
-
-def _with_own_uuid(nodename: str) -> ComputeNode:
-    own = uuid.uuid5(uuid.NAMESPACE_DNS, nodename)
-    return ComputeNode(uuid=str(own), host="h", hypervisor_hostname=nodename)

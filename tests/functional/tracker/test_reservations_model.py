@@ -4,15 +4,14 @@ A model says what Placement has to show after each cycle.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.functional.tracker.places import ANYWHERE
 from tests.lab import placement as lab
 from tests.lab.cycles import Publishing
+from tests.lab.drawing import Draw
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import (
     ReservingDriver,
@@ -30,8 +29,6 @@ from wharfinger.driver import Allocations
 from wharfinger.placement.holds import Holds
 from wharfinger.providers import ProviderTree
 from wharfinger.tracker.cycle import Outcome
-
-pytestmark = ANYWHERE
 
 #: A child that we publish, and a root that another publishes; each with the node it is of.
 NODES = {"gpu": "cn", "card": "card"}
@@ -157,30 +154,24 @@ _ACTS = st.one_of(
 )
 
 
-@settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(acts=st.lists(_ACTS, min_size=8, max_size=20))
 def test_placement_shows_what_the_model_says(
-    placement: PlacementFixture,
-    tmp_path_factory: pytest.TempPathFactory,
-    acts: list[tuple[str | int, ...]],
+    placement: PlacementFixture, tmp_path_factory: pytest.TempPathFactory, draw: Draw
 ) -> None:
-    lab.empty()
-    state: Path = tmp_path_factory.mktemp("state")
-    with Publishing(placement, state) as publishing:
-        world = World(publishing, placement)
-        for name, *arguments in acts:
-            getattr(world, str(name))(*arguments)
-        world.drift()
-        world.reasons = {name: set() for name in NODES}
-        for provider, its in NODES.items():
-            world.driver.says(its, provider)
-            for holder in sorted(world.holders[provider]):
-                world.hold(provider, holder)
-        world.sync()
-        assert not publishing.cycle.sync().steps
+    @draw.examples(40, some=4)
+    @given(acts=st.lists(_ACTS, min_size=8, max_size=20))
+    def after_any_acts(acts: list[tuple[str | int, ...]]) -> None:
+        lab.empty()
+        with Publishing(placement, tmp_path_factory.mktemp("state")) as publishing:
+            world = World(publishing, placement)
+            for name, *arguments in acts:
+                getattr(world, str(name))(*arguments)
+            world.drift()
+            world.reasons = {name: set() for name in NODES}
+            for provider, its in NODES.items():
+                world.driver.says(its, provider)
+                for holder in sorted(world.holders[provider]):
+                    world.hold(provider, holder)
+            world.sync()
+            assert not publishing.cycle.sync().steps
+
+    after_any_acts()

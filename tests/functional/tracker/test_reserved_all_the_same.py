@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 from placement import db_api
 from sqlalchemy import text
 
-from tests.lab.cycles import Publishing
+from tests.lab.cycles import Publishing, allocate
 from tests.lab.drivers import also
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import (
@@ -19,11 +21,19 @@ from tests.lab.reserving import (
     makes,
     node,
 )
-from wharfinger.exceptions import PlacementUnavailable, UnexpectedAnswer, UnknownTrait
+from wharfinger.exceptions import (
+    InventoryInUse,
+    PlacementUnavailable,
+    UnexpectedAnswer,
+    UnknownTrait,
+)
 from wharfinger.providers import ProviderTree
 
+CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 GOLD: Figures = {"CUSTOM_GOLD": (1, 0)}
+SILVER: Figures = {"CUSTOM_SILVER": (1, 0)}
 NEWER = "HW_CPU_X86_AVX512VNNI"
+MACHINE = "0b6f7c62-54d0-4c57-9a51-3f6d2c1e8a90"
 
 
 @pytest.fixture
@@ -40,26 +50,28 @@ def driver(publishing: Publishing) -> ReservingDriver:
 def unknown(trait: str) -> Iterator[None]:
     """A Placement whose os-traits is older than this trait."""
     with db_api.get_placement_engine().begin() as connection:
+        rows = connection.execute(text("SELECT * FROM traits WHERE name = :name"), {"name": trait})
+        [row] = rows.mappings().all()
         connection.execute(text("DELETE FROM traits WHERE name = :name"), {"name": trait})
     try:
         yield
     finally:
+        into = f"INSERT INTO traits ({', '.join(row)}) VALUES (:{', :'.join(row)})"
         with db_api.get_placement_engine().begin() as connection:
-            connection.execute(text("INSERT INTO traits (name) VALUES (:name)"), {"name": trait})
+            connection.execute(text(into), dict(row))
 
 
 def has_newer(tree: ProviderTree) -> None:
     tree.add_traits("metal", NEWER)
 
 
-@pytest.mark.parametrize("pace", ["poll", "sync"])
 def test_a_trait_that_placement_does_not_know_keeps_no_provider_free(
-    pace: str, driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
+    driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     driver.nodes["metal"] = also(has_newer)(node(GOLD))
     driver.says("metal", "metal", "cleaning")
     with unknown(NEWER):
-        outcome = getattr(publishing.cycle, pace)()
+        outcome = publishing.cycle.poll()
         assert [type(one) for one in outcome.problems] == [UnknownTrait]
         assert [step.name for step in outcome.steps] == ["metal"]
         assert is_full(placement, "metal")
@@ -69,18 +81,20 @@ def test_a_trait_that_placement_does_not_know_keeps_no_provider_free(
     assert figures(placement, "metal") == GOLD
 
 
-def test_a_provider_that_is_not_tagged_yet_is_not_written_for_it(
-    publishing: Publishing, placement: PlacementFixture
+def test_adopted_provider_that_cannot_be_tagged_is_not_reserved(
+    placement: PlacementFixture, tmp_path: Path
 ) -> None:
-    placement.client.create_resource_class("CUSTOM_GOLD")
-    makes(placement, "metal", CUSTOM_GOLD=(1, 0))
-    driver = ReservingDriver()
-    drives(publishing, driver)
-    driver.nodes["metal"] = also(has_newer)(node(GOLD))
-    driver.says("metal", "metal", "cleaning")
-    with unknown(NEWER):
-        assert [type(one) for one in publishing.cycle.sync().problems] == [UnknownTrait]
-    assert figures(placement, "metal") == GOLD
+    makes(placement, MACHINE, CUSTOM_GOLD=(1, 0))
+
+    with Publishing(placement, tmp_path / "state", adopts_matching=True) as publishing:
+        driver = ReservingDriver()
+        drives(publishing, driver)
+        driver.nodes[MACHINE] = also(lambda tree: tree.add_traits(MACHINE, NEWER))(node(GOLD))
+        driver.says(MACHINE, MACHINE, "cleaning")
+        with unknown(NEWER):
+            assert [type(one) for one in publishing.cycle.sync().problems] == [UnknownTrait]
+
+    assert figures(placement, MACHINE) == GOLD
 
 
 def test_a_poll_does_not_believe_in_a_write_whose_answer_was_lost(
@@ -119,3 +133,37 @@ def test_a_server_error_is_tried_again_by_the_next_poll(
 
     assert not publishing.cycle.poll().problems
     assert is_full(placement, "metal")
+
+
+def test_class_in_use_that_its_driver_gives_up_stays_and_is_reserved_until_it_is_free(
+    driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    def in_use(pace: str, steps: int = 0) -> None:
+        outcome = getattr(publishing.cycle, pace)()
+        assert [type(one) for one in outcome.problems] == [InventoryInUse]
+        assert not outcome.foreign
+        assert len(outcome.steps) == steps
+
+    allocate(placement, CONSUMER, metal={"CUSTOM_GOLD": 1})
+    driver.nodes["metal"] = node(SILVER)
+    in_use("sync")
+    assert figures(placement, "metal") == GOLD
+    driver.says("metal", "metal", "cleaning")
+    in_use("poll", steps=1)
+    for pace in ("drift", "sync"):
+        in_use(pace)
+        assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}
+
+    publishing.restarted()
+    driver.nodes["metal"] = node(GOLD)
+    for reasons, expected in ((("cleaning",), (1, 1)), ((), (1, 0)), (("cleaning",), (1, 1))):
+        driver.says("metal", "metal", *reasons)
+        outcome = publishing.cycle.sync()
+        assert (outcome.problems, outcome.foreign) == ((), ())
+        assert figures(placement, "metal") == {"CUSTOM_GOLD": expected}
+
+    driver.nodes["metal"] = node(SILVER)
+    in_use("sync")
+    placement.client.delete_allocations(CONSUMER)
+    assert not publishing.cycle.sync().problems
+    assert figures(placement, "metal") == {"CUSTOM_SILVER": (1, 1)}

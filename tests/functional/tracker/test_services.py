@@ -39,19 +39,23 @@ def told(context: Context) -> tuple[list[str], int]:
     return list(found.owners), found.version
 
 
-def test_the_first_cycle_makes_the_service(context: Context) -> None:
-    report(context, "h", {"OWNER_NOVA"}, complete=False)
-    assert told(context) == (["OWNER_NOVA"], 1)
-    assert service(context).report_count == 1
+def test_report_takes_the_version_of_the_owner_trait_when_all_owners_are_published(
+    context: Context,
+) -> None:
+    for count, (owner, complete, expected) in enumerate(
+        [
+            ("OWNER_NOVA", False, (["OWNER_NOVA"], 1)),
+            ("OWNER_NOVA", True, (["OWNER_NOVA"], OWNER_TAG_VERSION)),
+            ("OWNER_NOVA", False, (["OWNER_NOVA"], OWNER_TAG_VERSION)),
+            ("OWNER_CYBORG", False, (["OWNER_CYBORG", "OWNER_NOVA"], 1)),
+            ("OWNER_CYBORG", True, (["OWNER_CYBORG"], OWNER_TAG_VERSION)),
+        ],
+        start=1,
+    ):
+        report(context, "h", {owner}, complete=complete)
+        assert told(context) == expected
+        assert service(context).report_count == count
     assert service(context).last_seen_up is not None
-
-
-def test_a_complete_cycle_takes_the_version_of_the_owner_trait_for_good(context: Context) -> None:
-    report(context, "h", {"OWNER_NOVA"}, complete=True)
-    assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
-    report(context, "h", {"OWNER_NOVA"}, complete=False)
-    assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
-    assert service(context).report_count == 2
 
 
 @pytest.mark.parametrize("column", ["owners", "version"])
@@ -65,16 +69,6 @@ def test_a_complete_cycle_mends_what_cannot_be_read(
     report(context, "h", {"OWNER_NOVA"}, complete=True)
 
     assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
-
-
-def test_a_new_owner_of_whose_not_all_is_published_takes_the_version_back(
-    context: Context,
-) -> None:
-    report(context, "h", {"OWNER_NOVA"}, complete=True)
-    report(context, "h", {"OWNER_CYBORG"}, complete=False)
-    assert told(context) == (["OWNER_CYBORG", "OWNER_NOVA"], 1)
-    report(context, "h", {"OWNER_CYBORG"}, complete=True)
-    assert told(context) == (["OWNER_CYBORG"], OWNER_TAG_VERSION)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.functional.tracker.places import ANYWHERE
-from tests.lab.cycles import Publishing, allocate, contents, stored
-from tests.lab.drivers import flat, moves_vgpus, with_children
+from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.drivers import flat, moves_vgpus
 from tests.lab.objects import questions, statements
 from tests.lab.placement import PlacementFixture
 from wharfinger.db.database import FILE_NAME
 from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import RemoteError, StateError
-from wharfinger.objects import ComputeNodeList
 from wharfinger.tracker import services
 
 pytestmark = ANYWHERE
@@ -39,47 +38,18 @@ def live(publishing: Publishing, placement: PlacementFixture) -> None:
     assert contents(placement).keys() == {"cn", "gpu"}
 
 
-def test_no_statement_of_ours_is_this_process_s_where_another_keeps_the_objects(
+def test_objects_that_another_process_keeps_are_its_statements_alone_and_asked_for_in_json(
     where: str, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    with statements() as here, statements(publishing.state_path) as anywhere:
+    # Questions are decoded: what is no JSON cannot be.
+    with statements() as here, statements(publishing.state_path) as anywhere, questions() as asked:
         live(publishing, placement)
 
     assert of_ours(anywhere) > {"compute_nodes", "provider_records", "services"}
     assert of_ours(here) == (of_ours(anywhere) if where == "here" else set())
     assert (publishing.context.database is None) == (where == "elsewhere")
-
-
-def test_each_question_to_another_process_is_json(
-    where: str, publishing: Publishing, placement: PlacementFixture
-) -> None:
-    # What is no JSON cannot be decoded.
-    with questions() as asked:
-        live(publishing, placement)
-
-    assert {question["action"] for question in asked} == (
-        set() if where == "here" else {"class", "object"}
-    )
-    assert bool(asked) == (where == "elsewhere")
-
-
-def test_two_state_directories_are_two_worlds(
-    publishing: Publishing, placement: PlacementFixture, tmp_path: Path
-) -> None:
-    publishing.driver.nodes["cn"] = flat(VCPU=8)
-    with Publishing(placement, tmp_path / "other", name="other") as other:
-        other.driver.nodes["other"] = with_children({"VCPU": 4}, {"gpu": {"VGPU": 2}})
-        publishing.cycle.sync()
-        other.cycle.sync()
-
-        [node] = ComputeNodeList.get_by_filters(other.context)
-        assert node.hypervisor_hostname == "other"
-        node.vcpus = 16
-        node.save()
-        assert [one.vcpus for one in ComputeNodeList.get_by_filters(other.context)] == [16]
-        assert len(stored(other.state_path, "other")) == 2
-    [cn] = ComputeNodeList.get_by_filters(publishing.context)
-    assert (cn.hypervisor_hostname, cn.vcpus) == ("cn", 8)
+    actions = {question["action"] for question in asked}
+    assert actions == (set() if where == "here" else {"class", "object"})
 
 
 def test_a_state_directory_that_cannot_be_opened_is_told_at_the_start(

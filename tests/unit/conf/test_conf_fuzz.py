@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.lab.drawing import Draw
 from wharfinger import conf
 from wharfinger.conf import (
     AcceleratorSection,
@@ -19,9 +20,9 @@ from wharfinger.conf import (
 )
 from wharfinger.exceptions import WharfingerError
 
-EXAMPLES = 150
+EXAMPLES = 50
 #: Enough to find what one of the sections or interpolations makes of a value.
-STRUCTURED_EXAMPLES = 300
+STRUCTURED_EXAMPLES = 80
 
 SECTIONS = (
     *("DEFAULT", "placement", "gpus", "metal", "gpus:nvidia-35", "default", "Placement"),
@@ -193,6 +194,6 @@ def test_any_values_of_known_options_are_read_or_refused(directory: Path, text: 
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_an_option_takes_or_refuses_each_value(directory: Path, key: str) -> None:
-    for value in VALUES:
+def test_an_option_takes_or_refuses_each_value(directory: Path, key: str, draw: Draw) -> None:
+    for value in draw(VALUES, 12):
         check(directory, f"{ENABLED}[{KEYS[key]}]\n{key} = {value}\n".encode())

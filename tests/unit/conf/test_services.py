@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from wharfinger import conf
-from wharfinger.conf import AcceleratorSection, PlacementSection, SchedulingSection
+from wharfinger.conf import AcceleratorSection, SchedulingSection
 from wharfinger.exceptions import ConfigurationError
 
 
@@ -83,28 +83,6 @@ def test_no_driver_instance_can_have_the_name_of_the_section(tmp_path: Path, sec
     [problem] = told(tmp_path, f"[DEFAULT]\nenabled_drivers = {section}\n")
 
     assert f"'{section}' cannot be the name of" in problem
-
-
-def test_a_slip_of_the_pen_is_told(tmp_path: Path) -> None:
-    text = """
-    [scheduling]
-    untaged = allow
-    [accelerator]
-    device_profile = /profiles.json
-    [schedulling]
-    [acelerator]
-    """
-
-    hints = [
-        "the option untaged of section [scheduling]. Did you mean untagged?",
-        "the option device_profile of section [accelerator]. Did you mean device_profiles?",
-        "section [acelerator]. Did you mean [accelerator]?",
-        "section [schedulling]. Did you mean [scheduling]?",
-    ]
-    problems = told(tmp_path, text)
-    assert len(problems) == len(hints)
-    for problem, hint in zip(problems, hints, strict=True):
-        assert f"nobody reads {hint}" in problem
 
 
 # [accelerator].
@@ -200,15 +178,6 @@ auth_type = password
 auth_url = http://127.0.0.1:1
 {line}
 """
-
-
-def test_two_services_may_share_a_section_of_credentials(tmp_path: Path) -> None:
-    opts = read(tmp_path, SHARED.format(line=""))
-
-    assert AcceleratorSection.read(opts) == AcceleratorSection(None, "keystone")
-    assert PlacementSection.read(opts).credentials == "keystone"
-    assert conf.service_sections(opts, "accelerator") == ["accelerator", "keystone"]
-    assert told(tmp_path, SHARED.format(line="")) == []
 
 
 def test_what_is_wrong_with_shared_credentials_is_told_once(tmp_path: Path) -> None:

@@ -179,15 +179,13 @@ def test_a_body_in_chunks_is_refused(backend: Backend, proxy: Proxy) -> None:
     assert not backend.asked
 
 
-def test_each_call_has_a_connection_of_its_own(proxy: Proxy) -> None:
+def test_calls_are_written_down_since_the_last_expect_each_with_its_connection(
+    proxy: Proxy,
+) -> None:
     with requests.Session() as session:
-        assert session.get(proxy.url, timeout=TIMEOUT).headers["Connection"] == "close"
-        assert session.get(proxy.url, timeout=TIMEOUT).ok
-
-
-def test_calls_are_written_down_since_the_last_expect(proxy: Proxy) -> None:
-    get(proxy)
-    requests.delete(f"{proxy.url}/v1/nodes/n1", timeout=TIMEOUT)
+        url = f"{proxy.url}/v1/nodes"
+        assert session.get(f"{url}?limit=2", timeout=TIMEOUT).headers["Connection"] == "close"
+        assert session.delete(f"{url}/n1", timeout=TIMEOUT).ok
     assert proxy.calls == ("GET /v1/nodes?limit=2", "DELETE /v1/nodes/n1")
     proxy.expect()
     assert not proxy.calls

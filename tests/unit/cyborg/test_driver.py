@@ -44,6 +44,14 @@ class ProgrammingCyborg(ScriptedCyborg):
         [found] = [one for one in self.listed if one.uuid == uuid]
         return found
 
+    def find(self, uuid: str) -> Deployable | None:
+        self._asked("find")
+        return next((one for one in self.listed if one.uuid == uuid), None)
+
+    def has_host(self, host: str) -> bool:
+        self._asked("has_host")
+        return host in self.named
+
     def program(self, deployable: Deployable, image: str) -> None:
         self._asked("program")
         self.programmed.append((deployable.uuid, image))
@@ -121,6 +129,8 @@ OF_ALL: dict[str, Callable[[CyborgDriver], object]] = {
     "tree": lambda driver: driver.update_provider_tree(tree(0), HOST),
     "problems": lambda driver: driver.get_problems(),
     "changes": lambda driver: driver.changed_nodes(None),
+    "available": lambda driver: driver.node_is_available(HOST),
+    "provider available": lambda driver: driver.provider_is_available(PROVIDERS[0], "a"),
 }
 #: Of one that Cyborg does not have.
 OF_A_PROVIDER: dict[str, Callable[[CyborgDriver], object]] = {
@@ -421,3 +431,38 @@ def test_what_cyborg_does_not_have_is_told(
     with pytest.raises(BackendError, match=PROVIDERS[3]):
         OF_A_PROVIDER[question](driver)
     assert not cyborg.programmed
+
+
+# Questions for one host or deployable.
+
+
+def test_node_is_available_asks_cyborg_and_not_the_snapshot(
+    driver: CyborgDriver, cyborg: ProgrammingCyborg
+) -> None:
+    cyborg.named = frozenset({"another"})
+    cyborg.asked.clear()
+    assert not driver.node_is_available(HOST)
+    assert driver.node_is_available("another")
+    assert cyborg.asked == ["has_host"] * 2
+
+
+def test_provider_is_available_asks_for_a_deployable_that_was_seen(
+    driver: CyborgDriver, cyborg: ProgrammingCyborg
+) -> None:
+    gone = cyborg.listed.pop(0)
+    driver.get_available_nodes(refresh=True)
+    cyborg.asked.clear()
+    assert not driver.provider_is_available(PROVIDERS[0], gone.name)
+    cyborg.listed.append(gone)
+    assert driver.provider_is_available(PROVIDERS[0], gone.name)
+    assert cyborg.asked == ["find"] * 2
+
+
+def test_provider_is_available_lists_anew_where_the_deployable_was_never_seen(
+    driver: CyborgDriver, cyborg: ProgrammingCyborg
+) -> None:
+    cyborg.listed.append(deployable(3))
+    cyborg.asked.clear()
+    assert driver.provider_is_available(PROVIDERS[3], deployable(3).name)
+    assert not driver.provider_is_available(PROVIDERS[2], deployable(2).name)
+    assert cyborg.asked == ["deployables"] * 2

@@ -88,6 +88,9 @@ class Model:
         self._begin()
         self.asked.append(("check", 0))
 
+    def has(self, uuid: str) -> bool:
+        return uuid in self.rows
+
     def last(self) -> str | None:
         self._begin()
         found = self._by_number()[-1:]

@@ -47,6 +47,7 @@ def test_all_nodes_are_selected_unless_it_is_said(tmp_path: Path) -> None:
         credentials="metal",
         microversion="1.61",
         needed_for="what nodes are asked for",
+        max_pages=10_000,
     )
 
 

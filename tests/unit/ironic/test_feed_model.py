@@ -20,7 +20,7 @@ from wharfinger_ironic.fleet import Fleet
 from wharfinger_ironic.node import Node
 
 SMALL, MIDDLE, PAGE = 2, 4, 8
-EXAMPLES = 300
+EXAMPLES = 80
 STEPS = 40
 
 #: Seconds by which clocks are ahead. A stamp of whole seconds loses less than one more, and all

@@ -23,6 +23,7 @@ GUEST = "6c3f7d0e-41d1-4d4b-b2ac-0e5b1f0a9c01"
 
 def refusal(code: int) -> libvirt.libvirtError:
     """The error that libvirt raises with a code."""
+    libvirt.virResetLastError()  # a connection that failed before, in this thread
     error = libvirt.libvirtError("refused")
     error.err = (code, 0, "refused", 0, "", None, None, -1, -1)
     return error

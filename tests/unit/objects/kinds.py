@@ -1,31 +1,53 @@
 """The objects that are registered, by name, and what their fields take and refuse."""
 
+import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from oslo_versionedobjects.base import VersionedObjectRegistry
-from oslo_versionedobjects.fields import Dict, Enum, List, Object, UnspecifiedDefault
 
 import wharfinger.objects  # noqa: F401 - registers them
-from wharfinger.objects import WharfingerObject, kinds
+from tests.lab import samples
+from wharfinger.objects import PciDevice, WharfingerObject, kinds
+from wharfinger.objects.base import REGISTERED
+from wharfinger.objects.fields import Dict, List, ObjectField, UnspecifiedDefault
 
-#: As the library has them: the newest first.
-OURS: Final = {
-    name: classes
-    for name, classes in sorted(VersionedObjectRegistry.obj_classes().items())
-    if issubclass(classes[0], WharfingerObject)
+OURS: Final = dict(sorted(REGISTERED.items()))
+
+
+#: Of every type that there is, by what it is.
+ANYTHING: dict[str, Any] = {
+    "text": "text",
+    "no text": "",
+    "digits": "12",
+    "bytes": b"text",
+    "true": True,
+    "a figure": 7,
+    "a fraction": 1.5,
+    "no number": math.nan,
+    "no end": math.inf,
+    "below": -1,
+    "beyond": 2**31,
+    "far beyond": 10**400,
+    "complex": 1j,
+    "a list": ["text"],
+    "a list of figures": [7],
+    "a list of nothing": [None],
+    "a dict": {"text": "text"},
+    "a dict of figures": {"text": 7},
+    "a dict of lists": {"text": []},
+    "a dict of nothing": {"text": None},
+    "a dict by figures": {7: True},
+    "an object": object(),
+    "a flavor": samples.flavor(None),
+    "a device": PciDevice(),
+    "a type": int,
 }
-
-#: Every object with each of its fields.
-FIELDS: Final = [(name, field) for name in OURS for field in OURS[name][0].fields]
 
 
 def of(name: str) -> type[WharfingerObject]:
-    """The newest class of a name."""
-    kind = OURS[name][0]
-    assert issubclass(kind, WharfingerObject)
-    return kind
+    """The class of a name."""
+    return OURS[name]
 
 
 def is_needed(field: Any) -> bool:
@@ -34,7 +56,7 @@ def is_needed(field: Any) -> bool:
 
 
 def type_of(name: str, field: str) -> Any:
-    return of(name).fields[field]._type
+    return of(name).fields[field]
 
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
@@ -63,14 +85,14 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for eac
             return st.booleans()
         case kinds.Moment():
             return _TIMES
-        case Enum():
-            return st.sampled_from(list(kind.valid_values))
-        case List(_element_type=element):
-            return st.lists(_values(element._type), max_size=2)
-        case Dict(_element_type=element):
-            return st.dictionaries(_TEXTS, _values(element._type), max_size=2)
-        case Object():
-            return objects(kind._obj_name)
+        case kinds.Word():
+            return st.sampled_from(kind.values)
+        case List(element=element):
+            return st.lists(_values(element), max_size=2)
+        case Dict(element=element):
+            return st.dictionaries(_TEXTS, _values(element), max_size=2)
+        case ObjectField():
+            return objects(kind.objname)
         case kinds.ColumnText():
             return _TEXTS.filter(lambda text: len(text) >= kind._shortest)
         case kinds.Text():
@@ -82,3 +104,16 @@ def objects(name: str) -> st.SearchStrategy[Any]:
     """Objects of a class, with any of their fields."""
     fields = {field: st.deferred(lambda f=field: values(name, f)) for field in of(name).fields}  # type: ignore[misc]
     return st.fixed_dictionaries({}, optional=fields).map(lambda some: of(name)(**some))
+
+
+def sorted_changes(primitive: Any) -> Any:
+    """The same, whatever the order of what has changed: it has none."""
+    match primitive:
+        case list():
+            return [sorted_changes(each) for each in primitive]
+        case dict():
+            return {
+                key: sorted(each) if key.endswith("object.changes") else sorted_changes(each)
+                for key, each in primitive.items()
+            }
+    return primitive

@@ -79,7 +79,7 @@ class InUse(PlacementModel):
 
 def apply(client: PlacementModel, *steps: Step) -> list[PlacementError]:
     plan = Plan(steps=steps, records={step.uuid: Record() for step in steps})
-    return PlanApplier(client, Memory(Fuse())).apply(plan, dict(client.providers))
+    return list(PlanApplier(client, Memory(Fuse())).apply(plan, dict(client.providers)).errors)
 
 
 def totals(client: PlacementModel) -> dict[str, dict[str, int]]:

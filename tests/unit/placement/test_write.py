@@ -125,7 +125,7 @@ def test_what_somebody_else_deleted_first_is_deleted(before_the_look: bool) -> N
     memory.save({HOST: Record(applied=live, live=live)})
     step = DeleteProvider(uuid=HOST, name="host", root_uuid=HOST)
     applier = PlanApplier(Gone(live, before_the_look=before_the_look), memory)
-    assert applier.apply(Plan(steps=(step,), records={HOST: None}), {HOST: live}) == []
+    assert not applier.apply(Plan(steps=(step,), records={HOST: None}), {HOST: live}).errors
     assert memory.records == {}
 
 
@@ -162,7 +162,7 @@ class Refusing(PlacementModel):
 def applied(client: PlacementModel, *steps: Step) -> list[PlacementError]:
     records = {step.uuid: Record() for step in steps}
     plan = Plan(steps=steps, records=records)
-    return PlanApplier(client, Memory(Fuse())).apply(plan, dict(client.providers))
+    return list(PlanApplier(client, Memory(Fuse())).apply(plan, dict(client.providers)).errors)
 
 
 def moves(uuid: str, name: str) -> Reshape:
@@ -234,11 +234,11 @@ def test_what_follows_a_reshape_names_the_generation_that_it_left() -> None:
     client, memory = PlacementModel([host(inventories=FULL)], Fuse()), Memory(Fuse())
     done: list[str] = []
 
-    errors = PlanApplier(client, memory).apply(
+    outcome = PlanApplier(client, memory).apply(
         reshaping(), dict(client.providers), lambda step: done.append(step.verb)
     )
 
-    assert errors == []
+    assert not outcome.errors
     assert done == ["reshape", "set inventories"]
     assert client.providers[HOST].inventories == FULL
     assert memory.get(HOST).live == client.providers[HOST]
@@ -315,9 +315,9 @@ def test_nothing_follows_a_reshape_that_was_refused(kind: type[PlacementError]) 
     error = kind(request="POST /reshaper", status=403, code="", detail="Refused.", **remedy)
     client = Refusing([host(inventories=FULL)], Fuse())
 
-    errors = PlanApplier(client, Memory(Fuse())).apply(reshaping(), dict(client.providers))
+    outcome = PlanApplier(client, Memory(Fuse())).apply(reshaping(), dict(client.providers))
 
-    assert errors == [error]
+    assert outcome.errors == (error,)
     assert client.providers == {HOST: host(inventories=FULL)}
 
 
@@ -327,11 +327,11 @@ def test_the_steps_of_a_reshaped_tree_are_not_batched_with_others() -> None:
     plan = replace(plan, records={**plan.records, OTHER.uuid: Record()})
     done: list[tuple[str, str]] = []
 
-    errors = PlanApplier(client, Memory(Fuse())).apply(
+    outcome = PlanApplier(client, Memory(Fuse())).apply(
         plan, dict(client.providers), lambda step: done.append((step.verb, step.name))
     )
 
-    assert errors == []
+    assert not outcome.errors
     assert [verb for verb, name in done if name == "host"] == ["reshape", "set inventories"]
     assert ("set inventories", "other") in done
     assert client.providers[HOST].inventories == FULL

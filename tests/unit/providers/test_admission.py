@@ -1,5 +1,6 @@
 """Whether a provider may be published, rule by rule; nothing is planned here."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -64,8 +65,18 @@ def test_a_name_that_another_provider_has_is_refused_to_what_is_renamed() -> Non
     assert error.other == "nobody known"
 
 
-def test_a_provider_that_was_found_elsewhere_does_not_take_its_own_name() -> None:
-    assert found(wanted(), None, elsewhere=provider(root_uuid=ANOTHER)) is None
+def test_provider_of_our_uuid_outside_our_listing_is_a_conflict_unless_it_has_our_mark() -> None:
+    """A provider with our trait was created after the listing was read."""
+    there = provider(root_uuid=ANOTHER, traits=frozenset(["OWNER_NOVA"]))
+    error = found(wanted(), None, elsewhere=there)
+    assert isinstance(error, OwnershipConflict)
+    assert f"wharfinger provider adopt {HOST} --instance gpus" in error.remedy
+    assert found(wanted(), None, elsewhere=replace(there, traits=OURS)) is None
+    theirs = replace(there, traits=frozenset(["OWNER_CYBORG"]))
+    error = found(wanted(), None, elsewhere=theirs)
+    assert isinstance(error, OwnershipConflict)
+    assert error.other == "OWNER_CYBORG"
+    assert "adopt" not in error.remedy
 
 
 def test_a_provider_that_has_its_name_keeps_it() -> None:

@@ -231,7 +231,7 @@ def check_touches_nothing_of_others(world: World, plan: Plan, overlaid: frozense
             assert step.name not in overlaid
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(stories())
 def test_no_step_touches_another_owners_provider_or_deletes_what_is_not_remembered_as_ours(
     story: Story,
@@ -245,7 +245,7 @@ def test_no_step_touches_another_owners_provider_or_deletes_what_is_not_remember
         world.now += 100
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(stories(), st.booleans())
 def test_without_records_nothing_is_ever_deleted(story: Story, forgets: bool) -> None:
     world = story.begin(Fuse())
@@ -259,7 +259,7 @@ def test_without_records_nothing_is_ever_deleted(story: Story, forgets: bool) ->
         assert there - world.live.keys() <= before
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(stories())
 def test_what_others_put_on_a_provider_survives_everything_but_its_deletion(story: Story) -> None:
     world = World(US, story.there)
@@ -281,7 +281,7 @@ def test_what_others_put_on_a_provider_survives_everything_but_its_deletion(stor
             assert figure.reserved in {1, 3}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(stories())
 def test_a_second_cycle_over_an_unchanged_world_has_nothing_to_do(story: Story) -> None:
     world = story.begin(Fuse())
@@ -293,7 +293,7 @@ def test_a_second_cycle_over_an_unchanged_world_has_nothing_to_do(story: Story) 
     assert (plan.steps, dict(plan.records)) == ((), {})
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=40)
 @given(stories(), st.integers(0, 40), st.integers(0, 8))
 def test_a_crash_before_any_write_ends_in_the_same_world_as_none(
     story: Story, writes: int, more: int

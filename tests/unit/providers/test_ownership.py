@@ -8,11 +8,14 @@ from wharfinger.providers import DesiredProvider, Inventory, Provider, Publishin
 from wharfinger.providers.ownership import (
     Publisher,
     Standing,
+    adopts,
     check_owner,
     instance_trait,
-    may_adopt,
+    is_published,
+    obstacles,
     owners,
     standing,
+    without_lost,
 )
 from wharfinger.providers.record import Record
 
@@ -74,18 +77,55 @@ def test_the_mark_of_an_instance_is_a_custom_trait() -> None:
 @pytest.mark.parametrize(
     ("traits", "expected"),
     [
-        (("OWNER_NOVA", "CUSTOM_A"), Standing.OURS),
-        (("CUSTOM_A",), Standing.UNTAGGED),
-        ((), Standing.UNTAGGED),
+        (("OWNER_NOVA", "CUSTOM_A"), Standing.UNPROVEN),
+        (("CUSTOM_A",), Standing.UNPROVEN),
+        ((), Standing.UNPROVEN),
+        (("OWNER_NOVA", "CUSTOM_WHARFINGER_OTHERS"), Standing.UNPROVEN),
+        (("OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"), Standing.OURS),
+        (("CUSTOM_WHARFINGER_GPUS",), Standing.OURS),
         (("OWNER_CYBORG",), Standing.FOREIGN),
         (("OWNER_NOVA", "OWNER_CYBORG"), Standing.FOREIGN),
         (("OWNER_NOVA", "CUSTOM_OWNER_ACME"), Standing.FOREIGN),
     ],
 )
-def test_the_owner_traits_say_whose_a_provider_is(
+def test_standing_without_a_record_takes_our_instance_trait(
     traits: tuple[str, ...], expected: Standing
 ) -> None:
     assert standing(provider(*traits), US, Record()) is expected
+
+
+BARE: Final = replace(provider(), generation=0)
+
+
+@pytest.mark.parametrize(
+    ("live", "record", "expected"),
+    [
+        (provider("OWNER_NOVA"), Record(applied=provider()), Standing.OURS),
+        (provider(), Record(applied=provider(), mode=PublishingMode.OVERLAY), Standing.OURS),
+        (provider("OWNER_NOVA"), Record(live=provider("OWNER_NOVA")), Standing.UNPROVEN),
+        (BARE, Record(live=BARE), Standing.UNPROVEN),
+        (BARE, Record(intended=provider()), Standing.OURS),
+        (replace(BARE, generation=1), Record(intended=provider()), Standing.UNPROVEN),
+        (provider("OWNER_NOVA"), Record(intended=provider()), Standing.UNPROVEN),
+        (provider(classes=("VGPU",)), Record(intended=provider()), Standing.UNPROVEN),
+        (replace(BARE, aggregates=frozenset([UUID])), Record(intended=BARE), Standing.UNPROVEN),
+    ],
+    ids=[
+        "applied",
+        "applied as an overlay",
+        "only seen",
+        "only seen, bare",
+        "intended, bare",
+        "intended, written since",
+        "intended, tagged with our owner",
+        "intended, with inventory",
+        "intended, in an aggregate",
+    ],
+)
+def test_standing_with_a_record_takes_what_the_record_proves(
+    live: Provider, record: Record, expected: Standing
+) -> None:
+    assert standing(live, US, record) is expected
 
 
 MARK: Final = "CUSTOM_WHARFINGER_GPUS"
@@ -133,21 +173,125 @@ def test_another_owners_trait_without_all_proof_that_it_was_ours_is_anothers(
     assert standing(provider(*traits), US, record) is Standing.FOREIGN
 
 
-def test_an_untagged_provider_with_no_more_than_the_wanted_classes_may_be_adopted() -> None:
-    wanted = DesiredProvider(provider=provider(classes=("VGPU", "CUSTOM_A")), reported=True)
-    assert may_adopt(provider(classes=("VGPU",)), wanted)
-    assert may_adopt(provider(), wanted)
-    assert not may_adopt(provider(classes=("VGPU", "CUSTOM_B")), wanted)
+# A provider that was deleted, and created again with its uuid.
 
 
-def test_an_untagged_provider_has_to_have_the_parent_and_the_uuid_or_the_name() -> None:
-    wanted = DesiredProvider(provider=provider(), reported=True)
-    assert may_adopt(provider(name="other"), wanted)
-    assert may_adopt(replace(provider(), uuid=PARENT), wanted)
-    assert not may_adopt(replace(provider(name="other"), uuid=PARENT), wanted)
-    assert not may_adopt(provider(parent=None), wanted)
+def at(generation: int | None, *traits: str) -> Provider:
+    return replace(provider(*traits), generation=generation)
 
 
-def test_an_untagged_provider_of_which_the_driver_reported_no_inventory_may_not() -> None:
-    wanted = DesiredProvider(provider=provider(classes=("VGPU",)), reported=False)
-    assert not may_adopt(provider(classes=("VGPU",)), wanted)
+@pytest.mark.parametrize("side", ["applied", "intended"])
+def test_without_lost_with_a_lower_generation_forgets_what_was_published(side: str) -> None:
+    before = Record(**{side: provider()}, live=at(5))  # type: ignore[arg-type]
+    assert not without_lost(before, at(4, "OWNER_NOVA"), US).is_ours
+
+
+@pytest.mark.parametrize(
+    ("known", "live", "mode"),
+    [
+        (at(5), at(5), PublishingMode.OWN),
+        (at(5), at(6, "OWNER_NOVA"), PublishingMode.OWN),
+        (at(5), at(4, "OWNER_NOVA", MARK), PublishingMode.OWN),
+        (at(None), at(4), PublishingMode.OWN),
+        (None, at(4), PublishingMode.OWN),
+        (at(5), None, PublishingMode.OWN),
+        (at(5), at(4), PublishingMode.OVERLAY),
+    ],
+    ids=["as it was", "written", "marked", "after a reshape", "not seen", "gone", "overlaid"],
+)
+def test_without_lost_otherwise_keeps_the_record(
+    known: Provider | None, live: Provider | None, mode: PublishingMode
+) -> None:
+    record = Record(applied=provider(), live=known, mode=mode)
+    assert without_lost(record, live, US) is record
+
+
+# Providers that operators and jobs may reserve, whichever instance publishes them.
+
+
+@pytest.mark.parametrize(
+    ("traits", "record", "expected"),
+    [
+        ((), Record(), False),
+        (("OWNER_NOVA",), Record(live=provider("OWNER_NOVA")), False),
+        (("OWNER_NOVA",), Record(intended=provider("OWNER_NOVA", MARK)), False),
+        (("OWNER_NOVA", MARK), Record(intended=provider("OWNER_NOVA", MARK)), True),
+        (("OWNER_NOVA",), Record(applied=provider("OWNER_NOVA", MARK)), True),
+        ((MARK,), Record(), True),
+        (("OWNER_CYBORG", MARK), Record(applied=provider("OWNER_NOVA", MARK)), False),
+    ],
+)
+def test_is_published_takes_a_mark_or_an_applied_record(
+    traits: tuple[str, ...], record: Record, expected: bool
+) -> None:
+    assert is_published(traits, record) is expected
+
+
+# Adoption.
+
+WANTED: Final = DesiredProvider(provider=provider(classes=("VGPU",)), reported=True)
+ADOPTING: Final = replace(US, adopts_matching=True)
+
+
+@pytest.mark.parametrize("traits", [(), ("OWNER_NOVA",), ("CUSTOM_A",)])
+def test_adopts_a_matching_provider_only_where_the_instance_may(traits: tuple[str, ...]) -> None:
+    live = provider(*traits, classes=("VGPU",))
+    assert adopts(ADOPTING, live, WANTED)
+    assert adopts(replace(US, adopts=frozenset([UUID])), live, WANTED)
+    assert not adopts(replace(US, adopts=frozenset([PARENT])), live, WANTED)
+    assert not adopts(US, live, WANTED)
+
+
+@pytest.mark.parametrize(
+    "traits",
+    [("OWNER_CYBORG",), ("OWNER_NOVA", "OWNER_CYBORG"), ("OWNER_NOVA", "CUSTOM_WHARFINGER_OTHERS")],
+)
+def test_adopts_no_provider_of_another_owner_or_instance(traits: tuple[str, ...]) -> None:
+    assert not adopts(ADOPTING, provider(*traits, classes=("VGPU",)), WANTED)
+
+
+@pytest.mark.parametrize(
+    ("live", "expected"),
+    [
+        (replace(provider(classes=("VGPU",)), uuid=PARENT), f"its uuid is {PARENT}"),
+        (
+            provider(name="another", classes=("VGPU",)),
+            "its name is another; the driver reports gpu",
+        ),
+        (provider(parent=None, classes=("VGPU",)), f"is none; the driver reports {PARENT}"),
+        (provider(), "its resource classes are none; the driver reports VGPU"),
+        (
+            provider(classes=("VGPU", "DISK_GB")),
+            "its resource classes are DISK_GB, VGPU; the driver reports VGPU",
+        ),
+    ],
+    ids=["uuid", "name", "parent", "no classes", "more classes"],
+)
+def test_obstacles_name_what_differs_with_both_values(live: Provider, expected: str) -> None:
+    (found,) = obstacles(live, WANTED)
+    assert expected in found
+    assert not adopts(replace(ADOPTING, adopts=frozenset([live.uuid])), live, WANTED)
+
+
+def test_obstacles_compare_the_uuid_that_the_driver_reports() -> None:
+    live = provider(classes=("VGPU",))
+    (found,) = obstacles(live, replace(WANTED, reported_uuid=PARENT))
+    assert found == f"its uuid is {UUID}; the driver reports {PARENT}"
+
+
+def test_obstacles_leave_out_classes_that_the_driver_moved_away() -> None:
+    live = provider(classes=("VGPU", "DISK_GB"))
+    assert not list(obstacles(live, WANTED, ["DISK_GB"]))
+
+
+def test_obstacles_of_a_root_with_vcpu_leave_it_to_nova() -> None:
+    wanted = replace(WANTED, provider=provider(parent=None, classes=("VCPU",)))
+    (found,) = obstacles(provider(parent=None, classes=("VCPU",)), wanted)
+    assert "root with VCPU" in found
+
+
+def test_obstacles_of_a_provider_of_which_the_driver_reports_no_inventory_name_its_classes() -> (
+    None
+):
+    (found,) = obstacles(provider(classes=("VGPU",)), replace(WANTED, reported=False))
+    assert found == "its resource classes are VGPU; the driver reports none"

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.record import Record
 from wharfinger.providers.reservation import (
+    disputed,
     figures_of,
     foreign,
     own_reserved,
     release,
     reserve_fully,
+    without,
 )
 
 NODE = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
@@ -195,3 +197,32 @@ def test_a_provider_without_classes_is_reserved_and_released_all_the_same() -> N
 def test_of_several_reservations_the_first_that_remembers_a_figure_has_it() -> None:
     assert figures_of([]) == {}
     assert figures_of([{"VCPU": 1}, {"VCPU": 8, "VGPU": 2}, {"VGPU": 4}]) == {"VCPU": 1, "VGPU": 2}
+
+
+# Several records of one provider.
+
+
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ([], set()),
+        ([{"VCPU": 1}], set()),
+        ([{"VCPU": 1}, {"VCPU": 1}], set()),
+        ([{"VCPU": 1}, {"VCPU": 2}], {"VCPU"}),
+        ([{"VCPU": 1}, {}], {"VCPU"}),
+        ([{"VCPU": 1, "VGPU": 0}, {"VGPU": 0}, {"VCPU": 1, "VGPU": 0}], {"VCPU"}),
+    ],
+)
+def test_disputed_classes_are_those_in_which_any_two_records_differ(
+    figures: list[dict[str, int]], expected: set[str]
+) -> None:
+    assert disputed([Record(own_reserved=one) for one in figures]) == expected
+
+
+@pytest.mark.parametrize("record", [published(full=True), published(full=True, intended=True)])
+def test_release_without_disputed_classes_leaves_them_full(record: Record) -> None:
+    unclear = without(replace(record, own_reserved={"VCPU": 1}), {"VCPU"})
+    assert unclear.is_ours
+    assert own_reserved(vcpu(8), unclear) == {}
+    assert release(vcpu(8), unclear) == vcpu(8)
+    assert own_reserved(vcpu(3), unclear) == {"VCPU": 3}

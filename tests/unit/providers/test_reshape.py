@@ -206,6 +206,7 @@ def staying(mode: PublishingMode) -> Plan:
         own_reserved={"VCPU": 2, "MEMORY_MB": 0},
         mode=mode,
     )
+    tree.records[GPU] = replace(tree.records[GPU], mode=PublishingMode.OWN)
     tree.tree.set_publishing_mode(HOST, mode)
     tree.tree.reserve(HOST, "maintenance")
     if mode is PublishingMode.OWN:

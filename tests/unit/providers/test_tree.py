@@ -58,10 +58,6 @@ def test_the_uuids_of_a_whole_tree_are_found_from_anywhere_in_it(tree: ProviderT
     assert tree.get_provider_uuids_in_tree("other") == [D]
 
 
-def test_roots_are_the_providers_without_parents(tree: ProviderTree) -> None:
-    assert [root.name for root in tree.roots] == ["host", "other"]
-
-
 def test_new_providers_return_their_uuids_and_know_their_place(tree: ProviderTree) -> None:
     uuid = tree.new_child("pf", "part", generation=7)
     data = tree.data("pf")
@@ -98,6 +94,33 @@ def test_names_and_uuids_are_unique_across_all_trees(
     assert order(tree) == ["host", "gpu", "part", "disk", "other"]
 
 
+@pytest.mark.parametrize("uuid", [None, AGGREGATE])
+@pytest.mark.parametrize("taken", [A, C])
+def test_new_provider_named_by_the_uuid_of_another_is_refused(
+    tree: ProviderTree, taken: str, uuid: str | None
+) -> None:
+    with pytest.raises(ProviderExists, match=taken):
+        tree.new_child(taken, "other", uuid)
+    with pytest.raises(ProviderExists, match=taken):
+        tree.new_root(taken, uuid)
+    assert order(tree) == ["host", "gpu", "part", "disk", "other"]
+
+
+def test_new_provider_with_the_name_of_another_as_its_uuid_is_refused(tree: ProviderTree) -> None:
+    tree.new_child(AGGREGATE, "other")
+    with pytest.raises(ProviderExists, match=AGGREGATE):
+        tree.new_child("new", "other", AGGREGATE)
+    with pytest.raises(ProviderExists, match=AGGREGATE):
+        tree.new_root("new", AGGREGATE)
+    assert not tree.exists("new")
+
+
+def test_new_provider_named_by_its_own_uuid_is_added(tree: ProviderTree) -> None:
+    assert tree.new_root(AGGREGATE, AGGREGATE) == AGGREGATE
+    tree.remove(AGGREGATE)
+    assert tree.new_child(AGGREGATE, "other", AGGREGATE) == AGGREGATE
+
+
 @pytest.mark.parametrize(("name", "uuid"), [("", None), ("a" * 201, None), ("new", "no-uuid")])
 def test_names_and_uuids_that_placement_would_refuse_are_refused(
     tree: ProviderTree, name: str, uuid: str | None
@@ -120,12 +143,6 @@ def test_a_removed_name_can_be_used_again(tree: ProviderTree) -> None:
     tree.remove("host")
     tree.new_child("part", "other", B)
     assert order(tree) == ["other", "part"]
-
-
-def test_providers_exist_by_name_and_by_uuid(tree: ProviderTree) -> None:
-    assert all(tree.exists(one) for one in ("host", A, "part", C))
-    assert not tree.exists("nothing")
-    assert not tree.exists(AGGREGATE)
 
 
 OPERATIONS: dict[str, Callable[[ProviderTree], object]] = {
@@ -313,14 +330,6 @@ def test_inventory_is_replaced_and_the_answer_says_whether_it_changed(
     assert tree.data("gpu").inventory.keys() == {"VGPU"}
     assert tree.update_inventory("gpu", {})
     assert not tree.has_inventory("gpu")
-
-
-def test_a_question_about_inventory_changes_nothing(tree: ProviderTree) -> None:
-    tree.update_inventory("gpu", {"VGPU": {"total": 2}})
-    assert not tree.has_inventory_changed("gpu", {"VGPU": {"total": 2}})
-    for other in ({"VGPU": {"total": 3}}, {}, {"VGPU": {"total": 2}, "CUSTOM_A": {"total": 1}}):
-        assert tree.has_inventory_changed("gpu", other)
-    assert tree.data("gpu").inventory["VGPU"]["total"] == 2
 
 
 def test_figures_that_a_dict_leaves_out_have_placements_defaults(tree: ProviderTree) -> None:

@@ -207,4 +207,4 @@ def _simple(data: Any) -> Simple:
 
 
 TestTreeMachine = pytest.mark.filterwarnings("error")(TreeMachine.TestCase)
-TestTreeMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestTreeMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

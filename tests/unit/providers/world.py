@@ -16,6 +16,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import HIGHEST, Feature
 from wharfinger.placement.model import ProviderSummary, Traits
 from wharfinger.providers import Inventory, Provider, ProviderTree
+from wharfinger.providers.absence import Uptime
 from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
@@ -178,6 +179,9 @@ class Memory:
             else:
                 self.records[uuid] = record
 
+    def withdraw(self, uuid: str) -> None:
+        self.save({uuid: None})
+
 
 @dataclass(slots=True)
 class World:
@@ -224,6 +228,7 @@ class World:
             policy=RemovalPolicy(delay=self.delay),
             parents=self.unseen_parents,
             withheld=self.withheld,
+            uptime=Uptime("boot", self.now),
         )
         return plan_trees(
             self.publisher,
@@ -241,7 +246,7 @@ class World:
         return plan
 
     def apply(self, plan: Plan) -> None:
-        for error in PlanApplier(self.placement, self.memory).apply(plan, dict(self.live)):
+        for error in PlanApplier(self.placement, self.memory).apply(plan, dict(self.live)).errors:
             raise error
 
     def contents(self) -> dict[str, Provider]:

@@ -159,7 +159,7 @@ def test_a_trait_of_what_nothing_is_asked_for_is_refused_in_the_words_of_a_profi
 
     assert (key, value) == ("trait:CUSTOM_FAST", "forbidden")
     assert problem == (
-        "it says something of a provider from which nothing is asked for: there is no resources: "
+        "it describes a provider, but the group asks for no resources: there is no resources: "
         "above 0."
     )
 

@@ -13,6 +13,7 @@ from wharfinger.exceptions import DeviceProfileError, InvalidRequest
 from wharfinger.objects import Flavor
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
+from wharfinger.scheduling import known_extra_specs as known
 from wharfinger.scheduling.encoding import encode
 from wharfinger.scheduling.extra_specs import from_flavor
 
@@ -175,7 +176,7 @@ def test_what_is_nearly_a_key_is_refused_and_not_passed_over(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["hw:cpu_policy", "capabilities:cpu_info", "resources", "resource_pool:gold", "accel:x", "a"],
+    ["mycompany:cpu_policy", "hw_pool:x", "capabilities:cpu_info", "resources", "a"],
 )
 def test_keys_of_others_are_passed_over(key: str) -> None:
     assert asked(**{key: "resources:VGPU"}) == asked()
@@ -197,7 +198,7 @@ def test_group_policy(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["", "None", "isolated"])
 def test_what_is_no_group_policy_is_refused(policy: str) -> None:
-    assert refusal(group_policy=policy) == ("group_policy", policy, "it is none or isolate.")
+    assert refusal(group_policy=policy) == ("group_policy", policy, "it has to be none or isolate.")
 
 
 def test_two_groups_of_a_flavor_need_a_policy() -> None:
@@ -271,7 +272,7 @@ def test_a_trait_of_what_nothing_is_asked_for_is_refused(value: str, more: dict[
     assert refusal(**{"trait_A:CUSTOM_FAST": value}, **more) == (
         "trait_A:CUSTOM_FAST",
         value,
-        "it says something of a provider from which nothing is asked for: there is no "
+        "it describes a provider, but the group asks for no resources: there is no "
         "resources_A: above 0.",
     )
 
@@ -385,7 +386,9 @@ def test_a_flavor_may_ask_for_what_its_device_profile_does_and_nothing_else() ->
 def test_what_is_no_group_policy_is_refused_beside_a_device_profile_too() -> None:
     nothing = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "group_policy": "any"}
 
-    with pytest.raises(InvalidRequest, match="flavor flavor-0: group_policy = 'any': it is none"):
+    with pytest.raises(
+        InvalidRequest, match="flavor flavor-0: group_policy = 'any': it has to be none"
+    ):
         with_profile(**nothing)
 
 
@@ -410,6 +413,344 @@ def test_a_device_profile_where_none_are_read_is_refused() -> None:
         "fast",
         "device profiles are not read here.",
     )
+
+
+# Other extra specs of nova.
+
+HYPERTHREADING = "HW_CPU_HYPERTHREADING"
+SEV, SEV_ES = "HW_CPU_X86_AMD_SEV", "HW_CPU_X86_AMD_SEV_ES"
+TPM = "COMPUTE_SECURITY_TPM_"
+TPM_2 = {f"{TPM}2_0", f"{TPM}TIS"}
+USER = f"{TPM}SECRET_SECURITY_USER"
+EPHEMERAL = "COMPUTE_EPHEMERAL_ENCRYPTION"
+#: Extra specs of a flavor of 2 CPUs; the resources that they change; the traits that they require
+#: and forbid; and the traits that they require of the root.
+TRANSLATED: list[tuple[dict[str, str], dict[str, int], set[str], set[str], set[str]]] = [
+    ({"hw:cpu_policy": "shared"}, {}, set(), set(), set()),
+    ({"hw:cpu_policy": "dedicated"}, {"VCPU": 0, "PCPU": 2}, set(), set(), set()),
+    (
+        {"hw:cpu_policy": "dedicated", "resources:VCPU": "0", "resources:PCPU": "0"},
+        {"VCPU": 0, "PCPU": 2},
+        *(set(), set(), set()),
+    ),
+    (
+        {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"},
+        {"VCPU": 0, "PCPU": 3},
+        *(set(), set(), set()),
+    ),
+    (
+        {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "share"},
+        {"VCPU": 0, "PCPU": 2},
+        *(set(), set(), set()),
+    ),
+    (
+        {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0"},
+        {"VCPU": 1, "PCPU": 1},
+        *(set(), set(), set()),
+    ),
+    (
+        {
+            "hw:cpu_policy": "mixed",
+            "hw:cpu_dedicated_mask": "^0",
+            "hw:emulator_threads_policy": "isolate",
+        },
+        {"VCPU": 1, "PCPU": 2},
+        *(set(), set(), set()),
+    ),
+    (
+        {"hw:cpu_policy": "mixed", "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "0-1,^0"},
+        {"VCPU": 1, "PCPU": 1},
+        *(set(), set(), set()),
+    ),
+    (
+        {
+            "hw:cpu_policy": "mixed",
+            "hw:cpu_realtime": "yes",
+            "hw:emulator_threads_policy": "share",
+        },
+        {"VCPU": 0, "PCPU": 2},
+        *(set(), set(), set()),
+    ),
+    (
+        {"resources:PCPU": "3", "hw:emulator_threads_policy": "isolate"},
+        {"VCPU": 0, "PCPU": 3},
+        *(set(), set(), set()),
+    ),
+    ({"hw:cpu_thread_policy": "require"}, {}, {HYPERTHREADING}, set(), set()),
+    ({"hw:cpu_thread_policy": "isolate"}, {}, set(), {HYPERTHREADING}, set()),
+    ({"hw:cpu_thread_policy": "prefer"}, {}, set(), set(), set()),
+    (
+        {"hw:cpu_thread_policy": "require", f"trait:{HYPERTHREADING}": "required"},
+        {},
+        *({HYPERTHREADING}, set(), set()),
+    ),
+    (
+        {"hw:pmem": "6GB,16gb,6gb"},
+        {"CUSTOM_PMEM_NAMESPACE_6GB": 2, "CUSTOM_PMEM_NAMESPACE_16GB": 1},
+        *(set(), set(), set()),
+    ),
+    ({"hw:mem_encryption": "True"}, {"MEM_ENCRYPTION_CONTEXT": 1}, {SEV}, set(), set()),
+    (
+        {"hw:mem_encryption": "1", "hw:mem_encryption_model": "amd-sev-es"},
+        {"MEM_ENCRYPTION_CONTEXT": 1},
+        *({SEV_ES}, set(), set()),
+    ),
+    (
+        {"hw:mem_encryption": "1", "resources:MEM_ENCRYPTION_CONTEXT": "1"},
+        {"MEM_ENCRYPTION_CONTEXT": 1},
+        *({SEV}, set(), set()),
+    ),
+    ({"hw:mem_encryption": "no"}, {}, set(), set(), set()),
+    ({"hw:mem_encryption_model": "amd-sev-es"}, {}, set(), set(), set()),
+    ({"hw:tpm_version": "2.0"}, {}, TPM_2, set(), {USER}),
+    ({"hw:tpm_version": "1.2"}, {}, {f"{TPM}1_2", f"{TPM}TIS"}, set(), {USER}),
+    (
+        {"hw:tpm_version": "2.0", "hw:tpm_model": "tpm-crb", "hw:tpm_secret_security": "host"},
+        {},
+        *({f"{TPM}2_0", f"{TPM}CRB"}, set(), {f"{TPM}SECRET_SECURITY_HOST"}),
+    ),
+    ({"hw:tpm_model": "tpm-crb", "hw:tpm_secret_security": "host"}, {}, set(), set(), set()),
+    ({"os:secure_boot": "required"}, {}, {"COMPUTE_SECURITY_UEFI_SECURE_BOOT"}, set(), set()),
+    ({"os:secure_boot": "disabled"}, {}, set(), set(), set()),
+    ({"hw:maxphysaddr_mode": "emulate"}, {}, {"COMPUTE_ADDRESS_SPACE_EMULATED"}, set(), set()),
+    (
+        {"hw:maxphysaddr_mode": "passthrough", "hw:maxphysaddr_bits": "42"},
+        {},
+        *({"COMPUTE_ADDRESS_SPACE_PASSTHROUGH"}, set(), set()),
+    ),
+    (
+        {"hw:pci_numa_affinity_policy": "socket"},
+        {},
+        *({"COMPUTE_SOCKET_PCI_NUMA_AFFINITY"}, set(), set()),
+    ),
+    ({"hw:pci_numa_affinity_policy": "required"}, {}, set(), set(), set()),
+    ({"hw:ephemeral_encryption": "on"}, {}, set(), set(), {EPHEMERAL}),
+    (
+        {"hw:ephemeral_encryption": "on", "hw:ephemeral_encryption_format": "luks"},
+        {},
+        *(set(), set(), {EPHEMERAL, f"{EPHEMERAL}_LUKS"}),
+    ),
+    ({"hw:ephemeral_encryption_format": "luks"}, {}, set(), set(), set()),
+    ({"hw:virtio_packed_ring": "true"}, {}, set(), set(), {"COMPUTE_NET_VIRTIO_PACKED"}),
+    ({"hw:sound_model": "virtio"}, {}, set(), set(), {"COMPUTE_SOUND_MODEL_VIRTIO"}),
+    ({"hw:sound_model": "ich9"}, {}, set(), set(), set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("specs", "resources", "required", "forbidden", "root"),
+    TRANSLATED,
+    ids=[" ".join(f"{key}={value}" for key, value in row[0].items()) for row in TRANSLATED],
+)
+def test_extra_spec_of_nova_asks_for_resources_and_traits(
+    specs: dict[str, str],
+    resources: dict[str, int],
+    required: set[str],
+    forbidden: set[str],
+    root: set[str],
+) -> None:
+    request = asked(**specs)
+    [group] = request.groups
+
+    assert group.resources == {name: n for name, n in {**OWN, **resources}.items() if n}
+    assert group.traits == TraitConditions(
+        required=frozenset(required), forbidden=frozenset(forbidden)
+    )
+    assert request.root == TraitConditions(required=frozenset(root))
+
+
+def test_translated_table_has_a_case_for_each_key() -> None:
+    tested = {key for row in TRANSLATED for key in row[0]}
+    elsewhere = {"group_policy", "accel:device_profile"}
+
+    assert tested | elsewhere >= {
+        key for spec in known.TRANSLATED for key in spec.keys if "{" not in key
+    }
+
+
+def test_extra_specs_of_nova_ask_beside_a_device_profile() -> None:
+    request = with_profile(**{"hw:cpu_policy": "dedicated", "hw:sound_model": "virtio"})
+
+    assert amounts(request)[""] == {"PCPU": 2, "MEMORY_MB": 512}
+    assert request.root.required == {"COMPUTE_SOUND_MODEL_VIRTIO"}
+    nothing = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "hw:sound_model": "virtio"}
+    assert with_profile(**nothing).root.required == {"COMPUTE_SOUND_MODEL_VIRTIO"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hw:numa_nodes", "2"),
+        ("hw:numa_cpus.0", "0-1"),
+        ("hw:vif_multiqueue_enabled", "true"),
+        ("hw:viommu_model", "virtio"),
+        ("quota:disk_read_bytes_sec", "1024"),
+        ("aggregate_instance_extra_specs:ssd", "true"),
+        ("capabilities:cpu_info:topology:cores", ">= 4"),
+        ("hw_rng:allowed", "True"),
+        ("hide_hypervisor_id", "true"),
+        ("vmware:hw_version", ""),
+    ],
+)
+def test_extra_spec_without_meaning_asks_for_nothing(key: str, value: str) -> None:
+    assert asked(**{key: value}) == asked()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("hw:cpu_policy", "pinned", "it has to be shared, dedicated or mixed."),
+        ("hw:mem_encryption", "maybe", "it has to be true or false."),
+        ("hw:numa_nodes", "0", "it has to be a whole number from 1."),
+        ("hw:redirected_usb_ports", "16", "it has to be a whole number from 0 to 15."),
+        ("hw:redirected_usb_ports", "9" * 5000, "it has to be a whole number from 0 to 15."),
+        ("quota:cpu_quota", "much", "it has to be a whole number."),
+        ("hw:pmem", ",6GB", "it has to be labels with commas between them: 6GB,16GB."),
+        (
+            "hw:numa_cpus.1",
+            "a",
+            "it has to be CPUs of the guest, such as 0-3,6 or, to leave some out, ",
+        ),
+        ("hide_hypervisor_id", "", "it has to be true or false."),
+    ],
+)
+def test_extra_spec_with_a_value_that_nova_refuses_is_refused(
+    key: str, value: str, told: str
+) -> None:
+    found = refusal(**{key: value})
+
+    assert found[:2] == (key, value)
+    assert found[2].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("hw:cpu_polcy", "Did you mean hw:cpu_policy? "),
+        ("HW:cpu_policy", "Did you mean hw:cpu_policy? "),
+        ("accel:x", ""),
+        ("capabilities:zzz", ""),
+        ("hw:numa_cpus.x", "Did you mean hw:numa_cpus.{num}? "),
+        ("quota:disk_write_bytes", "Did you mean quota:disk_write_bytes_sec? "),
+    ],
+)
+def test_key_of_a_namespace_of_nova_that_nova_does_not_have_is_refused(key: str, hint: str) -> None:
+    assert refusal(**{key: "1"}) == (
+        key,
+        "1",
+        f"nova has no extra spec of this name, and its namespace is nova's. {hint}Give a key of "
+        "your own a namespace of your own.",
+    )
+
+
+def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> None:
+    key, value, problem = refusal(**{"pci_passthrough:alias": "a1:2"})
+
+    assert (key, value) == ("pci_passthrough:alias", "a1:2")
+    assert "an alias is defined in the configuration of nova" in problem
+
+
+@pytest.mark.parametrize(
+    ("specs", "key", "told"),
+    [
+        (
+            {"hw:cpu_policy": "dedicated", "resources:PCPU": "2"},
+            "resources:PCPU",
+            "hw:cpu_policy=dedicated asks for CPUs as well",
+        ),
+        (
+            {"hw:cpu_policy": "shared", "resources_A:VCPU": "2"},
+            "resources_A:VCPU",
+            "hw:cpu_policy=shared asks for CPUs as well",
+        ),
+        ({"hw:cpu_policy": "mixed"}, "hw:cpu_policy", "the dedicated CPUs are those of"),
+        (
+            {
+                "hw:cpu_policy": "mixed",
+                "hw:cpu_realtime": "true",
+                "hw:cpu_realtime_mask": "0",
+                "hw:cpu_dedicated_mask": "0",
+            },
+            "hw:cpu_policy",
+            "Set one of the two",
+        ),
+        ({"hw:cpu_dedicated_mask": "0"}, "hw:cpu_dedicated_mask", "it divides the CPUs of"),
+        (
+            {"hw:cpu_policy": "mixed", "hw:cpu_realtime": "true"},
+            "hw:cpu_realtime_mask",
+            "it leaves no CPU for the emulator threads",
+        ),
+        (
+            {"hw:emulator_threads_policy": "isolate"},
+            "hw:emulator_threads_policy",
+            "ask for resources:PCPU=3",
+        ),
+        (
+            {"hw:emulator_threads_policy": "isolate", "resources:PCPU": "2"},
+            "hw:emulator_threads_policy",
+            "need a dedicated CPU",
+        ),
+        (
+            {"hw:tpm_version": "1.2", "hw:tpm_model": "tpm-crb"},
+            "hw:tpm_model",
+            "a TPM of version 1.2 cannot be of this model",
+        ),
+        (
+            {"hw:cpu_thread_policy": "require", f"trait:{HYPERTHREADING}": "forbidden"},
+            "hw:cpu_thread_policy",
+            f"trait:{HYPERTHREADING} says the opposite",
+        ),
+        (
+            {"hw:mem_encryption": "true", "resources:MEM_ENCRYPTION_CONTEXT": "2"},
+            "hw:mem_encryption",
+            "resources:MEM_ENCRYPTION_CONTEXT for 2. Remove one.",
+        ),
+        (
+            {
+                "hw:tpm_version": "2.0",
+                "resources:VCPU": "0",
+                "resources:MEMORY_MB": "0",
+                "resources_A:VGPU": "1",
+            },
+            "hw:tpm_version",
+            "there is no resources: above 0",
+        ),
+        ({"hw:pmem": "x" * 240}, "hw:pmem", "that cannot be a resource class"),
+    ],
+)
+def test_extra_specs_that_contradict_each_other_are_refused(
+    specs: dict[str, str], key: str, told: str
+) -> None:
+    found, value, problem = refusal(**specs)
+
+    assert (found, value) == (key, specs.get(key, "") if key[0] == "h" else 2)
+    assert told in problem
+
+
+@pytest.mark.parametrize(
+    ("mask", "told"),
+    [
+        ("0-1", "it leaves no CPU that is shared"),
+        ("2", "the guest has the CPUs 0 to 1"),
+        ("1,^1", "the guest has the CPUs 0 to 1"),
+        ("1-0", "1-0 ends before it begins"),
+        ("0-9999999999", "the guest has the CPUs 0 to 1"),
+        ("1-2-3", "it has to be CPUs of the guest"),
+    ],
+)
+def test_dedicated_mask_that_does_not_suit_the_flavor_is_refused(mask: str, told: str) -> None:
+    key, value, problem = refusal(**{"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": mask})
+
+    assert (key, value) == ("hw:cpu_dedicated_mask", mask)
+    assert told in problem
+
+
+def test_dedicated_mask_of_a_large_flavor_is_counted() -> None:
+    specs = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0,^5-6"}
+
+    found = amounts(asked({"vcpus": LARGEST}, **specs))[""]
+
+    assert (found["PCPU"], found["VCPU"]) == (LARGEST - 3, 3)
 
 
 # Whatever somebody writes.

@@ -1,10 +1,8 @@
-"""Runs in processes of their own, as authors start them."""
+"""What a run does to the process, the directory and the plugins where an author starts it."""
 
 import os
-import shlex
 import signal
 import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -13,52 +11,46 @@ from tests.lab.conformance.running import Kit, Processes
 
 pytest_plugins = ["pytester"]
 
-FAILED, INTERRUPTED, USAGE, PARTIAL = 1, 2, 4, 6
+INTERRUPTED, USAGE, PARTIAL = 2, 4, 6
 
 
-def test_the_command_of_a_failure_shows_it_again(kit: Kit, processes: Processes) -> None:
-    result = kit("--driver", "tagged", "--driver-profile", "core")
-    assert result.ret == FAILED
-    at = next(at for at, line in enumerate(result.outlines) if line.startswith("WHF-204 MUST: "))
-    four = result.outlines[at : at + 4]
-    assert four[1:3] == ["expected: none of them", "found:    shelf: + OWNER_NOVA"]
-    program, *arguments = shlex.split(four[3].removeprefix("again:"))
-    assert program == "pytest"
-
-    run = processes.run([sys.executable, "-m", "pytest", *arguments])
-
-    assert run.returncode == FAILED, run.stdout
-    lines = run.stdout.splitlines()
-    at = lines.index(four[0])
-    assert lines[at : at + 4] == four
-    assert list(processes.directory.iterdir()) == []
-
-
-def test_where_it_is_run_nothing_of_others_counts(processes: Processes) -> None:
+def test_where_it_is_run_nothing_of_others_counts(kit: Kit, pytester: pytest.Pytester) -> None:
     """Their settings are strict, and their plugin has an option of the same name."""
-    directory = processes.directory
-    (directory / "pytest.ini").write_text(
+    (kit.directory / "pytest.ini").write_text(
         "[pytest]\nfilterwarnings = error\nxfail_strict = true\n"
         "addopts = -p no:cacheprovider --strict-markers --import-mode=importlib\n"
     )
-    (directory / "browsers.py").write_text(
+    (kit.directory / "browsers.py").write_text(
         "def pytest_addoption(parser):\n    parser.addoption('--driver', help='a browser')\n"
     )
-    (directory / "test_own.py").write_text(
+    (kit.directory / "test_own.py").write_text(
         "def test_own(pytestconfig):\n    assert pytestconfig.getoption('driver') == 'firefox'\n"
     )
-    theirs = [sys.executable, "-m", "pytest", "-p", "browsers", "test_own.py"]
-    run = processes.run([*theirs, "--driver", "firefox", "--ignore", "wharfinger/conformance"])
-    assert (run.returncode, "1 passed" in run.stdout) == (0, True), run.stdout
-    assert "PARTIAL" not in run.stdout
+    pytester.syspathinsert()
+    theirs = ("-p", "browsers", "test_own.py", "--driver", "firefox")
+    result = pytester.runpytest_inprocess(*theirs, "--ignore", "wharfinger/conformance")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*PARTIAL*")
 
-    ours = processes.command("--driver", "shelf", "-k", "WHF-201")
-    run = processes.run([*ours, "-p", "browsers"])
-    assert run.returncode == USAGE
-    assert "ERROR: another plugin has an option --driver, too" in run.stderr
+    both = kit("--driver", "shelf", "-k", "WHF-201", "-p", "browsers")
+    assert both.ret == USAGE
+    both.stderr.fnmatch_lines(["ERROR: another plugin has an option --driver, too*"])
 
-    run = processes.run(ours)
-    assert (run.returncode, "1 passed" in run.stdout) == (PARTIAL, True), run.stdout
+    ours = kit("--driver", "shelf", "-k", "WHF-201")
+    assert ours.ret == PARTIAL
+    ours.assert_outcomes(passed=1, deselected=11)
+
+
+def test_rules_are_looked_at_in_their_order_whatever_a_plugin_shuffles(kit: Kit) -> None:
+    (kit.directory / "conftest.py").write_text(
+        "import pytest\n@pytest.hookimpl(tryfirst=True)\n"
+        "def pytest_collection_modifyitems(items):\n    items.reverse()\n"
+    )
+
+    result = kit("--driver", "tagged", "-k", "WHF-204 or WHF-205", "-p", "no:randomly")
+
+    result.assert_outcomes(failed=1, deselected=10)
+    result.stdout.fnmatch_lines(["not run: WHF-205: WHF-204 is not kept"])
 
 
 def test_a_run_that_is_interrupted_stops_its_backend_and_says_nothing(
@@ -83,3 +75,4 @@ def test_a_run_that_is_interrupted_stops_its_backend_and_says_nothing(
     assert "PARTIAL" not in rest
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.split()[-1]), 0)
+    assert [*processes.directory.iterdir()] == []

@@ -1,0 +1,64 @@
+"""Commands start fast: they import only what they need, and do not search for garbage."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cycles import make_state
+
+_STARTED = """
+import gc, sys
+before = gc.get_threshold()
+from wharfinger.cli.start import main
+sys.argv = ["wharfinger", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(gc.get_threshold() == before, *sys.modules, sep="\\n", file=sys.stderr)
+"""
+
+
+def started(*arguments: str) -> set[str]:
+    """Return what a process has imported at the end of a command.
+
+    With "True" if it searches for garbage as Python does, or else "False".
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _STARTED, *arguments], capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.splitlines())
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> str:
+    file = tmp_path / "wharfinger.conf"
+    file.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
+    return f"--config-file={file}"
+
+
+def test_version_imports_nothing_of_a_command() -> None:
+    names = started("--version")
+    assert "wharfinger.cli.start" in names
+    assert not names & {"cliff", "stevedore", "oslo_config", "wharfinger.cli.main"}
+
+
+def test_service_list_imports_no_client_and_no_migrations(
+    configuration: str, tmp_path: Path
+) -> None:
+    make_state(tmp_path)
+    names = started(configuration, "service", "list")
+    assert {"sqlalchemy", "wharfinger.cli.service", "False"} <= names
+    assert not names & {"alembic", "keystoneauth1", "requests", "rich", "wharfinger.cli.sync"}
+
+
+def test_provider_list_imports_no_objects(configuration: str) -> None:
+    names = started(configuration, "provider", "list")
+    assert {"placement", "keystoneauth1"} <= names
+    assert not names & {"rich", "wharfinger.objects", "wharfinger.cli.service"}
+
+
+def test_agent_which_runs_for_long_searches_for_garbage_as_python_does(configuration: str) -> None:
+    names = started(configuration, "agent")  # it has no instance to run
+    assert {"wharfinger.cli.agent", "True"} <= names

@@ -1,0 +1,78 @@
+"""Listings of a real Cyborg that are not believed; tests/unit/cyborg/test_client.py has more."""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from tests.integration.cyborg.conftest import Publish
+from tests.lab.accelerators import Cards, figures
+from tests.lab.between import edited
+from tests.lab.cyborg_harness import LISTING, Harness
+from tests.lab.cycles import everything
+from tests.lab.faults import Answer
+from wharfinger.exceptions import BackendError
+from wharfinger_harnesses.cyborg import deployable, device
+
+DEVICES: Final = (
+    device("0c", deployable(accelerators=2), deployable("r1")),
+    device("1c", deployable(resource_class="PGPU"), kind="GPU"),
+)
+
+
+@pytest.fixture
+def cards(harness: Harness, publish: Publish) -> Cards:
+    harness.begin(*DEVICES)
+    cards = publish()
+    cards.sync()
+    return cards
+
+
+def fails(cards: Cards) -> str:
+    """What is said by a cycle when a listing fails; nothing is written."""
+    before, requests = everything(), len(cards.placement.requests)
+    with pytest.raises(BackendError) as caught:
+        cards.cycle.sync()
+    assert everything() == before
+    assert len(cards.placement.requests) == requests
+    return str(caught.value)
+
+
+def emptied(name: str) -> Callable[[Answer], Answer]:
+    """An answer whose list of that name has nothing."""
+    return edited(lambda content: content[name].clear())
+
+
+def test_empty_list_is_not_believed_and_no_requests_are_none(
+    harness: Harness, cards: Cards
+) -> None:
+    for at, name in ((0, "deployables"), (2, "devices")):
+        for _ in range(2):  # however often
+            harness.between.replace(at, emptied(name))
+            assert "it lists none" in fails(cards)
+    harness.between.replace(1, emptied("arqs"))
+    assert not cards.sync().steps
+
+
+def test_cyborg_that_has_lost_all_is_not_believed(harness: Harness, cards: Cards) -> None:
+    cyborg = harness.cyborg
+    cyborg.set_hardware()
+    cyborg.discover()
+    assert "it lists none" in fails(cards)
+    cyborg.set_hardware(*DEVICES)
+    cyborg.discover()
+    assert len(cards.sync().steps) == 3
+
+
+def test_cyborg_error_is_reported(harness: Harness, cards: Cards) -> None:
+    harness.cyborg.execute("ALTER TABLE deployables RENAME TO away")
+    try:
+        told = fails(cards)
+    finally:
+        harness.cyborg.execute("ALTER TABLE away RENAME TO deployables")
+    assert "answers 500" in told
+    assert "deployables" in told
+    harness.between.expect()
+    assert not cards.sync().steps
+    assert [one.path for one in harness.between.asked] == [*LISTING]
+    assert figures(harness.name("0c")) == {"FPGA": (2, 0)}

@@ -1,0 +1,533 @@
+"""The Cyborg driver over what a real Cyborg publishes in the real Placement."""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+from tests.integration.cyborg.conftest import Publish
+from tests.lab.accelerators import Cards, figures, traits, without_marks
+from tests.lab.cyborg_harness import (
+    LISTING,
+    MARKS,
+    NOVA,
+    OURS,
+    Contents,
+    Harness,
+    add_traits,
+    change_traits,
+    create,
+)
+from tests.lab.cycles import everything
+from tests.lab.inprocess import run
+from tests.lab.program import Program
+from tests.lab.samples import service
+from wharfinger.conf import parse
+from wharfinger.objects import OWNER_TAG_VERSION, DeviceJobList
+from wharfinger.providers.plan import SetTraits
+from wharfinger.scheduling import RequestGroup, ResourceRequest
+from wharfinger.scheduling.candidates import CandidateSearch
+from wharfinger.scheduling.filters import Surroundings
+from wharfinger.scheduling.filters.owner import OwnerFilter
+from wharfinger_harnesses.cyborg import Cyborg, deployable, device
+
+HOST: Final = "fpga-host-1"
+TRAIT: Final = "CUSTOM_FPGA_LAB"
+HELD: Final = "CUSTOM_FPGA_FUNCTION_ID_LAB_"
+#: What a Cyborg may have: two parts of one card, cards of other kinds, and a class of its own.
+VARIED: Final = (
+    device("0c", deployable(accelerators=2), deployable("r1", traits=[TRAIT, "CUSTOM_LARGE"])),
+    device("1c", deployable(resource_class="PGPU"), kind="GPU"),
+    device("2c", deployable(resource_class="VGPU", accelerators=4, traits=[OURS]), kind="GPU"),
+    device("3c", deployable(resource_class="CUSTOM_NIC"), kind="NIC"),
+)
+#: An FPGA in two parts and a GPU.
+SOME: Final = VARIED[:2]
+
+
+def marked(before: Contents, *names: str) -> Contents:
+    """What Placement had before, with marks on what has these names."""
+    return {
+        name: {**one, "traits": one["traits"] | MARKS} if name in names else one
+        for name, one in before.items()
+    }
+
+
+def published(harness: Harness, publish: Publish) -> Cards:
+    """An instance that has marked what there is."""
+    harness.begin(*SOME)
+    cards = publish()
+    cards.sync()
+    return cards
+
+
+def changes(harness: Harness, bus: str, *traits: str) -> None:
+    """Have a device say these traits."""
+    harness.cyborg.change_device(bus, deployables=[deployable(traits=traits)])
+    harness.cyborg.discover()
+
+
+# Discovery.
+
+
+def test_all_that_cyborg_publishes_is_tagged_once_and_else_as_it_was(
+    harness: Harness, publish: Publish
+) -> None:
+    harness.begin(*VARIED)
+    cards = publish()
+    before = everything()
+    ours = [name for name, one in before.items() if one["parent"] is not None]
+    assert {kind for name in ours for kind in before[name]["inventories"]} == {
+        *("FPGA", "PGPU", "VGPU", "CUSTOM_NIC")
+    }
+    assert len(ours) == 5
+
+    with cards.costing() as first:
+        steps = cards.sync().steps
+    assert everything() == marked(before, *ours)
+    assert sorted(step.name for step in steps if isinstance(step, SetTraits)) == sorted(ours)
+    assert len(steps) == len(ours)
+    assert len(first.writes) == len(ours) + 1  # and the instance's trait
+
+    for again in (cards.cycle, cards.restarted()):
+        harness.between.expect()
+        with cards.costing() as second:
+            assert not again.sync().steps
+        assert [one.path for one in harness.between.asked] == [*LISTING]
+        assert len(second) == 1
+    harness.between.expect()
+    with cards.costing() as third:
+        assert not cards.drift().steps
+    assert (harness.between.asked, len(third)) == ([], 1)
+    assert everything() == marked(before, *ours)
+
+
+def test_novas_root_and_novas_children_are_never_touched(
+    harness: Harness, publish: Publish
+) -> None:
+    harness.begin(*SOME)
+    cards = publish()
+    create(cards.client, "nova-gpu", HOST, {"VGPU": 4}, {NOVA, "CUSTOM_BLUE"})
+    create(cards.client, "neutron-port", HOST, {"NET_BW_EGR_KILOBIT_PER_SEC": 9}, ())
+    alien = {"nova-gpu", "neutron-port", HOST}
+    before = everything()
+    uuids = {before[name]["uuid"] for name in alien}
+
+    with cards.costing() as requests:
+        cards.sync()
+        cards.hold(harness.uuid("0c"))
+        harness.cyborg.resize("0c", 7)
+        harness.cyborg.discover()
+        cards.drift()
+
+    after = everything()
+    assert {name: after[name] for name in alien} == {name: before[name] for name in alien}
+    assert not [one for one in requests.writes if any(uuid in one for uuid in uuids)]
+
+
+def test_deployable_of_another_owner_is_a_conflict_and_the_rest_goes_on(
+    harness: Harness, publish: Publish
+) -> None:
+    harness.begin(*SOME)
+    cards = publish()
+    name = harness.name("0c")
+    add_traits(cards.client, harness.uuid("0c"), NOVA)
+    before = everything()
+
+    for _ in range(2):
+        (problem,) = cards.cycle.sync().problems
+        assert type(problem).__name__ == "OwnershipConflict"
+        assert name in str(problem)
+        assert NOVA in str(problem)
+
+    others = [one for one in before if before[one]["parent"] is not None and one != name]
+    assert everything() == marked(before, *others)
+
+    change_traits(cards.client, harness.uuid("0c"), {TRAIT})
+    cards.sync()
+    assert traits(name) == {TRAIT} | MARKS
+
+
+def test_neither_owner_ever_gets_what_is_the_others(harness: Harness, publish: Publish) -> None:
+    harness.begin(*VARIED)
+    cards = publish()
+    create(cards.client, "nova-gpu", HOST, {"VGPU": 4, "PGPU": 1}, {NOVA})
+    cards.sync()
+    service(cards.context, 0, owners=[NOVA, OURS], version=OWNER_TAG_VERSION).create()
+    taken = {
+        (kind, owner): takes(cards, RequestGroup(resources={kind: 1}, owner=owner))
+        for kind in ("VGPU", "PGPU", "FPGA")
+        for owner in (NOVA, OURS)
+    }
+    assert taken == {
+        ("VGPU", NOVA): {"nova-gpu"},
+        ("VGPU", OURS): {harness.name("2c")},
+        ("PGPU", NOVA): {"nova-gpu"},
+        ("PGPU", OURS): {harness.name("1c")},
+        ("FPGA", NOVA): set(),
+        ("FPGA", OURS): {harness.name("0c"), harness.name("0c", "r1")},
+    }
+    both = takes(
+        cards,
+        RequestGroup(resources={"VCPU": 1, "VGPU": 1}, owner=NOVA),
+        RequestGroup(suffix="_accel", resources={"VGPU": 2}, owner=OURS),
+    )
+    assert both == {HOST, "nova-gpu", harness.name("2c")}
+
+
+def takes(cards: Cards, *groups: RequestGroup) -> set[str]:
+    """The names of the providers of which candidates for these groups take anything."""
+    surroundings = Surroundings(parse([]), cards.client, cards.context)
+    search = CandidateSearch(cards.client, {"owner": OwnerFilter(surroundings)})
+    found = search.find(ResourceRequest(groups=groups, group_policy="none")).candidates
+    uuids = {uuid for one in found for uuid in one.allocations}
+    return {name for name, one in everything().items() if one["uuid"] in uuids}
+
+
+# What Cyborg does to its own.
+
+
+def test_device_that_comes_is_tagged_and_one_that_goes_is_forgotten(
+    harness: Harness, publish: Publish
+) -> None:
+    cards = published(harness, publish)
+    gone = {harness.uuid("1c")}
+    harness.cyborg.remove_device("1c")
+    harness.cyborg.add_device("4c", deployable(resource_class="PGPU"), kind="GPU")
+    harness.cyborg.discover()
+    before = everything()
+    assert gone.isdisjoint(one["uuid"] for one in before.values())
+
+    with cards.costing() as requests:
+        for run_cycle in (cards.poll, cards.drift, cards.sync) * 2:
+            run_cycle()
+            assert everything() == marked(before, harness.name("4c"))
+    assert not [one for one in requests.seen if one.startswith("DELETE")]
+    assert gone.isdisjoint(cards.cycle.memory.records)
+
+
+def test_reservation_of_an_operator_comes_back_after_a_resize(
+    harness: Harness, publish: Publish
+) -> None:
+    cards = published(harness, publish)
+    name = harness.name("0c")
+    cards.hold(harness.uuid("0c"))
+    assert figures(name) == {"FPGA": (2, 2)}
+    for size, run_cycle in enumerate((cards.sync, cards.drift, cards.poll), start=5):
+        harness.cyborg.resize("0c", size)
+        harness.cyborg.discover()
+        assert figures(name) == {"FPGA": (size, 0)}
+        before = everything()
+        run_cycle()
+        assert figures(name) == {"FPGA": (size, size)}
+        before[name]["inventories"] = {"FPGA": (size, size)}
+        assert everything() == before
+    cards.release(harness.uuid("0c"))
+    assert figures(name) == {"FPGA": (size, 0)}
+    cards.sync()
+    assert figures(name) == {"FPGA": (size, 0)}
+
+
+#: What a device says, one after the other: a trait changes, comes, goes, is our own.
+SAID: Final[tuple[list[str], ...]] = (
+    [TRAIT],
+    ["CUSTOM_OTHER"],
+    ["CUSTOM_OTHER", "CUSTOM_LARGE"],
+    ["CUSTOM_OTHER"],
+    [OURS],
+    [TRAIT],
+    [TRAIT, OURS],
+    [TRAIT],
+    [],
+)
+
+
+def test_traits_and_class_that_cyborg_changes_stay_as_it_says(
+    harness: Harness, publish: Publish
+) -> None:
+    harness.begin(device("0c"))
+    cards = publish()
+    cards.sync()
+    name = harness.name("0c")
+    for its, run_cycle in zip(SAID, cycle((cards.sync, cards.drift)), strict=False):
+        changes(harness, "0c", *its)
+        run_cycle()
+        assert traits(name) == {*its} | MARKS
+
+    cards.hold(harness.uuid("0c"))
+    harness.cyborg.change_device("0c", deployables=[deployable(resource_class="CUSTOM_FPGA_X")])
+    harness.cyborg.discover()
+    assert figures(name) == {"CUSTOM_FPGA_X": (1, 0)}
+    cards.sync()
+    assert figures(name) == {"CUSTOM_FPGA_X": (1, 1)}
+    assert traits(name) == {TRAIT} | MARKS
+
+
+# Providers that are not there.
+
+
+@contextmanager
+def lacking_provider(harness: Harness, name: str) -> Iterator[None]:
+    """Cyborg has not published a deployable, as far as it knows."""
+    (uuid,) = (one["rp_uuid"] for one in harness.cyborg.deployables() if one["name"] == name)
+    change = "UPDATE deployables SET rp_uuid = :uuid WHERE name = :name"
+    harness.cyborg.execute(change, uuid=None, name=name)
+    try:
+        yield
+    finally:
+        harness.cyborg.execute(change, uuid=uuid, name=name)
+
+
+def test_deployable_without_a_provider_is_told_and_the_rest_goes_on(
+    harness: Harness, publish: Publish
+) -> None:
+    cards = published(harness, publish)
+    name = harness.name("1c")
+    before = traits(name)
+    with lacking_provider(harness, name):
+        harness.cyborg.add_device("4c")
+        harness.cyborg.discover()
+        (problem,) = cards.problems()
+        assert f"deployable {name} (" in problem
+        assert "no resource provider" in problem
+        # It is there in truth, and keeps what it has.
+        assert traits(name) == before
+        assert traits(harness.name("4c")) == {TRAIT} | MARKS
+        assert cards.problems() == [problem]
+    cards.sync()
+
+
+def test_provider_that_another_has_deleted_is_told_and_not_made_again(
+    harness: Harness, publish: Publish
+) -> None:
+    cards = published(harness, publish)
+    name, uuid = harness.name("0c"), harness.uuid("0c")
+    cards.client.delete_provider(uuid)
+    before = everything()
+    for one in (cards.cycle, cards.cycle, cards.restarted()):
+        (problem,) = map(str, one.sync().problems)
+        assert f"deployable {name} (" in problem
+        assert uuid in problem
+        assert HOST in problem
+    assert everything() == before
+
+    harness.report({HOST: SOME[1:]})
+    cards.sync()
+    harness.report({HOST: SOME})
+    assert len(cards.sync().steps) == 2
+    assert traits(name) == {TRAIT} | MARKS
+
+    # Nor is a root.
+    there = everything()
+    for gone in sorted(there, key=lambda one: there[one]["parent"] is None):
+        cards.client.delete_provider(there[gone]["uuid"])
+    for _ in range(2):
+        assert len(cards.problems()) >= len(harness.cyborg.deployables())
+        assert everything() == {}
+
+
+def test_program_tells_what_it_could_not_publish(harness: Harness, tmp_path: Path) -> None:
+    harness.begin(*SOME)
+    program = Program(tmp_path, harness.placement_url)
+    state, name = tmp_path / "state", harness.name("1c")
+    program.config.write_text(
+        f"[DEFAULT]\nenabled_drivers = fpga\nhost = ctl\nstate_path = {state}\n"
+        f"[fpga]\ndriver = cyborg\nauth_type = none\nendpoint = {harness.url}\n"
+        f"[placement]\nembedded = false\nauth_type = admin_token\ntoken = admin\n"
+        f"endpoint = {harness.placement_url}\nendpoint_override = {harness.placement_url}\n"
+    )
+    with lacking_provider(harness, name):
+        done = run(program, "sync")
+        assert done.code == 1
+        assert f"fpga: driver fpga: publishing failed: deployable {name} (" in done.err
+        assert "2 changes written" in done.out
+    done = run(program, "sync")
+    assert (done.code, done.err) == (0, "")
+    assert "1 change written" in done.out
+    assert run(program, "sync", "--dry-run").code == 0
+
+
+# What devices hold.
+
+
+def trait_of(function: str) -> str:
+    return f"{HELD}{function}"
+
+
+def test_what_a_device_was_programmed_with_is_said_again(
+    harness: Harness, publish: Publish
+) -> None:
+    harness.begin(device("0c"))
+    cards = publish()
+    cards.sync()
+    name = harness.name("0c")
+    cards.was_programmed(harness.uuid("0c"), trait_of("3AFB"))
+    cards.sync()
+    assert traits(name) == {TRAIT, trait_of("3AFB")} | MARKS
+    # The device reports another trait: what its position had is taken away by Cyborg.
+    its: list[str]
+    for its, again in (
+        ([trait_of("3AFB")], cards.cycle.sync),
+        ([TRAIT], cards.cycle.drift),
+        ([trait_of("3AFB")], cards.cycle.drift),
+        (["CUSTOM_OTHER"], cards.cycle.sync),
+    ):
+        changes(harness, "0c", *its)
+        # Cyborg has Placement forget the name, too, where nobody has that trait any more.
+        if any("No such trait" in str(problem) for problem in again().problems):
+            assert not again().problems
+        assert traits(name) == {*its, trait_of("3AFB")} | MARKS
+    assert not cards.sync().steps
+
+    # What Cyborg has put there since stays.
+    request = harness.cyborg.bind(
+        harness.uuid("0c"), bitstream_id=harness.cyborg.create_image("4AFB")
+    )
+    harness.cyborg.wait_for_request(request, "Bound")
+    for again in (cards.cycle.sync, cards.cycle.drift):
+        assert not again().problems
+        assert traits(name) == {"CUSTOM_OTHER", trait_of("4AFB")} | MARKS
+
+
+def test_function_that_the_agent_reports_is_published_once(
+    harness: Harness, publish: Publish
+) -> None:
+    harness.begin(device("3c", function="1111", reports_function=True))
+    cards = publish()
+    cards.sync()
+    name, uuid = harness.name("3c"), harness.uuid("3c")
+    assert traits(name) == {TRAIT, trait_of("1111")} | MARKS
+    image = harness.cyborg.create_image("2222")
+    assert harness.cyborg.program(harness.cyborg.deployable("3c")["uuid"], image).ok
+    cards.was_programmed(uuid, trait_of("2222"), trait_of("1111"))
+    change = {TRAIT, trait_of("2222")} | MARKS
+
+    harness.cyborg.discover()
+    cards.sync()
+    assert traits(name) == change
+    cards.restarted()
+    cards.sync()
+    assert traits(name) == change
+    assert cards.driver.current_function(uuid) == "2222"
+
+
+def test_what_a_device_held_is_forgotten_with_it(harness: Harness, publish: Publish) -> None:
+    devices = [device("0c"), device("1c")]
+    harness.begin(*devices)
+    cards = publish()
+    cards.sync()
+    cards.was_programmed(harness.uuid("1c"), trait_of("3AFB"))
+    cards.sync()
+    harness.report({HOST: devices[:1]})
+    for _ in range(2):
+        cards.sync()
+    assert not DeviceJobList.get_by_filters(cards.context)
+
+    harness.report({HOST: devices})
+    cards.sync()
+    assert traits(harness.name("1c")) == {TRAIT} | MARKS
+
+
+# Reports all the while.
+
+
+@contextmanager
+def reporting(cyborg: Cyborg) -> Iterator[None]:
+    """Cyborg's agent reports again and again, from another thread."""
+    over = threading.Event()
+    failed: list[Exception] = []
+
+    def report() -> None:
+        try:
+            while not over.wait(0.02):
+                cyborg.discover()
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    # A report that one of our writes comes in between is given up, and made again.
+    assert all("generation" in str(error) for error in failed), failed
+
+
+def test_reports_all_the_while_lose_nothing_of_ours_and_no_write_harms_theirs(
+    harness: Harness, publish: Publish
+) -> None:
+    chance = random.Random(8)
+    buses = ["01", "02", "03", "04"]
+    harness.begin(*map(device, buses))
+    cyborg = harness.cyborg
+    cards = publish()
+    cards.cycle.sync()
+    cards.hold(harness.uuid(buses[0]))
+    with reporting(cyborg), harness.watching() as writes:
+        for _ in range(12):
+            change_something(cyborg, chance, buses)
+            chance.choice([cards.cycle.poll, cards.cycle.drift, cards.cycle.sync])()
+    assert writes
+    assert [write.harm for write in writes if write.harm] == []
+    # What we write between what Cyborg reads and what it writes of that, it gives up, and takes for
+    # done: only what it reports after this is certain to be there.
+    harness.report({HOST: [device(bus, deployable(accelerators=12)) for bus in buses]})
+    cards.sync()
+    after = everything()
+    described = {one["name"]: one["rp_uuid"] for one in cyborg.deployables()}
+    assert {name: one["uuid"] for name, one in after.items() if name != HOST} == described
+    assert all(after[name]["traits"] >= MARKS for name in described)
+    assert after[HOST]["traits"] == {NOVA, "COMPUTE_NODE"}
+    assert [figures(harness.name(bus)) for bus in buses] == [
+        {"FPGA": (12, 12)},
+        *[{"FPGA": (12, 0)}] * 3,
+    ]
+    assert not cards.sync().steps
+
+
+def change_something(cyborg: Cyborg, chance: random.Random, buses: list[str]) -> None:
+    """Have one device be another, or come anew; the first only be resized."""
+    bus = chance.choice(buses)
+    size, trait = chance.randint(1, 9), f"CUSTOM_T{chance.randint(1, 3)}"
+    match chance.choice(["resize", "trait", "replace"]):
+        case "trait" if bus != buses[0]:
+            cyborg.change_device(bus, deployables=[deployable(traits=[trait])])
+        case "replace" if bus != buses[0]:
+            cyborg.remove_device(bus)
+            cyborg.discover()
+            cyborg.add_device(bus)
+        case _:
+            cyborg.resize(bus, size)
+
+
+def test_same_changes_come_to_the_same_without_us(harness: Harness, publish: Publish) -> None:
+    devices = (device("0c", deployable(accelerators=2), deployable("r1")), device("1c"))
+
+    def go_through(step: int) -> None:
+        chance = random.Random(step)
+        names = ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C", TRAIT]
+        its = chance.sample(names, chance.randint(0, 4))
+        changed = [deployable(accelerators=chance.randint(1, 5), traits=its), deployable("r1")]
+        harness.cyborg.change_device("0c", deployables=changed)
+        harness.cyborg.discover()
+
+    harness.begin(*devices)
+    cards = publish()
+    cycles = (cards.sync, cards.drift, cards.poll)
+    for step in range(6):
+        go_through(step)
+        cycles[step % 3]()
+        assert all(one["traits"] >= MARKS for name, one in everything().items() if name != HOST)
+    with_us = without_marks(everything())
+
+    harness.begin(*devices)
+    for step in range(6):
+        go_through(step)
+    without_us = everything()
+    without_us[HOST]["uuid"] = with_us[HOST]["uuid"]
+    assert with_us == without_us

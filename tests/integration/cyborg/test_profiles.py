@@ -1,0 +1,196 @@
+"""Device profiles in a real Cyborg, and requests for accelerators made of them.
+
+tests/unit/scheduling has what comes of answers that are not Cyborg's, and of bad profiles.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cyborg_harness import Harness
+from wharfinger.conf import load
+from wharfinger.exceptions import DeviceProfileError, InvalidRequest
+from wharfinger.objects import Flavor
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.scheduling import RequestGroup, ResourceRequest
+from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.profile_sources import read_profile
+from wharfinger_harnesses.cyborg import Cyborg
+
+OWNER = "OWNER_CYBORG"
+FPGA = {"resources:FPGA": "1"}
+#: Two devices, and all that Cyborg takes in a profile.
+MIXED = (
+    {
+        "resources:FPGA": "1",
+        "trait:CUSTOM_FAST": "required",
+        "trait:CUSTOM_LARGE": "required",
+        "trait:CUSTOM_WORN": "forbidden",
+        "accel:function_id": "3AFB",
+    },
+    {"resources:VGPU": "2", "resources:CUSTOM_NIC": "1"},
+)
+#: What is asked for by a profile of FPGA alone.
+ONE = RequestGroup(suffix="device_profile_0", resources={"FPGA": 1}, owner=OWNER)
+
+ReadProfile = Callable[[str], ResourceRequest]
+
+
+def reading(directory: Path, *options: str) -> ReadProfile:
+    """Reads device profiles with these options in [accelerator]."""
+    path = directory / "wharfinger.conf"
+    path.write_text("\n".join(["[accelerator]", *options, ""]))
+    return partial(read_profile, load([str(path)]))
+
+
+@pytest.fixture
+def cyborg(harness: Harness) -> Cyborg:
+    """With one profile."""
+    harness.begin()
+    harness.cyborg.create_profile("one", FPGA)
+    return harness.cyborg
+
+
+@pytest.fixture
+def read(cyborg: Cyborg, tmp_path: Path) -> ReadProfile:
+    return reading(tmp_path, "auth_type = none", f"endpoint_override = {cyborg.url}")
+
+
+# What is relied on in Cyborg's API.
+
+
+def test_cyborg_refuses_what_no_profile_may_say(cyborg: Cyborg) -> None:
+    for key, value, told in (
+        ("trait:OWNER_CYBORG", "required", "should start with CUSTOM_"),
+        ("trait:OWNER_NOVA", "forbidden", "should start with CUSTOM_"),
+        ("trait:CUSTOM_FAST", "in:CUSTOM_FAST,CUSTOM_LARGE", "['required', 'forbidden']"),
+        ("trait1:CUSTOM_FAST", "required", "must be of the form"),
+        ("group_policy", "isolate", "must be of the form"),
+        ("resources:VCPU", "1", "Unsupported resource class"),
+    ):
+        profile = {"name": "refused", "groups": [{**FPGA, key: value}]}
+        answer = cyborg.ask("POST", "/device_profiles", [profile])
+        assert answer.status_code == 400, key
+        assert told in answer.text
+
+
+def test_cyborg_lists_the_profiles_of_some_names_at_any_microversion(cyborg: Cyborg) -> None:
+    for name in ("listed", "another"):
+        cyborg.create_profile(name, FPGA)
+    answer = cyborg.ask("GET", "/device_profiles?name=one,listed,none").json()
+    assert {profile["name"] for profile in answer["device_profiles"]} == {"one", "listed"}
+    # By its path one is found only later.
+    by_name = {"OpenStack-API-Version": "accelerator 2.2"}
+    statuses = [
+        cyborg.ask("GET", f"/device_profiles/{name}", **headers).status_code
+        for name, headers in (("one", {}), ("one", by_name), ("none", by_name))
+    ]
+    assert statuses == [406, 200, 404]
+
+
+# What a profile asks for.
+
+
+def test_profile_asks_for_each_device_in_a_group_of_cyborgs(
+    cyborg: Cyborg, read: ReadProfile, tmp_path: Path
+) -> None:
+    cyborg.create_profile("mixed", *MIXED)
+    traits = TraitConditions(
+        required=frozenset({"CUSTOM_FAST", "CUSTOM_LARGE"}),
+        forbidden=frozenset({"CUSTOM_WORN"}),
+    )
+    groups = (
+        RequestGroup(suffix="device_profile_0", resources={"FPGA": 1}, traits=traits, owner=OWNER),
+        RequestGroup(
+            suffix="device_profile_1", resources={"VGPU": 2, "CUSTOM_NIC": 1}, owner=OWNER
+        ),
+    )
+    assert read("mixed") == ResourceRequest(groups=groups, group_policy="none")
+
+    flavor = Flavor(
+        name="gold",
+        vcpus=2,
+        memory_mb=512,
+        root_gb=1,
+        ephemeral_gb=0,
+        swap=0,
+        extra_specs={"accel:device_profile": "mixed", "trait:CUSTOM_GOLD": "required"},
+    )
+    own, *accelerators = from_flavor(flavor, read).groups
+    assert own.owner == "OWNER_NOVA"
+    assert tuple(accelerators) == groups
+
+    # A file of profiles has the form of Cyborg's list.
+    file = tmp_path / "profiles.json"
+    file.write_bytes(cyborg.ask("GET", "/device_profiles").content)
+    from_file = reading(tmp_path, f"device_profiles = {file}")
+    assert from_file("mixed").groups == groups
+    assert from_file("one").groups == (ONE,)
+
+
+def test_profile_that_placement_would_refuse_is_an_error_that_names_the_key(
+    cyborg: Cyborg, read: ReadProfile
+) -> None:
+    for number, (key, value) in enumerate(
+        (
+            ("resources:FPGA", "-1"),
+            ("resources:FPGA", "2147483648"),
+            ("resources:CUSTOM_fast", "1"),
+            ("trait:CUSTOM_fast", "required"),
+            ("trait:CUSTOM_FAST CARD", "forbidden"),
+        )
+    ):
+        name = f"wrong-{number}"
+        cyborg.create_profile(name, {"resources:VGPU": "1", key: value})
+        with pytest.raises(InvalidRequest) as caught:
+            read(name)
+        assert caught.value.subject == f"device profile {name}, group 0"
+        assert (caught.value.key, caught.value.value) == (key, value)
+
+
+def test_keys_of_cyborgs_own_and_groups_of_nothing_are_passed_over(
+    cyborg: Cyborg, read: ReadProfile
+) -> None:
+    profile = {"name": "valueless", "groups": [{**FPGA, "accel:function_name": None}]}
+    assert cyborg.ask("POST", "/device_profiles", [profile]).ok
+    assert read("valueless").groups == (ONE,)
+    cyborg.create_profile("sparse", {"accel:bitstream_id": "a"}, {}, {"resources:FPGA": "0"}, FPGA)
+    [group] = read("sparse").groups
+    assert group.suffix == "device_profile_3"
+
+
+# How one is found.
+
+
+@pytest.mark.parametrize(
+    "name", ["", "on", "ONE", "one,another", "one&name=another", "one#", "../devices", "nördlich"]
+)
+def test_name_that_no_profile_has_is_an_error_that_names_it(
+    cyborg: Cyborg, read: ReadProfile, name: str
+) -> None:
+    cyborg.create_profile("another", FPGA)
+    with pytest.raises(DeviceProfileError, match="Cyborg has none of that name") as caught:
+        read(name)
+    assert caught.value.name == name
+
+
+def test_keystoneauths_options_lead_to_cyborg(cyborg: Cyborg, tmp_path: Path) -> None:
+    root = cyborg.url.removesuffix("/v2")
+    for options in (
+        f"auth_type = none\nendpoint = {cyborg.url}",
+        f"auth_type = admin_token\nendpoint = {cyborg.url}\ntoken = a",
+        f"auth_type = none\nendpoint_override = {cyborg.url}/",
+        f"auth_type = none\nendpoint = {root}",
+        f"auth_type = none\nendpoint_override = {root}",
+    ):
+        assert reading(tmp_path, options)("one").groups == (ONE,), options
+
+
+def test_place_where_no_profiles_are_is_an_error(cyborg: Cyborg, tmp_path: Path) -> None:
+    root = cyborg.url.removesuffix("/accelerator/v2")
+    for path, status in (("", 404), ("/accelerator/v2/device_profiles", 400)):
+        read = reading(tmp_path, "auth_type = none", f"endpoint_override = {root}{path}")
+        with pytest.raises(DeviceProfileError, match=f"Cyborg answers {status}"):
+            read("any")

@@ -1,0 +1,24 @@
+"""Devices of the shared Cyborg that are programmed."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.lab.cyborg_harness import Harness
+from tests.lab.programming import Programming
+from wharfinger_harnesses.cyborg import Part
+
+Begin = Callable[..., Programming]
+
+
+@pytest.fixture
+def begin(harness: Harness) -> Iterator[Begin]:
+    """Makes the lab of a test, which has these devices and no others, and no jobs."""
+    with ExitStack() as stack:
+
+        def begin(*devices: Part, **how: Any) -> Programming:
+            return stack.enter_context(Programming(harness, *devices, **how))
+
+        yield begin

@@ -1,0 +1,166 @@
+"""The vGPUs of an old layout go to the devices that a real libvirtd says its domains have."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.lab.libvirt_driver import domain_xml, make_driver, publish, reshape
+from tests.lab.libvirtd import Libvirtd, Mdevs
+from wharfinger.driver import Allocations
+from wharfinger.exceptions import BackendError, ReshapeNeeded
+from wharfinger.objects import Migration
+from wharfinger.providers import Inventory, Provider, ProviderTree
+from wharfinger_libvirt.domains import Domain, parse_domain
+from wharfinger_libvirt.driver import LibvirtDriver
+
+# As in test_libvirtd: each takes 16 of nvidia-35.
+FIRST, SECOND = "pci_0000_41_00_0", "pci_0000_42_00_0"
+NODE = "gpu-host-1"
+ROOT = Provider(
+    uuid="be0f8ff3-60f9-5d30-b039-82553ac6c6ab",
+    name=NODE,
+    root_uuid="be0f8ff3-60f9-5d30-b039-82553ac6c6ab",
+    inventories={"VCPU": Inventory(total=8), "VGPU": Inventory(total=32)},
+)
+
+
+@pytest.fixture
+def driver(libvirtd: Libvirtd, tmp_path: Path) -> LibvirtDriver:
+    return make_driver(
+        tmp_path,
+        f"[gpus]\nconnection_uri = {libvirtd.uri}\nhypervisor_hostname = {NODE}\n"
+        "enabled_mdev_types = nvidia-35\n",
+    )
+
+
+def create(libvirtd: Libvirtd, *parents: str, define: tuple[str, ...] = ()) -> list[str]:
+    """Have mdevs on these devices, and others that are only defined; returns their names."""
+    with Mdevs(libvirtd.uri) as mdevs:
+        return [
+            *(mdevs.create(parent, "nvidia-35") for parent in parents),
+            *(mdevs.define(parent, "nvidia-35") for parent in define),
+        ]
+
+
+def uuid_of(mdev: str) -> str:
+    """The uuid in libvirt's name of an mdev."""
+    return "-".join(mdev.split("_")[1:6])
+
+
+def run(libvirtd: Libvirtd, *mdevs: tuple[str, ...]) -> list[str]:
+    """Have a domain with each of these sets of mdevs, and no others; returns their uuids."""
+    consumers = [str(uuid.uuid4()) for _ in mdevs]
+    libvirtd.define(
+        {
+            f"instance-{consumer}": domain_xml(consumer, *map(uuid_of, its), kind="qemu")
+            for consumer, its in zip(consumers, mdevs, strict=True)
+        }
+    )
+    return consumers
+
+
+def on_root(**amounts: int) -> Allocations:
+    return {
+        consumer: {
+            "allocations": {ROOT.uuid: {"resources": {"VCPU": 1, "VGPU": amount}}},
+            "project_id": "project",
+            "user_id": "user",
+            "consumer_generation": 1,
+        }
+        for consumer, amount in amounts.items()
+    }
+
+
+def moved(
+    driver: LibvirtDriver, allocations: Allocations, *migrations: Migration
+) -> list[dict[str, int]]:
+    """What consumers hold afterwards, of VGPU and by device."""
+    providers = reshape(driver, [ROOT], allocations, migrations)
+    assert "VGPU" not in providers[NODE].provider.inventories
+    names = {
+        one.provider.uuid: one.provider.name.removeprefix(f"{NODE}_") for one in providers.values()
+    }
+    return [
+        {
+            names[where]: part["resources"]["VGPU"]
+            for where, part in its["allocations"].items()
+            if where != ROOT.uuid
+        }
+        for its in allocations.values()
+    ]
+
+
+def test_the_mdevs_of_domains_say_where_what_instances_hold_goes(
+    libvirtd: Libvirtd, driver: LibvirtDriver
+) -> None:
+    one, two, three, defined = create(libvirtd, SECOND, SECOND, FIRST, define=(SECOND,))
+    both, last, unstarted, without = run(libvirtd, (one, three), (two,), (defined,), ())
+    stranger = str(uuid.uuid4())
+    allocations = on_root(**{both: 2, last: 1, unstarted: 1, without: 3, stranger: 20})
+
+    assert moved(driver, allocations) == [
+        {SECOND: 1, FIRST: 1},
+        {SECOND: 1},
+        {SECOND: 1},
+        {FIRST: 3},
+        {FIRST: 12, SECOND: 8},
+    ]
+    assert all(
+        its["allocations"][ROOT.uuid] == {"resources": {"VCPU": 1}} for its in allocations.values()
+    )
+
+
+def test_a_migration_has_its_instances_mdevs(libvirtd: Libvirtd, driver: LibvirtDriver) -> None:
+    (mdev,) = create(libvirtd, SECOND)
+    (instance,) = run(libvirtd, (mdev,))
+    migration = Migration(uuid=str(uuid.uuid4()), instance_uuid=instance)
+
+    assert moved(driver, on_root(**{migration.uuid: 1}), migration) == [{SECOND: 1}]
+
+
+def test_an_mdev_that_was_made_after_the_refresh_is_known(
+    libvirtd: Libvirtd, driver: LibvirtDriver
+) -> None:
+    """Devices and domains are those of the moment when allocations are moved."""
+    tree = ProviderTree.from_providers([ROOT])
+    driver.get_available_nodes(refresh=True)
+    with pytest.raises(ReshapeNeeded):
+        driver.update_provider_tree(tree, NODE)
+    (mdev,) = create(libvirtd, SECOND)
+    (consumer,) = run(libvirtd, (mdev,))
+    allocations = on_root(**{consumer: 1})
+
+    driver.update_provider_tree(tree, NODE, allocations)
+
+    second = tree.data(f"{NODE}_{SECOND}").uuid
+    assert allocations[consumer]["allocations"][second] == {"resources": {"VGPU": 1}}
+
+
+def test_a_libvirtd_that_dies_while_its_domains_are_read_is_an_error(
+    libvirtd: Libvirtd, driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parse_and_kill(xml: str) -> Domain:
+        libvirtd.kill()
+        return parse_domain(xml)
+
+    run(libvirtd, (), ())
+    allocations = on_root(**{str(uuid.uuid4()): 1})
+    before = on_root(**dict.fromkeys(allocations, 1))
+    monkeypatch.setattr("wharfinger_libvirt.connection.parse_domain", parse_and_kill)
+    with pytest.raises(BackendError, match=r"^driver gpus: reading domain instance-"):
+        reshape(driver, [ROOT], allocations)
+    assert allocations == before
+
+    monkeypatch.undo()
+    libvirtd.start()
+    assert moved(driver, allocations) == [{FIRST: 1}]
+
+
+def test_a_root_that_has_none_is_published_without_a_look_at_domains(
+    libvirtd: Libvirtd, driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(libvirtd, ())
+    monkeypatch.delattr("wharfinger_libvirt.connection.Connection.domains")
+    first = publish(driver)
+    assert publish(driver, [one.provider for one in first.values()]) == first

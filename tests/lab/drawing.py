@@ -1,0 +1,173 @@
+"""Which of many cases a run tries: a sample that a seed draws, or with ``--all`` every one.
+
+Whether a case is drawn depends on the seed, its test and the case, and hardly on what else runs:
+``--seed N`` draws the same cases again, in a run of a part of the tests too.
+
+A case that failed once belongs into ``keep``, where each run tries it.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import seed as seeded
+
+T = TypeVar("T")
+_Property = TypeVar("_Property", bound=Callable[..., None])
+
+MARKER: Final = "drawn"
+#: In whose place a marker draws.
+_OF: Final = ("test", "module")
+#: More cases than this are counted, not named, in the report of a failure.
+_NAMED: Final = 20
+
+
+@dataclass
+class Draw:
+    """Draws cases for one test, and notes them for the report of its failure.
+
+    ``seed`` is None where every case is to be tried.
+    """
+
+    seed: int | None
+    test: str
+    notes: list[str] = field(default_factory=list)
+
+    def __call__(self, cases: Iterable[T], number: int, keep: Collection[T] = ()) -> list[T]:
+        """Return the cases of ``keep``, and a number of the others at random, in their order."""
+        every = list(cases)
+        chosen = chosen_of(
+            [str(index) for index in range(len(every))], number, self.seed, self.test
+        )
+        drawn = [one for index, one in enumerate(every) if index in chosen or one in keep]
+        if len(drawn) <= _NAMED:
+            self.notes.append(f"{len(drawn)} of {len(every)} cases: {', '.join(map(str, drawn))}")
+        else:
+            self.notes.append(f"{len(drawn)} of {len(every)} cases")
+        return drawn
+
+    def number(self, every: int, some: int) -> int:
+        """Return how many examples a property is tried with."""
+        number = every if self.seed is None else some
+        self.notes.append(f"{number} of {every} examples")
+        return number
+
+    def examples(self, every: int, some: int) -> Callable[[_Property], _Property]:
+        """Return a decorator for a hypothesis property: so many examples, which the seed draws."""
+        limits = settings(
+            max_examples=self.number(every, some),
+            database=None,
+            deadline=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        )
+        return lambda test: seeded(self.seed or 0)(limits(test))
+
+
+@dataclass(frozen=True)
+class _Marked:
+    """Arguments of a marker: the number of cases to try, and the ids of those always tried."""
+
+    number: int
+    keep: Collection[str] = ()
+    of: str = "test"
+
+    def __post_init__(self) -> None:
+        if self.of not in _OF or isinstance(self.keep, str):
+            raise pytest.UsageError(f"pytest.mark.{MARKER}: of is one of {_OF}, and keep a list")
+
+    def place(self, item: pytest.Item) -> str:
+        """Return the test, or the module, of whose cases so many are tried."""
+        return item.nodeid.partition("::" if self.of == "module" else "[")[0]
+
+    def keeps(self, item: pytest.Item) -> bool:
+        """Return whether a case is always tried."""
+        id = item.nodeid.partition("[")[2].removesuffix("]")
+        return any(f"-{one}-" in f"-{id}-" for one in self.keep)
+
+
+def chosen_of(cases: Sequence[str], number: int, seed: int | None, place: str) -> set[int]:
+    """Return the indexes of so many cases; without a seed, of all."""
+    if seed is None:
+        return set(range(len(cases)))
+
+    def rank(index: int) -> float:
+        return random.Random(f"{seed} {place} {cases[index]}").random()
+
+    return set(sorted(range(len(cases)), key=rank)[:number])
+
+
+def add_options(parser: pytest.Parser) -> None:
+    group = parser.getgroup("drawing", "which of many cases are tried")
+    group.addoption("--all", action="store_true", dest="every_case", help="try every case")
+    group.addoption(
+        "--seed", type=int, help="draws cases and orders tests; default: another each time"
+    )
+
+
+def configure(config: pytest.Config) -> None:
+    """Choose the seed; a worker process of xdist takes the one of its controller.
+
+    pytest-randomly, where it is installed, orders the tests by the same seed.
+    """
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(number, keep=(), of='test'): try so many of the parametrised cases of a test, "
+        "or of those so marked in a module; and always those whose ids are in keep",
+    )
+    if config.option.seed is None:
+        given = getattr(config, "workerinput", {})
+        config.option.seed = given.get("seed", random.randrange(1_000_000))
+    if getattr(config.option, "randomly_seed", None) == "default":
+        config.option.randomly_seed = config.option.seed
+
+
+def seed_of(config: pytest.Config) -> int | None:
+    """Return what draws; None where every case is tried."""
+    return None if config.option.every_case else int(config.option.seed)
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the drawn ones of the items with the marker."""
+    seed = seed_of(config)
+    if seed is None:
+        return
+    groups: dict[tuple[str, int], list[tuple[pytest.Item, _Marked]]] = defaultdict(list)
+    for item in items:
+        for mark in item.iter_markers(MARKER):
+            marked = _Marked(*mark.args, **mark.kwargs)
+            # A mark is one object, whichever items have it.
+            groups[marked.place(item), id(mark)].append((item, marked))
+    left_out: set[pytest.Item] = set()
+    # Of modules first: a test draws from what they leave of it.
+    for (place, _), members in sorted(groups.items(), key=lambda group: group[1][0][1].of):
+        others = [item for item, one in members if not one.keeps(item) and item not in left_out]
+        number = members[0][1].number
+        chosen = chosen_of([item.nodeid for item in others], number, seed, place)
+        left_out |= {item for index, item in enumerate(others) if index not in chosen}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def report(config: pytest.Config, write: Callable[[str], None]) -> None:
+    """Say which cases a run tried, and how to try them again."""
+    seed = seed_of(config)
+    if seed is None:
+        write(f"every case was tried, in the order of --seed {config.option.seed}")
+    else:
+        write(f"drawn with --seed {seed}, which draws the same cases again; --all tries every case")
+
+
+def explain(item: pytest.Item, failed: pytest.TestReport) -> None:
+    """Add to the report of a failure what the test had drawn."""
+    draw = getattr(item, "funcargs", {}).get("draw")
+    notes = draw.notes if isinstance(draw, Draw) else []
+    if notes or item.get_closest_marker(MARKER):
+        seed = seed_of(item.config)
+        how = "every case (--all)" if seed is None else f"drawn with --seed {seed}"
+        failed.sections.append(("drawn cases", "\n".join([how, *notes])))

@@ -1,0 +1,31 @@
+"""An HTTP service that answers from tables, for tests of a client without the service."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import webob
+
+from tests.lab.faults import Answer, Fault, Interceptor
+
+#: Makes the JSON that is answered, and its status, of a path and the parameters of the query.
+Serve = Callable[[str, dict[str, str]], tuple[int, Any]]
+_EVERY: Final = frozenset({"GET", "PATCH"})
+
+
+class StubService(Interceptor):
+    """Serves what a function says; ``expect`` and ``replace`` put something else in the place."""
+
+    def __init__(self, serve: Serve) -> None:
+        def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            request = webob.Request(environ)
+            status, content = serve(request.path, dict(request.GET))
+            answer = webob.Response(status=status, json_body=content, charset="UTF-8")
+            answer.headers["Date"] = "Thu, 01 Jan 2026 00:00:00 GMT"
+            found: Iterable[bytes] = answer(environ, start_response)
+            return found
+
+        super().__init__(application)
+
+    def replace(self, at: int, change: Callable[[Answer], Answer]) -> None:
+        """Have another answer come back to the request of that number, made of the right one."""
+        self.expect(at, Fault("replaced", "", answer=change, carried_out=_EVERY))

@@ -1,0 +1,36 @@
+"""Which worker process of xdist runs a test, and which tests come first.
+
+The tests of a file share what they set up, so that one worker runs them. The integration tests of a
+directory share a real service, which that worker starts once.
+"""
+
+from pathlib import PurePosixPath
+from typing import Final
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+#: The longest first: what comes last leaves a worker idle.
+_ORDER: Final = ("integration", "packaging", "functional", "unit")
+
+
+class ByFileOrService(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives a worker all tests of a file, or of a directory of integration tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return shared_by(nodeid)
+
+
+def shared_by(nodeid: str) -> str:
+    """Return the path of the file or directory whose tests run in one process."""
+    path = PurePosixPath(nodeid.partition("::")[0])
+    return str(path.parent if "integration" in path.parts[:-2] else path)
+
+
+def put_longest_first(items: list[pytest.Item]) -> None:
+    """Order the tests by their level; the order within a level stays."""
+
+    def rank(item: pytest.Item) -> int:
+        return next((at for at, name in enumerate(_ORDER) if f"/{name}/" in item.nodeid), -1)
+
+    items.sort(key=rank)

@@ -1,0 +1,25 @@
+"""What a watch leaves behind in its process."""
+
+import subprocess
+import sys
+
+_ENDS = """
+import sys
+from wharfinger.conformance import watching
+
+class Late:
+    def __del__(self, audit=sys.audit):
+        audit("os.mkdir", "/late", 0o777, -1)
+
+with watching.watching():
+    pass
+# Modules that are still in use are cleared in the reverse order of their import.
+sys.kept = [watching, sys.modules["__main__"]]
+late = Late()
+"""
+
+
+def test_watch_that_is_over_says_nothing_when_the_process_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", _ENDS], capture_output=True, text=True, check=True)
+
+    assert done.stderr == ""

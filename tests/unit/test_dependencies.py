@@ -1,0 +1,68 @@
+"""The base install brings what docs/dependencies.rst says, and no eventlet."""
+
+import re
+from collections.abc import Iterable
+from configparser import ConfigParser
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The distribution of green threads, and distributions that require it.
+UNWANTED = {"eventlet", "oslo-messaging", "oslo-service", "oslo-versionedobjects"}
+
+
+def wanted(extra: str | None = None) -> list[Requirement]:
+    """Return the requirements in setup.cfg, of the base install or of one extra."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    text = setup["options.extras_require"][extra] if extra else setup["options"]["install_requires"]
+    lines = (line.strip() for line in text.splitlines())
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+def brought(requirements: Iterable[Requirement]) -> set[str]:
+    """Return the names of these distributions and of all that they require."""
+    found: set[tuple[str, str]] = set()
+    waiting = list(requirements)
+    while waiting:
+        one = waiting.pop()
+        for extra in ("", *one.extras):
+            key = (canonicalize_name(one.name), extra)
+            if key not in found:
+                found.add(key)
+                waiting += [each for each in _required(one.name) if _applies(each, extra)]
+    return {name for name, _extra in found}
+
+
+def _required(name: str) -> list[Requirement]:
+    try:
+        return [Requirement(line) for line in requires(name) or ()]
+    except PackageNotFoundError:  # for another system or interpreter than this
+        return []
+
+
+def _applies(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+@pytest.mark.parametrize("extra", [None, "embedded", "mysql", "postgresql"])
+def test_install_brings_no_eventlet(extra: str | None) -> None:
+    names = brought([*wanted(), *(wanted(extra) if extra else ())])
+    assert {"stevedore", "oslo-config"} < names
+    assert not names & UNWANTED
+
+
+def test_base_install_has_60_distributions_at_most() -> None:
+    assert len(brought(wanted()) | {"pip", "setuptools", "wharfinger"}) <= 60
+
+
+def test_dependencies_page_names_each_requirement_with_a_reason() -> None:
+    page = (ROOT / "docs" / "dependencies.rst").read_text()
+    table = page.split("=\n")[3]
+    rows = [re.split(r"\s{2,}", line) for line in table.splitlines() if not line.startswith("=")]
+    assert [row[0] for row in rows] == [one.name for one in wanted()]
+    assert all(len(row) == 3 and row[1] for row in rows)
