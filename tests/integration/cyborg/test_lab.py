@@ -15,7 +15,7 @@ from tests.lab.cyborg_harness import Harness
 from tests.lab.cycles import everything
 from wharfinger.placement.client import PlacementClient
 from wharfinger_harnesses.cyborg import Cyborg, deployable, device
-from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon
+from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon, ReservedPort
 
 TRAIT = "CUSTOM_FPGA_LAB"
 HELD = "CUSTOM_FPGA_FUNCTION_ID_LAB_"
@@ -119,13 +119,14 @@ class InADirectory(PythonDaemon):
         (self.directory / "cyborg.conf").write_text(text)
         devices: dict[str, Any] = {"fpga-host-1": [device("ff")]}
         (self.directory / "hardware.json").write_text(json.dumps(devices))
-        self.start(sys.executable, str(Cyborg.service_program), str(self.directory))
+        self.port = self.useFixture(ReservedPort()).number
+        program = str(Cyborg.service_program)
+        self.start(sys.executable, program, str(self.directory), str(self.port))
 
 
 def test_files_are_enough(harness: Harness) -> None:
     harness.begin()
     with InADirectory(harness.placement_url) as program:
-        port = int((program.directory / "port").read_text())
-        url = f"http://127.0.0.1:{port}/accelerator/v2/deployables"
+        url = f"http://127.0.0.1:{program.port}/accelerator/v2/deployables"
         (described,) = requests.get(url, timeout=TIMEOUT).json()["deployables"]
     assert everything()[described["name"]]["uuid"] == described["rp_uuid"]
