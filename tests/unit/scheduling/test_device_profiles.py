@@ -154,6 +154,15 @@ def test_what_cannot_be_a_name_is_refused(key: str, told: str) -> None:
     assert told in problem
 
 
+@pytest.mark.parametrize("key", ["resources:FPGA", "trait:CUSTOM_FAST"])
+def test_name_that_differs_in_spaces_only_is_refused(key: str) -> None:
+    value = "required" if key.startswith("trait") else "1"
+    again = key.replace(":", ": ")
+
+    assert refusal({**FPGA, key: value, again: value})[:2] == (again, value)
+    assert asked({again: value, **FPGA} if key.startswith("trait") else {again: value}).groups
+
+
 def test_a_trait_of_what_nothing_is_asked_for_is_refused_in_the_words_of_a_profile() -> None:
     key, value, problem = refusal(FPGA, {"trait:CUSTOM_FAST": "forbidden"})
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.lab.samples import uuid
 from wharfinger.placement.survey import UNKNOWN, Reserved
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup
+from wharfinger.scheduling.candidate import Candidate
 from wharfinger.scheduling.explanation import (
     Belonging,
     Explanation,
@@ -25,6 +27,7 @@ from wharfinger.scheduling.explanation import (
     Untraited,
 )
 from wharfinger.scheduling.facts import SHARES, Stock
+from wharfinger.scheduling.trees import holding
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
 FAST, SLOW = "CUSTOM_FAST", "CUSTOM_SLOW"
@@ -330,3 +333,65 @@ def test_trees_are_named_with_what_they_have_nothing_for(world: World) -> None:
         ("gpu", TreeStep.PARTS, (0,)),
         ("host", TreeStep.PARTS, (1,)),
     ]
+
+
+@pytest.mark.parametrize(("suffix", "of"), [("", "host"), ("", "gpu"), ("_A", "gpu"), ("_A", "?")])
+def test_group_in_a_tree_takes_from_that_tree_alone(world: World, suffix: str, of: str) -> None:
+    world.has("host", {"VCPU": stock(4)}, NOVA)
+    world.has("gpu", {"VGPU": stock(4)}, NOVA, below="host")
+    world.has("other", {"VGPU": stock(4)}, NOVA)
+
+    told = world.told(wanted(replace(asking(suffix, VGPU=1), in_tree=uuid(of))))
+
+    outside = [Outside(Step.TREE)]
+    assert missed(told) == {"other": outside} | ({"gpu": outside} if of == "?" else {})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"in_tree": uuid("disk")}, {"forbidden_aggregates": frozenset([AGGREGATE])}],
+    ids=str,
+)
+def test_unnumbered_group_alone_takes_nothing_in_a_tree_that_it_excludes(
+    world: World, values: Any
+) -> None:
+    world.has("host", {"VCPU": stock(4)}, NOVA, aggregates=frozenset([AGGREGATE]))
+    world.has("disk", {"DISK_GB": stock(4)}, NOVA, SHARES)
+    world.shares("disk", "host")
+
+    told = world.told(wanted(replace(asking(DISK_GB=1), **values), asking("_A", DISK_GB=1)))
+
+    assert [(one.name, one.parts) for one in told.tree_misses] == [("host", (0,))]
+
+
+HOLDING: dict[str, tuple[dict[str, tuple[str, ...]], set[str]]] = {
+    "in one tree": ({"": ("cpu", "gpu")}, {"cn"}),
+    "in two": ({"": ("cpu", "far")}, set()),
+    "of what shares": ({"": ("disk",)}, {"cn", "other", "disk"}),
+    "of its own and of what shares": ({"": ("far", "disk")}, {"other"}),
+    "of what is gone": ({"": ("gone",)}, set()),
+    "and of what is gone": ({"": ("cpu", "gone")}, {"cn"}),
+    "for a group without resources": ({"": ("disk",), "_A": ("gpu",)}, {"cn"}),
+}
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_holding_finds_the_trees_that_a_candidate_is_in(world: World, name: str) -> None:
+    mappings, roots = HOLDING[name]
+    for root, child in (("cn", "cpu"), ("cn", "gpu"), ("other", "far"), ("disk", "disk")):
+        if uuid(root) not in world.facts.providers:
+            world.has(root, {})
+        if child != root:
+            world.has(child, {}, below=root)
+    world.shares("disk", "cn", "other")
+    candidate = Candidate(
+        allocations={uuid(one): {"VCPU": 1} for one in mappings[""]},
+        mappings={suffix: tuple(map(uuid, names)) for suffix, names in mappings.items()},
+        providers={},
+    )
+    everything = frozenset(map(uuid, ("cn", "other", "disk")))
+
+    assert holding([candidate], world.facts, everything) == frozenset(map(uuid, roots))
+    assert holding([candidate], world.facts, everything - {uuid("cn")}) == frozenset(
+        map(uuid, roots - {"cn"})
+    )

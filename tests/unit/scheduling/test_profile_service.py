@@ -1,5 +1,6 @@
 """Device profiles from a Cyborg that answers otherwise than it should, or not at all."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,27 @@ def test_fault_is_an_error_that_names_the_profile_and_is_soon_forgotten(
     service.expect()
     assert read(tmp_path, options).groups == ONE
     assert service.seen == ["GET /accelerator/v2/device_profiles?name=one"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"error_message": json.dumps({"faultstring": "no such\x1bprofile"})}, "such\\x1bprofile"),
+        ({"error_message": json.dumps({"faultstring": 5})}, "Conflict"),
+        ({"error_message": "a text"}, "Conflict"),
+        ({"error": 5}, "Conflict"),
+    ],
+    ids=str,
+)
+def test_refusal_is_an_error_with_the_words_of_cyborg(
+    tmp_path: Path, answer: object, told: str
+) -> None:
+    with StubService(lambda _path, _query: (409, answer)) as service:
+        options = f"auth_type = none\nendpoint_override = {service.url}"
+        with pytest.raises(DeviceProfileError) as caught:
+            read(tmp_path, options)
+    assert caught.value.problem.startswith("Cyborg answers 409: ")
+    assert told in caught.value.problem
 
 
 @pytest.mark.parametrize(
