@@ -171,6 +171,7 @@ def test_a_time_is_in_utc_and_in_seconds(said: Any, meant: datetime) -> None:
         datetime.max.replace(tzinfo=timezone(-timedelta(hours=1))),
         datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
         "0001-01-01T00:00:00+01:00",
+        "0999-12-31T23:59:59Z",
         "2031-13-01T00:00:00Z",
         "soon",
     ],
@@ -226,6 +227,11 @@ def test_what_is_put_into_a_list_or_a_dict_later_is_looked_at_too() -> None:
     kind = Flavor(extra_specs={})
     with pytest.raises(ValueError, match="extra_specs"):
         kind.extra_specs["a"] = 7  # type: ignore[assignment]
+    specs = kind.extra_specs
+    with pytest.raises(ValueError, match="extra_specs"):
+        specs |= {"a": 7}  # type: ignore[dict-item]
+    specs |= {"a": "1"}
+    assert kind.extra_specs == {"a": "1"}
 
 
 def test_what_is_changed_in_a_list_or_a_dict_is_a_change() -> None:
