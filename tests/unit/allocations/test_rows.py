@@ -1,9 +1,15 @@
-"""How often rows are read again that others have saved, or are at work on."""
+"""What rows say of work under way, and how often they are read again."""
+
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from tests.lab import samples
+from wharfinger.allocations import rows
 from wharfinger.allocations.rows import again
-from wharfinger.exceptions import BeingClaimed, ConcurrentSave, WharfingerError
+from wharfinger.exceptions import AllocationRefused, BeingClaimed, ConcurrentSave, WharfingerError
+from wharfinger.objects.kinds import now
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -40,3 +46,48 @@ def test_it_is_not_done_for_ever(error: WharfingerError, most: int) -> None:
     assert done(*[error] * (most - 1)) == most
     with pytest.raises(type(error)):
         done(*[error] * most)
+
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("state", "age", "refused"),
+    [
+        ("claiming", 0, BeingClaimed),
+        ("claiming", 60, None),  # cut short: nobody has saved it within that time
+        ("claiming", None, None),
+        ("releasing", 0, AllocationRefused),
+        ("releasing", 60, AllocationRefused),
+        (None, 0, None),
+        ("unset", 0, None),
+    ],
+)
+def test_instance_at_work_is_refused_to_others(
+    state: str | None, age: int | None, refused: type[WharfingerError] | None
+) -> None:
+    values: dict[str, Any] = {} if state == "unset" else {"task_state": state}
+    saved = None if age is None else now() - timedelta(seconds=age)
+    one = samples.instance(None, updated_at=saved, **values)
+    problems = []
+    for refuse in (rows.refuse_released, lambda one: rows.refuse_claimed(one, MINUTE)):
+        try:
+            refuse(one)
+        except WharfingerError as error:
+            problems.append(type(error))
+    assert problems == ([refused] if refused else [])
+
+
+@pytest.mark.parametrize(
+    ("created", "updated", "is_recent"),
+    [(0, None, True), (90, None, False), (90, 0, True), (0, 90, False), (90, "unset", False)],
+)
+def test_move_is_recent_since_its_last_save_or_else_its_creation(
+    created: int, updated: int | str | None, is_recent: bool
+) -> None:
+    def before(seconds: Any) -> Any:
+        return None if seconds is None else now() - timedelta(seconds=seconds)
+
+    values = {} if updated == "unset" else {"updated_at": before(updated)}
+    one = samples.migration(None, created_at=before(created), **values)
+    assert rows.is_recent(one, MINUTE) is is_recent

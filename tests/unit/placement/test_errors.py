@@ -1,8 +1,11 @@
-"""Answers that are not Placement's own: what becomes of them."""
+"""The exceptions for answers of Placement, and for answers that are not its own."""
+
+import json
 
 import pytest
 import requests
 
+from wharfinger import exceptions
 from wharfinger.exceptions import PermissionRefused, PlacementUnavailable, UnexpectedAnswer
 from wharfinger.placement.errors import from_response
 
@@ -37,3 +40,30 @@ def test_a_refusal_says_which_role_lacks(request_: str, status: int, remedy: str
     error = from_response(request_, answer(status))
     assert isinstance(error, PermissionRefused)
     assert remedy in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (409, "placement.concurrent_update", exceptions.ConcurrentUpdate),
+        (409, "placement.inventory.inuse", exceptions.InventoryInUse),
+        (409, "placement.resource_provider.inuse", exceptions.ProviderInUse),
+        (409, "placement.resource_provider.cannot_delete_parent", exceptions.ProviderInUse),
+        (409, "placement.duplicate_name", exceptions.DuplicateProvider),
+        (409, "placement.undefined_code", exceptions.Conflict),
+        (404, "placement.resource_provider.not_found", exceptions.NotFound),
+        (404, "", exceptions.NotFound),
+        (406, "", exceptions.MicroversionUnsupported),
+        (400, "placement.undefined_code", exceptions.PlacementError),
+        (500, "", exceptions.PlacementError),
+    ],
+)
+def test_answer_of_placement_is_the_exception_of_its_code_or_status(
+    status: int, code: str, kind: type[exceptions.PlacementError]
+) -> None:
+    detail = "A standard sentence.\n\n  It is\n in use\x1b. "
+    told = json.dumps({"errors": [{"code": code, "detail": detail, "status": status}]})
+    error = from_response("PUT /x", answer(status, told.encode()))
+    assert type(error) is kind
+    assert (error.request, error.status, error.code) == ("PUT /x", status, code)
+    assert error.detail == "It is in use\\x1b."

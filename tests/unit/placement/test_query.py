@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.placement.microversions import Feature
-from wharfinger.placement.query import Query, candidate_features, features, numbered
+from wharfinger.placement.microversions import HIGHEST, Feature, Microversion
+from wharfinger.placement.query import Query, candidate_features, encoded, features, numbered
 
 A = "00000000-0000-0000-0000-00000000000a"
 B = "00000000-0000-0000-0000-00000000000b"
@@ -165,3 +165,15 @@ def test_numbering_again_changes_nothing_more(query: Query) -> None:
 def test_numbering_needs_no_more_and_no_less_of_the_server(query: Query) -> None:
     assert set(features(numbered(query))) == set(features(query))
     assert set(candidate_features(numbered(query))) == set(candidate_features(query))
+
+
+def test_query_is_encoded_so_that_people_can_read_it() -> None:
+    assert encoded([("required", "in:A,!B"), ("name", "a b&c")]) == "required=in:A,!B&name=a+b%26c"
+
+
+def test_microversions_are_read_written_and_ordered_as_numbers() -> None:
+    assert Microversion.parse("1.9") < Microversion.parse("1.39") == HIGHEST
+    assert str(Microversion.parse("1.39")) == "1.39"
+    for text in ("1", "1.2.3", "latest", "1.x", ""):
+        with pytest.raises(ValueError, match=r".+"):
+            Microversion.parse(text)
