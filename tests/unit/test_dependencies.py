@@ -1,9 +1,10 @@
 """The base install brings what docs/dependencies.rst says, and no eventlet."""
 
+import ast
 import re
 from collections.abc import Iterable
 from configparser import ConfigParser
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,19 @@ UNWANTED = {"eventlet", "oslo-messaging", "oslo-service", "oslo-versionedobjects
 
 def wanted(extra: str | None = None) -> list[Requirement]:
     """Return the requirements in setup.cfg, of the base install or of one extra."""
+    setup = setup_of(ROOT)
+    return read(
+        setup["options.extras_require"][extra] if extra else setup["options"]["install_requires"]
+    )
+
+
+def setup_of(directory: Path) -> ConfigParser:
     setup = ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    text = setup["options.extras_require"][extra] if extra else setup["options"]["install_requires"]
+    setup.read(directory / "setup.cfg")
+    return setup
+
+
+def read(text: str) -> list[Requirement]:
     lines = (line.strip() for line in text.splitlines())
     return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
@@ -58,6 +69,37 @@ def test_install_brings_no_eventlet(extra: str | None) -> None:
 
 def test_base_install_has_60_distributions_at_most() -> None:
     assert len(brought(wanted()) | {"pip", "setuptools", "wharfinger"}) <= 60
+
+
+def imported(directory: Path) -> set[str]:
+    """Return the modules that tests import when they are collected, and their helpers do."""
+    found: set[str] = set()
+    waiting = [*directory.rglob("*.py"), ROOT / "tests" / "conftest.py"]
+    seen = set(waiting)
+    while waiting:
+        for node in ast.parse(waiting.pop().read_text()).body:
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{one.name}" for one in node.names)]
+            found |= {name.partition(".")[0] for name in names}
+            paths = {ROOT / f"{name.replace('.', '/')}.py" for name in names}
+            new = {path for path in paths - seen if path.is_file()}
+            seen |= new
+            waiting += new
+    return found
+
+
+def test_unit_extra_and_the_drivers_bring_what_unit_tests_import() -> None:
+    drivers = [setup_of(path) for path in (ROOT / "drivers").iterdir()]
+    needed = [one for setup in drivers for one in read(setup["options"]["install_requires"])]
+    names = brought([*wanted(), *wanted("unit"), *needed])
+    by_module = packages_distributions()
+    lacking = {
+        module: by_module[module]
+        for module in imported(ROOT / "tests" / "unit") & by_module.keys()
+        if not names & {*map(canonicalize_name, by_module[module])}
+    }
+    assert {name for name in lacking if not name.startswith("wharfinger")} == set()
 
 
 def test_dependencies_page_names_each_requirement_with_a_reason() -> None:
