@@ -254,6 +254,13 @@ def test_a_value_that_is_none_is_an_error_that_names_section_and_key(
     assert key in str(caught.value)
 
 
+def test_two_configurations_in_one_process_keep_their_own_values(tmp_path: Path) -> None:
+    one = read(tmp_path, "[DEFAULT]\nhost = one\n[gpus]\ndriver = libvirt\nremoval_delay = 5\n")
+    two = read(tmp_path, "[DEFAULT]\nhost = two\n[gpus]\ndriver = libvirt\n")
+    assert [DefaultSection.read(opts).host for opts in (one, two)] == ["one", "two"]
+    assert [InstanceSection.read(opts, "gpus").removal_delay for opts in (one, two)] == [5, 60]
+
+
 @pytest.mark.parametrize(
     "name", ["gpus", "g", "gpu-hosts_2", "a" * 64], ids=["word", "letter", "signs", "longest"]
 )

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from wharfinger import conf
-from wharfinger.conf import AcceleratorSection, SchedulingSection
+from wharfinger.conf import AcceleratorSection, PlacementSection, SchedulingSection
 from wharfinger.exceptions import ConfigurationError
 
 
@@ -76,6 +76,27 @@ def test_what_the_section_does_not_take_is_refused(
     assert (error.section, error.key, error.value) == ("scheduling", key, value)
     assert remedy in error.remedy
     assert [str(error)] == [str(problem) for problem in conf.problems(opts)]
+
+
+def test_misspelt_option_and_misspelt_section_are_each_reported_with_the_right_name(
+    tmp_path: Path,
+) -> None:
+    problems = told(
+        tmp_path,
+        """
+        [scheduling]
+        untaged = allow
+        [accelerator]
+        device_profile = /profiles.json
+        [schedulling]
+        [acelerator]
+        """,
+    )
+
+    hints = ["untagged?", "device_profiles?", "[scheduling]?", "[accelerator]?"]
+    assert len(problems) == len(hints)
+    for hint in hints:
+        assert sum(f"Did you mean {hint}" in problem for problem in problems) == 1, hint
 
 
 @pytest.mark.parametrize("section", ["scheduling", "accelerator", "agent"])
@@ -178,6 +199,16 @@ auth_type = password
 auth_url = http://127.0.0.1:1
 {line}
 """
+
+
+def test_credentials_that_two_services_share_are_in_the_sections_of_both(tmp_path: Path) -> None:
+    opts = read(tmp_path, SHARED.format(line=""))
+
+    assert AcceleratorSection.read(opts) == AcceleratorSection(None, "keystone")
+    assert PlacementSection.read(opts).credentials == "keystone"
+    for service in ("placement", "accelerator"):
+        assert conf.service_sections(opts, service) == [service, "keystone"]
+    assert told(tmp_path, SHARED.format(line="")) == []
 
 
 def test_what_is_wrong_with_shared_credentials_is_told_once(tmp_path: Path) -> None:
