@@ -194,11 +194,12 @@ class Rows:
         Raises StaleError where one has not the revision that it is believed to have.
         """
         now: dict[str, int] = {}
-        for some in _batches(sorted(revisions)):  # in one order, or two could wait for each other
+        # In the order of the keys, within a batch too, or two could wait for each other.
+        for some in _batches(sorted(revisions)):
             rows = self._session.execute(
                 sa.select(self._table.c[key], self._table.c.revision)
                 .where(*self._conditions({key: some}))
-                .order_by(self._table.c.id)
+                .order_by(self._table.c[key])
                 .with_for_update()
             )
             now.update((row[0], row[1]) for row in rows)
