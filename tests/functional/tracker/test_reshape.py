@@ -185,6 +185,49 @@ def _move(allocations: Allocations, name: str, source: str, target: str) -> None
             resources[name] = resources.get(name, 0) + amount
 
 
+def _moves_to(child: str) -> Edit:
+    """Return the edit of a node whose VGPUs a child of that name has now."""
+
+    def moves(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        if "VGPU" in tree.data(node).inventory and allocations is None:
+            raise ReshapeNeeded
+        if not tree.exists(child):
+            tree.new_child(child, node)
+        tree.update_inventory(child, {"VGPU": {"total": 4}})
+        tree.update_inventory(node, {"VCPU": {"total": 8}})
+        _move(allocations or {}, "VGPU", tree.data(node).uuid, tree.data(child).uuid)
+
+    return moves
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_trees_that_are_reshaped_at_once_each_have_their_own_figures_and_consumers(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    """One consumer has something of two of the trees, and one tree is not reshaped."""
+    nodes, numbers = publishing.driver.nodes, range(3)
+    nodes |= {f"cn-{number}": flat(VCPU=8, VGPU=4) for number in numbers}
+    nodes["plain"] = flat(CUSTOM_GOLD=1)
+    publishing.cycle.sync()
+    servers = [use(placement, **{f"cn-{number}": {"VCPU": 1, "VGPU": 1}}) for number in numbers]
+    both = use(placement, **{"cn-0": {"VGPU": 1}, "cn-1": {"VGPU": 2}})
+    nodes |= {f"cn-{number}": _moves_to(f"gpu-{number}") for number in numbers}
+    nodes["cn-1"] = reserves("cn-1", "gpu-1")(nodes["cn-1"])
+    nodes["plain"] = flat(CUSTOM_GOLD=2)
+
+    outcome = publishing.cycle.sync()
+
+    assert not outcome.problems
+    expected: Figures = {"plain": {"CUSTOM_GOLD": (2, 0)}}
+    for number, vcpus, vgpus in ((0, 0, 0), (1, 8, 4), (2, 0, 0)):
+        expected |= {f"cn-{number}": {"VCPU": (8, vcpus)}, f"gpu-{number}": {"VGPU": (4, vgpus)}}
+    assert figures(placement) == expected
+    assert held(placement, *servers, both) == [
+        *({f"cn-{number}": {"VCPU": 1}, f"gpu-{number}": {"VGPU": 1}} for number in numbers),
+        {"gpu-0": {"VGPU": 1}, "gpu-1": {"VGPU": 2}},
+    ]
+
+
 # A root that nova-compute publishes.
 
 
@@ -388,6 +431,30 @@ def test_allocations_that_change_before_the_reshape_are_looked_up_again(
     vgpus = placement.client.get_usages(names.child_uuid(names.root_uuid("cn"), "gpu"))
     assert vgpus == {"VGPU": {"added": 3, "gone": 0, "grown": 3}[what]}
     assert not publishing.cycle.sync().steps
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_server_that_goes_to_another_host_meanwhile_is_not_the_drivers_to_move(
+    publishing: Publishing, placement: PlacementFixture, server: str
+) -> None:
+    publishing.driver.nodes["other"] = flat(VCPU=8, VGPU=4)
+    publishing.cycle.sync()
+    moved = {names.root_uuid("other"): {"resources": {"VCPU": 1, "VGPU": 2}}}
+
+    def goes() -> None:
+        client = placement.new_client()
+        its = client.get_allocations(server)
+        client.set_allocations({server: {**its, "allocations": moved, "consumer_type": "INSTANCE"}})
+
+    publishing.driver.nodes["cn"] = moves_vgpus
+    struck = _once(placement, f"/allocations/{server}", goes)
+
+    outcome = publishing.cycle.sync()
+
+    assert len(struck) == 1
+    assert not outcome.problems
+    assert held(placement, server) == [{"other": {"VCPU": 1, "VGPU": 2}}]
+    assert figures(placement)["gpu"] == {"VGPU": (4, 0)}
 
 
 # Refused, or failed.
