@@ -20,6 +20,7 @@ from tests.lab.reserving import (
     is_candidate,
     is_full,
     lose_records,
+    makes,
     node,
     rows,
     summary,
@@ -356,19 +357,49 @@ def test_give_back_during_a_takeover_reserves_what_is_cleaned(
     assert is_full(placement, "metal")
 
 
-def test_give_back_of_a_child_that_another_instance_publishes_reserves_nothing(
+def test_give_back_of_providers_of_several_owners_reserves_only_what_its_instance_cleans(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """The driver of the node does not clean it, so no driver would end a reservation."""
+    """A driver that does not clean a provider would not end its reservation either."""
+    makes(placement, "nobodys", DISK_GB=(10, 0))
     with Publishing(placement, publishing.state_path, owner="OWNER_CYBORG", name="other") as other:
         other.driver.nodes["spare"] = with_fpga
         assert not other.cycle.sync().problems
-    allocate(placement, OTHER, fpga={"FPGA": 1})
+        allocate(
+            placement, OTHER, spare={"CUSTOM_GOLD": 1}, fpga={"FPGA": 1}, nobodys={"DISK_GB": 5}
+        )
 
+        give_back(publishing, OTHER)
+
+        assert not placement.client.get_allocations(OTHER)["allocations"]
+        assert figures(placement, "fpga") == {"FPGA": (2, 0)}
+        assert figures(placement, "nobodys") == {"DISK_GB": (10, 0)}
+        assert is_full(placement, "spare")
+        assert phases(publishing) == ["released"]
+
+
+def test_give_back_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_the_second(
+    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    driver.nodes["shared"] = node({"CUSTOM_GOLD": (2, 0)})
+    run(publishing, "sync")
+    third = str(uuid5(NAMESPACE_OID, "third"))
+    for consumer in (OTHER, third):
+        allocate(placement, consumer, shared={"CUSTOM_GOLD": 1})
     give_back(publishing, OTHER)
+    driver.says("shared", "shared", "cleaning")
+    run(publishing, "sync")
+    give_back(publishing, third)
+    assert phases(publishing) == ["cleaning", "released"]
+    for reasons in ((), ("cleaning",)):  # the end of one cleaning, and the begin of another
+        driver.says("shared", "shared", *reasons)
+        run(publishing, "sync")
+        assert is_full(placement, "shared")
+    driver.says("shared", "shared")
+    run(publishing, "sync")
 
     assert phases(publishing) == []
-    assert figures(placement, "fpga") == {"FPGA": (2, 0)}
+    assert figures(placement, "shared") == {"CUSTOM_GOLD": (2, 0)}
 
 
 def with_fpga(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
