@@ -36,7 +36,7 @@ class OpenStack:
         """What each command answers as JSON; fails where one has nothing but an error."""
         done = self.run(*(f"{command} -f json" for command in commands))
         assert not done.err, done.err
-        return list(_documents(done.out))
+        return list(documents(done.out))
 
     def _environment(self) -> Iterator[tuple[str, str]]:
         yield from ((key, value) for key, value in os.environ.items() if key[:3] != "OS_")
@@ -47,8 +47,8 @@ class OpenStack:
         yield "OS_PLACEMENT_API_VERSION", "1.39"
 
 
-def _documents(text: str) -> Iterator[Any]:
-    """JSON documents that stand one after the other."""
+def documents(text: str) -> Iterator[Any]:
+    """Yield the JSON documents of a text, which stand one after the other."""
     decoder = json.JSONDecoder()
     while text := text.lstrip():
         document, end = decoder.raw_decode(text)

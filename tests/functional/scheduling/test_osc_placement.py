@@ -1,7 +1,7 @@
 """The same questions to osc-placement and to ours, of the same Placement, have the same answers.
 
 All are asked of the GPUs of ``hosts``. docs/required.rst lists the questions that osc-placement
-cannot ask.
+cannot ask, or takes for other ones.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from osc_placement import version
 
 from tests.functional.scheduling.hosts import AGGREGATE, DXVA, FAST, GPUS, VULKAN, publish_gpus
 from tests.lab import inprocess
 from tests.lab.drawing import Draw
-from tests.lab.osc_placement import OpenStack
+from tests.lab.osc_placement import OpenStack, documents
 from tests.lab.placement import adapter_to, over_http
 from tests.lab.program import Done, Program
 from tests.lab.samples import uuid
@@ -57,6 +58,37 @@ SYMMETRIC = " ".join(
 CANDIDATES.append(f"{SYMMETRIC} --group-policy isolate")
 PROVIDERS = list(filter(None, CONDITIONS))
 
+#: Questions that osc-placement cannot ask, and what its errors say, in the order of
+#: docs/required.rst.
+REFUSED = {
+    f"{CANDIDATE_LIST} --resource VGPU=1 --root-required {FAST}": "unrecognized arguments: --root",
+    f"{CANDIDATE_LIST} --group 1 --resource VGPU=1 --same-subtree 1": "arguments: --same-subtree",
+    f"{CANDIDATE_LIST} --group 1 --required {FAST} --group 2 --resource VGPU=1": "--resources "
+    "should be provided in group %s",
+    f"{CANDIDATE_LIST} --resource VGPU=1 --in-tree {uuid('cn')}": "arguments: --in-tree",
+    f"{CANDIDATE_LIST} --resource VCPU=1 --member-of !{AGGREGATE}": f"Got: !{AGGREGATE} (HTTP 400)",
+    f"{PROVIDER_LIST} --member-of !in:{AGGREGATE}": f"Got: !in:{AGGREGATE} (HTTP 400)",
+    f"{CANDIDATE_LIST} --group 10 --resource VGPU=1": "too many values to unpack (expected 1",
+    f"{CANDIDATE_LIST} --resource VGPU=1 --required in:{VULKAN},{DXVA}": f"trait(s): in:{VULKAN}.",
+    f"{CANDIDATE_LIST} --resource VGPU=1 --required in:{VULKAN} --forbidden {FAST}": "Got: "
+    f"in:{VULKAN},!{FAST} (HTTP 400)",
+}
+#: Questions that osc-placement takes for other ones: the GPUs that it offers and that we offer, or
+#: nothing where we refuse the question.
+MISTAKEN = {
+    f"--resource VGPU=1 --forbidden {VULKAN},{DXVA}": ("dxva dxva-fast", ""),
+    f"--resource VGPU=1 --required in:{VULKAN} --required {DXVA} --required {FAST}": (
+        " ".join(sorted({*GPUS} - {"gpu"})),
+        "vulkan-dxva-fast",
+    ),
+    f"--group 1 --resource VGPU=1 --required {FAST} --group 1 --resource VGPU=1 --required {DXVA}"
+    f" --forbidden {VULKAN}": ("dxva dxva-fast", ""),
+    f"--resource VGPU=9 --resource VGPU=2 --required {VULKAN} --required {DXVA}": (
+        "vulkan-dxva vulkan-dxva-fast",
+        "",
+    ),
+}
+
 Candidate = frozenset[tuple[str, str]]
 
 
@@ -97,6 +129,29 @@ def test_both_find_the_same(url: str, tmp_path: Path, draw: Draw) -> None:
     assert groups[1, "fast"] == groups[2, "vulkan-fast"]
     assert groups[1, "vulkan-fast"] == groups[2, "fast"]
     assert sorted((groups[1, "fast"], groups[2, "fast"])) == [["A"], ["B"]]
+
+
+def test_osc_placement_refuses_or_mistakes_what_the_documentation_says(
+    url: str, tmp_path: Path
+) -> None:
+    openstack, wharfinger = OpenStack(url, tmp_path), Program(tmp_path, url)
+
+    done = openstack.run(*REFUSED, *(f"{CANDIDATE_LIST} {query} -f json" for query in MISTAKEN))
+
+    for told in REFUSED.values():
+        assert done.err.count(told) == 1, (told, done.err)
+    for rows, (query, (theirs, ours)) in zip(documents(done.out), MISTAKEN.items(), strict=True):
+        assert _gpus(_candidates(rows)) == theirs, query
+        listed = _list_candidates(wharfinger, query)
+        assert listed.code == (0 if ours else 64), query
+        assert _gpus(_our_candidates(listed.json() if ours else [])) == ours, query
+    later = [one for one in version.SUPPORTED_MICROVERSIONS if int(one.split(".")[1]) > 28]
+    assert later == ["1.29", "1.37", "1.38", "1.39"]
+    assert version.MAX_VERSION_NO_GAP == "1.29", "without OS_PLACEMENT_API_VERSION"
+
+
+def _gpus(candidates: list[Candidate]) -> str:
+    return " ".join(sorted(NAMES[provider] for taken in candidates for provider, _ in taken))
 
 
 def _list_candidates(program: Program, query: str) -> Done:
