@@ -312,6 +312,7 @@ def test_release_in_mid_move_has_both_its_ends_cleaned(metal: Desk, publishing: 
     assert {one.consumer_uuid for one in held_for} == {ONE, migration.uuid}
     assert reserved(publishing.placement) == {"cn-0", "cn-1"}
     assert nothing_is_left(publishing.context)
+    assert noted(publishing.context) == taken(publishing.context)
     for act in (metal.moves.confirm, metal.moves.revert, metal.claims.release):
         with pytest.raises(ObjectNotFound):
             act(ONE)
