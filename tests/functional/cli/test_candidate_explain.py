@@ -5,6 +5,7 @@ tests/unit/scheduling/test_explanation.py.
 """
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from tests.functional.cli.outcomes import shown
@@ -157,6 +158,15 @@ def test_without_filters_no_database_is_made_or_needed(hosts: Program) -> None:
     assert done.code == 0
     assert done.err.startswith("Who has reserved what is not known: ")
     assert steps(done.json()["parts"][0])["fitting"] == 4
+
+
+def test_candidate_explain_with_the_embedded_placement_explains(tmp_path: Path) -> None:
+    """In a process of its own, as each may have one embedded Placement."""
+    done = Program(tmp_path).run("candidate", "explain", *GPU, "-f", "json")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.json()["candidates"] == 0
+    assert (tmp_path / "placement.sqlite").exists()
 
 
 def test_what_a_name_has_in_it_does_not_reach_the_terminal(
