@@ -5,8 +5,8 @@ Its devices are what it is told that they are: see cyborg_hardware.py.
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -213,6 +213,15 @@ class Cyborg(OpenStackService):
         """
         last = int(self._control("reports")) + count
         self._wait("no reports", lambda: int(self._control("reports")) >= last or None)
+
+    @contextmanager
+    def impatient(self, seconds: int = 1) -> Iterator[None]:
+        """Have Cyborg's API wait so many seconds for an agent, and not a minute."""
+        self._control(f"patience?seconds={seconds}")
+        try:
+            yield
+        finally:
+            self._control("patience?seconds=60")
 
     def _control(self, path: str) -> str:
         answer = requests.post(f"{self.root}/lab/{path}", timeout=TIMEOUT)

@@ -268,7 +268,13 @@ class Control:
         self._reports = 0
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Answer with how often all have reported; after a report, where one is asked for."""
+        """Answer with how often all have reported; after a report, where one is asked for.
+
+        Or after a change of how long the parts wait for each other.
+        """
+        if environ["PATH_INFO"] == "/patience":
+            (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
+            CONF.set_override("rpc_response_timeout", int(seconds))
         if environ["PATH_INFO"] == "/discover":
             (host,) = parse_qs(environ["QUERY_STRING"])["host"]
             try:

@@ -249,6 +249,20 @@ def test_what_takes_too_long_goes_on_reserved(begin: Begin) -> None:
         lab.resolve(uuid, programmed=True)
 
 
+def test_job_whose_agent_does_not_answer_cyborg_in_time_leaves_the_device_reserved(
+    begin: Begin,
+) -> None:
+    lab = begin(HELD)
+    image = lab.cyborg.create_image("A")
+    with lab.cyborg.impatient():
+        done = hold(lab, image).end()
+    assert done.code == 1
+    assert "answers 500" in done.err and "It stays reserved" in done.err
+    lab.cyborg.go(BUS)  # the hardware goes on
+    lab.cyborg.wait_until_programmed(BUS)
+    resolve(lab, BUS, image, "A")
+
+
 def test_nobody_decides_on_a_job_that_is_at_work_also_while_placement_is_away(
     begin: Begin,
 ) -> None:
