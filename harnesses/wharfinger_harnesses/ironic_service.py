@@ -4,7 +4,7 @@ Run as a program in a directory: `ironic_service.py DIRECTORY [PORT]`. An ironic
 read after what is said here, and need have only what differs; there need be none. The database
 gets its schema if it has none. The API is on 127.0.0.1, at any free port unless one is given;
 the file `port` has it, once it answers, and systemd is told then, if it started this. The file
-`ironic.log` has what Ironic says.
+`ironic.log` has what Ironic says. At SIGUSR1 it reads ironic.conf again.
 
 It has all of Ironic's fake hardware, and the tests' own: see ironic_hardware.py.
 """
@@ -141,7 +141,9 @@ def main(directory: Path, port: int) -> None:
     conductor.start()
     said.write_text(str(conductor.apiserver.server.bind_addr[1]))
     systemd.notify_once()
-    signal.pause()
+    signal.signal(signal.SIGUSR1, lambda *_: CONF.reload_config_files())
+    while True:
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ ALL = frozenset(NODES)
 TENANTS = frozenset({"tenants", "broken"})
 LOUD = "maintenance: its fan is loud"
 TOKENS = "POST /v3/auth/tokens"
+ELEVATED = "rbac_service_role_elevated_access"
 #: Seconds; what is awaited takes tenths of one.
 TIMEOUT = 30.0
 
@@ -134,6 +135,30 @@ class Cloud:
         for watched in (self.at_keystone, self.at_ironic, self.at_placement):
             watched.expect()
 
+    @contextmanager
+    def without_elevation(self) -> Iterator[None]:
+        """Have Ironic show its service users the nodes of their own project alone."""
+        path = self.ironic.directory / "ironic.conf"
+        text = path.read_text()
+        token = {"X-Auth-Token": self.keystone.token(self.users["service"])}
+
+        def configure(value: str, shown: set[str]) -> None:
+            path.write_text(text.replace(f"{ELEVATED} = true", f"{ELEVATED} = {value}"))
+            self.ironic.process.send_signal(signal.SIGUSR1)
+            end = time.monotonic() + TIMEOUT
+            while {
+                node["name"]
+                for node in self.ironic.ask("GET", "/v1/nodes", None, **token).json()["nodes"]
+            } != shown:
+                assert time.monotonic() < end
+                time.sleep(0.02)
+
+        configure("false", {"services"})
+        try:
+            yield
+        finally:
+            configure("true", {*NODES})
+
     def offer_ironic(self, *, enabled: bool) -> None:
         """Enable Ironic in the catalog, or disable it."""
         change_endpoints(self.keystone, self.at_ironic.url, enabled=enabled)
@@ -165,7 +190,7 @@ def cloud() -> Iterator[Cloud]:
         change_endpoints(keystone, url, url=keystone.url)
         ironics = keystone.create_user("ironic", SERVICE_PROJECT, "service")
         options = {
-            "DEFAULT": {"auth_strategy": "keystone", "rbac_service_role_elevated_access": "true"},
+            "DEFAULT": {"auth_strategy": "keystone", ELEVATED: "true"},
             "keystone_authtoken": keystone.authtoken_options(ironics),
         }
         with (
@@ -390,7 +415,7 @@ def test_who_may_not_list_the_nodes_is_told_so_and_nothing_is_changed(
         line = told(here.run("sync"))
         assert "may not list all nodes" in line, publisher
         assert "reader role on the system" in line
-        assert "rbac_service_role_elevated_access = true" in line
+        assert f"{ELEVATED} = true" in line
         assert "node_owner" in line
         if publisher.owner is not None:
             assert f"of project {cloud.keystone.project_id(publisher.owner)}" in line
@@ -400,9 +425,13 @@ def test_who_may_not_list_the_nodes_is_told_so_and_nothing_is_changed(
     assert {node["name"] for node in partly.json()["nodes"]} == TENANTS
     here.configure({**cloud.credentials("hand"), "node_owner": TENANT})
     assert "id of their project" in told(here.run("sync"))
+    here.configure()
+    with cloud.without_elevation():
+        line = told(here.run("sync"))
+    assert "may not list all nodes" in line
+    assert f"{ELEVATED} = true" in line
     assert all(request.startswith("GET ") for request in cloud.at_placement.seen)
     assert cloud.published() == before
-    here.configure()
     assert here.run("sync").out == "metal: no change\n"
 
 
