@@ -114,6 +114,7 @@ def following(plan: Plan) -> dict[str, dict[str, Inventory]]:
         (some(4, reserved=4, allocation_ratio=0.0), 1, 0),
         (some(40, reserved=40, allocation_ratio=0.3), 3, 30),
         (some(100, reserved=100, allocation_ratio=1.1), 77, 30),
+        (some(40, reserved=40, allocation_ratio=0.7), 21, 10),
     ],
 )
 def test_as_much_stays_reserved_as_admits_what_is_used(
