@@ -326,16 +326,19 @@ def test_trees_are_named_with_what_they_have_nothing_for(world: World) -> None:
     world.has("both", {"VCPU": stock(4), "VGPU": stock(1, 1)}, NOVA)
     world.has("none", {"DISK_GB": stock(4)}, NOVA)
 
-    told = world.told(wanted(asking("_A", VCPU=1), asking("_B", VGPU=1)))
+    groups = [asking("_A", VCPU=1), asking("_B", VGPU=1), asking("_C", VCPU=1)]
+    told = world.told(wanted(*groups))
 
     assert [(one.name, one.step, one.parts) for one in told.tree_misses] == [
         ("both", TreeStep.PARTS, (1,)),
-        ("gpu", TreeStep.PARTS, (0,)),
         ("host", TreeStep.PARTS, (1,)),
+        ("gpu", TreeStep.PARTS, (0, 2)),
     ]
 
 
-@pytest.mark.parametrize(("suffix", "of"), [("", "host"), ("", "gpu"), ("_A", "gpu"), ("_A", "?")])
+@pytest.mark.parametrize(
+    ("suffix", "of"), [("", "host"), ("", "gpu"), ("", "?"), ("_A", "gpu"), ("_A", "?")]
+)
 def test_group_in_a_tree_takes_from_that_tree_alone(world: World, suffix: str, of: str) -> None:
     world.has("host", {"VCPU": stock(4)}, NOVA)
     world.has("gpu", {"VGPU": stock(4)}, NOVA, below="host")

@@ -146,14 +146,18 @@ def test_owner_filter_passes_over_a_group_without_resources(tagging: list[str]) 
     it = OwnerFilter(surroundings(Server([NOVA, CYBORG])))
     request = replace(
         wanted(asking("_B", VCPU=1)),
-        groups=(asking("_B", VCPU=1), BARE),
+        groups=(BARE, asking("_B", VCPU=1)),
         group_policy="none",
         same_subtree=(frozenset(["_A", "_B"]),),
     )
-    given = candidate({"_A": ("gpu",), "_B": ("cpu",)}, cn=(), cpu=(NOVA,), gpu=(CYBORG,))
 
-    assert it.apply(request).groups[1] == BARE
-    assert it.objection(request, given) is None
+    def objection(*taken: str) -> str | None:
+        given = candidate({"_A": ("gpu",), "_B": taken}, cn=(), cpu=(NOVA,), gpu=(CYBORG,))
+        return it.objection(request, given)
+
+    assert it.apply(request).groups[0] == BARE
+    assert objection("cpu") is None
+    assert objection("gpu")
 
 
 MANY = [f"CUSTOM_OWNER_{number}" for number in range(60)]

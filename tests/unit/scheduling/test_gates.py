@@ -69,7 +69,7 @@ def test_gates_service_of_unknown_owners_may_publish_for_each() -> None:
     unknown = service(None, 2, version=TAGS)
 
     assert gates([unknown]) == {}
-    assert gates([publishing(1, TAGS, NOVA, ACME), unknown]) == {
+    assert gates([unknown, publishing(1, TAGS, NOVA, ACME)]) == {
         owner: Gate(owner, 1, behind(2)) for owner in (NOVA, ACME)
     }
 
