@@ -367,12 +367,22 @@ def test_units_of_what_is_offered_are_those_that_were_seen(world: World) -> None
     assert (short.count, short.alone) == (0, ())
 
 
-def test_a_fleet_that_has_something_else_is_known_from_one_of_it(world: World) -> None:
-    world.publish(*(host(number, VCPU=Stock(8)) for number in range(MANY)))
+@pytest.mark.parametrize(
+    ("fleet", "having"),
+    [
+        ({"VCPU": Stock(8)}, 0),
+        ({"VGPU": Stock(4, reserved=4), "VGPU_DISPLAY_HEAD": Stock(4)}, MANY),
+    ],
+    ids=str,
+)
+def test_a_fleet_that_has_something_else_is_known_from_one_of_it(
+    world: World, fleet: dict[str, Any], having: int
+) -> None:
+    world.publish(*(host(number, **fleet) for number in range(MANY)))
 
     told, requests = world.requests_for(one_gpu())
 
-    assert left(told) == {"all": MANY, **dict.fromkeys(list(left(told))[1:], 0)}
+    assert (left(told)["class"], left(told)["not_reserved"]) == (having, 0)
     assert told.parts[0].not_looked_at == 0
     assert requests < 20
 
@@ -396,6 +406,16 @@ def test_what_a_tree_offers_besides_tells_of_the_rest(world: World) -> None:
 
 
 # Who has it.
+
+
+def test_a_provider_whose_reservation_is_about_to_end_is_used_up(world: World) -> None:
+    [node] = gpus(1, total=1, used=1)
+    world.publish(node)
+    world.remembers(
+        replace(node, inventories={"VGPU": Stock(1, reserved=1)}), reasons=("loud",), generation=0
+    )
+
+    assert reasons(world.explain(one_gpu())) == [[Short("VGPU", 1, 1, 1)]]
 
 
 def test_holdings_name_the_reasons_of_drivers_and_operators(world: World) -> None:
