@@ -229,18 +229,16 @@ class Moves:
         """The move of an instance that is in progress, or else the last one if it has ended so."""
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
-        # One that is about to be refused, for another that there is, has just been accepted.
-        under_way = sorted(
-            (one for one in moves if one.is_in_progress), key=lambda one: one.status == "accepted"
-        )
-        if under_way and under_way[0].migration_type not in _KINDS:
-            raise AllocationRefused(
-                instance=instance_uuid,
-                problem=f"it is on its way by a {under_way[0].migration_type}.",
-                remedy="Who began that ends it.",
-            )
-        if under_way:
-            return under_way[0]
+        for one in moves:
+            if not one.is_in_progress:
+                continue
+            if one.migration_type not in _KINDS:
+                raise AllocationRefused(
+                    instance=instance_uuid,
+                    problem=f"it is on its way by a {one.migration_type}.",
+                    remedy="Who began that ends it.",
+                )
+            return one
         # One that could not be started is the end of nothing but itself.
         decided = [one for one in moves if one.status != "failed" or "failed" in ended]
         if decided and decided[-1].status in ended:
