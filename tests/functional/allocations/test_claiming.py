@@ -277,6 +277,21 @@ def test_claim_of_an_instance_that_lost_its_allocation_is_for_its_node(
     assert faults(publishing.context) == []
 
 
+def test_instance_whose_allocation_others_have_got_stays_and_waits_for_it(
+    desk: Desk, publishing: Publishing
+) -> None:
+    node = str(desk.claim(SMALL, uuid=ONE).instance.node)
+    desk.client.delete_allocations(ONE)
+    taker = desk.claim(flavor("large", 2), suits=on(node)).instance.uuid
+
+    with pytest.raises(NoCandidates):
+        desk.claim(SMALL, uuid=ONE)
+    desk.claims.release(taker)
+
+    assert there_are(publishing.context) == [ONE]
+    assert desk.claim(SMALL, uuid=ONE).instance.node == node
+
+
 # Cut short.
 
 

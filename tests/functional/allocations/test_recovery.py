@@ -6,6 +6,7 @@ from contextlib import suppress
 from http import HTTPStatus
 
 import pytest
+from keystoneauth1.exceptions import ConnectFailure
 
 from tests.lab import claimants, faults, killing
 from tests.lab.allocating import Desk, held
@@ -39,6 +40,7 @@ from wharfinger.exceptions import (
     ConcurrentUpdate,
     ObjectNotFound,
     PlacementError,
+    PlacementUnavailable,
 )
 from wharfinger.objects import ReservationList
 from wharfinger.placement.client import PlacementClient
@@ -260,6 +262,25 @@ def test_post_of_a_start_that_was_recovered_is_refused(scene: Scene) -> None:
 
 
 # Placement that fails.
+
+
+def test_start_without_an_answer_is_not_undone_until_placement_answers(scene: Scene) -> None:
+    desk = scene.begin("start")
+
+    def is_away(method: str, _path: str) -> None:
+        if method == "POST":
+            raise ConnectFailure("refused")
+
+    adapter = scene.quay.placement.adapter
+    adapter.before, before = is_away, adapter.before
+    with pytest.raises(PlacementUnavailable):
+        scene.do(desk, "start")
+    adapter.before = before
+    age(scene.quay.state_path)
+
+    assert [one.instance_uuid for one in desk.moves.left()] == [ONE]
+    assert recovered(scene) == BEFORE
+
 
 #: No room, in Placement's words.
 NO_ROOM = Fault(

@@ -28,6 +28,7 @@ from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     AllocationRefused,
     InvalidName,
+    NoCandidates,
     ObjectNotFound,
     PlacementUnavailable,
 )
@@ -108,13 +109,14 @@ def test_claim_cut_short_goes_on_though_what_it_shares_is_published_as_a_node(
 # What is not answered.
 
 
+def is_slow(_body: object) -> None:
+    raise ConnectTimeout("no answer")
+
+
 @pytest.mark.parametrize("then", ["claimed again", "released"])
 def test_claim_that_is_carried_out_after_its_process_gave_up_is_known(
     desk: Desk, publishing: Publishing, then: str
 ) -> None:
-    def is_slow(_body: object) -> None:
-        raise ConnectTimeout("no answer")
-
     with Desk(desk.client, desk.context, down_time=A_WHILE) as patient:
         with Posts(publishing.placement) as posts, pytest.raises(PlacementUnavailable):
             posts.before = is_slow
@@ -136,6 +138,26 @@ def test_claim_that_is_carried_out_after_its_process_gave_up_is_known(
     assert [*held()] == there_are(publishing.context) == expected
     assert settled(publishing) == []
     assert noted(publishing.context) == taken(publishing.context)
+
+
+def test_claim_that_is_carried_out_while_another_finds_nothing_is_known(
+    desk: Desk, publishing: Publishing
+) -> None:
+    for _ in range(3):  # one unit is free
+        desk.claim(SMALL)
+    with Posts(publishing.placement) as posts, pytest.raises(PlacementUnavailable):
+        posts.before = is_slow
+        desk.claim(SMALL, uuid=ONE)
+
+    publishing.placement.adapter.once_before(
+        lambda _method, path: path.startswith("/allocation_candidates"),
+        lambda: desk.client.set_allocations(posts.bodies[0]),
+    )
+    with pytest.raises(NoCandidates):
+        desk.claim(SMALL, uuid=ONE)
+
+    assert unknown(publishing.context) == set()
+    assert ONE in held()
 
 
 @pytest.mark.parametrize("given", [None, ONE])
