@@ -398,7 +398,11 @@ def test_figures_that_the_owner_writes_meanwhile_are_reserved_and_come_back(
     def loading(*_: Any) -> None:
         writes(card.placement, CARD, FPGA=(6, 2))
         awaited(lambda: card.figures == {"FPGA": (6, 6)})
+        requests.clear()
+        awaited(lambda: len(requests) > 3)
+        assert not requests.writes
 
+    requests = card.placement.requests
     driver.loading = loading
     card.program("new")
     assert card.figures == {"FPGA": (6, 2)}

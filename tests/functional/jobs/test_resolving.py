@@ -6,12 +6,14 @@ import pytest
 
 from tests.functional.jobs.test_programming import NO_ANSWER, TRAIT, raises
 from tests.lab.cycles import contents
-from tests.lab.devices import CARD, FULL, Device, ProgrammableDriver
+from tests.lab.devices import CARD, FREE, FULL, OWN, SIBLING, Device, ProgrammableDriver
 from tests.lab.objects import Served, elsewhere
+from tests.lab.reserving import node, summary
 from wharfinger.exceptions import JobRefused, JobUnresolved, ReservationRefused
 from wharfinger.jobs import HOLDER, resolve
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
 from wharfinger.placement.holds import Holds
+from wharfinger.providers.names import child_uuid
 from wharfinger.tracker.cycle import DriverCycle
 
 SAID = f"{TRAIT}SAID"
@@ -227,6 +229,22 @@ def test_the_parts_that_are_there_say_what_a_device_holds_of_which_a_part_is_gon
     assert there.functions == ({"NEW"} if programmed else {"OLD"})
     assert device.state == ("programmed" if programmed else "failed")
     assert not ReservationList.get_by_filters(device.context, holder=HOLDER)
+
+
+def test_part_that_comes_later_is_reserved_while_the_device_is(
+    device: Device, sibling: Device, left: DeviceJob
+) -> None:
+    late = child_uuid(summary(device.placement, "cn").uuid, "fpga-3")
+    device.driver.scopes[device.uuid] = [device.uuid, late]
+    parts = dict.fromkeys((OWN, SIBLING, "fpga-3"), FREE)
+    device.driver.nodes["cn"] = node({"VCPU": (8, 0)}, **parts)
+
+    device.publishing.cycle.sync()
+    assert contents(device.placement)["fpga-3"]["inventories"] == FULL
+
+    decide(device, programmed=True)
+    device.publishing.cycle.sync()
+    assert contents(device.placement)["fpga-3"]["inventories"] == FREE
 
 
 def test_nothing_that_a_restart_does_releases_it(
