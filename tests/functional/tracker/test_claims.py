@@ -412,6 +412,20 @@ def test_cycle_counts_what_another_process_has_changed(
     assert is_right(publishing.context, cn_0=SMALL_SUM)
 
 
+def test_cycle_counts_what_is_on_a_node_that_is_listed_no_more(
+    publishing: Publishing, here: Claims
+) -> None:
+    one = small(publishing.context)
+    here.instance_claim(one, "cn-0")
+    del publishing.driver.nodes["cn-0"]
+    one.flavor = large()
+    one.save()
+
+    publishing.cycle.sync()
+
+    assert noted(publishing.context) == taken(publishing.context)
+
+
 def test_claim_that_died_before_it_came_to_the_row_is_seen_by_the_next_cycle(
     publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:

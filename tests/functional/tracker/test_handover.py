@@ -38,6 +38,7 @@ from wharfinger.tracker.cycle import DriverCycle, Outcome
 pytestmark = ANYWHERE
 
 FAR, THIRD = "far-host", "third-host"
+DISABLED = "COMPUTE_STATUS_DISABLED"
 NODE: Edit = flat(VCPU=8, MEMORY_MB=4096)
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 
@@ -295,6 +296,22 @@ def test_plan_after_an_interrupted_takeover_is_what_sync_does_and_writes_nothing
     assert {step.name for step in plan.steps} == {"cn", "gpu"}
     assert contents(placement)["cn"]["inventories"] == {"VCPU": (8, 0)}
     settled(far)
+
+
+def test_node_that_was_taken_over_is_not_disabled_with_the_host_that_it_left(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    force_down(near)
+    far.driver.nodes["cn"] = NODE
+    sync(far)
+    service = Service.get_by_host_and_binary(near.context, HOST, services.BINARY)
+    service.forced_down, service.disabled = False, True
+    service.save()
+
+    let_go(near, "cn")
+
+    disabled = {name for name, one in contents(placement).items() if DISABLED in one["traits"]}
+    assert disabled == {"stays"}
 
 
 @pytest.mark.parametrize("down", ["silent", "forced", "never there"])
