@@ -6,6 +6,7 @@ answers, are those of a service over HTTP.
 """
 
 import io
+import re
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -31,6 +32,8 @@ _ROLES: Final = {"X-Roles": "admin,member,reader,service"}
 _LOCK: Final = threading.Lock()
 #: The modules of the extra "embedded", with the distribution that has each.
 _EXTRA: Final = {"placement": "openstack-placement", "webob": "WebOb"}
+#: The message of SQLite in an error of SQLAlchemy; Placement replaces the newlines in it.
+_SQLITE_ERROR: Final = re.compile(r"\(sqlite3\.\w+\) (.*?)\s*(?:\[SQL: |\(Background |\\?\"|\n|$)")
 
 
 def check_installed() -> None:
@@ -155,9 +158,9 @@ def _is_there(module: str) -> bool:
 
 
 def _sqlite_error(body: bytes) -> str:
-    """What SQLite says in Placement's error document."""
-    text = body.decode(errors="replace").partition("(sqlite3.")[2]
-    return text.partition(") ")[2].partition("\\n")[0]
+    """Return what SQLite says in Placement's error document, without the statement."""
+    found = _SQLITE_ERROR.search(body.decode(errors="replace"))
+    return found[1] if found else "its database fails"
 
 
 def _text(headers: Mapping[str, str | bytes]) -> dict[str, str]:

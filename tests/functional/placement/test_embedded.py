@@ -1,5 +1,6 @@
 """The real Placement inside a process: one, safe for several writers, and honest."""
 
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from placement.objects import reshaper
+from sqlalchemy.exc import OperationalError
 
 from tests.lab.cycles import allocate
 from tests.lab.placement import PlacementFixture
-from wharfinger.exceptions import ConfigurationError
+from wharfinger.exceptions import ConfigurationError, StateError
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 
@@ -87,6 +89,22 @@ def test_without_the_extra_it_says_what_to_install_and_a_file_that_cannot_be_use
     extra, file = out.splitlines()
     assert "pip install 'wharfinger[embedded]'" in extra, err
     assert f"[placement] embedded_database = {broken}" in file, err
+
+
+def test_error_of_its_database_names_the_file_and_what_is_wrong(
+    placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = placement.client.create_provider(str(uuid.uuid4()), "cn", None)
+
+    def fail(*_: object) -> None:
+        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("disk I/O error"))
+
+    monkeypatch.setattr(reshaper, "reshape", fail)
+    with pytest.raises(StateError) as caught:
+        placement.client.reshape({root.uuid: (0, {"VGPU": Inventory(total=8)})}, {})
+
+    assert caught.value.problem.endswith("disk I/O error.")
+    assert Path(caught.value.path).is_file()
 
 
 def _start(program: str, *arguments: str) -> "subprocess.Popen[str]":
