@@ -92,7 +92,11 @@ class World:
         forests.publish(providers)
 
     def remembers(
-        self, *providers: forests.Provider, reasons: tuple[str, ...] = (), generation: int = 1
+        self,
+        *providers: forests.Provider,
+        reasons: tuple[str, ...] = (),
+        generation: int = 1,
+        host: str = "host-a",
     ) -> None:
         """A driver instance remembers providers so, and has them reserved for these.
 
@@ -112,7 +116,7 @@ class World:
         listed = ProviderRecordList(objects=records)
         ProviderRecordList.replace(
             self.kept.context,
-            "host-a",
+            host,
             "metal",
             listed,
             EVERYBODY - {one.uuid for one in providers},
@@ -352,6 +356,17 @@ def test_a_fleet_that_has_changed_is_as_it_was_last_seen_beyond_what_is_looked_a
     assert left(told)["not_used_up"] == told.parts[0].not_looked_at == 0
     assert told.parts[0].last_seen == MANY - stocks.LOOKED_AT
     assert requests < stocks.LOOKED_AT + 30
+
+
+def test_a_fleet_that_two_hosts_remember_is_as_it_was_seen_last(world: World) -> None:
+    world.publish(*gpus(MANY, reserved=4))
+    world.remembers(*gpus(MANY, reserved=4))
+    world.remembers(*gpus(MANY), generation=0, host="host-b")
+
+    told = world.explain(one_gpu())
+
+    assert (left(told)["class"], left(told)["not_reserved"]) == (MANY, 0)
+    assert told.parts[0].last_seen == 0
 
 
 def test_units_of_what_is_offered_are_those_that_were_seen(world: World) -> None:
