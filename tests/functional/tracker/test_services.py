@@ -1,9 +1,10 @@
 """The service of a host, as its cycles went."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from wharfinger.objects import (
     Service,
     ServiceList,
 )
-from wharfinger.tracker.services import BINARY, report
+from wharfinger.tracker.services import BINARY, begin, report
 
 pytestmark = ANYWHERE
 
@@ -109,8 +110,11 @@ def test_what_an_operator_saves_at_the_same_time_is_kept(
     assert told(context) == (["OWNER_NOVA"], OWNER_TAG_VERSION)
 
 
-def test_several_at_once_make_one_service(context: Context) -> None:
+@pytest.mark.parametrize(
+    "say", [partial(report, owners={"OWNER_NOVA"}, complete=True), begin], ids=["report", "begin"]
+)
+def test_several_at_once_make_one_service(context: Context, say: Callable[..., None]) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: report(context, "h", {"OWNER_NOVA"}, complete=True), range(16)))
+        list(pool.map(lambda _: say(context, "h"), range(16)))
     [found] = ServiceList.get_by_filters(context)
     assert found.report_count == 16
