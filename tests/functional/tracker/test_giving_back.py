@@ -142,6 +142,31 @@ def test_what_was_seen_before_it_was_given_back_counts_for_nothing(
     assert phases(publishing) != []
 
 
+def test_reservation_that_is_changed_meanwhile_keeps_no_other_from_its_end(
+    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    allocate(placement, OTHER, spare={"CUSTOM_GOLD": 1})
+    for consumer in (CONSUMER, OTHER):
+        give_back(publishing, consumer)
+    for reasons in (("cleaning",), ()):
+        for name in ("metal", "spare"):
+            driver.says(name, name, *reasons)
+        if reasons:
+            run(publishing, "sync")
+    spare = summary(placement, "spare").uuid
+
+    def change() -> None:
+        [one] = ReservationList.get_by_filters(publishing.context, provider_uuid=spare)
+        one.reason = "a fan is loud"
+        one.save()
+
+    struck = placement.adapter.once_before(lambda method, _path: method != "GET", change)
+    run(publishing, "sync")
+    assert struck
+
+    assert {provider for provider, _holder in rows(publishing.context)} == {spare}
+
+
 def test_a_drift_cycle_judges_nothing(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
