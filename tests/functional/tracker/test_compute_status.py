@@ -7,8 +7,8 @@ import pytest
 from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.placement import PlacementFixture
-from wharfinger.exceptions import BackendError
-from wharfinger.objects import Service
+from wharfinger.exceptions import BackendError, RemoteError
+from wharfinger.objects import ProviderRecordList, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import SetTraits
 from wharfinger.tracker import services
@@ -147,8 +147,14 @@ def test_a_root_that_shares_says_so_though_another_node_speaks_of_it(
 
 
 def test_a_host_whose_driver_fails_is_disabled_all_the_same(
-    publishing: Publishing, placement: PlacementFixture, service: Service
+    publishing: Publishing,
+    placement: PlacementFixture,
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def is_away(*_: object) -> None:
+        raise RemoteError(reason="it is away")
+
     publishing.driver.nodes["metal"] = also(lambda tree: tree.reserve("metal", "cleaning"))(
         flat(CUSTOM_METAL=1)
     )
@@ -162,6 +168,9 @@ def test_a_host_whose_driver_fails_is_disabled_all_the_same(
     assert not placement.requests.seen
 
     _set(service, disabled=True)
+    with monkeypatch.context() as patched, pytest.raises(BackendError):
+        patched.setattr(ProviderRecordList, "replace", is_away)
+        publishing.cycle.sync()
     with pytest.raises(BackendError):
         publishing.cycle.sync()
     assert _disabled(placement) == {"cn", "metal"}

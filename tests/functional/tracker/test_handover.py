@@ -316,7 +316,11 @@ def test_node_that_was_taken_over_is_not_disabled_with_the_host_that_it_left(
 
 @pytest.mark.parametrize("down", ["silent", "forced", "never there"])
 def test_what_a_host_that_is_down_had_is_taken_over(
-    near: Publishing, far: Publishing, placement: PlacementFixture, down: str
+    near: Publishing,
+    far: Publishing,
+    placement: PlacementFixture,
+    down: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = instance(near.context, 2, place=(HOST, "cn"))
     near.cycle.drift()
@@ -336,6 +340,8 @@ def test_what_a_host_that_is_down_had_is_taken_over(
     assert hosts(far) == {"cn": FAR, "stays": HOST}
     assert everything() == before
     assert again(one).host == FAR
+    [told] = [one for one in caplog.records if row(far).uuid in one.getMessage()]
+    assert (told.levelname, HOST in told.getMessage()) == ("WARNING", True)
 
     # It comes back, and knows nothing of that.
     report(near)
