@@ -1,4 +1,4 @@
-"""What rows say of work under way, and how often they are read again."""
+"""States of claims and moves in their rows, and how often a row is read again."""
 
 from datetime import timedelta
 from typing import Any
