@@ -1,6 +1,7 @@
 """An HTTP service that answers from tables, for tests of a client without the service."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 import webob
@@ -9,7 +10,16 @@ from tests.lab.faults import Answer, Fault, Interceptor
 
 #: Makes the JSON that is answered, and its status, of a path and the parameters of the query.
 Serve = Callable[[str, dict[str, str]], tuple[int, Any]]
+#: Makes an answer of the right one.
+Change = Callable[[Answer], Answer]
 _EVERY: Final = frozenset({"GET", "PATCH"})
+#: The page of a proxy that wants a user to sign in.
+HTML: Final = b"<html><body><h1>Sign in</h1></body></html>"
+
+
+def body(content: bytes) -> Change:
+    """The right answer with another body."""
+    return lambda answer: replace(answer, body=content)
 
 
 class StubService(Interceptor):
@@ -26,6 +36,6 @@ class StubService(Interceptor):
 
         super().__init__(application)
 
-    def replace(self, at: int, change: Callable[[Answer], Answer]) -> None:
+    def replace(self, at: int, change: Change) -> None:
         """Have another answer come back to the request of that number, made of the right one."""
         self.expect(at, Fault("replaced", "", answer=change, carried_out=_EVERY))

@@ -13,7 +13,7 @@ import pytest
 from tests.lab.between import edited
 from tests.lab.faults import FAULTS, Answer, Fault
 from tests.lab.samples import uuid
-from tests.lab.stub_service import StubService
+from tests.lab.stub_service import HTML, Change, StubService, body
 from tests.unit.cyborg.samples import HOST, deployable, request
 from wharfinger.conf import parse
 from wharfinger.exceptions import BackendError, ProgrammingFailed, ProgrammingRefused
@@ -35,7 +35,6 @@ OPERATIONS: Final = {
 LISTING: Final = ("/v2/deployables", "/v2/accelerator_requests", "/v2/devices")
 #: The key of each list in its answer.
 LISTS: Final = {DEPLOYABLES: "deployables", REQUESTS: "arqs", HOSTS: "devices"}
-Change = Callable[[Answer], Answer]
 
 
 def refusal(status: int, message: str) -> Answer:
@@ -117,11 +116,6 @@ def test_listing_reads_what_cyborg_says(service: StubService, accelerators: Acce
 # Answers that the client does not understand.
 
 
-def body(content: bytes) -> Change:
-    return lambda answer: replace(answer, body=content)
-
-
-HTML: Final = b"<html><body><h1>Sign in</h1></body></html>"
 #: To any of the requests: what is sent, and what is told of it.
 NONSENSE: Final[dict[str, tuple[Change, str]]] = {
     "HTML": (lambda answer: Answer(200, HTML, "text/html"), "Sign in"),

@@ -14,7 +14,7 @@ import pytest
 from tests.lab.between import edited
 from tests.lab.faults import BAD_REQUEST, FAULTS, Answer, Fault
 from tests.lab.samples import uuid
-from tests.lab.stub_service import StubService
+from tests.lab.stub_service import HTML, Change, StubService, body
 from tests.unit.ironic.samples import node
 from wharfinger.conf import parse
 from wharfinger.exceptions import BackendError
@@ -36,7 +36,6 @@ OPERATIONS: Final = {
     PAGES[0]: "listing the nodes",
     PAGES[1]: "listing the nodes",
 }
-Change = Callable[[Answer], Answer]
 
 
 def refusal(status: int, message: str) -> Answer:
@@ -119,15 +118,10 @@ def test_listing_and_feed_read_what_ironic_says(
 # Answers that the client does not understand.
 
 
-def body(content: bytes) -> Change:
-    return lambda answer: replace(answer, body=content)
-
-
 def first(change: Callable[[dict[str, Any]], object]) -> Change:
     return edited(lambda content: change(content["nodes"][0]))
 
 
-HTML: Final = b"<html><body><h1>Sign in</h1></body></html>"
 #: What is sent, and a part of what is told of it.
 NONSENSE: Final[dict[str, tuple[Change, str]]] = {
     "HTML": (lambda answer: Answer(200, HTML, "text/html"), "Sign in"),

@@ -4,7 +4,8 @@ from typing import cast
 
 from oslo_config import cfg
 
-from wharfinger.driver import SUPPORTED, Capabilities, ComputeDriver, unsupported
+from tests.lab.drivers import ScriptedDriver
+from wharfinger.driver import ComputeDriver
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Provider, names
 from wharfinger.tracker.availability import Availability
@@ -15,13 +16,7 @@ class SlowDriver(ComputeDriver):
     """A driver whose backend lets each question for one node time out, after 100 seconds."""
 
     default_owner = "OWNER_NOVA"
-    capabilities = Capabilities(
-        nested_providers=SUPPORTED,
-        reshape=SUPPORTED,
-        change_feed=unsupported("test"),
-        programming=unsupported("test"),
-        cleans_after_release=unsupported("test"),
-    )
+    capabilities = ScriptedDriver.capabilities
 
     def __init__(self) -> None:
         super().__init__(cfg.ConfigOpts(), "host", "slow")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from tests.lab.drivers import ScriptedDriver
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
 from wharfinger.exceptions import (
     BackendError,
@@ -32,13 +33,7 @@ class Driver(ComputeDriver):
     """A driver whose every answer a test may replace; of itself it has flat nodes."""
 
     default_owner = "OWNER_NOVA"
-    capabilities = Capabilities(
-        nested_providers=SUPPORTED,
-        reshape=SUPPORTED,
-        change_feed=unsupported("test"),
-        programming=unsupported("test"),
-        cleans_after_release=unsupported("test"),
-    )
+    capabilities = ScriptedDriver.capabilities
 
     def __init__(
         self,
