@@ -54,10 +54,10 @@ def socket_in(directory: Path, name: str) -> Path:
 
 
 class ReservedPort(fixtures.Fixture):
-    """A port of 127.0.0.1 that the kernel gives to nobody else while this lasts.
+    """A port of 127.0.0.1 that the kernel gives to no other process while this lasts.
 
-    It is bound, and nobody listens on it. Who sets SO_REUSEADDR, as servers do, can bind it too and
-    listen, again and again.
+    This process binds the port and does not listen. A server that sets SO_REUSEADDR, as most
+    servers do, can bind the same port and listen, and can do so again after a stop.
     """
 
     number: int

@@ -236,7 +236,7 @@ class Moves:
                 raise AllocationRefused(
                     instance=instance_uuid,
                     problem=f"it is on its way by a {one.migration_type}.",
-                    remedy="Who began that ends it.",
+                    remedy="The service that started this migration has to end it.",
                 )
             return one
         # One that could not be started is the end of nothing but itself.

@@ -299,7 +299,7 @@ class Crash(Exception):
 
 
 def crash_at(placement: PlacementFixture, number: int, when: str) -> None:
-    """Have the process die at its write of that number, before it or after its answer."""
+    """Let the process die at its write of that number, before the request or after the answer."""
     seen: list[str] = []
 
     def strike(method: str, path: str) -> None:

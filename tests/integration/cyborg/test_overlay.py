@@ -49,7 +49,7 @@ SOME: Final = VARIED[:2]
 
 
 def marked(before: Contents, *names: str) -> Contents:
-    """What Placement had before, with marks on what has these names."""
+    """The providers of Placement as they were, those of these names with marks."""
     return {
         name: {**one, "traits": one["traits"] | MARKS} if name in names else one
         for name, one in before.items()
@@ -350,7 +350,7 @@ def test_program_tells_what_it_could_not_publish(harness: Harness, tmp_path: Pat
     assert run(program, "sync", "--dry-run").code == 0
 
 
-# What devices hold.
+# Functions of devices.
 
 
 def trait_of(function: str) -> str:

@@ -58,7 +58,7 @@ def read(cyborg: Cyborg, tmp_path: Path) -> ReadProfile:
     return reading(tmp_path, "auth_type = none", f"endpoint_override = {cyborg.url}")
 
 
-# What is relied on in Cyborg's API.
+# Behaviour of Cyborg's API that the client needs.
 
 
 def test_cyborg_refuses_what_no_profile_may_say(cyborg: Cyborg) -> None:

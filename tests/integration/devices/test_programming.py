@@ -20,7 +20,7 @@ from wharfinger_harnesses.cyborg import deployable, device
 BUS = "0c"
 NO_CONTENT, CONFLICT = 204, 409
 NO_FUNCTION = frozenset[str]()
-#: What its own attributes say of a device that Cyborg found to hold something.
+#: Traits of a device in which Cyborg has found a function.
 SAID = ["CUSTOM_FPGA_LAB", trait("SAID")]
 PARTS = (deployable("r0"), deployable("r1"))
 
