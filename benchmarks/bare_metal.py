@@ -31,7 +31,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import instances
+from wharfinger.reconcile import driver_instances
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_ironic.client import Ironic as IronicClient
 from wharfinger_ironic.feed import OVERLAP
@@ -101,8 +101,10 @@ def requests_of_cycles(config: Path, client: PlacementClient) -> dict[str, dict[
             "written": len(outcome.steps),
         }
 
-    instance = instances.load(conf, INSTANCE)
-    with instances.running(instance, client, context, policy=RemovalPolicy(delay=60)) as cycle:
+    instance = driver_instances.load(conf, INSTANCE)
+    with driver_instances.running(
+        instance, client, context, policy=RemovalPolicy(delay=60)
+    ) as cycle:
         run("first full cycle", cycle.sync)
         run("first poll", cycle.poll)
         # The nodes have just been made: until they are older than what a poll reads twice.

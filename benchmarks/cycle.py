@@ -27,7 +27,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.reconcile.cycle import DriverCycle
 
 SIZES: Final = (1000, 10_000)
 HOST: Final = "bench"

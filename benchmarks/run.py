@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
-from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan
+from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 

@@ -10,7 +10,7 @@ from inspect import cleandoc
 from typing import Any, Final
 
 import wharfinger.objects
-from wharfinger.objects import SERVICE_VERSIONS, WharfingerObject, fields, kinds
+from wharfinger.objects import SERVICE_VERSIONS, WharfingerObject, field_types, fields
 from wharfinger.objects.base import REGISTERED, ObjectList
 
 #: An item of a list in a docstring, to the next item or paragraph.
@@ -22,13 +22,13 @@ _SENTENCE: Final = re.compile(r"(?<=\.) ")
 
 #: What a field of a kind holds, one and several.
 _KINDS: Final[dict[type, tuple[str, str]]] = {
-    kinds.Identifier: ("uuid", "uuids"),
-    kinds.Count: ("whole number", "whole numbers"),
-    kinds.Ratio: ("number", "numbers"),
-    kinds.Flag: ("true or false", "true or false"),
-    kinds.Moment: ("time", "times"),
-    kinds.Text: ("text", "texts"),
-    kinds.ColumnText: ("text", "texts"),
+    field_types.Identifier: ("uuid", "uuids"),
+    field_types.Count: ("whole number", "whole numbers"),
+    field_types.Ratio: ("number", "numbers"),
+    field_types.Flag: ("true or false", "true or false"),
+    field_types.Moment: ("time", "times"),
+    field_types.Text: ("text", "texts"),
+    field_types.ColumnText: ("text", "texts"),
 }
 
 
@@ -128,7 +128,7 @@ def _clauses(item: str) -> Iterator[tuple[list[str], str]]:
 
 def _type(field: fields.Field[Any]) -> str:
     match field:
-        case kinds.Word():
+        case field_types.Word():
             return f"one of {', '.join(field.values)}"
         case fields.ObjectField():
             return field.objname

@@ -14,7 +14,7 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import BackendError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import DesiredProvider, Inventory
-from wharfinger.tracker import instances
+from wharfinger.reconcile import driver_instances
 from wharfinger_harnesses.ironic_harness import IronicHarness
 
 GOLD = {"CUSTOM_BAREMETAL_GOLD": Inventory(total=1, min_unit=1, max_unit=1, step_size=1)}
@@ -55,8 +55,8 @@ def driver(harness: IronicHarness, tmp_path: Path) -> Iterator[ComputeDriver]:
         "[DEFAULT]\nenabled_drivers = metal\n"
         f"{harness.configuration('metal')}[metal]\ndriver = ironic\n"
     )
-    driver = instances.load(load([str(file)]), "metal").driver
-    with instances.connected(driver):
+    driver = driver_instances.load(load([str(file)]), "metal").driver
+    with driver_instances.connected(driver):
         yield driver
 
 

@@ -16,11 +16,10 @@ from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture, Requests
 from wharfinger.conf import load
 from wharfinger.objects import Context, DeviceJob, Reservation, Service
-from wharfinger.placement import survey
-from wharfinger.placement.holds import Holds
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import instances
-from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.reconcile import driver_instances, provider_report
+from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.reservations import Holds
 from wharfinger_cyborg import accelerators
 
 #: The service host of the instances: no device is there.
@@ -72,7 +71,7 @@ class Cards(fixtures.Fixture):
 
     def restarted(self) -> DriverCycle:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
-        instance = instances.load(load([str(self.configuration)]), self.name)
+        instance = driver_instances.load(load([str(self.configuration)]), self.name)
         instance.driver.init_host(Service(host=CONTROLLER, binary="wharfinger"))
         self.driver = instance.driver
         self.context = opened(self._state_path, CONTROLLER)
@@ -111,12 +110,14 @@ class Cards(fixtures.Fixture):
 
     def hold(self, uuid: str, reason: str = "maintenance") -> Reservation:
         """Have an operator reserve a provider."""
-        provider = survey.find(self.client, uuid)
+        provider = provider_report.find(self.client, uuid)
         return Holds(self.client, self.context).reserve(provider, holder="operator", reason=reason)
 
     def release(self, uuid: str) -> None:
         """Have the operator give it back."""
-        Holds(self.client, self.context).release(survey.find(self.client, uuid), "operator")
+        Holds(self.client, self.context).release(
+            provider_report.find(self.client, uuid), "operator"
+        )
 
     def allocate(self, name: str, consumer: str, **amounts: int) -> None:
         """Have a consumer use a provider."""
@@ -146,7 +147,7 @@ class Cards(fixtures.Fixture):
 
     def reasons(self, uuid: str) -> list[str]:
         """Why a provider is reserved, as ``wharfinger reservation list`` has it."""
-        every = survey.reserved(self.context)
+        every = provider_report.reserved(self.context)
         return [one.reason for one in every if one.provider_uuid == uuid]
 
     @contextmanager

@@ -21,7 +21,7 @@ from wharfinger.objects import (
 )
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.record import Record
-from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.reconcile.records import InstanceMemory
 
 MARKS: Final = frozenset({OWNER, f"CUSTOM_WHARFINGER_{INSTANCE.upper()}"})
 #: What somebody else has put on providers of ours: how much there is, and his own reserved amount.

@@ -42,13 +42,13 @@ from wharfinger.objects import (
     MigrationList,
 )
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.holds import Holds
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import services
-from wharfinger.tracker.claims import Claims, End
-from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.reservations import Holds
+from wharfinger.tracker import service_report
+from wharfinger.tracker.instance_claims import Claims, End
 
 INSTANCE: Final = "scripted"
 OWNER: Final = "OWNER_NOVA"
@@ -478,7 +478,7 @@ def _be_agent(work: Work, *of_process: Any) -> None:
 
             def cycle() -> None:
                 outcome = draw.choice((one.sync, one.sync, one.drift, one.poll))()
-                services.report(process.context, host, [OWNER], complete=not outcome.problems)
+                service_report.report(process.context, host, [OWNER], complete=not outcome.problems)
                 for _ in range(draw.randrange(5) if host == HOSTS[0] else 0):
                     process.note("step", yard.step + 1)
                     yard.advance()

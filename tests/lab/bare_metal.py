@@ -21,11 +21,10 @@ from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
 from wharfinger.conf import load
 from wharfinger.objects import Context, Service
-from wharfinger.placement import survey
-from wharfinger.placement.holds import Holds
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import instances
-from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.reconcile import driver_instances, provider_report
+from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.reservations import Holds
 from wharfinger_harnesses.ironic import Ironic
 
 #: What a node's inventory is called, unless the node is of another class.
@@ -106,7 +105,7 @@ class Metal(fixtures.Fixture):
 
     def restarted(self) -> DriverCycle:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
-        instance = instances.load(load([str(self._configuration)]), self.name)
+        instance = driver_instances.load(load([str(self._configuration)]), self.name)
         instance.driver.init_host(Service(host=self._host, binary="wharfinger"))
         self.context = opened(self._state_path, self._host)
         self._open.append(self.context)
@@ -203,7 +202,7 @@ class Metal(fixtures.Fixture):
 
     def reasons(self, uuid: str) -> list[str]:
         """Why a node is reserved, as ``wharfinger reservation list`` has it."""
-        every = survey.reserved(self.context)
+        every = provider_report.reserved(self.context)
         return [one.reason for one in every if one.provider_uuid == uuid]
 
     def shows(self, uuid: str) -> tuple[Figures | None, list[str]]:

@@ -22,9 +22,9 @@ from wharfinger.providers.absence import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import uptime
-from wharfinger.tracker.cycle import DriverCycle
-from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.reconcile import uptime
+from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.records import InstanceMemory
 
 HOST = "test-host"
 #: What everything in Placement is read with, as ``contents`` shows it.

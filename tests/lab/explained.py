@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from tests.lab.samples import uuid
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.placement.survey import Reserved
 from wharfinger.placement.trait_conditions import NO_CONDITIONS, TraitConditions
 from wharfinger.providers import Inventory, ownership
+from wharfinger.reconcile.provider_report import Reserved
 from wharfinger.scheduling import RequestGroup, ResourceRequest, funnel, trees
 from wharfinger.scheduling.explanation import Explanation, TreeStage
 from wharfinger.scheduling.facts import SHARES, Facts, Stock

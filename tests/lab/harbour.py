@@ -20,11 +20,11 @@ from tests.lab.placement import PlacementFixture, empty
 from tests.lab.yard import HOSTS, Yard
 from wharfinger.objects import Instance, ReservationList
 from wharfinger.placement.embedded import EmbeddedPlacement
-from wharfinger.placement.holds import Holds
 from wharfinger.providers import Inventory
-from wharfinger.tracker import services
-from wharfinger.tracker.claims import Claims
-from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.reservations import Holds
+from wharfinger.tracker import service_report
+from wharfinger.tracker.instance_claims import Claims
 
 #: What the processes are called by a database.
 _NAME = "at work"
@@ -64,7 +64,7 @@ class Harbour(fixtures.Fixture):
         for before in self._beginning:
             before.come_back()
         for host in HOSTS:
-            services.report(self._kept.context, host, [OWNER], complete=True)
+            service_report.report(self._kept.context, host, [OWNER], complete=True)
         ledger = Ledger()
         with self._served() as url:
             work = Work(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from wharfinger import objects
-from wharfinger.objects import Context, kinds
+from wharfinger.objects import Context, field_types
 from wharfinger.objects.base import Step, register
 
 RACK = "R7"
@@ -22,7 +22,7 @@ class ComputeNode(objects.ComputeNode):
         Step("1.2", "the rack", ("rack",)),
     )
     rack: str
-    fields = {"rack": kinds.name(default=RACK)}
+    fields = {"rack": field_types.name(default=RACK)}
 
     @classmethod
     def _from_row(cls, context: Context, row: Mapping[str, Any]) -> Self:

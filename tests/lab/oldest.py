@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from wharfinger.objects import ComputeNodeList, WharfingerObject
 from wharfinger.objects.base import REGISTERED
-from wharfinger.tracker import moving
+from wharfinger.tracker import instance_moves
 
 #: Starts processes that have nothing of this one but their code.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -58,4 +58,4 @@ def _move_to(nodes: ComputeNodeList, host: str, driver_instance: str) -> None:
         node.host, node.driver_instance = host, driver_instance
     nodes.save()
     for former, names in before.items():
-        moving.follow_host(nodes._context, former, host, names)
+        instance_moves.follow_host(nodes._context, former, host, names)

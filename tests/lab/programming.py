@@ -26,12 +26,12 @@ from tests.lab.running import Running, Work, Working, play, play_work
 from wharfinger import jobs
 from wharfinger.conf import parse
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList, connect
-from wharfinger.objects.kinds import now
+from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
-from wharfinger.providers.functions import function_traits
+from wharfinger.providers.function_traits import function_traits
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import instances
-from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile.cycle import DriverCycle, Outcome
 from wharfinger_cyborg.driver import CyborgDriver
 from wharfinger_harnesses.cyborg import HOST, Part
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
@@ -190,9 +190,11 @@ class Programming(fixtures.Fixture):
     @contextmanager
     def cycle(self) -> Iterator[DriverCycle]:
         """An agent's."""
-        instance = instances.load(self._conf, INSTANCE)
+        instance = driver_instances.load(self._conf, INSTANCE)
         policy = RemovalPolicy(delay=0, allow_mass=False)
-        with instances.running(instance, self.through(), self.context, policy=policy) as cycle:
+        with driver_instances.running(
+            instance, self.through(), self.context, policy=policy
+        ) as cycle:
             yield cycle
 
     def through(self) -> PlacementClient:

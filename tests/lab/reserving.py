@@ -33,9 +33,9 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.context import local
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.holds import Holds
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
+from wharfinger.reconcile.reservations import Holds
 
 #: Total and what is reserved of it, by resource class.
 Figures = Mapping[str, tuple[int, int]]

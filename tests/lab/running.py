@@ -36,10 +36,9 @@ from wharfinger.conf import parse
 from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import DeviceJob, connect
-from wharfinger.placement import survey
 from wharfinger.placement.client import PlacementClient
-from wharfinger.tracker import instances
-from wharfinger.tracker.listing import list_nodes
+from wharfinger.reconcile import driver_instances, provider_report
+from wharfinger.reconcile.node_list import list_nodes
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -70,14 +69,14 @@ class Work:
         client = PlacementClient(adapter_to(self.placement), connections=4)
         context = connect(conf)
         try:
-            driver = instances.load(conf, self.instance).driver
-            with instances.connected(driver):
+            driver = driver_instances.load(conf, self.instance).driver
+            with driver_instances.connected(driver):
                 list_nodes(driver)
                 return jobs.program(
                     client,
                     context,
                     driver,
-                    survey.find(client, self.device),
+                    provider_report.find(client, self.device),
                     image=self.image,
                     function=self.function,
                     wait_for_idle=self.wait_for_idle,

@@ -21,8 +21,8 @@ from tests.lab.sqlite import WithoutSync
 from wharfinger.driver import Allocations
 from wharfinger.objects import ComputeNode, PciDevice, PciDeviceList
 from wharfinger.providers import ProviderTree
-from wharfinger.tracker import services
-from wharfinger.tracker.claims import Claims
+from wharfinger.tracker import service_report
+from wharfinger.tracker.instance_claims import Claims
 
 OWNER = "OWNER_NOVA"
 
@@ -86,7 +86,9 @@ class Host:
         if machines is not None:
             publishing.driver.nodes = dict(machines)
         outcome = getattr(publishing.cycle, pace)()
-        services.report(publishing.context, publishing.host, {OWNER}, complete=not outcome.problems)
+        service_report.report(
+            publishing.context, publishing.host, {OWNER}, complete=not outcome.problems
+        )
         return Told(
             tuple(f"{step.verb} {step.name}" for step in outcome.steps),
             tuple(map(str, outcome.problems)),

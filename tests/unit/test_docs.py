@@ -8,7 +8,7 @@ import pytest
 from docs._ext import extra_spec_rows, object_rows
 from docs._ext.object_rows import FieldRow, Unsaid
 from wharfinger import objects
-from wharfinger.objects import SERVICE_VERSIONS, ComputeNode, WharfingerObject, kinds
+from wharfinger.objects import SERVICE_VERSIONS, ComputeNode, WharfingerObject, field_types
 from wharfinger.scheduling import known_extra_specs
 from wharfinger_ironic.states import PROVISION_STATES
 
@@ -70,7 +70,11 @@ def test_clauses_are_about_their_fields_and_what_follows_about_all() -> None:
         It is carried.
         """
 
-        fields = {"cups": kinds.count(), "saucers": kinds.count(default=4), "spoons": kinds.texts()}
+        fields = {
+            "cups": field_types.count(),
+            "saucers": field_types.count(default=4),
+            "spoons": field_types.texts(),
+        }
 
     assert object_rows.summary(Tray) == "A tray.\n\nIt is carried."
     beside = "those beside them. None is broken."
@@ -82,7 +86,7 @@ def test_clauses_are_about_their_fields_and_what_follows_about_all() -> None:
 
 
 class Bare(WharfingerObject):
-    fields = {"cups": kinds.count()}
+    fields = {"cups": field_types.count()}
 
 
 class Other(WharfingerObject):
@@ -91,7 +95,7 @@ class Other(WharfingerObject):
     - ``cup``: how many there are.
     """
 
-    fields = {"cups": kinds.count()}
+    fields = {"cups": field_types.count()}
 
 
 class Twice(WharfingerObject):
@@ -101,7 +105,7 @@ class Twice(WharfingerObject):
     - ``cups``: of what colour.
     """
 
-    fields = {"cups": kinds.count()}
+    fields = {"cups": field_types.count()}
 
 
 @pytest.mark.parametrize("kind", [Bare, Other, Twice])

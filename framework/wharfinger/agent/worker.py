@@ -8,8 +8,8 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.agent.paces import Pace, Timetable
-from wharfinger.agent.problems import Problems
+from wharfinger.agent.problem_log import Problems
+from wharfinger.agent.schedule import Pace, Timetable
 from wharfinger.conf import AgentSection, DefaultSection, Options
 from wharfinger.exceptions import printable
 from wharfinger.objects import Context
@@ -17,8 +17,8 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import instances
-from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile.cycle import DriverCycle
 from wharfinger.tracker.heartbeat import HANGS_AFTER
 
 LOG: Final = logging.getLogger(__name__)
@@ -90,9 +90,9 @@ class Worker:
 
     def _serve(self) -> None:
         """Load and connect the instance, and run its cycles until the end."""
-        instance = instances.load(self._conf, self.name)
+        instance = driver_instances.load(self._conf, self.name)
         self.owner = instance.publisher.owner
-        with instances.running(
+        with driver_instances.running(
             instance,
             self._client,
             self._context,

@@ -16,8 +16,9 @@ from wharfinger.allocations.consumers import (
     ConsumerType,
     is_unsure,
 )
-from wharfinger.allocations.places import SHARES, Suits, anywhere, nodes_of, place_of
-from wharfinger.allocations.rows import (
+from wharfinger.allocations.nodes import SHARES, Suits, anywhere, nodes_of, place_of
+from wharfinger.allocations.search import Choice, FlavorSearch
+from wharfinger.allocations.task_state import (
     again,
     ends_of,
     is_recent,
@@ -27,7 +28,6 @@ from wharfinger.allocations.rows import (
     seconds,
     state_of,
 )
-from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.exceptions import (
     AllocationRefused,
     ClaimedAnew,
@@ -46,11 +46,11 @@ from wharfinger.objects import (
     Migration,
     Reservation,
 )
-from wharfinger.objects.kinds import now
-from wharfinger.placement.holds import Holds
+from wharfinger.objects.field_types import now
 from wharfinger.providers import names
+from wharfinger.reconcile.reservations import Holds
 from wharfinger.scheduling.filters import Surroundings
-from wharfinger.tracker.claims import Claims
+from wharfinger.tracker.instance_claims import Claims
 
 LOG: Final = logging.getLogger(__name__)
 #: How often, at least, a claim that is under way says so before it would count as left.

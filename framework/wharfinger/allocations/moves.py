@@ -13,10 +13,10 @@ from typing import Final
 from oslo_log import log as logging
 
 from wharfinger.allocations.consumers import Change, Consumer, ConsumerType
-from wharfinger.allocations.endings import Ended, Endings
-from wharfinger.allocations.places import Suits, anywhere, place_of
-from wharfinger.allocations.rows import is_recent, moves_of, refuse_released
+from wharfinger.allocations.move_endings import Ended, Endings
+from wharfinger.allocations.nodes import Suits, anywhere, place_of
 from wharfinger.allocations.search import Choice, FlavorSearch
+from wharfinger.allocations.task_state import is_recent, moves_of, refuse_released
 from wharfinger.exceptions import (
     AllocationRefused,
     ConcurrentSave,

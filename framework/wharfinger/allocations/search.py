@@ -17,7 +17,7 @@ from wharfinger.allocations.consumers import (
     amounts_of,
     was_refused,
 )
-from wharfinger.allocations.places import Places, Suits
+from wharfinger.allocations.nodes import Places, Suits
 from wharfinger.conf import SchedulingSection
 from wharfinger.exceptions import (
     AllocationRefused,

@@ -13,7 +13,7 @@ from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
     from wharfinger.providers.plan import Plan
-    from wharfinger.tracker.cycle import DriverCycle
+    from wharfinger.reconcile.cycle import DriverCycle
 
 
 class ProviderAdopt(ObjectCommand):
@@ -47,14 +47,14 @@ class ProviderAdopt(ObjectCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         from wharfinger.conf import DefaultSection
         from wharfinger.providers.removal import RemovalPolicy
-        from wharfinger.tracker import instances
+        from wharfinger.reconcile import driver_instances
 
         self._console = Console(soft_wrap=True, highlight=False, emoji=False)
         self._planned = False
         uuids = frozenset(parsed_args.providers)
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
-        instance = instances.load(self.conf, parsed_args.instance)
-        with instances.running(
+        instance = driver_instances.load(self.conf, parsed_args.instance)
+        with driver_instances.running(
             replace(instance, publisher=replace(instance.publisher, adopts=uuids)),
             self.placement,
             self.objects,

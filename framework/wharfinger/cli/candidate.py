@@ -57,9 +57,9 @@ class _CandidateCommand(ObjectCommand):
         return parser
 
     def _request(self, parsed_args: argparse.Namespace) -> "ResourceRequest":
-        from wharfinger.placement import survey
+        from wharfinger.reconcile import provider_report
 
-        find = cache(lambda name: survey.find(self.placement, name).uuid)
+        find = cache(lambda name: provider_report.find(self.placement, name).uuid)
         with usage(self._parser):
             groups = options.written(parsed_args.groups, find)
         sources = list(self._sources(parsed_args))
@@ -213,7 +213,7 @@ class CandidateExplain(_CandidateCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import explanation
-        from wharfinger.objects.kinds import now
+        from wharfinger.objects.field_types import now
         from wharfinger.scheduling.explaining import Explaining
 
         request = self._request(parsed_args)

@@ -12,7 +12,7 @@ from wharfinger.exceptions import WharfingerError, printable
 
 if TYPE_CHECKING:
     from wharfinger.conf import Options
-    from wharfinger.tracker.instances import Check
+    from wharfinger.reconcile.driver_instances import Check
 
 
 def check(conf: "Options") -> "Check":
@@ -22,10 +22,10 @@ def check(conf: "Options") -> "Check":
     """
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session
+    from wharfinger.reconcile import driver_instances
     from wharfinger.scheduling.filters import loader
-    from wharfinger.tracker import instances
 
-    found = instances.check(conf)
+    found = driver_instances.check(conf)
     # A section that cannot be read is among the problems already.
     problems = {str(problem): problem for problem in found.problems}
     for look in (

@@ -43,18 +43,18 @@ class _DeviceCommand(ObjectCommand):
 
         Raises WharfingerError.
         """
-        from wharfinger.tracker import instances
-        from wharfinger.tracker.listing import list_nodes
+        from wharfinger.reconcile import driver_instances
+        from wharfinger.reconcile.node_list import list_nodes
 
         driver = self._driver_of(provider)
-        with instances.connected(driver):
+        with driver_instances.connected(driver):
             list_nodes(driver)
             yield driver
 
     def _driver_of(self, provider: "ProviderSummary") -> "ComputeDriver":
         from wharfinger.conf import DefaultSection
         from wharfinger.objects import ProviderRecordList
-        from wharfinger.tracker import instances
+        from wharfinger.reconcile import driver_instances
 
         host = DefaultSection.read(self.conf).host
         publishers = [
@@ -64,7 +64,7 @@ class _DeviceCommand(ObjectCommand):
         ]
         for where, name in publishers:
             if where == host:
-                return instances.load(self.conf, name).driver
+                return driver_instances.load(self.conf, name).driver
         others = "; ".join(f"instance {name} on host {where} does" for where, name in publishers)
         raise WharfingerError(
             reason=f"{which(provider)}: no driver instance of this host ({host}) publishes it"
@@ -103,9 +103,9 @@ class DeviceProgram(_DeviceCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import progress
         from wharfinger.jobs import program
-        from wharfinger.placement import survey
+        from wharfinger.reconcile import provider_report
 
-        provider = survey.find(self.placement, parsed_args.provider)
+        provider = provider_report.find(self.placement, parsed_args.provider)
         with (
             _terminated_as_interrupted(),
             self.connected(provider) as driver,
@@ -165,7 +165,7 @@ class DeviceJobs(ObjectLister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.jobs import HOLDER, describe
         from wharfinger.objects import DeviceJobList, ReservationList
-        from wharfinger.objects.kinds import now
+        from wharfinger.objects.field_types import now
 
         down_time, present = _down_time(self), now()
         jobs = DeviceJobList.get_by_filters(self.objects)
@@ -229,14 +229,14 @@ class DeviceResolve(_DeviceCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.jobs import resolve
-        from wharfinger.placement import survey
+        from wharfinger.reconcile import provider_report
 
         if parsed_args.function and not parsed_args.programmed:
             raise WharfingerError(reason="--function goes with --programmed alone")
         name = parsed_args.provider
         provider: ProviderSummary | None = None
         try:
-            provider = survey.find(self.placement, name)
+            provider = provider_report.find(self.placement, name)
             uuid = provider.uuid
         except NotFound:
             if (former := self._former(name)) is None:

@@ -79,14 +79,17 @@ class DriverCheck(WharfingerCommand, Lister):
         from wharfinger.conf import DefaultSection, InstanceSection
         from wharfinger.driver import loader
         from wharfinger.placement import session
-        from wharfinger.tracker import instances
+        from wharfinger.reconcile import driver_instances
 
         is_instance = name in DefaultSection.read(self.conf).enabled_drivers
         driver = InstanceSection.read(self.conf, name).driver if is_instance else name
         found = list(loader.check(driver))
         yield from found
         if is_instance and not found:
-            for look in (lambda: instances.load(self.conf, name), lambda: session.check(self.conf)):
+            for look in (
+                lambda: driver_instances.load(self.conf, name),
+                lambda: session.check(self.conf),
+            ):
                 try:
                     look()
                 except WharfingerError as error:

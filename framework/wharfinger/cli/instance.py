@@ -27,7 +27,7 @@ from wharfinger.exceptions import printable
 
 if TYPE_CHECKING:
     from wharfinger.allocations import AllocationClaims, Moves
-    from wharfinger.allocations.places import Suits
+    from wharfinger.allocations.nodes import Suits
     from wharfinger.objects import Context, Instance, Migration, Reservation
 
 #: Whose an instance is that names nobody.
@@ -78,7 +78,7 @@ class _OneShown(InstanceCommand, ObjectShow):
         self, one: "Instance", *, is_brief: bool = True
     ) -> tuple[Sequence[str], Sequence[Any]]:
         """What it has, and where; where that is not to be brief, everything about it."""
-        from wharfinger.allocations.rows import moves_of
+        from wharfinger.allocations.task_state import moves_of
 
         moves = moves_of(self.objects, one.uuid)
         names, cells = self.shown(one)
@@ -320,7 +320,7 @@ class InstanceRevert(_Decision):
 
 def describe(one: "Instance", moves: "Sequence[Migration]") -> str:
     """How an instance stands: in one word, or with its moves."""
-    from wharfinger.allocations.rows import state_of
+    from wharfinger.allocations.task_state import state_of
 
     if state := state_of(one):
         return state
@@ -335,7 +335,7 @@ def _flavor_of(one: "Instance") -> Any:
 
 def _on(context: "Context", node: str | None) -> "Suits":
     """What says that a node is the one of that name or uuid; every node, where none is named."""
-    from wharfinger.allocations.places import anywhere
+    from wharfinger.allocations.nodes import anywhere
 
     if node is None:
         return anywhere

@@ -118,7 +118,7 @@ def number(least: int) -> Callable[[str], int]:
     """What takes a whole number from there on, as an argument."""
 
     def take(text: str) -> int:
-        from wharfinger.objects.kinds import MAX_COUNT
+        from wharfinger.objects.field_types import MAX_COUNT
 
         if not _NUMBER.match(text) or not least <= int(text) <= MAX_COUNT:
             raise argparse.ArgumentTypeError(
@@ -133,7 +133,7 @@ def text(longest: int = 255, shortest: int = 1) -> Callable[[str], str]:
     """What takes a text that can be kept, as an argument."""
 
     def take(given: str) -> str:
-        from wharfinger.objects.kinds import ColumnText
+        from wharfinger.objects.field_types import ColumnText
 
         try:
             ColumnText(longest, shortest).coerce(None, "", given)
@@ -146,7 +146,7 @@ def text(longest: int = 255, shortest: int = 1) -> Callable[[str], str]:
 
 def uuid(text: str) -> str:
     """Take a uuid, as an argument."""
-    from wharfinger.objects.kinds import Identifier
+    from wharfinger.objects.field_types import Identifier
 
     try:
         found: str = Identifier().coerce(None, "", text)

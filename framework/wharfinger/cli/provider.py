@@ -23,7 +23,7 @@ from wharfinger.exceptions import ObjectError, StateError, printable
 
 if TYPE_CHECKING:
     from wharfinger.placement.model import ProviderSummary
-    from wharfinger.placement.survey import Details
+    from wharfinger.reconcile.provider_report import Details
 
 _UNLIMITED: Final = 1_000_000
 
@@ -102,10 +102,10 @@ class ProviderShow(WharfingerCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.console import tree
-        from wharfinger.placement import survey
+        from wharfinger.reconcile import provider_report
 
-        provider = survey.find(self.placement, parsed_args.provider)
-        [found] = survey.details(
+        provider = provider_report.find(self.placement, parsed_args.provider)
+        [found] = provider_report.details(
             self.placement, [provider], inventory=True, traits=True, usage=True
         )
         data = tree.provider_data(found)
@@ -137,13 +137,13 @@ class ProviderTreeCommand(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import tree
-        from wharfinger.objects.kinds import now
-        from wharfinger.placement import survey
+        from wharfinger.objects.field_types import now
+        from wharfinger.reconcile import provider_report
 
         in_tree = None
         if parsed_args.provider is not None:
-            in_tree = survey.find(self.placement, parsed_args.provider).uuid
-        providers = survey.details(
+            in_tree = provider_report.find(self.placement, parsed_args.provider).uuid
+        providers = provider_report.details(
             self.placement,
             self.placement.list_providers(in_tree=in_tree),
             inventory=parsed_args.inventory,
@@ -167,11 +167,11 @@ class ProviderTreeCommand(ObjectCommand):
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
         """The providers with who has reserved them, where that can be read; nothing is created."""
         from wharfinger.objects.context import look
-        from wharfinger.placement import survey
+        from wharfinger.reconcile import provider_report
 
         try:
             is_empty = look(self.conf).schema.current is None
-            return survey.with_reservations(None if is_empty else self.objects, providers)
+            return provider_report.with_reservations(None if is_empty else self.objects, providers)
         except (ObjectError, StateError) as error:
             self.app.LOG.warning("Who has reserved what is not known: %s", error)
             return providers

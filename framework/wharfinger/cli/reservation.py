@@ -32,7 +32,7 @@ from wharfinger.exceptions import (
 if TYPE_CHECKING:
     from wharfinger.objects import ReservationList as Reservations
     from wharfinger.placement.model import ProviderSummary
-    from wharfinger.placement.survey import Reserved
+    from wharfinger.reconcile.provider_report import Reserved
 
 #: Whose a reservation is that names no holder.
 _OPERATOR: Final = "operator"
@@ -42,7 +42,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 def _end(given: str) -> datetime:
     """Take a time to come, or how far it is from now, as an argument."""
-    from wharfinger.objects.kinds import Moment, now
+    from wharfinger.objects.field_types import Moment, now
 
     present = now()
     try:
@@ -67,7 +67,7 @@ class End(FormattableColumn[datetime | str | None]):
     def human_readable(self) -> str:
         """As text."""
         from wharfinger.console import reservations
-        from wharfinger.objects.kinds import now
+        from wharfinger.objects.field_types import now
 
         overdue = " (overdue)" if reservations.is_overdue(self._value, now()) else ""
         return f"{self.machine_readable() or ''}{overdue}"
@@ -100,10 +100,10 @@ class ReservationList(ObjectLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.placement import survey
+        from wharfinger.reconcile import provider_report
 
-        every = survey.reserved(self.objects)
-        names = survey.names(self.objects, every)
+        every = provider_report.reserved(self.objects)
+        names = provider_report.names(self.objects, every)
         wanted, holder = parsed_args.provider, parsed_args.holder
         rows = sorted(
             (
@@ -119,7 +119,7 @@ class ReservationList(ObjectLister):
 
     def _row(self, name: str, one: "Reserved") -> tuple[Any, ...]:
         from wharfinger.console import reservations
-        from wharfinger.objects.kinds import now
+        from wharfinger.objects.field_types import now
 
         age = reservations.age(one.since, now())
         end = End(one.expected_end)
@@ -149,12 +149,12 @@ class ProviderReserve(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import reservations
-        from wharfinger.placement import survey
-        from wharfinger.placement.holds import Holds
+        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile.reservations import Holds
 
         holder = parsed_args.holder
         _refuse_jobs(holder)
-        provider = survey.find(self.placement, parsed_args.provider)
+        provider = provider_report.find(self.placement, parsed_args.provider)
         self._refuse_second(provider, holder)
         try:
             held = Holds(self.placement, self.objects).reserve(
@@ -197,13 +197,13 @@ class ProviderRelease(ObjectCommand):
         return _takes_provider(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from wharfinger.placement import survey
-        from wharfinger.placement.holds import Holds
+        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile.reservations import Holds
 
         holder = parsed_args.holder
         _refuse_jobs(holder)
         try:
-            provider = survey.find(self.placement, parsed_args.provider)
+            provider = provider_report.find(self.placement, parsed_args.provider)
         except NotFound:
             if not self._forget(parsed_args.provider, holder):
                 raise
@@ -231,12 +231,12 @@ class ProviderRelease(ObjectCommand):
         return bool(held)
 
     def _not_held(self, provider: "ProviderSummary", holder: str) -> WharfingerError:
-        from wharfinger.placement import survey
+        from wharfinger.reconcile import provider_report
 
         holders = sorted(
             {
                 one.holder
-                for one in survey.reserved(self.objects)
+                for one in provider_report.reserved(self.objects)
                 if one.provider_uuid == provider.uuid
             }
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wharfinger.objects.context import Condition
     from wharfinger.placement.client import PlacementClient
     from wharfinger.placement.model import ProviderSummary
-    from wharfinger.tracker.instances import Instance
+    from wharfinger.reconcile.driver_instances import Instance
 
 UNCHECKED: Final = 255
 #: What argparse exits with, and upgradecheck means a failure by.
@@ -83,12 +83,12 @@ class Checks(UpgradeCommands):
     def _instances(self) -> "list[Instance]":
         """Those of the enabled driver instances that can be loaded."""
         from wharfinger.conf import DefaultSection
-        from wharfinger.tracker import instances
+        from wharfinger.reconcile import driver_instances
 
         found = []
         for name in DefaultSection.read(self._conf).enabled_drivers:
             try:
-                found.append(instances.load(self._conf, name))
+                found.append(driver_instances.load(self._conf, name))
             except WharfingerError:
                 continue  # told by the check of the drivers
         return found

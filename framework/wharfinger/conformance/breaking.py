@@ -10,7 +10,7 @@ from wharfinger.conformance.rules import NotShown, Violation
 from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.conformance.trees import Contents, difference, trees
 from wharfinger.exceptions import WharfingerError
-from wharfinger.tracker.cycle import Outcome
+from wharfinger.reconcile.cycle import Outcome
 
 #: Seconds for a cycle to end when no call hangs any more.
 _END: Final = 60.0

@@ -17,7 +17,7 @@ from wharfinger.conformance.rules import Violation
 from wharfinger.conformance.subject import describe
 from wharfinger.conformance.trees import Contents
 from wharfinger.providers import DesiredProvider, Inventory, Provider
-from wharfinger.tracker import instances
+from wharfinger.reconcile import driver_instances
 
 #: Seconds for a process to begin, and to answer.
 _TIMEOUT: Final = 120.0
@@ -90,8 +90,8 @@ def main() -> None:
     """Answer one question."""
     question = json.load(sys.stdin)
     live = {one["name"]: _provider(one) for one in question["live"]}
-    driver = instances.load(conf.parse(question["files"], []), question["instance"]).driver
-    with instances.connected(driver):
+    driver = driver_instances.load(conf.parse(question["files"], []), question["instance"]).driver
+    with driver_instances.connected(driver):
         said = describe(driver, live)
     sys.stdout.write(f"\n{json.dumps(as_data(said))}\n")
     sys.stdout.flush()

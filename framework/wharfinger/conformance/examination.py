@@ -12,7 +12,7 @@ from wharfinger.conformance.limit import Overdue, within
 from wharfinger.conformance.rules import NotShown, Profile, Rule, Violation, requirements
 from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
-from wharfinger.tracker.listing import text_of
+from wharfinger.reconcile.node_list import text_of
 
 #: Seconds that a rule may take; what is slowest here, histories of a real Cyborg, takes a tenth.
 TIMEOUT: Final = 300.0

@@ -22,12 +22,12 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderTree, PublishingMode
 from wharfinger.providers.ownership import NOVA
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import instances
-from wharfinger.tracker.cycle import DriverCycle, Outcome
-from wharfinger.tracker.desired import REPORTED
-from wharfinger.tracker.instances import Instance
-from wharfinger.tracker.listing import NodeListing, check_names
-from wharfinger.tracker.listing import describe as describe_nodes
+from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.desire import REPORTED
+from wharfinger.reconcile.driver_instances import Instance
+from wharfinger.reconcile.node_list import NodeListing, check_names
+from wharfinger.reconcile.node_list import describe as describe_nodes
 
 #: What the driver instance is called, unless a configuration file enables one of the driver.
 INSTANCE: Final = "conformance"
@@ -221,13 +221,13 @@ class Subject:
 
     def load(self) -> Instance:
         """A new instance, which is not connected yet."""
-        return instances.load(self.configured(), self.instance_name)
+        return driver_instances.load(self.configured(), self.instance_name)
 
     @contextmanager
     def driver(self) -> Iterator[ComputeDriver]:
         """A new instance of the driver, connected for as long."""
         driver = self.load().driver
-        with instances.connected(driver):
+        with driver_instances.connected(driver):
             yield driver
 
     @contextmanager
@@ -258,7 +258,7 @@ class Publishing:
         self._open.callback(context.close)
         self.driver = instance.driver
         self.cycle = self._open.enter_context(
-            instances.running(
+            driver_instances.running(
                 instance,
                 self._subject.placement.client,
                 context,

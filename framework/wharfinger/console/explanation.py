@@ -11,8 +11,8 @@ from wharfinger.console import advice, reasons, reservations
 from wharfinger.console.counting import many
 from wharfinger.console.shortage import named
 from wharfinger.exceptions import printable
-from wharfinger.placement.survey import Reserved
 from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.reconcile.provider_report import Reserved
 from wharfinger.scheduling import funnel
 from wharfinger.scheduling.explanation import (
     Explanation,

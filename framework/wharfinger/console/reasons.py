@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from wharfinger.console import reservations
-from wharfinger.placement.survey import Reserved
+from wharfinger.reconcile.provider_report import Reserved
 from wharfinger.scheduling.explanation import (
     Belonging,
     Held,

@@ -9,8 +9,8 @@ from rich.tree import Tree
 
 from wharfinger.console import reservations
 from wharfinger.exceptions import printable
-from wharfinger.placement.survey import Details
 from wharfinger.providers.inventory import Inventory
+from wharfinger.reconcile.provider_report import Details
 
 _Children = dict[str | None, list[Details]]
 

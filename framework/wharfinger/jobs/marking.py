@@ -9,7 +9,7 @@ from wharfinger.exceptions import ConcurrentUpdate, ReservationRefused
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ownership
-from wharfinger.providers.functions import function_traits
+from wharfinger.providers.function_traits import function_traits
 
 _ATTEMPTS: Final = 5
 #: Seconds between two attempts, at most.

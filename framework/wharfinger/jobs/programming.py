@@ -26,16 +26,16 @@ from wharfinger.exceptions import (
     WharfingerError,
     printable,
 )
+from wharfinger.jobs.job_state import forget_others
 from wharfinger.jobs.marking import mark
-from wharfinger.jobs.work import forget_others
 from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, Reservation, ReservationList
-from wharfinger.objects.kinds import now
+from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.holds import Holds
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names, ownership
-from wharfinger.providers.functions import function_traits
+from wharfinger.providers.function_traits import function_traits
+from wharfinger.reconcile.reservations import Holds
 
 LOG: Final = logging.getLogger(__name__)
 #: Seconds between two looks at what is waited for.

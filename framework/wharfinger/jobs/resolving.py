@@ -5,15 +5,15 @@ from contextlib import suppress
 from datetime import timedelta
 
 from wharfinger.exceptions import ConcurrentSave, JobRefused, ObjectNotFound
+from wharfinger.jobs.job_state import forget_others, is_at_work
 from wharfinger.jobs.marking import mark
-from wharfinger.jobs.work import forget_others, is_at_work
 from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
-from wharfinger.objects.kinds import now
+from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.holds import Holds
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ownership
+from wharfinger.reconcile.reservations import Holds
 
 
 def resolve(

@@ -6,13 +6,13 @@ from typing import ClassVar, Self
 
 from wharfinger.db.rows import Following, NotIn
 from wharfinger.db.tables import INSTANCE
-from wharfinger.objects import base, fields, kinds
+from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.instance import Instance
-from wharfinger.objects.kept import KeptList, KeptObject
 from wharfinger.objects.migration import OVER, Migration
 from wharfinger.objects.pci_device import PciDeviceList
+from wharfinger.objects.persistence import KeptList, KeptObject
 
 
 @register
@@ -58,23 +58,23 @@ class ComputeNode(KeptObject):
     capabilities: dict[str, bool]
     last_seen: datetime | None
     fields = {
-        "uuid": kinds.uuid(),
-        "host": kinds.name(),
-        "hypervisor_hostname": kinds.name(),
-        "driver_instance": kinds.text(INSTANCE),
-        "owner": kinds.name(),
-        "vcpus": kinds.count(default=0),
-        "vcpus_used": kinds.count(default=0),
-        "memory_mb": kinds.count(default=0),
-        "memory_mb_used": kinds.count(default=0),
-        "local_gb": kinds.count(default=0),
-        "local_gb_used": kinds.count(default=0),
-        "cpu_allocation_ratio": kinds.ratio(default=1.0),
-        "ram_allocation_ratio": kinds.ratio(default=1.0),
-        "disk_allocation_ratio": kinds.ratio(default=1.0),
+        "uuid": field_types.uuid(),
+        "host": field_types.name(),
+        "hypervisor_hostname": field_types.name(),
+        "driver_instance": field_types.text(INSTANCE),
+        "owner": field_types.name(),
+        "vcpus": field_types.count(default=0),
+        "vcpus_used": field_types.count(default=0),
+        "memory_mb": field_types.count(default=0),
+        "memory_mb_used": field_types.count(default=0),
+        "local_gb": field_types.count(default=0),
+        "local_gb_used": field_types.count(default=0),
+        "cpu_allocation_ratio": field_types.ratio(default=1.0),
+        "ram_allocation_ratio": field_types.ratio(default=1.0),
+        "disk_allocation_ratio": field_types.ratio(default=1.0),
         "pci_stats": fields.ObjectField("PciDeviceList", nullable=True, default=None),
-        "capabilities": kinds.flags_by_name(default={}),
-        "last_seen": kinds.moment(nullable=True),
+        "capabilities": field_types.flags_by_name(default={}),
+        "last_seen": field_types.moment(nullable=True),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {"pci_stats": [("1.1", "1.0")]}
 
@@ -129,7 +129,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
         only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(
             ComputeNode.TABLE,
-            {"last_seen": ComputeNode._wanted("last_seen", kinds.now())},
+            {"last_seen": ComputeNode._wanted("last_seen", field_types.now())},
             host=host,
             driver_instance=driver_instance,
             **only,
@@ -154,7 +154,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
 def _following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
     """Yield the changes of the instances and moves on nodes that change their host."""
-    saved = {"updated_at": Instance._wanted("updated_at", kinds.now())}
+    saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
     yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})
     for end in ("source", "dest"):
         compute = f"{end}_compute"

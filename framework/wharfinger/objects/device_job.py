@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from wharfinger.db.tables import INSTANCE
-from wharfinger.objects import fields, kinds
+from wharfinger.objects import field_types, fields
 from wharfinger.objects.base import register
-from wharfinger.objects.kept import KeptList, KeptObject
+from wharfinger.objects.persistence import KeptList, KeptObject
 
 #: Who holds the reservation of a device while a job is about it: one job at a time.
 HOLDER: Final = "programming"
@@ -68,23 +68,23 @@ class DeviceJob(KeptObject):
     started_at: datetime
     seen_at: datetime
     fields = {
-        "provider_uuid": kinds.uuid(),
-        "provider_name": kinds.name(),
-        "siblings": kinds.texts(default=[]),
-        "driver_instance": kinds.text(INSTANCE),
-        "host": kinds.name(),
-        "process_id": kinds.count(),
-        "image": kinds.uuid(),
-        "function": kinds.name(nullable=True),
-        "state": kinds.one_of(*UNFINISHED, *FINISHED, default="reserving"),
-        "trait": kinds.name(nullable=True),
-        "held_since": kinds.moment(nullable=True),
-        "held_trait": kinds.name(nullable=True),
-        "stale_traits": kinds.texts(default=[]),
-        "former_traits": kinds.texts(default=[]),
-        "problem": kinds.text(nullable=True),
-        "started_at": kinds.moment(),
-        "seen_at": kinds.moment(),
+        "provider_uuid": field_types.uuid(),
+        "provider_name": field_types.name(),
+        "siblings": field_types.texts(default=[]),
+        "driver_instance": field_types.text(INSTANCE),
+        "host": field_types.name(),
+        "process_id": field_types.count(),
+        "image": field_types.uuid(),
+        "function": field_types.name(nullable=True),
+        "state": field_types.one_of(*UNFINISHED, *FINISHED, default="reserving"),
+        "trait": field_types.name(nullable=True),
+        "held_since": field_types.moment(nullable=True),
+        "held_trait": field_types.name(nullable=True),
+        "stale_traits": field_types.texts(default=[]),
+        "former_traits": field_types.texts(default=[]),
+        "problem": field_types.text(nullable=True),
+        "started_at": field_types.moment(),
+        "seen_at": field_types.moment(),
     }
 
     @property
@@ -106,11 +106,11 @@ class DeviceJob(KeptObject):
         """Note that the device holds the image, and no more what was said of it until then."""
         self.state = "programmed"
         self.trait = self.held_trait = trait
-        self.held_since = kinds.now()
+        self.held_since = field_types.now()
         self.stale_traits = sorted({*self.stale_traits, *self.former_traits} - {trait})
 
     def _new_row(self) -> dict[str, Any]:
-        now = kinds.now()
+        now = field_types.now()
         for name in ("started_at", "seen_at"):
             if not self.obj_attr_is_set(name):
                 setattr(self, name, now)

@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar, Self
 
-from wharfinger.objects import base, fields, kinds
+from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import register
 from wharfinger.objects.context import Context
-from wharfinger.objects.kept import KeptList, KeptObject
+from wharfinger.objects.persistence import KeptList, KeptObject
 
 
 @register
@@ -40,18 +40,18 @@ class Flavor(KeptObject):
     description: str | None
     extra_specs: dict[str, str]
     fields = {
-        "flavorid": kinds.name(),
-        "name": kinds.name(),
-        "vcpus": kinds.count(),
-        "memory_mb": kinds.count(),
-        "root_gb": kinds.count(default=0),
-        "ephemeral_gb": kinds.count(default=0),
-        "swap": kinds.count(default=0),
-        "rxtx_factor": kinds.ratio(default=1.0),
-        "disabled": kinds.flag(default=False),
-        "is_public": kinds.flag(default=True),
-        "description": kinds.text(65535, nullable=True),
-        "extra_specs": kinds.texts_by_name(default={}),
+        "flavorid": field_types.name(),
+        "name": field_types.name(),
+        "vcpus": field_types.count(),
+        "memory_mb": field_types.count(),
+        "root_gb": field_types.count(default=0),
+        "ephemeral_gb": field_types.count(default=0),
+        "swap": field_types.count(default=0),
+        "rxtx_factor": field_types.ratio(default=1.0),
+        "disabled": field_types.flag(default=False),
+        "is_public": field_types.flag(default=True),
+        "description": field_types.text(65535, nullable=True),
+        "extra_specs": field_types.texts_by_name(default={}),
     }
 
     @classmethod

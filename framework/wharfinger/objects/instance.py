@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
-from wharfinger.objects import base, fields, kinds
+from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.flavor import Flavor
-from wharfinger.objects.kept import KeptList, KeptObject
+from wharfinger.objects.persistence import KeptList, KeptObject
 
 #: What can be done with an instance that takes a moment.
 TASK_STATES: Final = ("claiming", "releasing")
@@ -41,14 +41,14 @@ class Instance(KeptObject):
     task_state: str | None
     updated_at: datetime | None
     fields = {
-        "uuid": kinds.uuid(),
-        "project_id": kinds.name(),
-        "user_id": kinds.name(),
-        "host": kinds.name(nullable=True),
-        "node": kinds.name(nullable=True),
+        "uuid": field_types.uuid(),
+        "project_id": field_types.name(),
+        "user_id": field_types.name(),
+        "host": field_types.name(nullable=True),
+        "node": field_types.name(nullable=True),
         "flavor": fields.ObjectField("Flavor"),
-        "task_state": kinds.one_of(*TASK_STATES, nullable=True),
-        "updated_at": kinds.moment(nullable=True),
+        "task_state": field_types.one_of(*TASK_STATES, nullable=True),
+        "updated_at": field_types.moment(nullable=True),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {"flavor": [("1.0", "1.0")]}
 
@@ -59,11 +59,11 @@ class Instance(KeptObject):
         return cls._get(context, uuid=uuid)
 
     def _new_row(self) -> dict[str, Any]:
-        self.updated_at = kinds.now()
+        self.updated_at = field_types.now()
         return super()._new_row()
 
     def _change(self) -> Any:
-        self.updated_at = kinds.now()
+        self.updated_at = field_types.now()
         return super()._change()
 
 

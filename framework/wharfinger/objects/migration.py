@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 from wharfinger.db.rows import NotIn, Sole
-from wharfinger.objects import base, fields, kinds
+from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.instance import Instance
-from wharfinger.objects.kept import KeptList, KeptObject
+from wharfinger.objects.persistence import KeptList, KeptObject
 
 #: nova's kinds of moves.
 MIGRATION_TYPES: Final = ("resize", "migration", "live-migration", "evacuation")
@@ -48,7 +48,7 @@ _ENDS: Final = ("source_compute", "dest_compute")
 OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
 
 
-class _Status(kinds.Word):
+class _Status(field_types.Word):
     """A status, which changes only to one that it leads to."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -104,18 +104,18 @@ class Migration(KeptObject):
     created_at: datetime
     updated_at: datetime | None
     fields = {
-        "uuid": kinds.uuid(),
-        "instance_uuid": kinds.uuid(),
-        "migration_type": kinds.one_of(*MIGRATION_TYPES),
+        "uuid": field_types.uuid(),
+        "instance_uuid": field_types.uuid(),
+        "migration_type": field_types.one_of(*MIGRATION_TYPES),
         "status": _Status(default="accepted"),
-        "source_compute": kinds.name(),
-        "source_node": kinds.name(),
-        "dest_compute": kinds.name(nullable=True),
-        "dest_node": kinds.name(nullable=True),
+        "source_compute": field_types.name(),
+        "source_node": field_types.name(),
+        "dest_compute": field_types.name(nullable=True),
+        "dest_node": field_types.name(nullable=True),
         "old_flavor": fields.ObjectField("Flavor"),
         "new_flavor": fields.ObjectField("Flavor"),
-        "created_at": kinds.moment(),
-        "updated_at": kinds.moment(nullable=True),
+        "created_at": field_types.moment(),
+        "updated_at": field_types.moment(nullable=True),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
         "old_flavor": [("1.0", "1.0")],
@@ -135,7 +135,7 @@ class Migration(KeptObject):
 
     def _new_row(self) -> dict[str, Any]:
         if not self.obj_attr_is_set("created_at"):
-            self.created_at = kinds.now()
+            self.created_at = field_types.now()
         return super()._new_row()
 
     def _sole(self) -> Sole | None:
@@ -153,7 +153,7 @@ class Migration(KeptObject):
         )
 
     def _change(self) -> Any:
-        self.updated_at = kinds.now()
+        self.updated_at = field_types.now()
         return super()._change()
 
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from wharfinger.objects import base, fields, kinds
+from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import WharfingerObject, register
 
 
@@ -20,10 +20,10 @@ class PciDevice(WharfingerObject):
     numa_node: int | None
     count: int
     fields = {
-        "vendor_id": kinds.name(),
-        "product_id": kinds.name(),
-        "numa_node": kinds.count(nullable=True),
-        "count": kinds.count(),
+        "vendor_id": field_types.name(),
+        "product_id": field_types.name(),
+        "numa_node": field_types.count(nullable=True),
+        "count": field_types.count(),
     }
 
 

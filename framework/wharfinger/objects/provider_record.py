@@ -5,10 +5,10 @@ from typing import ClassVar, Self
 
 from wharfinger.db.rows import NotIn
 from wharfinger.db.tables import INSTANCE, NAME
-from wharfinger.objects import base, fields, kinds
+from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
-from wharfinger.objects.kept import RowList, RowObject
+from wharfinger.objects.persistence import RowList, RowObject
 
 
 @register
@@ -53,18 +53,18 @@ class ProviderRecord(RowObject):
     absent_since: float | None
     absence: str | None
     fields = {
-        "host": kinds.name(),
-        "driver_instance": kinds.text(INSTANCE),
-        "provider_uuid": kinds.uuid(),
-        "mode": kinds.one_of("own", "overlay"),
-        "applied": kinds.text(nullable=True),
-        "intended": kinds.text(nullable=True),
-        "live": kinds.text(nullable=True),
-        "own_reserved": kinds.counts_by_name(default={}),
-        "reservations": kinds.texts(default=[]),
-        "reserved_since": kinds.ratios_by_name(default={}),
-        "absent_since": kinds.ratio(nullable=True),
-        "absence": kinds.text(NAME, nullable=True),
+        "host": field_types.name(),
+        "driver_instance": field_types.text(INSTANCE),
+        "provider_uuid": field_types.uuid(),
+        "mode": field_types.one_of("own", "overlay"),
+        "applied": field_types.text(nullable=True),
+        "intended": field_types.text(nullable=True),
+        "live": field_types.text(nullable=True),
+        "own_reserved": field_types.counts_by_name(default={}),
+        "reservations": field_types.texts(default=[]),
+        "reserved_since": field_types.ratios_by_name(default={}),
+        "absent_since": field_types.ratio(nullable=True),
+        "absence": field_types.text(NAME, nullable=True),
     }
 
 

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
-from wharfinger.objects import fields, kinds
+from wharfinger.objects import field_types, fields
 from wharfinger.objects.base import Step, register
-from wharfinger.objects.kept import KeptList, KeptObject
+from wharfinger.objects.persistence import KeptList, KeptObject
 
 #: The allocation may still be there; it is not, and no cleaning has been seen yet; it has been.
 RELEASE_PHASES: Final = ("releasing", "released", "cleaning")
@@ -53,20 +53,20 @@ class Reservation(KeptObject):
     consumer_uuid: str | None
     phase: str | None
     fields = {
-        "uuid": kinds.uuid(),
-        "provider_uuid": kinds.uuid(),
-        "reason": kinds.name(),
-        "holder": kinds.name(),
-        "since": kinds.moment(),
-        "expected_end": kinds.moment(nullable=True),
-        "own_reserved": kinds.counts_by_name(default={}),
-        "consumer_uuid": kinds.uuid(nullable=True),
-        "phase": kinds.one_of(*RELEASE_PHASES, nullable=True),
+        "uuid": field_types.uuid(),
+        "provider_uuid": field_types.uuid(),
+        "reason": field_types.name(),
+        "holder": field_types.name(),
+        "since": field_types.moment(),
+        "expected_end": field_types.moment(nullable=True),
+        "own_reserved": field_types.counts_by_name(default={}),
+        "consumer_uuid": field_types.uuid(nullable=True),
+        "phase": field_types.one_of(*RELEASE_PHASES, nullable=True),
     }
 
     def _new_row(self) -> dict[str, Any]:
         if not self.obj_attr_is_set("since"):
-            self.since = kinds.now()
+            self.since = field_types.now()
         return super()._new_row()
 
 

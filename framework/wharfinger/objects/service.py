@@ -6,10 +6,10 @@ from types import MappingProxyType
 from typing import ClassVar, Final, Self
 
 from wharfinger.exceptions import ObjectNotFound
-from wharfinger.objects import base, fields, kinds
+from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import register
 from wharfinger.objects.context import Context
-from wharfinger.objects.kept import KeptList, KeptObject
+from wharfinger.objects.persistence import KeptList, KeptObject
 
 #: What each service version brought that others have to know of before they rely on it.
 SERVICE_VERSIONS: Final[Mapping[int, str]] = MappingProxyType(
@@ -57,17 +57,17 @@ class Service(KeptObject):
     last_seen_up: datetime | None
     owners: list[str]
     fields = {
-        "uuid": kinds.uuid(),
-        "host": kinds.name(),
-        "binary": kinds.name(),
-        "topic": kinds.name(default="wharfinger"),
-        "version": kinds.count(default=1),
-        "disabled": kinds.flag(default=False),
-        "disabled_reason": kinds.text(255, nullable=True),
-        "forced_down": kinds.flag(default=False),
-        "report_count": kinds.count(default=0),
-        "last_seen_up": kinds.moment(nullable=True),
-        "owners": kinds.texts(default=[]),
+        "uuid": field_types.uuid(),
+        "host": field_types.name(),
+        "binary": field_types.name(),
+        "topic": field_types.name(default="wharfinger"),
+        "version": field_types.count(default=1),
+        "disabled": field_types.flag(default=False),
+        "disabled_reason": field_types.text(255, nullable=True),
+        "forced_down": field_types.flag(default=False),
+        "report_count": field_types.count(default=0),
+        "last_seen_up": field_types.moment(nullable=True),
+        "owners": field_types.texts(default=[]),
     }
 
     @classmethod
@@ -113,7 +113,7 @@ class Service(KeptObject):
     @base.remotable
     def report(self) -> None:
         """Say that it is up; whatever others have saved of it meanwhile. Raises ObjectNotFound."""
-        moment = kinds.now()
+        moment = field_types.now()
         values = {"last_seen_up": self._wanted("last_seen_up", moment)}
         if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
             raise ObjectNotFound(kind=self.obj_name(), key=self.uuid)
@@ -126,7 +126,7 @@ class Service(KeptObject):
         return (
             not self.forced_down
             and self.last_seen_up is not None
-            and kinds.now() - self.last_seen_up <= within
+            and field_types.now() - self.last_seen_up <= within
         )
 
 

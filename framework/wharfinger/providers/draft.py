@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.providers import reservation
+from wharfinger.providers import full_reservation
 from wharfinger.providers.absence import Absence
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import (
@@ -89,7 +89,7 @@ class Draft:
 
     def note_foreign(self, after: Provider, record: Record) -> None:
         """Note what somebody else has reserved of a provider as it will be."""
-        classes = reservation.foreign(after.inventories, record)
+        classes = full_reservation.foreign(after.inventories, record)
         if classes:
             self.foreign.append(
                 ForeignReservation(uuid=after.uuid, name=after.name, classes=classes)
@@ -115,8 +115,8 @@ class Draft:
         record = replace(self.seen(live), absence=absence)
         after = live
         if live.uuid in self.held and self.is_ours(live):
-            figures = reservation.own_reserved(live.inventories, record)
-            after = replace(live, inventories=reservation.reserve_fully(live.inventories))
+            figures = full_reservation.own_reserved(live.inventories, record)
+            after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
             record = replace(record, live=after, own_reserved=figures)
         self.change(live, after, record)
 
@@ -127,7 +127,7 @@ class Draft:
 
 def _seen(record: Record, live: Provider) -> Record:
     has_figures = record.own_reserved and record.is_ours  # restore no figures of other owners
-    figures = reservation.own_reserved(live.inventories, record) if has_figures else {}
+    figures = full_reservation.own_reserved(live.inventories, record) if has_figures else {}
     return replace(record, live=live, own_reserved=figures)
 
 

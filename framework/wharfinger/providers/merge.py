@@ -6,7 +6,7 @@ What others put there stays; what we put there and no longer want goes.
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from wharfinger.providers import ownership, reservation
+from wharfinger.providers import full_reservation, ownership
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
@@ -21,7 +21,7 @@ def own_view(live: Provider, record: Record | None) -> Provider:
     if record is None:
         return live
     if record.own_reserved:
-        live = replace(live, inventories=reservation.release(live.inventories, record))
+        live = replace(live, inventories=full_reservation.release(live.inventories, record))
     applied = record.applied
     if applied and record.mode is PublishingMode.OWN and applied.name != live.name:
         live = replace(live, name=applied.name)
@@ -57,8 +57,8 @@ def merge(
         for name, inventory in there.inventories.items()
         if name not in own_classes and name not in leaving
     }
-    foreign = reservation.foreign(there.inventories, record)
-    inventories = {**reservation.release(others, record), **own_classes}
+    foreign = full_reservation.foreign(there.inventories, record)
+    inventories = {**full_reservation.release(others, record), **own_classes}
     for name in foreign & own_classes.keys():
         inventories[name] = replace(own_classes[name], reserved=own_classes[name].total)
     own_reserved = {}
@@ -66,7 +66,7 @@ def merge(
         own_reserved = {
             name: item.reserved for name, item in inventories.items() if name not in foreign
         }
-        inventories = reservation.reserve_fully(inventories)
+        inventories = full_reservation.reserve_fully(inventories)
     after = Provider(
         uuid=mine.uuid,
         name=mine.name if is_own else there.name,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from wharfinger.providers import ownership, reservation
+from wharfinger.providers import full_reservation, ownership
 from wharfinger.providers.absence import Absence, Uptime
 from wharfinger.providers.draft import Draft
 from wharfinger.providers.ownership import Standing
@@ -168,8 +168,8 @@ def _count(draft: Draft, live: Provider, record: Record, removals: Removals) -> 
 
 
 def _keep_reserved(draft: Draft, live: Provider, record: Record, has: str) -> None:
-    figures = reservation.own_reserved(live.inventories, record)
-    after = replace(live, inventories=reservation.reserve_fully(live.inventories))
+    figures = full_reservation.own_reserved(live.inventories, record)
+    after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
     reason = f"gone, and it has {has}"
     record = replace(
         record,

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any, Final
 
 from wharfinger.exceptions import InvalidTree
-from wharfinger.providers import reservation
+from wharfinger.providers import full_reservation
 from wharfinger.providers.draft import Draft, which
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Standing
@@ -182,7 +182,7 @@ def _foreign(draft: Draft, uuid: str) -> frozenset[str]:
     record = draft.records.get(uuid)
     if record is None or record.live is None:
         return frozenset()
-    return reservation.foreign(record.live.inventories, record)
+    return full_reservation.foreign(record.live.inventories, record)
 
 
 def _misfits(inventory: Inventory, amount: int) -> bool:

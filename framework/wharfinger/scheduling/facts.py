@@ -7,8 +7,8 @@ from typing import Final
 import os_traits
 
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.placement.survey import Reserved
 from wharfinger.providers.inventory import Inventory
+from wharfinger.reconcile.provider_report import Reserved
 
 SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 

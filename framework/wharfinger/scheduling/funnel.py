@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from wharfinger.placement.survey import Reserved
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.providers.inventory import Inventory
+from wharfinger.reconcile.provider_report import Reserved
 from wharfinger.scheduling.explanation import (
     Belonging,
     Held,

@@ -9,10 +9,11 @@ from typing import Final
 
 from wharfinger.exceptions import NotFound
 from wharfinger.objects import Context
-from wharfinger.placement import owner_traits, survey
+from wharfinger.placement import owner_traits
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.survey import Reserved
 from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.reconcile import provider_report
+from wharfinger.reconcile.provider_report import Reserved
 from wharfinger.scheduling.facts import SHARES, Facts, Stock
 from wharfinger.scheduling.funnel import Wanted
 from wharfinger.scheduling.request import ResourceRequest
@@ -119,7 +120,7 @@ def _uuids_in(client: PlacementClient, aggregates: frozenset[str]) -> frozenset[
 
 def _reserved(objects: Context | None) -> dict[str, tuple[Reserved, ...]]:
     found: dict[str, tuple[Reserved, ...]] = {}
-    for one in survey.reserved(objects) if objects else ():
+    for one in provider_report.reserved(objects) if objects else ():
         found[one.provider_uuid] = (*found.get(one.provider_uuid, ()), one)
     return found
 
@@ -133,5 +134,5 @@ def _with_unexplained(objects: Context, parts: Iterable[Wanted], facts: Facts) -
         if uuid not in facts.reserved
     }
     full = {uuid: kinds for uuid, kinds in full.items() if kinds}
-    found = survey.unexplained(objects, full)
+    found = provider_report.unexplained(objects, full)
     return replace(facts, reserved={**facts.reserved, **{u: (one,) for u, one in found.items()}})

@@ -12,11 +12,11 @@ from typing import Final
 
 from wharfinger.exceptions import NotFound
 from wharfinger.objects import Context
-from wharfinger.placement import survey
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import AllocationCandidates
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider
+from wharfinger.reconcile import provider_report
 from wharfinger.scheduling.facts import Facts, Stock
 from wharfinger.scheduling.funnel import Wanted
 
@@ -88,7 +88,7 @@ class Stocks:
 
     def _remembered(self) -> list[Provider]:
         """What driver instances remember of providers that are there."""
-        seen = survey.last_seen(self._objects) if self._objects else {}
+        seen = provider_report.last_seen(self._objects) if self._objects else {}
         return [one for uuid, one in seen.items() if uuid in self._facts.providers]
 
     def _try_least(self, remembered: Iterable[Provider]) -> None:

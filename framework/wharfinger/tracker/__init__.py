@@ -1,4 +1,4 @@
-"""One cycle of one driver instance: ask the driver, compare, write the difference.
+"""Resource tracker: rows of nodes, usage, claims of instances, and the report of the service.
 
-No database and no RPC of its own: what is remembered goes through the objects.
+It works on versioned objects and makes no database or RPC call of its own.
 """

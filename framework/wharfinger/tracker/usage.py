@@ -17,8 +17,8 @@ from wharfinger.objects import (
     Migration,
     MigrationList,
 )
-from wharfinger.objects.kinds import MAX_COUNT
-from wharfinger.tracker.following import Followed
+from wharfinger.objects.field_types import MAX_COUNT
+from wharfinger.tracker.revision_cache import Followed
 
 LOG: Final = logging.getLogger(__name__)
 

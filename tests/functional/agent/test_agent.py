@@ -17,9 +17,9 @@ from wharfinger.agent.agent import Agent
 from wharfinger.agent.worker import Worker
 from wharfinger.exceptions import StateError
 from wharfinger.objects import OWNER_TAG_VERSION
-from wharfinger.tracker import services
-from wharfinger.tracker.cycle import DriverCycle
-from wharfinger.tracker.exclusive import exclusive
+from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.instance_lock import exclusive
+from wharfinger.tracker import service_report
 
 Act = Callable[[], object]
 
@@ -53,7 +53,7 @@ class Reports:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._said: list[bool] = []
         self._written = threading.Condition()
-        report = services.report
+        report = service_report.report
 
         def reported(*args: object, complete: bool) -> None:
             report(*args, complete=complete)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ class Reports:
                 self._said.append(complete)
                 self._written.notify_all()
 
-        monkeypatch.setattr(services, "report", reported)
+        monkeypatch.setattr(service_report, "report", reported)
 
     @property
     def said(self) -> list[bool]:
@@ -426,7 +426,7 @@ def test_a_report_that_fails_is_told_once_and_the_agent_goes_on(
         raise StateError(path="the database", problem="it is away.", remedy="Look.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(services, "report", fail)
+        patch.setattr(service_report, "report", fail)
         running.start()
         for _ in range(3):
             assert failed.acquire(timeout=TIMEOUT)

@@ -28,7 +28,7 @@ from tests.lab.placement import adapter_to
 from tests.lab.samples import uuid
 from wharfinger.exceptions import NoCandidates, PlacementError
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.holds import Holds
+from wharfinger.reconcile.reservations import Holds
 
 ONE = uuid("an instance")
 SMALL, WHOLE = flavor("small"), flavor("whole", 2)

@@ -12,11 +12,11 @@ from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
 from wharfinger.jobs import HOLDER
 from wharfinger.objects import DeviceJobList, ReservationList
-from wharfinger.objects.kinds import now
+from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
-from wharfinger.placement.holds import Holds
 from wharfinger.placement.model import ProviderSummary
+from wharfinger.reconcile.reservations import Holds
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 IMAGE = samples.uuid("image")

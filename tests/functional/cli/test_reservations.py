@@ -15,7 +15,7 @@ from tests.lab.objects import KeptInFile, statements
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
 from wharfinger.objects import ProviderRecordList
-from wharfinger.objects.kinds import now
+from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary

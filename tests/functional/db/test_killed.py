@@ -9,7 +9,7 @@ from tests.functional.db import elsewhere, spine
 from tests.functional.db.databases import HOST, Place, upgrade
 from tests.lab.drawing import Draw
 from tests.lab.oldest import PROCESSES
-from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.reconcile.records import InstanceMemory
 
 
 def is_killed_after(place: Place, steps: int) -> bool:

@@ -20,7 +20,7 @@ from wharfinger.objects import (
     ReservationList,
     ServiceList,
 )
-from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.reconcile.records import InstanceMemory
 
 #: Where the servers say that somebody waits until a table is not used.
 WAITING = {

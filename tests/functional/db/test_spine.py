@@ -10,7 +10,7 @@ from tests.functional.db import spine
 from tests.functional.db.databases import HOST, Place, upgrade
 from tests.lab.samples import uuid
 from wharfinger.providers.record import Record
-from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.reconcile.records import InstanceMemory
 
 #: As the first version wrote it, to the letter.
 WRITTEN = (

@@ -26,7 +26,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.jobs import HOLDER, program, resolve
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
-from wharfinger.placement.holds import Holds
+from wharfinger.reconcile.reservations import Holds
 
 CONSUMER = uuid("consumer")
 #: Seconds; what is waited for takes milliseconds.

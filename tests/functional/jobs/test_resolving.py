@@ -12,9 +12,9 @@ from tests.lab.reserving import node, summary
 from wharfinger.exceptions import JobRefused, JobUnresolved, ReservationRefused
 from wharfinger.jobs import HOLDER, resolve
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
-from wharfinger.placement.holds import Holds
 from wharfinger.providers.names import child_uuid
-from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.reservations import Holds
 
 SAID = f"{TRAIT}SAID"
 

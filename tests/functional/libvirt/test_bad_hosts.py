@@ -20,7 +20,7 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.objects.context import local
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.cycle import DriverCycle, Outcome
 
 NODE = "gpu-host-1"
 GOOD = (SAMPLE / "host.xml").read_text()

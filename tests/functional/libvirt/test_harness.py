@@ -20,7 +20,7 @@ from wharfinger.conformance.harness import Fault
 from wharfinger.exceptions import BackendError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.reconcile.cycle import DriverCycle
 from wharfinger_harnesses.libvirt_harness import NODE, LibvirtHarness
 from wharfinger_libvirt.connection import Connection
 from wharfinger_libvirt.host import read_devices

@@ -45,9 +45,10 @@ from wharfinger.exceptions import (
     ReservationRefused,
 )
 from wharfinger.objects import ProviderRecordList, ReservationList
-from wharfinger.placement.holds import Holds
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.providers import ProviderTree, stored
+from wharfinger.providers import ProviderTree
+from wharfinger.reconcile import record_objects
+from wharfinger.reconcile.reservations import Holds
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -336,8 +337,8 @@ def remembers(publishing: Publishing, host: str, provider: ProviderSummary, rese
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=HOST, provider_uuid=provider.uuid
     )
-    theirs = stored.to_object(
-        provider.uuid, replace(stored.to_record(record), own_reserved={"FPGA": reserved})
+    theirs = record_objects.to_object(
+        provider.uuid, replace(record_objects.to_record(record), own_reserved={"FPGA": reserved})
     )
     ProviderRecordList.replace(
         publishing.context,
@@ -387,7 +388,9 @@ def forget_reasons(publishing: Publishing, host: str, provider: ProviderSummary)
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=host, provider_uuid=provider.uuid
     )
-    free = stored.to_object(provider.uuid, replace(stored.to_record(record), reservations=()))
+    free = record_objects.to_object(
+        provider.uuid, replace(record_objects.to_record(record), reservations=())
+    )
     ProviderRecordList.replace(
         publishing.context,
         host,

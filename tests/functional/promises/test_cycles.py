@@ -19,7 +19,7 @@ from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.reserving import CleaningDriver, drives, figures
 from wharfinger.exceptions import InventoryInUse, StateError
 from wharfinger.objects import ComputeNodeList, Context, Service
-from wharfinger.placement.holds import Holds
+from wharfinger.reconcile.reservations import Holds
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))

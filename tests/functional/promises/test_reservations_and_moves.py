@@ -37,8 +37,8 @@ from wharfinger.objects import (
     ProviderRecordList,
     Reservation,
 )
-from wharfinger.placement.holds import Holds
-from wharfinger.tracker.claims import Claims
+from wharfinger.reconcile.reservations import Holds
+from wharfinger.tracker.instance_claims import Claims
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 

@@ -34,11 +34,11 @@ from wharfinger.conf import parse
 from wharfinger.exceptions import MicroversionUnsupported
 from wharfinger.objects import OWNER_TAG_VERSION, ProviderRecordList
 from wharfinger.placement.embedded import EmbeddedPlacement
-from wharfinger.placement.survey import UNSAID
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.providers import Inventory
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import encode
+from wharfinger.reconcile.provider_report import UNSAID
 from wharfinger.scheduling import RequestGroup, ResourceRequest, explaining, gathering, stocks
 from wharfinger.scheduling.explaining import Explaining
 from wharfinger.scheduling.explanation import Explanation, Held, Misfit, Reason, Short, Step

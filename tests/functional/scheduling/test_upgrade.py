@@ -29,7 +29,7 @@ from wharfinger.providers import Inventory
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
 from wharfinger.scheduling.gates import Gates
-from wharfinger.tracker import services
+from wharfinger.tracker import service_report
 
 
 class Host(fixtures.Fixture):
@@ -59,7 +59,7 @@ class Host(fixtures.Fixture):
         Service(
             self._context,
             host=self.service,
-            binary=services.BINARY,
+            binary=service_report.BINARY,
             owners=[NOVA],
             version=BEFORE,
         ).create()
@@ -77,7 +77,7 @@ class Host(fixtures.Fixture):
 
     @property
     def version(self) -> int:
-        found = Service.get_by_host_and_binary(self._context, self.service, services.BINARY)
+        found = Service.get_by_host_and_binary(self._context, self.service, service_report.BINARY)
         return found.version
 
     def _publish_as(self, state: str) -> None:
@@ -101,7 +101,7 @@ class Host(fixtures.Fixture):
     def cycle(self) -> None:
         """The current release runs a cycle, and reports as ``sync`` does."""
         outcome = self.publishing.restarted().sync()
-        services.report(self._context, self.service, {NOVA}, complete=not outcome.problems)
+        service_report.report(self._context, self.service, {NOVA}, complete=not outcome.problems)
 
     def upgrade(self) -> None:
         """The current release takes over, with the records of the former one."""
@@ -301,7 +301,7 @@ def test_a_host_that_is_taken_away_holds_nothing_back(
     assert not asking.gate()
 
     Service.get_by_host_and_binary(
-        searching.kept.context, hosts["b"].service, services.BINARY
+        searching.kept.context, hosts["b"].service, service_report.BINARY
     ).destroy()
 
     searching.clock.advance(CACHE_TIME)

@@ -23,7 +23,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ProviderRecordList
 from wharfinger.providers.plan import SetInventories, Step
-from wharfinger.tracker.cycle import Outcome
+from wharfinger.reconcile.cycle import Outcome
 
 #: How long a test waits for what has to happen, in seconds, before it fails.
 PATIENCE = 30

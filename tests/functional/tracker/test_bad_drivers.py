@@ -22,8 +22,8 @@ from wharfinger.objects import ComputeNode
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import instances
-from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile.cycle import DriverCycle
 
 GOOD = "good"
 UUID = "5d1f6a0c-1b0a-4c4e-9d0e-2f6b1c9e7a01"
@@ -316,7 +316,7 @@ def test_running_a_driver_that_cannot_end_logs_it_after_its_work(
 @contextmanager
 def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[DriverCycle]:
     """The driver as the program runs it."""
-    instance = instances.Instance(
+    instance = driver_instances.Instance(
         InstanceSection("scripted", "scripted", None, 0),
         publishing.state_path,
         publishing.driver,
@@ -324,7 +324,7 @@ def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Dri
     )
     context = opened(publishing.state_path)
     try:
-        with instances.running(
+        with driver_instances.running(
             instance, placement.new_client(), context, policy=RemovalPolicy(delay=0)
         ) as cycle:
             yield cycle

@@ -35,7 +35,7 @@ from wharfinger.objects import (
     Migration,
     MigrationList,
 )
-from wharfinger.tracker.claims import Claim, Claims, End
+from wharfinger.tracker.instance_claims import Claim, Claims, End
 from wharfinger.tracker.usage import HostUsage, Usage
 
 pytestmark = ANYWHERE

@@ -12,7 +12,7 @@ from tests.lab.drivers import DEVICE, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import StateError
 from wharfinger.objects import ComputeNodeList, Context, ProviderRecordList
-from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.cycle import DriverCycle, Outcome
 
 pytestmark = ANYWHERE
 

@@ -18,7 +18,7 @@ from tests.lab.samples import uuid
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, JobRefused, ProgrammingRefused
 from wharfinger.providers import ProviderTree, PublishingMode
-from wharfinger.tracker.cycle import DriverCycle
+from wharfinger.reconcile.cycle import DriverCycle
 
 CONSUMER = uuid("consumer")
 #: Seconds; what is waited for takes milliseconds.

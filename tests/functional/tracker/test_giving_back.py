@@ -28,8 +28,8 @@ from tests.lab.reserving import (
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, ReservationList
-from wharfinger.placement.holds import Holds
 from wharfinger.providers import ProviderTree
+from wharfinger.reconcile.reservations import Holds
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))

@@ -12,7 +12,7 @@ from tests.lab.drivers import Edit, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.objects import ComputeNode, ComputeNodeList, Instance, Migration
 from wharfinger.providers.plan import Plan
-from wharfinger.tracker.claims import Claims
+from wharfinger.tracker.instance_claims import Claims
 
 pytestmark = ANYWHERE
 

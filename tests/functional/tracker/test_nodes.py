@@ -19,7 +19,7 @@ from wharfinger.objects import (
     PciDeviceList,
     WharfingerObject,
 )
-from wharfinger.objects.kinds import MAX_COUNT
+from wharfinger.objects.field_types import MAX_COUNT
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import Plan
 

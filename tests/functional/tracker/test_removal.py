@@ -24,7 +24,7 @@ from wharfinger.providers.plan import (
     SetInventories,
     Step,
 )
-from wharfinger.tracker.cycle import Outcome
+from wharfinger.reconcile.cycle import Outcome
 
 DELAY = 60.0
 

@@ -26,9 +26,9 @@ from tests.lab.reserving import (
     writes,
 )
 from wharfinger.driver import Allocations
-from wharfinger.placement.holds import Holds
 from wharfinger.providers import ProviderTree
-from wharfinger.tracker.cycle import Outcome
+from wharfinger.reconcile.cycle import Outcome
+from wharfinger.reconcile.reservations import Holds
 
 #: A child that we publish, and a root that another publishes; each with the node it is of.
 NODES = {"gpu": "cn", "card": "card"}

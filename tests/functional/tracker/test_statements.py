@@ -11,7 +11,7 @@ from tests.lab.cycles import Publishing
 from tests.lab.drivers import flat
 from tests.lab.objects import questions, statements
 from tests.lab.placement import PlacementFixture
-from wharfinger.tracker.cycle import Outcome
+from wharfinger.reconcile.cycle import Outcome
 
 pytestmark = ANYWHERE
 

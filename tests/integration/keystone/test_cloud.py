@@ -34,8 +34,8 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers.plan import Step
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import instances
-from wharfinger.tracker.cycle import DriverCycle, Outcome
+from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile.cycle import DriverCycle, Outcome
 from wharfinger_harnesses.ironic import Ironic
 
 TENANT = "tenant"
@@ -309,8 +309,8 @@ def running(here: Here) -> Iterator[DriverCycle]:
     loaded = conf.load([str(here.program.config)])
     with (
         opened(loaded) as context,
-        instances.running(
-            instances.load(loaded, "metal"),
+        driver_instances.running(
+            driver_instances.load(loaded, "metal"),
             PlacementClient(make_adapter(loaded)),
             context,
             policy=RemovalPolicy(delay=0),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.agent.paces import Pace, Timetable
+from wharfinger.agent.schedule import Pace, Timetable
 from wharfinger.conf import AgentSection
 
 SECTION = AgentSection(poll_interval=2, drift_interval=60, full_interval=300)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from wharfinger.agent.problems import Problems
+from wharfinger.agent.problem_log import Problems
 from wharfinger.exceptions import WharfingerError
 
 Told = list[tuple[str, str]]

@@ -9,8 +9,8 @@ import pytest
 from tests.lab.explained import CYBORG, NOVA, World, asking, stock, wanted
 from tests.lab.samples import uuid
 from wharfinger.console import advice, explanation, reasons
-from wharfinger.placement.survey import UNKNOWN, UNSAID, Reserved
 from wharfinger.placement.trait_conditions import NO_CONDITIONS, TraitConditions
+from wharfinger.reconcile.provider_report import UNKNOWN, UNSAID, Reserved
 from wharfinger.scheduling import RequestGroup
 from wharfinger.scheduling.explanation import (
     Belonging,

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from wharfinger.console import tree
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.placement.survey import Details, Reserved
 from wharfinger.providers import Inventory
+from wharfinger.reconcile.provider_report import Details, Reserved
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import wharfinger.objects  # noqa: F401 - registers them
 from tests.lab import samples
-from wharfinger.objects import PciDevice, WharfingerObject, kinds
+from wharfinger.objects import PciDevice, WharfingerObject, field_types
 from wharfinger.objects.base import REGISTERED
 from wharfinger.objects.fields import Dict, List, ObjectField, UnspecifiedDefault
 
@@ -75,17 +75,17 @@ def values(name: str, field: str) -> st.SearchStrategy[Any]:
 
 def _values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for each kind
     match kind:
-        case kinds.Identifier():
+        case field_types.Identifier():
             return st.uuids().map(str)
-        case kinds.Count():
-            return st.integers(0, kinds.MAX_COUNT)
-        case kinds.Ratio():
+        case field_types.Count():
+            return st.integers(0, field_types.MAX_COUNT)
+        case field_types.Ratio():
             return st.floats(0, allow_nan=False, allow_infinity=False)
-        case kinds.Flag():
+        case field_types.Flag():
             return st.booleans()
-        case kinds.Moment():
+        case field_types.Moment():
             return _TIMES
-        case kinds.Word():
+        case field_types.Word():
             return st.sampled_from(kind.values)
         case List(element=element):
             return st.lists(_values(element), max_size=2)
@@ -93,9 +93,9 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for eac
             return st.dictionaries(_TEXTS, _values(element), max_size=2)
         case ObjectField():
             return objects(kind.objname)
-        case kinds.ColumnText():
+        case field_types.ColumnText():
             return _TEXTS.filter(lambda text: len(text) >= kind._shortest)
-        case kinds.Text():
+        case field_types.Text():
             return _TEXTS
     raise AssertionError(kind)
 

@@ -22,7 +22,7 @@ from tests.unit.objects.kinds import (
     type_of,
 )
 from wharfinger.exceptions import FieldUnset
-from wharfinger.objects import ComputeNode, Flavor, Migration, Service, kinds
+from wharfinger.objects import ComputeNode, Flavor, Migration, Service, field_types
 from wharfinger.objects.fields import Dict, List, ObjectField
 from wharfinger.objects.migration import IN_PROGRESS, MIGRATION_STATUSES, MIGRATION_TYPES
 from wharfinger.objects.remote import Serializer
@@ -31,26 +31,26 @@ from wharfinger.objects.remote import Serializer
 def takes(kind: Any, what: str) -> bool:  # noqa: PLR0911 - one for each kind
     """Whether a value of ANYTHING is one for a type of field."""
     match kind:
-        case kinds.Word() | kinds.Identifier() | kinds.Moment():
+        case field_types.Word() | field_types.Identifier() | field_types.Moment():
             return False
-        case kinds.Count():
+        case field_types.Count():
             return what == "a figure"
-        case kinds.Ratio():
+        case field_types.Ratio():
             return what in {"a figure", "a fraction", "beyond"}
-        case kinds.Flag():
+        case field_types.Flag():
             return what == "true"
         case List(element=element):
-            return isinstance(element, kinds.Text) and what == "a list"
+            return isinstance(element, field_types.Text) and what == "a list"
         case Dict(element=element):
             return {
-                kinds.Text: what == "a dict",
-                kinds.Count: what == "a dict of figures",
-                kinds.Ratio: what == "a dict of figures",
-                kinds.Flag: False,
+                field_types.Text: what == "a dict",
+                field_types.Count: what == "a dict of figures",
+                field_types.Ratio: what == "a dict of figures",
+                field_types.Flag: False,
             }[type(element)]
         case ObjectField():
             return kind.objname == "Flavor" and what == "a flavor"
-        case kinds.ColumnText():
+        case field_types.ColumnText():
             return what in {"text", "digits"} or (what == "no text" and not kind._shortest)
     raise AssertionError(kind)
 
@@ -96,7 +96,7 @@ def test_a_field_without_a_default_is_not_nothing_and_says_that_nobody_set_it(na
 def test_a_text_is_as_long_as_its_column_and_has_nothing_that_no_database_takes(name: str) -> None:
     for field in of(name).fields:
         kind, one = type_of(name, field), of(name)()
-        if not isinstance(kind, kinds.ColumnText):
+        if not isinstance(kind, field_types.ColumnText):
             continue
         for text in ("a\0b", "\ud800", "\udfff\ud83e"):
             with pytest.raises(ValueError, match=field):

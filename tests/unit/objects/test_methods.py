@@ -8,7 +8,7 @@ import pytest
 from tests.lab import samples
 from wharfinger.db.migration import Schema
 from wharfinger.exceptions import InvalidObject, StateError
-from wharfinger.objects import Context, DeviceJob, Flavor, kinds
+from wharfinger.objects import Context, DeviceJob, Flavor, field_types
 from wharfinger.objects.context import Condition
 from wharfinger.objects.device_job import FINISHED, UNFINISHED
 
@@ -18,7 +18,7 @@ BEFORE = NOW - timedelta(days=1)
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "now", lambda: NOW)
+    monkeypatch.setattr(field_types, "now", lambda: NOW)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any, Self
 import pytest
 
 from wharfinger.exceptions import InvalidObject
-from wharfinger.objects import Context, WharfingerObject, kinds
+from wharfinger.objects import Context, WharfingerObject, field_types
 from wharfinger.objects.base import REGISTERED, ObjectList, remotable
 from wharfinger.objects.fields import ListOfObjectsField, ObjectField
 from wharfinger.objects.remote import ObjectServer, RemoteObjects
@@ -19,9 +19,9 @@ class Crane(WharfingerObject):
     """An object with remotable methods."""
 
     fields = {
-        "name": kinds.name(),
-        "loads": kinds.texts(default=[]),
-        "seen": kinds.moment(nullable=True),
+        "name": field_types.name(),
+        "loads": field_types.texts(default=[]),
+        "seen": field_types.moment(nullable=True),
         "twin": ObjectField("Crane", nullable=True),
     }
     name: str

@@ -21,10 +21,10 @@ from wharfinger.objects import (
     ProviderRecordList,
     ReservationList,
     WharfingerObject,
-    kinds,
+    field_types,
 )
 from wharfinger.objects.base import Step, versions_within
-from wharfinger.objects.kept import RowList
+from wharfinger.objects.persistence import RowList
 
 #: The version and the fingerprint of the fields and remotable methods of each object. Where
 #: a fingerprint differs, raise the object's version by a Step in its HISTORY that says what came
@@ -183,10 +183,10 @@ class Crane(WharfingerObject):
         Step("1.10", "two more", ("load", "owners")),
     )
     fields = {
-        "name": kinds.name(),
-        "reach": kinds.count(),
-        "load": kinds.count(nullable=True),
-        "owners": kinds.texts(),
+        "name": field_types.name(),
+        "reach": field_types.count(),
+        "load": field_types.count(nullable=True),
+        "owners": field_types.texts(),
     }
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from tests.unit.providers.world import Fuse, Memory, PlacementModel
 from wharfinger.exceptions import InventoryInUse, PlacementError, ProviderInUse
-from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.microversions import Microversion
-from wharfinger.placement.write import TreeUnderWay
 from wharfinger.providers import Inventory, Provider, names
 from wharfinger.providers.plan import DeleteProvider, Plan, SetInventories, Step
 from wharfinger.providers.record import Record
+from wharfinger.reconcile.apply import PlanApplier
+from wharfinger.reconcile.step_writer import TreeUnderWay
 
 CN: Final = names.root_uuid("cn")
 ELSEWHERE: Final = names.root_uuid("elsewhere")

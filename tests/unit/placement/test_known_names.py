@@ -7,7 +7,7 @@ import pytest
 from tests.unit.providers.world import Fuse, PlacementModel
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement.errors import refused, unavailable
-from wharfinger.placement.known_names import KnownNames
+from wharfinger.placement.traits_and_classes import KnownNames
 
 WRONG: Final = PlacementError(request="PUT", status=400, code="", detail="no such name")
 

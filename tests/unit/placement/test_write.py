@@ -15,15 +15,14 @@ from wharfinger.exceptions import (
     PermissionRefused,
     PlacementError,
 )
-from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.model import Traits
 from wharfinger.providers import (
     Inventory,
     Provider,
     ProviderTree,
     PublishingMode,
+    full_reservation,
     names,
-    reservation,
 )
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
@@ -35,6 +34,7 @@ from wharfinger.providers.plan import (
     Step,
 )
 from wharfinger.providers.record import Record
+from wharfinger.reconcile.apply import PlanApplier
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 HOST: Final = names.root_uuid("host")
@@ -282,9 +282,9 @@ def test_a_figure_of_a_moment_is_never_taken_for_the_owners(
     assert left.live == host(inventories=MOMENT, generation=None)
     live = client.providers[HOST].inventories
     assert live == (FULL if before_the_reshape else MOMENT)
-    assert reservation.own_reserved(live, left) == {"VCPU": own, "VGPU": 0}
+    assert full_reservation.own_reserved(live, left) == {"VCPU": own, "VGPU": 0}
     owners = {**live, "VCPU": Inventory(total=8, reserved=5)}
-    assert reservation.own_reserved(owners, left)["VCPU"] == 5
+    assert full_reservation.own_reserved(owners, left)["VCPU"] == 5
 
 
 def test_what_the_owner_wrote_before_a_reshape_that_releases_it_is_the_owners() -> None:
@@ -299,7 +299,7 @@ def test_what_the_owner_wrote_before_a_reshape_that_releases_it_is_the_owners() 
     with pytest.raises(Crash):
         PlanApplier(client, memory).apply(plan, dict(client.providers))
 
-    assert reservation.own_reserved(theirs, memory.get(HOST)) == {"VCPU": 3}
+    assert full_reservation.own_reserved(theirs, memory.get(HOST)) == {"VCPU": 3}
 
 
 @pytest.mark.parametrize("kind", [PermissionRefused, InventoryInUse, ConcurrentUpdate])

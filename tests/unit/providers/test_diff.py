@@ -22,7 +22,6 @@ from wharfinger.providers import (
     PublishingMode,
     names,
 )
-from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -34,6 +33,7 @@ from wharfinger.providers.plan import (
     SetTraits,
     UpdateProvider,
 )
+from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 

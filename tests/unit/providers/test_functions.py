@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.functions import (
+from wharfinger.providers.function_traits import (
     PREFIX,
     HeldFunction,
     function_trait,

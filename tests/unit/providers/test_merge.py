@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
+from wharfinger.providers.full_reservation import foreign
 from wharfinger.providers.merge import merge, own_view
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
-from wharfinger.providers.reservation import foreign
 
 US = Publisher("gpus", "OWNER_NOVA")
 UUID = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"

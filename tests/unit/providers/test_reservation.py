@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.record import Record
-from wharfinger.providers.reservation import (
+from wharfinger.providers.full_reservation import (
     disputed,
     figures_of,
     foreign,
@@ -18,6 +17,7 @@ from wharfinger.providers.reservation import (
     reserve_fully,
     without,
 )
+from wharfinger.providers.record import Record
 
 NODE = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 CLASSES = ["VCPU", "VGPU", "CUSTOM_A"]

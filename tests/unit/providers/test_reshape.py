@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
-from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Reshape, SetInventories
+from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.reshape import Allocations, admitting

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from wharfinger.exceptions import NameTaken
 from wharfinger.providers import DesiredProvider, Inventory, Provider
-from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, UpdateProvider
+from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 

@@ -11,18 +11,18 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
 from wharfinger.exceptions import ConcurrentUpdate, Conflict, DuplicateProvider, ProviderInUse
-from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import HIGHEST, Feature
 from wharfinger.placement.model import ProviderSummary, Traits
 from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger.providers.absence import Uptime
-from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan
+from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
+from wharfinger.reconcile.apply import PlanApplier
 
 Driver = Callable[[ProviderTree], None]
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.lab.explained import CYBORG, NOVA, World, asking, stock, wanted
 from tests.lab.samples import uuid
-from wharfinger.placement.survey import UNKNOWN, Reserved
 from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.reconcile.provider_report import UNKNOWN, Reserved
 from wharfinger.scheduling import RequestGroup
 from wharfinger.scheduling.candidate import Candidate
 from wharfinger.scheduling.explanation import (

@@ -8,8 +8,8 @@ from tests.lab.drivers import ScriptedDriver
 from wharfinger.driver import ComputeDriver
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Provider, names
-from wharfinger.tracker.availability import Availability
-from wharfinger.tracker.listing import NodeListing
+from wharfinger.reconcile.availability import Availability
+from wharfinger.reconcile.node_list import NodeListing
 
 
 class SlowDriver(ComputeDriver):

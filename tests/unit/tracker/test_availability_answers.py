@@ -9,8 +9,9 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Provider, names
 from wharfinger.providers.record import Record
-from wharfinger.tracker.availability import Availability
-from wharfinger.tracker.listing import Node, NodeListing
+from wharfinger.reconcile.availability import Availability
+from wharfinger.reconcile.node_list import NodeListing
+from wharfinger.tracker.node import Node
 
 HOST: Final = names.root_uuid("cn")
 GPU: Final = names.child_uuid(HOST, "gpu")

@@ -19,9 +19,9 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, Provider, ProviderTree, names
 from wharfinger.providers.record import Record
-from wharfinger.tracker.circumstances import Circumstances
-from wharfinger.tracker.desired import Answers, ask
-from wharfinger.tracker.listing import list_nodes
+from wharfinger.reconcile.circumstances import Circumstances
+from wharfinger.reconcile.desire import Answers, ask
+from wharfinger.reconcile.node_list import list_nodes
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 A_UUID = "00000000-0000-0000-0000-0000000000aa"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger.exceptions import StateError
-from wharfinger.tracker.exclusive import exclusive
+from wharfinger.reconcile.instance_lock import exclusive
 
 
 def test_a_lock_has_the_number_of_its_process_and_nothing_afterwards(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ WITHOUT_SPACE = """
 import resource, sys
 from pathlib import Path
 from wharfinger.exceptions import StateError
-from wharfinger.tracker.exclusive import exclusive
+from wharfinger.reconcile.instance_lock import exclusive
 _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
 try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.tracker.following import Followed
+from wharfinger.tracker.revision_cache import Followed
 
 
 @dataclass(frozen=True)

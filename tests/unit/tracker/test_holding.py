@@ -8,7 +8,7 @@ import pytest
 from wharfinger.objects import Reservation
 from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.providers.record import Record
-from wharfinger.tracker.holding import Judgement, StoredReservations
+from wharfinger.reconcile.reservation_phases import Judgement, StoredReservations
 
 METAL: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 CONSUMER: Final = "00000000-0000-4000-8000-0000000000c1"

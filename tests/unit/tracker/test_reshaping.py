@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from wharfinger.exceptions import InvalidTree
-from wharfinger.tracker.reshaping import edited
+from wharfinger.reconcile.allocation_edits import edited
 
 HOST: Final = "3f0c6f5e-9f0b-4a53-8a60-7b6a3c1f7d0e"
 GPU: Final = "8a9e9c7e-53a5-4ac8-b2a4-0f3d9c3c2f4e"

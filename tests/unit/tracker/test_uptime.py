@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.tracker import uptime
+from wharfinger.reconcile import uptime
 
 
 def test_read_goes_on_within_one_boot() -> None:

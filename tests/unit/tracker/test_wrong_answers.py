@@ -16,9 +16,9 @@ from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, InvalidTree, ProviderNotFound, ReshapeNeeded
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Provider, ProviderTree, names
-from wharfinger.tracker.circumstances import Circumstances
-from wharfinger.tracker.desired import Answers, ask
-from wharfinger.tracker.listing import list_nodes
+from wharfinger.reconcile.circumstances import Circumstances
+from wharfinger.reconcile.desire import Answers, ask
+from wharfinger.reconcile.node_list import list_nodes
 
 Spoil = Callable[[ProviderTree, str], Any]
 

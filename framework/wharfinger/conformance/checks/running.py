@@ -14,7 +14,7 @@ import wharfinger
 from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
 from wharfinger.conformance.subject import Subject, describe
 from wharfinger.conformance.watching import open_files, watching
-from wharfinger.tracker import instances
+from wharfinger.reconcile import driver_instances
 
 #: How many times the harness's growth there are, one after the other, for what that costs.
 _SIZES: Final = (1, 2, 4)
@@ -124,7 +124,7 @@ def tidied(subject: Subject) -> None:
     """Look at the threads before and after."""
     before = {*threading.enumerate()}
     driver = subject.load().driver
-    with instances.connected(driver):
+    with driver_instances.connected(driver):
         describe(driver, subject.placement.contents())
     left = [one for one in threading.enumerate() if one not in before]
     for one in left:

@@ -8,8 +8,8 @@ from wharfinger.conformance.elsewhere import said_elsewhere
 from wharfinger.conformance.rules import Level, Violation, rule
 from wharfinger.conformance.subject import Subject, as_contents, describe, listed
 from wharfinger.conformance.trees import Contents, difference
-from wharfinger.tracker import instances
-from wharfinger.tracker.cycle import Outcome
+from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile.cycle import Outcome
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def in_any_thread(subject: Subject) -> None:
     """Connect it in one thread, list in another, ask in a third, and let go in a fourth."""
     live = subject.placement.contents()
     driver = subject.load().driver
-    connection = instances.connected(driver)
+    connection = driver_instances.connected(driver)
     in_thread(connection.__enter__)
     try:
         here = in_thread(lambda: describe(driver, live))

@@ -9,7 +9,7 @@ from wharfinger.conformance.rules import Level, Violation, rule
 from wharfinger.conformance.subject import Subject, listed, tree_of, update
 from wharfinger.driver import ComputeDriver
 from wharfinger.objects import ComputeNode, Flavor, Migration, Service, WharfingerObject
-from wharfinger.objects.kinds import now
+from wharfinger.objects.field_types import now
 
 
 @rule(

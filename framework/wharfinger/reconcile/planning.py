@@ -15,23 +15,24 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, ownership
 from wharfinger.providers.absence import Uptime
-from wharfinger.providers.functions import with_claims
+from wharfinger.providers.function_traits import with_claims
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
-from wharfinger.tracker import drifting, held_functions
-from wharfinger.tracker.availability import Availability
-from wharfinger.tracker.circumstances import Circumstances
-from wharfinger.tracker.desired import Answers, ask, shares
-from wharfinger.tracker.handover import Handover
-from wharfinger.tracker.holding import Judgement
-from wharfinger.tracker.inquiry import Inquiry, allocations_of
-from wharfinger.tracker.listing import Node, NodeListing, guarded, guarded_bool
-from wharfinger.tracker.memory import InstanceMemory
-from wharfinger.tracker.scopes import Scopes
-from wharfinger.tracker.settled import SettledTrees
-from wharfinger.tracker.unasked import UnaskedTrees
+from wharfinger.reconcile import drifting, held_functions
+from wharfinger.reconcile.availability import Availability
+from wharfinger.reconcile.circumstances import Circumstances
+from wharfinger.reconcile.desire import Answers, ask, shares
+from wharfinger.reconcile.inquiry import Inquiry, allocations_of
+from wharfinger.reconcile.node_list import NodeListing, guarded, guarded_bool
+from wharfinger.reconcile.records import InstanceMemory
+from wharfinger.reconcile.reservation_phases import Judgement
+from wharfinger.reconcile.scopes import Scopes
+from wharfinger.reconcile.settled import SettledTrees
+from wharfinger.reconcile.takeover import Handover
+from wharfinger.reconcile.unasked import UnaskedTrees
+from wharfinger.tracker.node import Node
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from wharfinger.objects import (
     ServiceList,
 )
 from wharfinger.providers.record import Record
-from wharfinger.tracker import moving, services
-from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.reconcile.records import InstanceMemory
+from wharfinger.tracker import instance_moves, service_report
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Handover:
         # Their rows have the names that they had there: they may have others by now.
         names = self._names(roots) if records else {}
         for host, uuids in records.items():
-            moving.follow_host(
+            instance_moves.follow_host(
                 self._context,
                 host,
                 self._host,
@@ -216,7 +216,7 @@ class Handover:
 
     def _hosts_up(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
         found = ServiceList.get_by_filters(
-            self._context, host=sorted({row.host for row in rows}), binary=services.BINARY
+            self._context, host=sorted({row.host for row in rows}), binary=service_report.BINARY
         )
         return frozenset(one.host for one in found if self._is_up(one))
 

@@ -13,9 +13,9 @@ from wharfinger.objects import ComputeNode, ComputeNodeList, Context, PciDevice,
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
-from wharfinger.tracker import moving
-from wharfinger.tracker.following import Followed
-from wharfinger.tracker.listing import Node, PciStats, pci_stats_of
+from wharfinger.tracker import instance_moves
+from wharfinger.tracker.node import Node, PciStats, pci_stats_of
+from wharfinger.tracker.revision_cache import Followed
 from wharfinger.tracker.usage import NOTHING, HostUsage, Usage
 
 
@@ -157,7 +157,7 @@ class NodeRows:
 
     def _figures(self, node: Node, root: Provider, used: Usage) -> _Figures:
         """What the node's row has to say; the same value again where nothing has changed."""
-        source = (node.name, node.said, root.inventories, used)
+        source = (node.name, node.facts, root.inventories, used)
         before, figures = self._made.get(node.uuid, (None, None))
         if figures is None or before != source:
             figures = self._new_figures(node, root, used)
@@ -169,7 +169,7 @@ class NodeRows:
         cpus, cpu_ratio = _offered(published, orc.VCPU)
         ram, ram_ratio = _offered(published, orc.MEMORY_MB)
         disk, disk_ratio = _offered(published, orc.DISK_GB)
-        said = node.said
+        said = node.facts
         return _Figures(
             hypervisor_hostname=node.name,
             owner=self._publisher.owner,
@@ -199,7 +199,7 @@ class NodeRows:
             if "hypervisor_hostname" in row and row.hypervisor_hostname != changed[uuid][0].name
         }
         if renamed:
-            moving.follow_names(self._context, self._host, renamed)
+            instance_moves.follow_names(self._context, self._host, renamed)
         taken = self._usage.by_node()
         for uuid, row in rows.items():
             node, root = changed[uuid]

@@ -1,8 +1,8 @@
 """A driver's nodes, as one snapshot of its backend has them."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Self, TypeGuard
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeGuard
 
 from oslo_log import log as logging
 
@@ -21,43 +21,10 @@ from wharfinger.objects import ComputeNode
 from wharfinger.providers import names
 from wharfinger.providers.absence import Uptime
 from wharfinger.providers.record import Record
-from wharfinger.tracker import uptime
+from wharfinger.reconcile import uptime
+from wharfinger.tracker.node import Node, NodeFacts, pci_stats_of
 
 LOG: Final = logging.getLogger(__name__)
-
-#: By kind: vendor, product, NUMA node, count.
-PciStats = tuple[tuple[str, str, int | None, int], ...]
-
-
-class Said(NamedTuple):
-    """What a driver says of a node besides its tree; None where it says nothing."""
-
-    vcpus: int | None = None
-    memory_mb: int | None = None
-    local_gb: int | None = None
-    pci_stats: PciStats | None = None
-
-
-_NOTHING: Final = Said()
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node: its name, its root's uuid unless Placement has another, and what the driver says.
-
-    ``reported_uuid`` is the uuid that the driver gives it, None where ``uuid`` is that.
-    """
-
-    name: str
-    uuid: str
-    said: Said = _NOTHING
-    reported_uuid: str | None = None
-
-    def under(self, uuid: str) -> Self:
-        """Return the node with the uuid that its root has in Placement."""
-        if uuid == self.uuid:
-            return self
-        return replace(self, uuid=uuid, reported_uuid=self.reported_uuid or self.uuid)
 
 
 @dataclass(slots=True)
@@ -245,7 +212,7 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
             reason=f"it has to return a ComputeNode, not {shown(resource)}",
         )
     uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
-    return Node(name, uuid, _said_in(resource))
+    return Node(name, uuid, _facts_of(resource))
 
 
 def _says_nothing_of_nodes(driver: ComputeDriver) -> bool:
@@ -261,28 +228,10 @@ def _are_different_names(found: object, kinds: tuple[type, ...]) -> TypeGuard[Co
     return len(set(strings)) == len(strings)
 
 
-def _said_in(resource: ComputeNode) -> Said:
+def _facts_of(resource: ComputeNode) -> NodeFacts:
     vcpus, memory_mb, local_gb = (
         getattr(resource, name) if name in resource else None
         for name in ("vcpus", "memory_mb", "local_gb")
     )
     pci_stats = pci_stats_of(resource) if "pci_stats" in resource else None
-    return Said(vcpus, memory_mb, local_gb, pci_stats)
-
-
-def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """The PCI devices of a node as a value; None where they are not looked at.
-
-    An old release's nodes have no such field.
-    """
-    if "pci_stats" not in node.fields or node.pci_stats is None:
-        return None
-    return tuple(
-        (
-            kind.vendor_id,
-            kind.product_id,
-            kind.numa_node if "numa_node" in kind else None,
-            kind.count,
-        )
-        for kind in node.pci_stats
-    )
+    return NodeFacts(vcpus, memory_mb, local_gb, pci_stats)

@@ -9,8 +9,8 @@ from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.exceptions import FieldUnset, StateError
 from wharfinger.objects import Context, ProviderRecord, ProviderRecordList
-from wharfinger.providers import stored
 from wharfinger.providers.record import Record
+from wharfinger.reconcile import record_objects
 
 _NOTHING: Final = Record()
 
@@ -121,7 +121,9 @@ class InstanceMemory:
             self._instance,
             ProviderRecordList(
                 objects=[
-                    stored.to_object(uuid, record) for uuid, record in changed.items() if record
+                    record_objects.to_object(uuid, record)
+                    for uuid, record in changed.items()
+                    if record
                 ]
             ),
             [uuid for uuid, record in changed.items() if record is None],
@@ -139,7 +141,7 @@ def _read(
     """The records by provider uuid, and errors for those that cannot be read."""
     for number, one in enumerate(found):
         try:
-            yield one.provider_uuid, stored.to_record(one)
+            yield one.provider_uuid, record_objects.to_record(one)
         except (FieldUnset, ValueError) as error:
             uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
             yield uuid, _damaged(uuid, host, instance, error)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Set
 
 from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.plan import Plan
-from wharfinger.tracker.desired import Answers
+from wharfinger.reconcile.desire import Answers
 
 _Trees = Mapping[str, list[DesiredProvider]]
 

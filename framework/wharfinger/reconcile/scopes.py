@@ -6,12 +6,12 @@ from typing import Final
 
 from wharfinger.driver import Allocations
 from wharfinger.providers import DesiredProvider, Provider
-from wharfinger.providers.diff import plan_trees
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan
+from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import Removals
-from wharfinger.tracker.desired import Answers
+from wharfinger.reconcile.desire import Answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Set
 
 from wharfinger.placement.reader import Reading
-from wharfinger.providers import Provider, reservation
+from wharfinger.providers import Provider, full_reservation
 from wharfinger.providers.plan import ForeignReservation
 from wharfinger.providers.record import Record
-from wharfinger.tracker.desired import shares
-from wharfinger.tracker.holding import StoredReservations
-from wharfinger.tracker.listing import NodeListing
+from wharfinger.reconcile.desire import shares
+from wharfinger.reconcile.node_list import NodeListing
+from wharfinger.reconcile.reservation_phases import StoredReservations
 
 
 def unsettled(
@@ -36,7 +36,7 @@ def foreign(
     for uuid, provider in live.items():
         record = records.get(uuid)
         if record is not None and record.is_ours and provider.root_uuid not in asked:
-            classes = reservation.foreign(provider.inventories, record)
+            classes = full_reservation.foreign(provider.inventories, record)
             if classes:
                 yield ForeignReservation(uuid=uuid, name=provider.name, classes=classes)
 

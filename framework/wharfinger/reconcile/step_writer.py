@@ -18,7 +18,7 @@ from wharfinger.exceptions import (
     PlacementError,
 )
 from wharfinger.placement.client import PlacementClient
-from wharfinger.providers import reservation
+from wharfinger.providers import full_reservation
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
@@ -136,7 +136,7 @@ class StepWriter:
         restored if it does not.
         """
         record = self._intent(tree, step.uuid)
-        figures = reservation.own_reserved(step.before, self._memory.get(step.uuid))
+        figures = full_reservation.own_reserved(step.before, self._memory.get(step.uuid))
         own_reserved = {**figures, **record.own_reserved}
         self._memory.save({step.uuid: replace(record, own_reserved=own_reserved)})
         tree.now |= self._send(tree, step)
@@ -163,7 +163,7 @@ class StepWriter:
         if record.own_reserved and live:
             # Until the reservation is seen to have ended, or a class to have gone, the figures to
             # restore are needed.
-            figures = reservation.own_reserved(live.inventories, record)
+            figures = full_reservation.own_reserved(live.inventories, record)
             own_reserved = {**figures, **own_reserved}
         return replace(
             planned,

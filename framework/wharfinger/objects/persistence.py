@@ -22,7 +22,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import base, fields
 from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.context import Context
-from wharfinger.objects.kinds import count
+from wharfinger.objects.field_types import count
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -23,14 +23,14 @@ from wharfinger.exceptions import (
     shown,
 )
 from wharfinger.objects import Migration
-from wharfinger.providers import DesiredProvider, Provider, ProviderTree
-from wharfinger.providers.functions import HeldFunction, said_since, with_function
+from wharfinger.providers import DesiredProvider, Provider, ProviderTree, compute_status
+from wharfinger.providers.function_traits import HeldFunction, said_since, with_function
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.record import Record
-from wharfinger.tracker import compute_status
-from wharfinger.tracker.circumstances import Circumstances
-from wharfinger.tracker.listing import Node, NodeListing, as_problem, guarded
-from wharfinger.tracker.reshaping import edited
+from wharfinger.reconcile.allocation_edits import edited
+from wharfinger.reconcile.circumstances import Circumstances
+from wharfinger.reconcile.node_list import NodeListing, as_problem, guarded
+from wharfinger.tracker.node import Node
 
 LOG: Final = logging.getLogger(__name__)
 _NO_RECORD: Final = Record()

@@ -5,9 +5,9 @@ from collections.abc import Set
 from wharfinger.exceptions import AdoptionRefused, WharfingerError
 from wharfinger.providers.plan import Plan, Step
 from wharfinger.providers.record import Record
-from wharfinger.tracker.holding import Judgement
-from wharfinger.tracker.memory import InstanceMemory
-from wharfinger.tracker.planning import Planned
+from wharfinger.reconcile.planning import Planned
+from wharfinger.reconcile.records import InstanceMemory
+from wharfinger.reconcile.reservation_phases import Judgement
 
 
 def only(planned: Planned, uuids: Set[str], memory: InstanceMemory, instance: str) -> Planned:

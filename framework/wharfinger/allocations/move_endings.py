@@ -8,9 +8,9 @@ from typing import Final
 
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.consumers import Change, Consumer, ConsumerType, was_refused
-from wharfinger.allocations.places import place_of
-from wharfinger.allocations.rows import again, ends_of, is_recent, refuse_released, state_of
+from wharfinger.allocations.nodes import place_of
 from wharfinger.allocations.search import FlavorSearch
+from wharfinger.allocations.task_state import again, ends_of, is_recent, refuse_released, state_of
 from wharfinger.exceptions import (
     AllocationRefused,
     ConcurrentUpdate,
@@ -20,9 +20,9 @@ from wharfinger.exceptions import (
     PlacementError,
 )
 from wharfinger.objects import ComputeNode, Flavor, Instance, Migration, Reservation
-from wharfinger.placement.holds import Holds
+from wharfinger.reconcile.reservations import Holds
 from wharfinger.scheduling.filters import Surroundings
-from wharfinger.tracker.claims import Claims, End
+from wharfinger.tracker.instance_claims import Claims, End
 
 #: Statuses in which a move waits for nobody but whoever confirms or reverts it, or is about to.
 _BEGUN: Final = ("finished", "confirming", "reverting")

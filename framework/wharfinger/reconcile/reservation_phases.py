@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
 from wharfinger.objects import Context, Reservation, ReservationList
-from wharfinger.providers import DesiredProvider, Provider, reservation
+from wharfinger.providers import DesiredProvider, Provider, full_reservation
 from wharfinger.providers.record import Record
 
 _NOTHING: Final = Record()
@@ -119,7 +119,7 @@ class StoredReservations:
         Of those providers that are ``there``.
         """
         known = {
-            uuid: reservation.figures_of(
+            uuid: full_reservation.figures_of(
                 one.own_reserved
                 for rows in (self.by_provider, self.before)
                 for one in rows.get(uuid, ())

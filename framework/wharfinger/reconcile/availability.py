@@ -13,7 +13,7 @@ from wharfinger.exceptions import PartialListing, WharfingerError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Provider
 from wharfinger.providers.record import Record
-from wharfinger.tracker.listing import NodeListing, guarded_bool
+from wharfinger.reconcile.node_list import NodeListing, guarded_bool
 
 _STILL_THERE: Final = (
     "kept: the listing lacks it, but the driver still has it when asked for it alone"

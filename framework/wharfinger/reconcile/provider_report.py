@@ -16,10 +16,11 @@ from wharfinger.objects import Context, ProviderRecord, ProviderRecordList, Rese
 from wharfinger.placement import owner_traits
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.providers import reservation, stored
+from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record, decode
+from wharfinger.reconcile import record_objects
 
 LOG: Final = logging.getLogger(__name__)
 #: What stands for what is stored and cannot be read, or was never said.
@@ -207,20 +208,20 @@ def _reserved_by_others(
     context: Context | None, inventories: Mapping[str, Mapping[str, Inventory]]
 ) -> dict[str, frozenset[str]]:
     """The classes that are fully reserved and that no driver instance has reserved, by uuid."""
-    others = {uuid: reservation.foreign(live, Record()) for uuid, live in inventories.items()}
+    others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}
     others = {uuid: classes for uuid, classes in others.items() if classes}
     for one in _records(context, others) if context else ():
         uuid = one.provider_uuid
         ours = _record(one)
         # Of what cannot be read, nobody can say.
-        others[uuid] &= reservation.foreign(inventories[uuid], ours) if ours else frozenset()
+        others[uuid] &= full_reservation.foreign(inventories[uuid], ours) if ours else frozenset()
     return others
 
 
 def _record(one: ProviderRecord) -> Record | None:
     """What is remembered of a provider; None where that cannot be read."""
     try:
-        return stored.to_record(one)
+        return record_objects.to_record(one)
     except (FieldUnset, ValueError) as error:
         uuid = _known(one, "provider_uuid")
         LOG.warning("what is remembered of provider %s cannot be read: %s", uuid, error)

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Set
 from typing import Final
 
 from wharfinger.providers import Provider
-from wharfinger.providers.diff import plan_trees
+from wharfinger.providers.compute_status import as_it_is, says_disabled
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan
+from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
-from wharfinger.tracker.compute_status import as_it_is, says_disabled
-from wharfinger.tracker.memory import InstanceMemory
+from wharfinger.reconcile.records import InstanceMemory
 
 
 class UnaskedTrees:

@@ -7,7 +7,7 @@ from typing import Final
 
 from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
 from wharfinger.objects import Context, DeviceJob, DeviceJobList
-from wharfinger.providers.functions import HeldFunction
+from wharfinger.providers.function_traits import HeldFunction
 
 #: What tells of another job, or of another process that does the same: it is right.
 _OTHERS_WORK: Final = (ConcurrentSave, ObjectNotFound)

@@ -30,11 +30,12 @@ from wharfinger.objects import (
     Reservation,
     ReservationList,
 )
-from wharfinger.objects.kinds import now
+from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.providers import ownership, reservation, stored
+from wharfinger.providers import full_reservation, ownership
 from wharfinger.providers.record import Record
+from wharfinger.reconcile import record_objects
 
 _ATTEMPTS: Final = 5
 #: Seconds between two attempts, at most.
@@ -241,7 +242,7 @@ class Holds:
         held = Reservation(
             self._context,
             provider_uuid=provider.uuid,
-            own_reserved=reservation.own_reserved(live.inventories, record),
+            own_reserved=full_reservation.own_reserved(live.inventories, record),
             **values,
         )
         held.create()
@@ -257,7 +258,7 @@ class Holds:
         if not self.is_ours(uuid):
             return  # it has come to be another owner's since
         live = self._client.get_inventories(uuid)
-        figures = reservation.own_reserved(live.inventories, self._remembered(uuid))
+        figures = full_reservation.own_reserved(live.inventories, self._remembered(uuid))
         rows = self._rows(uuid)  # after the look, whose generation a release ends
         if not rows:
             return  # somebody has released it meanwhile
@@ -265,7 +266,7 @@ class Holds:
             if "own_reserved" in one and one.own_reserved != figures:
                 one.own_reserved = figures
                 one.save()
-        full = reservation.reserve_fully(live.inventories)
+        full = full_reservation.reserve_fully(live.inventories)
         self._client.set_inventories(uuid, live.resource_provider_generation, full)
 
     def _see_kept(self, held: Reservation) -> None:
@@ -292,7 +293,7 @@ class Holds:
         if not left and is_ours:
             figures = held.own_reserved if "own_reserved" in held else {}
             record = replace(record, own_reserved={**figures, **record.own_reserved})
-            own = reservation.release(live.inventories, record)
+            own = full_reservation.release(live.inventories, record)
             if own != live.inventories:
                 self._client.set_inventories(uuid, live.resource_provider_generation, own)
         return left
@@ -308,17 +309,17 @@ class Holds:
         """
         records = self._records(provider_uuid)
         ours = [record for record in records if record.is_ours]
-        reserved = reservation.figures_of(  # these are never older than those of records
+        reserved = full_reservation.figures_of(  # these are never older than those of records
             one.own_reserved for one in self._rows(provider_uuid) if "own_reserved" in one
         )
-        unclear = reservation.disputed(ours) - reserved.keys()
+        unclear = full_reservation.disputed(ours) - reserved.keys()
         reasons = dict.fromkeys(reason for record in records for reason in record.reservations)
         if unclear:
             reasons[
                 f"{len(ours)} records of it disagree on its own reserved amounts of "
                 f"{', '.join(sorted(unclear))} (the next cycle of its driver instance decides)"
             ] = None
-        record = reservation.without(ours[0] if ours else Record(), unclear)
+        record = full_reservation.without(ours[0] if ours else Record(), unclear)
         return replace(
             record,
             own_reserved={**record.own_reserved, **reserved},
@@ -421,7 +422,7 @@ def _release_of(consumer_uuid: str) -> str:
 
 def _record(found: ProviderRecord) -> Record:
     try:
-        return stored.to_record(found)
+        return record_objects.to_record(found)
     except ValueError as error:
         raise InvalidObject(
             subject=found.subject, problem=f"it cannot be read: {error}.", remedy="Restore it."

@@ -33,7 +33,6 @@ from wharfinger.exceptions import (
     shown,
 )
 from wharfinger.objects import ComputeNode, ComputeNodeList, Context
-from wharfinger.placement.apply import PlanApplier
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.absence import Uptime
 from wharfinger.providers.ownership import Publisher
@@ -46,13 +45,14 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import adopting, uptime
-from wharfinger.tracker.circumstances import Circumstances
-from wharfinger.tracker.handover import Handover
-from wharfinger.tracker.listing import NodeListing, check_names, describe, guarded, list_nodes
-from wharfinger.tracker.memory import InstanceMemory
-from wharfinger.tracker.nodes import NodeRows
-from wharfinger.tracker.planning import Planned, Planner
+from wharfinger.reconcile import adoption, uptime
+from wharfinger.reconcile.apply import PlanApplier
+from wharfinger.reconcile.circumstances import Circumstances
+from wharfinger.reconcile.node_list import NodeListing, check_names, describe, guarded, list_nodes
+from wharfinger.reconcile.planning import Planned, Planner
+from wharfinger.reconcile.records import InstanceMemory
+from wharfinger.reconcile.takeover import Handover
+from wharfinger.tracker.node_rows import NodeRows
 
 LOG: Final = logging.getLogger(__name__)
 #: How often one cycle plans a tree that others keep changing, and the longest wait
@@ -246,7 +246,7 @@ class DriverCycle:
         circumstances: Circumstances,
     ) -> Planned:
         planned = self._planner.plan_listing(listing, now, circumstances)
-        return adopting.only(planned, uuids, self.memory, self.instance)
+        return adoption.only(planned, uuids, self.memory, self.instance)
 
     def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
         """Mend what others have changed, and note what is taken of the nodes.

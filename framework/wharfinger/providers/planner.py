@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from wharfinger.providers import admission, ownership
+from wharfinger.providers import ownership, publish_checks
 from wharfinger.providers import reshape as reshaping
 from wharfinger.providers.draft import Draft
 from wharfinger.providers.merge import merge
@@ -100,7 +100,7 @@ def _refuse_misuse(
     """Leave out trees in which a driver did what it must not; returns their roots, too."""
     refused: set[str] = set()
     for one in desired:
-        problem = admission.misuse(draft.publisher, one, draft.live.get(one.provider.uuid))
+        problem = publish_checks.misuse(draft.publisher, one, draft.live.get(one.provider.uuid))
         if one.stated and problem:
             draft.refuse(one.provider.root_uuid, problem)
             refused.add(one.provider.root_uuid)
@@ -131,7 +131,7 @@ def _publish(
             unpublished.add(mine.uuid)
             continue
         wanted = one if one.stated else _as_it_was(one, record)
-        problem = admission.problem(
+        problem = publish_checks.problem(
             draft.publisher,
             wanted,
             live,

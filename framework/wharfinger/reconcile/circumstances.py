@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from wharfinger.objects import ComputeNodeList, Context, Migration, MigrationList
-from wharfinger.providers.functions import HeldFunction
-from wharfinger.tracker import services
-from wharfinger.tracker.holding import StoredReservations
+from wharfinger.providers.function_traits import HeldFunction
+from wharfinger.reconcile.reservation_phases import StoredReservations
+from wharfinger.tracker import service_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Circumstances:
             for node in _nodes_here(one, host):
                 migrations.setdefault(node, []).append(one)
         return cls(
-            disabled=services.is_disabled(context, host),
+            disabled=service_report.is_disabled(context, host),
             rows=ComputeNodeList.get_revisions(context, host, instance).keys(),
             migrations=migrations,
             reservations=StoredReservations.read(context),

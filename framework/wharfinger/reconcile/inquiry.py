@@ -14,7 +14,7 @@ from wharfinger.exceptions import (
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.reader import FEW, PlacementReader
 from wharfinger.providers import Provider
-from wharfinger.tracker.desired import Answers
+from wharfinger.reconcile.desire import Answers
 
 
 class Inquiry:

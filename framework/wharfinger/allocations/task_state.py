@@ -15,7 +15,7 @@ from wharfinger.exceptions import (
     ConcurrentUpdate,
 )
 from wharfinger.objects import Context, Instance, Migration, MigrationList
-from wharfinger.objects.kinds import now
+from wharfinger.objects.field_types import now
 
 #: How often rows are read again that others have saved meanwhile.
 _ATTEMPTS: Final = 5

@@ -25,10 +25,10 @@ from wharfinger.objects import Context, Service
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.ownership import Publisher, check_owner
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.tracker import services
-from wharfinger.tracker.cycle import DriverCycle
-from wharfinger.tracker.exclusive import exclusive
-from wharfinger.tracker.listing import guarded
+from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.instance_lock import exclusive
+from wharfinger.reconcile.node_list import guarded
+from wharfinger.tracker import service_report
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def connected(driver: ComputeDriver) -> Iterator[None]:
     guarded(
         driver.name,
         "init_host",
-        lambda: driver.init_host(Service(host=driver.host, binary=services.BINARY)),
+        lambda: driver.init_host(Service(host=driver.host, binary=service_report.BINARY)),
     )
     try:
         yield

@@ -22,10 +22,9 @@ from wharfinger.exceptions import (
     ProviderInUse,
 )
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.known_names import KnownNames
 from wharfinger.placement.microversions import Feature
-from wharfinger.placement.write import Memory, StepWriter, TreeUnderWay
-from wharfinger.providers import reservation
+from wharfinger.placement.traits_and_classes import KnownNames
+from wharfinger.providers import full_reservation
 from wharfinger.providers.plan import (
     DeleteProvider,
     Plan,
@@ -36,6 +35,7 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.provider import Provider
+from wharfinger.reconcile.step_writer import Memory, StepWriter, TreeUnderWay
 
 LOG: Final = logging.getLogger(__name__)
 #: Providers in one POST /reshaper: half the server's work for each, and still a short
@@ -243,7 +243,7 @@ class _Run:
 
     def _reserve_what_stays(self, tree: TreeUnderWay, step: SetInventories) -> None:
         """Reserve inventories that cannot be replaced yet, by others that were to be reserved."""
-        stays = replace(step, after=reservation.reserve_fully(step.before))
+        stays = replace(step, after=full_reservation.reserve_fully(step.before))
         is_reserved = all(inventory.is_fully_reserved for inventory in step.after.values())
         if step.after and is_reserved and stays.after != stays.before:
             try:
