@@ -17,9 +17,9 @@ from typing import Any, Final
 from uuid import NAMESPACE_DNS, uuid5
 
 from wharfinger import conf
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION, Context, Service
 from wharfinger.objects.context import local
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
 from wharfinger.scheduling import RequestGroup, ResourceRequest
@@ -42,7 +42,7 @@ class Counting:
         return self._adapter.request(*args, **kwargs)
 
 
-def publish(client: PlacementClient, hosts: int) -> None:
+def publish(client: WritingClient, hosts: int) -> None:
     """Hosts with children, each provider by three requests."""
 
     def provider(name: str, parent: str | None, resources: str, traits: list[str]) -> str:
@@ -70,7 +70,7 @@ def measure(ask: Callable[[], object], repeats: int) -> float:
 
 def run(context: Context, options: conf.Options, hosts: int, repeats: int) -> None:
     adapter = Counting(make_adapter(options))
-    client = PlacementClient(adapter)  # type: ignore[arg-type]
+    client = WritingClient(adapter)  # type: ignore[arg-type]
     publish(client, hosts)
     Service(context, host="h", binary="b", owners=[NOVA], version=OWNER_TAG_VERSION).create()
     group = RequestGroup(resources={"VCPU": 1, "VGPU": 1}, owner=NOVA)

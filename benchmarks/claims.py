@@ -17,6 +17,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
 from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
     ComputeNode,
@@ -25,7 +26,6 @@ from wharfinger.objects import (
     Flavor,
     Service,
 )
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
 from wharfinger.scheduling.filters import Surroundings
@@ -35,7 +35,7 @@ CYBORG: Final = "OWNER_CYBORG"
 _WARM: Final = 2
 
 
-def publish(client: PlacementClient, context: Context, hosts: int) -> None:
+def publish(client: WritingClient, context: Context, hosts: int) -> None:
     """Hosts, each with two children of other owners."""
     nodes = []
     for number in range(hosts):
@@ -58,7 +58,7 @@ def publish(client: PlacementClient, context: Context, hosts: int) -> None:
 
 
 def _provider(
-    client: PlacementClient, name: str, parent: str | None, owner: str, totals: dict[str, int]
+    client: WritingClient, name: str, parent: str | None, owner: str, totals: dict[str, int]
 ) -> str:
     uuid = str(uuid5(NAMESPACE_DNS, name))
     client.create_provider(uuid, name, parent)
@@ -77,7 +77,7 @@ def flavor(name: str, owner: str) -> Flavor:
 
 def run(context: Context, options: conf.Options, hosts: int, repeats: int) -> None:
     adapter = Counting(make_adapter(options))
-    client = PlacementClient(adapter)  # type: ignore[arg-type]
+    client = WritingClient(adapter)  # type: ignore[arg-type]
     publish(client, context, hosts)
     Service(
         context, host="h", binary="b", owners=[NOVA, CYBORG], version=OWNER_TAG_VERSION

@@ -27,7 +27,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.cycle import Reconciler
 
 SIZES: Final = (1000, 10_000)
 HOST: Final = "bench"
@@ -91,20 +91,21 @@ class WrittenList:
         return response
 
 
-def published(directory: Path, size: int) -> DriverCycle:
+def published(directory: Path, size: int) -> Reconciler:
     """A fleet's cycle, with all that it remembers when everything has been published."""
     context = local(directory, HOST)
     placement = WrittenList()
     client = PlacementClient(placement)  # type: ignore[arg-type]
-    cycle = DriverCycle(Fleet(size), PUBLISHER, client, context, RemovalPolicy(delay=60.0))
+    cycle = Reconciler(Fleet(size), PUBLISHER, client, context, RemovalPolicy(delay=60.0))
     plan = cycle.plan()
     live: dict[str, Provider | None] = {}
     for step in plan.steps:
         live[step.uuid] = step.result(live.get(step.uuid))
     there = [replace(one, generation=GENERATION) for one in live.values() if one]
     placement.list_of(there)
-    cycle.memory.save(
-        {one.uuid: replace(record, live=one) for one in there if (record := plan.records[one.uuid])}
+    records = {uuid: record for tree in plan.trees for uuid, record in tree.records.items()}
+    cycle.store.write(
+        {one.uuid: replace(record, live=one) for one in there if (record := records[one.uuid])}
     )
     for _ in range(2):  # the rows of the nodes; and once more, for all that is remembered
         outcome = cycle.sync()

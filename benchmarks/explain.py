@@ -14,6 +14,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
     Context,
@@ -21,7 +22,6 @@ from wharfinger.objects import (
     ProviderRecordList,
     Service,
 )
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.record import encode
@@ -35,7 +35,7 @@ REQUEST: Final = ResourceRequest(groups=(RequestGroup(resources={"CUSTOM_GOLD": 
 STATES: Final = ("free", "used up", "reserved")
 
 
-def publish(client: PlacementClient, context: Context, state: str, nodes: int) -> str:
+def publish(client: WritingClient, context: Context, state: str, nodes: int) -> str:
     """A fleet in a state; gives its resource class."""
     kind = f"CUSTOM_{state.replace(' ', '_').upper()}_{nodes}"
     client.create_resource_class(kind)
@@ -84,7 +84,7 @@ def _record(uuid: str, seen: Provider, reasons: list[str]) -> ProviderRecord:
 
 def run(context: Context, options: conf.Options, fleets: list[int], repeats: int) -> None:
     adapter = Counting(make_adapter(options))
-    client = PlacementClient(adapter)  # type: ignore[arg-type]
+    client = WritingClient(adapter)  # type: ignore[arg-type]
     Service(context, host="h", binary="b", owners=[NOVA], version=OWNER_TAG_VERSION).create()
     print(f"{'fleet':<10}{'state':<10}{'providers':>10}{'requests':>10}{'seconds':>10}")
     for nodes in fleets:

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan import Plan
-from wharfinger.providers.planner import plan_trees
+from wharfinger.providers.plan import TreePlan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
+from wharfinger.providers.tree_planner import plan_trees
 
 SIZES: Final = (1000, 2000, 5000, 10_000)
 PUBLISHER: Final = Publisher("metal", "OWNER_NOVA")
@@ -49,7 +49,7 @@ def plan(
     desired: Sequence[DesiredProvider],
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
-) -> Plan:
+) -> tuple[TreePlan, ...]:
     return plan_trees(PUBLISHER, desired, live, records, removals=REMOVALS)
 
 
@@ -69,18 +69,20 @@ class Fleet:
         desired = tree.desired()
         live: dict[str, Provider | None] = {}
         first = plan(desired, {}, {})
-        for step in first.steps:
-            live[step.uuid] = step.result(live.get(step.uuid))
+        for planned in first:
+            for step in planned.steps:
+                live[step.uuid] = step.result(live.get(step.uuid))
         there = {uuid: replace(one, generation=3) for uuid, one in live.items() if one}
         records = {
             uuid: replace(record, live=there[uuid])
-            for uuid, record in first.records.items()
+            for planned in first
+            for uuid, record in planned.records.items()
             if record
         }
         fleet = cls(size, desired, there, records, tree)
         unchanged = plan(desired, there, records)
-        if unchanged != Plan():
-            raise SystemExit(f"the fleet is not unchanged: {unchanged.steps[:3]}")
+        if unchanged:
+            raise SystemExit(f"the fleet is not unchanged: {unchanged[0].steps[:3]}")
         return fleet
 
 

@@ -37,6 +37,7 @@ and what to do about it::
     │   ├── ObjectNotFound
     │   ├── ObjectExists            what only one may have is taken
     │   ├── ConcurrentSave          somebody else has saved it since
+    │   ├── IntentExpired           a write was planned too long ago
     │   └── RemoteError             the process that holds the database does not do it
     └── PlacementError              Placement's answer, or that there was none
         ├── PlacementUnavailable    no answer, or none now: 429, 502, 503, 504
@@ -53,6 +54,7 @@ and what to do about it::
 """
 
 import reprlib
+from functools import partial
 from string import Formatter
 from typing import Any, ClassVar, Final
 
@@ -135,6 +137,10 @@ class WharfingerError(Exception):
         self.facts: Final = facts
         for name, value in facts.items():
             setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle needs: an error may come from another process."""
+        return partial(type(self), **self.facts), ()
 
 
 class ConfigurationError(WharfingerError):
@@ -511,6 +517,22 @@ class ConcurrentSave(ObjectError):
     template = "{kind} {keys!j}: somebody else has saved it since it was read: nothing was written"
     kind: str
     keys: tuple[str, ...]
+
+
+class IntentExpired(ObjectError):
+    """An intent to write a provider was too old, and its request was not sent.
+
+    ``seconds`` is how long an intent is valid. Another host may have taken the node over. The cycle
+    plans the tree again.
+    """
+
+    template = (
+        "provider {provider} ({uuid}) was not written: its plan is older than {seconds:g} s, and "
+        "another host may have taken it over"
+    )
+    provider: str
+    uuid: str
+    seconds: float
 
 
 class RemoteError(ObjectError):

@@ -9,10 +9,10 @@ import pytest
 
 from wharfinger.conf import load
 from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.conformance.subject import describe
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import BackendError
-from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import DesiredProvider, Inventory
 from wharfinger.reconcile import driver_instances
 from wharfinger_harnesses.ironic_harness import IronicHarness
@@ -28,7 +28,7 @@ class Unused:
         raise AssertionError("Ironic does not use Placement")
 
     @property
-    def client(self) -> PlacementClient:
+    def client(self) -> WritingClient:
         raise AssertionError("Ironic does not use Placement")
 
 

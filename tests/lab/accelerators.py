@@ -18,8 +18,8 @@ from wharfinger.conf import load
 from wharfinger.objects import Context, DeviceJob, Reservation, Service
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instances, provider_report
-from wharfinger.reconcile.cycle import DriverCycle, Outcome
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.reservations import Reservations
 from wharfinger_cyborg import accelerators
 
 #: The service host of the instances: no device is there.
@@ -69,7 +69,7 @@ class Cards(fixtures.Fixture):
         self.addCleanup(self._close)
         self.restarted()
 
-    def restarted(self) -> DriverCycle:
+    def restarted(self) -> Reconciler:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
         instance = driver_instances.load(load([str(self.configuration)]), self.name)
         instance.driver.init_host(Service(host=CONTROLLER, binary="wharfinger"))
@@ -77,7 +77,7 @@ class Cards(fixtures.Fixture):
         self.context = opened(self._state_path, CONTROLLER)
         self._open.append(self.context)
         self.client = self.placement.new_client()
-        self.cycle = DriverCycle(
+        self.cycle = Reconciler(
             instance.driver,
             instance.publisher,
             self.client,
@@ -92,15 +92,15 @@ class Cards(fixtures.Fixture):
 
     # What is done.
 
-    def sync(self) -> Outcome:
+    def sync(self) -> CycleResult:
         """A complete cycle that has no problems."""
         return sound(self.cycle.sync())
 
-    def drift(self) -> Outcome:
+    def drift(self) -> CycleResult:
         """A drift cycle that has no problems."""
         return sound(self.cycle.drift())
 
-    def poll(self) -> Outcome:
+    def poll(self) -> CycleResult:
         """A poll that has no problems."""
         return sound(self.cycle.poll())
 
@@ -111,11 +111,13 @@ class Cards(fixtures.Fixture):
     def hold(self, uuid: str, reason: str = "maintenance") -> Reservation:
         """Have an operator reserve a provider."""
         provider = provider_report.find(self.client, uuid)
-        return Holds(self.client, self.context).reserve(provider, holder="operator", reason=reason)
+        return Reservations(self.client, self.context).reserve(
+            provider, holder="operator", reason=reason
+        )
 
     def release(self, uuid: str) -> None:
         """Have the operator give it back."""
-        Holds(self.client, self.context).release(
+        Reservations(self.client, self.context).release(
             provider_report.find(self.client, uuid), "operator"
         )
 
@@ -157,7 +159,7 @@ class Cards(fixtures.Fixture):
         yield self.placement.requests
 
 
-def sound(outcome: Outcome) -> Outcome:
+def sound(outcome: CycleResult) -> CycleResult:
     """An outcome without problems."""
     assert not outcome.problems, [*map(str, outcome.problems)]
     assert not outcome.foreign

@@ -21,7 +21,7 @@ from wharfinger.objects import (
 )
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.record import Record
-from wharfinger.reconcile.records import InstanceMemory
+from wharfinger.reconcile.records import RecordStore
 
 MARKS: Final = frozenset({OWNER, f"CUSTOM_WHARFINGER_{INSTANCE.upper()}"})
 #: What somebody else has put on providers of ours: how much there is, and his own reserved amount.
@@ -49,7 +49,7 @@ class Seen:
     @classmethod
     def now(cls, yard: Yard, ledger: Ledger, client: PlacementClient, context: Context) -> "Seen":
         """Look at everything."""
-        memories = {host: InstanceMemory(context, host, INSTANCE) for host in HOSTS}
+        memories = {host: RecordStore(context, host, INSTANCE) for host in HOSTS}
         instances = InstanceList.get_by_filters(context)
         moving = moves(context)
         taken: Counter[_Place] = Counter()

@@ -9,8 +9,8 @@ import fixtures
 from tests.lab.cycles import everything
 from wharfinger.allocations import AllocationClaims, Claimed, FlavorSearch, Moves
 from wharfinger.conf import parse
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import Context, Flavor, InstanceList, Migration, MigrationList
-from wharfinger.placement.client import PlacementClient
 from wharfinger.scheduling.filters import Surroundings
 
 #: Nobody is waited for.
@@ -32,7 +32,7 @@ class Desk(fixtures.Fixture):
     """Where claims and moves are made, as by a process that starts now."""
 
     def __init__(
-        self, client: PlacementClient, context: Context, *conf: Path, down_time: timedelta = AT_ONCE
+        self, client: WritingClient, context: Context, *conf: Path, down_time: timedelta = AT_ONCE
     ) -> None:
         super().__init__()
         self.client, self.context = client, context

@@ -27,9 +27,12 @@ import fixtures
 from keystoneauth1.adapter import Adapter
 
 from tests.lab import killing
+from tests.lab.database_writes import DatabaseWrites
 from tests.lab.placement import adapter_to
 from tests.lab.sqlite import WithoutSync
 from tests.lab.yard import HOSTS, Yard, YardDriver
+from wharfinger.allocations.release import AllocationRelease
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.db.database import Database
 from wharfinger.exceptions import PlacementUnavailable, StateError, WharfingerError
 from wharfinger.objects import (
@@ -41,12 +44,11 @@ from wharfinger.objects import (
     Migration,
     MigrationList,
 )
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile.cycle import DriverCycle
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.reservations import Reservations
 from wharfinger.tracker import service_report
 from wharfinger.tracker.instance_claims import Claims, End
 
@@ -101,11 +103,11 @@ class Ledger:
 
 
 def cycles(
-    yard: Yard, context: Context, new_client: Callable[[], PlacementClient]
-) -> dict[str, DriverCycle]:
+    yard: Yard, context: Context, new_client: Callable[[], WritingClient]
+) -> dict[str, Reconciler]:
     """The cycles of both hosts, of a process that starts now."""
     return {
-        host: DriverCycle(
+        host: Reconciler(
             YardDriver(host, yard),
             Publisher(INSTANCE, OWNER),
             new_client(),
@@ -252,11 +254,7 @@ class _Process(fixtures.Fixture):
         self.useFixture(WithoutSync())
         sleep = threading.Event().wait
         self._patch("tenacity.nap.time", SimpleNamespace(sleep=lambda time: sleep(time / _HASTE)))
-        for name in ("insert", "update", "delete", "replace", "touch"):
-            self._patch(
-                f"{Database.__module__}.{Database.__qualname__}.{name}",
-                self._around(getattr(Database, name)),
-            )
+        self.useFixture(DatabaseWrites(lambda _name, _work: self._boundaries.around()))
         self.context = Context(
             Database(
                 self._work.database,
@@ -267,9 +265,9 @@ class _Process(fixtures.Fixture):
         )
         self.addCleanup(self.context.close)
 
-    def new_client(self) -> PlacementClient:
+    def new_client(self) -> WritingClient:
         adapter: Any = _WatchedAdapter(adapter_to(self._work.placement), self._boundaries)
-        return PlacementClient(adapter, connections=4)
+        return WritingClient(adapter, connections=4)
 
     def note(self, what: str, about: object) -> None:
         """Tell it: what has been told is known, whatever becomes of this process."""
@@ -299,13 +297,6 @@ class _Process(fixtures.Fixture):
                 self.note("odd", repr(error))
                 raise
 
-    def _around(self, write: Callable[..., Any]) -> Callable[..., Any]:
-        def written(*args: Any, **kwargs: Any) -> Any:
-            with self._boundaries.around():
-                return write(*args, **kwargs)
-
-        return written
-
     def _patch(self, name: str, value: object) -> None:
         self.useFixture(fixtures.MonkeyPatch(name, value))
 
@@ -319,7 +310,8 @@ class _Hand:
         self._client = process.new_client()
         self._note = process.note
         self._holder = name
-        self._holds = Holds(self._client, self._context)
+        self._holds = Reservations(self._client, self._context)
+        self._releases = AllocationRelease(self._client, self._context)
         self._claims = {host: Claims(self._context, host) for host in HOSTS}
         self._instances: list[str] = []
         self._held: list[ProviderSummary] = []
@@ -372,7 +364,7 @@ class _Hand:
             self._draw.random() < 0.6
             or not self._client.get_allocations(instance.uuid)["allocations"]
         ):
-            self._holds.give_back(instance.uuid)
+            self._releases.release(instance.uuid)
         else:
             self._client.delete_allocations(instance.uuid)
         self._note("free", instance.uuid)

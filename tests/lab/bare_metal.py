@@ -19,12 +19,12 @@ import fixtures
 from tests.lab.cycles import HOST, allocate, everything, make_state
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.conf import load
 from wharfinger.objects import Context, Service
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instances, provider_report
-from wharfinger.reconcile.cycle import DriverCycle, Outcome
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger_harnesses.ironic import Ironic
 
 #: What a node's inventory is called, unless the node is of another class.
@@ -103,14 +103,14 @@ class Metal(fixtures.Fixture):
             ]
         )
 
-    def restarted(self) -> DriverCycle:
+    def restarted(self) -> Reconciler:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
         instance = driver_instances.load(load([str(self._configuration)]), self.name)
         instance.driver.init_host(Service(host=self._host, binary="wharfinger"))
         self.context = opened(self._state_path, self._host)
         self._open.append(self.context)
         self.client = self.placement.new_client()
-        self.cycle = DriverCycle(
+        self.cycle = Reconciler(
             instance.driver,
             instance.publisher,
             self.client,
@@ -182,16 +182,16 @@ class Metal(fixtures.Fixture):
         amounts: dict[str, Any] = {uuid: {GOLD: 1}}
         allocate(self.placement, consumer, **amounts)
 
-    def sync(self) -> Outcome:
+    def sync(self) -> CycleResult:
         """A complete cycle that has no problems."""
         return _sound(self.cycle.sync())
 
-    def poll(self) -> Outcome:
+    def poll(self) -> CycleResult:
         """A poll that has no problems."""
         return _sound(self.cycle.poll())
 
     def give_back(self, consumer: str) -> None:
-        Holds(self.client, self.context).give_back(consumer)
+        AllocationRelease(self.client, self.context).release(consumer)
 
     # What is to be seen.
 
@@ -260,7 +260,7 @@ def watching(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> Iterat
         adapter.before = adapter.after = lambda method, path: None
 
 
-def _sound(outcome: Outcome) -> Outcome:
+def _sound(outcome: CycleResult) -> CycleResult:
     assert not outcome.problems
     assert not outcome.foreign
     return outcome

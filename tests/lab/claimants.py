@@ -17,6 +17,7 @@ import pytest
 
 from tests.lab.allocating import Desk, faults, flavor, held
 from tests.lab.cycles import Publishing, everything
+from tests.lab.database_writes import DatabaseWrites
 from tests.lab.moments import Moments
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
@@ -27,9 +28,10 @@ from wharfinger.objects import Context, InstanceList, MigrationList
 
 _T = TypeVar("_T")
 
-#: What is read and written of the database by all that claims do.
-_READS: Final = ("select", "revisions")
-_WRITES: Final = ("insert", "update", "delete", "replace")
+#: What is read of the database by all that claims do.
+_READS: Final = ("select", "revisions", "read")
+#: What claims write.
+_WRITES: Final = ("insert", "update", "delete", "replace", "write")
 
 
 class Boundaries(Passing):
@@ -48,8 +50,15 @@ class Boundaries(Passing):
         self.addCleanup(setattr, adapter, "after", adapter.after)
         adapter.before = lambda method, path: self._request("before", method, path)
         adapter.after = lambda method, path: self._request("after", method, path)
-        for name in (*_WRITES, *(_READS if self._reads else ())):
+        self.useFixture(DatabaseWrites(self._around, _WRITES))
+        for name in _READS if self._reads else ():
             self._watch(name, getattr(Database, name))
+
+    @contextmanager
+    def _around(self, name: str, _work: object) -> Iterator[None]:
+        self._reach(f"before {name}")
+        yield
+        self._reach(f"after {name}")
 
     def _watch(self, name: str, call: Callable[..., Any]) -> None:
         def called(database: Database, table: str, *args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ import fixtures
 from tests.lab.between import Between, forward
 from tests.lab.cycles import everything
 from tests.lab.placement import PlacementFixture, Requests, adapter_to, empty, over_http
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger.reconcile import provider_report
@@ -63,7 +63,7 @@ class SecondPlacement(PythonDaemon):
         (self.directory / "placement.conf").write_text(_SECOND.format(directory=self.directory))
         self.start_program(Path(__file__).with_name("placement_service.py"))
         self.url = f"http://127.0.0.1:{(self.directory / 'port').read_text()}"
-        client = PlacementClient(adapter_to(self.url))
+        client = WritingClient(adapter_to(self.url))
         for host in self._hosts:
             create_root(client, host)
 
@@ -144,7 +144,7 @@ class Harness(fixtures.Fixture):
         self._reports_to = _Elsewhere(guarded)
         self.placement_url, _ = self._serve(guarded)
         of_cyborg, self.cyborgs = self._serve(self._reports_to)
-        self._client = PlacementClient(adapter_to(self.placement_url))
+        self._client = WritingClient(adapter_to(self.placement_url))
         self._empty(*self.hosts)
         self.cyborg = self.useFixture(Cyborg(of_cyborg, hosts=self.hosts))
         self.between = self.useFixture(Between(self.cyborg.url.removesuffix(MOUNTED_AT)))
@@ -267,13 +267,13 @@ class Harness(fixtures.Fixture):
         return f"{host or self.hosts[0]}_{bus}_{name}"
 
 
-def create_root(client: PlacementClient, host: str) -> str:
+def create_root(client: WritingClient, host: str) -> str:
     """Have nova publish a host; returns the uuid of its provider."""
     return create(client, host, None, {"VCPU": 8}, {NOVA, "COMPUTE_NODE"})
 
 
 def create(
-    client: PlacementClient,
+    client: WritingClient,
     name: str,
     parent: str | None,
     totals: Mapping[str, int],
@@ -288,12 +288,12 @@ def create(
     return made.uuid
 
 
-def add_traits(client: PlacementClient, uuid: str, *traits: str) -> None:
+def add_traits(client: WritingClient, uuid: str, *traits: str) -> None:
     """Have somebody add traits to a provider."""
     change_traits(client, uuid, client.get_traits(uuid).traits.union(traits))
 
 
-def change_traits(client: PlacementClient, uuid: str, traits: Iterable[str]) -> None:
+def change_traits(client: WritingClient, uuid: str, traits: Iterable[str]) -> None:
     """Have a provider have these traits."""
     generation = client.get_traits(uuid).resource_provider_generation
     wanted = frozenset(traits)

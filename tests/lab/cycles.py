@@ -23,8 +23,8 @@ from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import uptime
-from wharfinger.reconcile.cycle import DriverCycle
-from wharfinger.reconcile.records import InstanceMemory
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.records import RecordStore
 
 HOST = "test-host"
 #: What everything in Placement is read with, as ``contents`` shows it.
@@ -82,14 +82,14 @@ class Publishing(fixtures.Fixture):
         self.addCleanup(self._close)
         self.restarted()
 
-    def restarted(self) -> DriverCycle:
+    def restarted(self) -> Reconciler:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
         context = self.context = (
             opened(self.state_path) if self.database is None else self._connected(self.database)
         )
         self._open.append(context)
         self.client = self.placement.new_client()
-        self.cycle = DriverCycle(
+        self.cycle = Reconciler(
             self.driver,
             self.publisher,
             self.client,
@@ -98,7 +98,7 @@ class Publishing(fixtures.Fixture):
             down_time=self.down_time,
             read_uptime=self.read_uptime,
         )
-        self.memory = self.cycle.memory
+        self.store = self.cycle.store
         return self.cycle
 
     def _connected(self, url: str) -> Context:
@@ -128,7 +128,7 @@ def stored(state_path: Path, instance: str = "scripted", host: str = HOST) -> di
     """What a process that starts now would remember."""
     context = opened(state_path)
     try:
-        return dict(InstanceMemory(context, host, instance).records)
+        return dict(RecordStore(context, host, instance).records)
     finally:
         context.close()
 

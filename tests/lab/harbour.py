@@ -18,11 +18,12 @@ from tests.lab.at_work import OWNER, Ledger, Work, cycles, moves, play, settle
 from tests.lab.objects import Kept
 from tests.lab.placement import PlacementFixture, empty
 from tests.lab.yard import HOSTS, Yard
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.objects import Instance, ReservationList
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
-from wharfinger.reconcile.cycle import DriverCycle, Outcome
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.reservations import Reservations
 from wharfinger.tracker import service_report
 from wharfinger.tracker.instance_claims import Claims
 
@@ -110,11 +111,12 @@ class Harbour(fixtures.Fixture):
             for migration in several:
                 instance = Instance.get_by_uuid(context, migration.instance_uuid)
                 settle(Claims(context, HOSTS[0]), instance, migration, draw)
-        holds = Holds(self._placement.client, context)
+        holds = Reservations(self._placement.client, context)
+        releases = AllocationRelease(self._placement.client, context)
         providers = {one.uuid: one for one in self._placement.client.list_providers()}
         for held in ReservationList.get_by_filters(context):
             if held.consumer_uuid is not None:
-                holds.give_back(held.consumer_uuid)
+                releases.release(held.consumer_uuid)
                 ledger.note("free", held.consumer_uuid)
             elif held.provider_uuid in providers:
                 holds.release(providers[held.provider_uuid], held.holder)
@@ -132,8 +134,8 @@ class Harbour(fixtures.Fixture):
 
     def _last(
         self,
-        outcomes: list[Outcome],
-        running: dict[str, DriverCycle],
+        outcomes: list[CycleResult],
+        running: dict[str, Reconciler],
         yard: Yard,
         ledger: Ledger,
     ) -> Iterator[str]:
@@ -152,13 +154,13 @@ class Harbour(fixtures.Fixture):
         problems = [str(one) for outcome in self._cycle(running) for one in outcome.problems]
         assert not problems, problems
 
-    def _cycle(self, running: dict[str, DriverCycle]) -> list[Outcome]:
+    def _cycle(self, running: dict[str, Reconciler]) -> list[CycleResult]:
         return [each.sync() for each in running.values()]
 
     def _seen(self, yard: Yard, ledger: Ledger) -> Seen:
         return Seen.now(yard, ledger, self._placement.client, self._kept.context)
 
-    def _started(self, yard: Yard) -> dict[str, DriverCycle]:
+    def _started(self, yard: Yard) -> dict[str, Reconciler]:
         """The cycles of a process that starts now."""
         return cycles(yard, self._kept.context, self._placement.new_client)
 

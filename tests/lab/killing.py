@@ -26,15 +26,15 @@ from keystoneauth1.adapter import Adapter
 
 from tests.lab import soundness, worlds
 from tests.lab.cycles import Publishing, allocate, everything
+from tests.lab.database_writes import DatabaseWrites
 from tests.lab.drivers import Edit
 from tests.lab.moments import Moments
 from tests.lab.objects import Asking, asking, decoded, elsewhere
 from tests.lab.placement import PlacementFixture, RecordingAdapter, adapter_to
 from tests.lab.sqlite import WithoutSync
 from tests.lab.worlds import Host, World
-from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects import ComputeNodeList, ProviderRecordList, WharfingerObject
+from wharfinger.objects import ComputeNodeList, RecordBatch, WharfingerObject
 from wharfinger.providers.record import decode
 
 MARKS: Final = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"})
@@ -220,23 +220,21 @@ class _Boundaries:
         yield
         self._reach(f"{what}: {after}")
 
-    def saving(self, records: Mapping[str, Any]) -> AbstractContextManager[None]:
-        for uuid, record in records.items():
-            if record is not None:
-                side = record["intended"] or record["applied"] or record["live"]
-                self._names[uuid] = decode(side).name if side else uuid
-        return self._saving(f"save {self._called(records)}")
+    def writing(self, name: str, work: object) -> AbstractContextManager[None]:
+        """Around a transaction of the database."""
+        if not isinstance(work, RecordBatch):
+            return self._saving(name)
+        for record in work.records:
+            side = record.intended or record.applied or record.live
+            self._names[record.provider_uuid] = decode(side).name if side else record.provider_uuid
+        uuids = [*(record.provider_uuid for record in work.records), *work.forgotten]
+        return self._saving(f"{name}: {self._called(uuids)}" if uuids else name)
 
     def asking(self, question: Any) -> AbstractContextManager[None]:
         """Around a question for another process; one that changes nothing has no boundaries."""
         method: str = question.get("method", "get_")  # none where only versions differ
         if method.startswith("get_"):
             return nullcontext()
-        if question.get("name") == ProviderRecordList.obj_name():
-            _host, _instance, records, forgotten = question["args"]
-            rows = [one[_DATA] for one in records[_DATA]["objects"]]
-            saved = {row["provider_uuid"]: row for row in rows}
-            return self.saving({**dict.fromkeys(forgotten), **saved})
         about = question.get("name") or question["object"][_NAME]
         return self._saving(f"{method} {about}")
 
@@ -300,28 +298,9 @@ class _WatchedDatabase(fixtures.Fixture):
         self._boundaries = boundaries
 
     def _setUp(self) -> None:
-        replace = Database.replace
-
-        def replaced(
-            database: Database, table: str, scope: Any, key: str, records: Mapping[str, Any]
-        ) -> None:
-            with self._boundaries.saving(records):
-                replace(database, table, scope, key, records)
-
-        self._watch("replace", replaced)
-        for name in ("insert", "update", "delete"):
-            self._watch(name, self._around(name, getattr(Database, name)))
-
-    def _around(self, name: str, write: Callable[..., Any]) -> Callable[..., Any]:
-        def written(database: Database, table: str, *args: Any) -> Any:
-            with self._boundaries.around(f"{name} {table}", "to be saved", "saved"):
-                return write(database, table, *args)
-
-        return written
-
-    def _watch(self, name: str, watched: Callable[..., Any]) -> None:
-        path = f"{Database.__module__}.{Database.__qualname__}.{name}"
-        self.useFixture(fixtures.MonkeyPatch(path, watched))
+        # The heartbeat writes at times of its own.
+        verbs = ("insert", "update", "delete", "write")
+        self.useFixture(DatabaseWrites(self._boundaries.writing, verbs))
 
 
 class _WatchedAsking(Asking):

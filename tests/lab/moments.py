@@ -15,8 +15,8 @@ from typing import Any, Final
 from placement import db_api
 
 from tests.lab.placement import NAMES
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.db.database import FILE_NAME
-from wharfinger.placement.client import PlacementClient
 
 _TIMES: Final = frozenset({"created_at", "updated_at"})
 
@@ -70,7 +70,7 @@ class Moments:
         _write(self._records, moment.records)
 
 
-def copied(publish: Callable[[PlacementClient], None]) -> Callable[[PlacementClient], None]:
+def copied(publish: Callable[[WritingClient], None]) -> Callable[[WritingClient], None]:
     """Have what is published into an empty Placement be asked of it once, and copied from then on.
 
     It comes of what Placement did, in a tenth of the time. Where there is a provider already, or a
@@ -79,7 +79,7 @@ def copied(publish: Callable[[PlacementClient], None]) -> Callable[[PlacementCli
     made: list[_Tables] = []
 
     @wraps(publish)
-    def publish_or_copy(client: PlacementClient) -> None:
+    def publish_or_copy(client: WritingClient) -> None:
         now = _read(_placement())
         is_empty = not now["resource_providers"].rows
         if is_empty and made and _names_of(now) <= _names_of(made[-1]):

@@ -334,6 +334,21 @@ def statements(directory: Path | None = None) -> Iterator[list[str]]:
 
 
 @contextmanager
+def transactions() -> Iterator[list[sa.Engine]]:
+    """Collect the databases in which this process begins transactions, one for each."""
+    begun: list[sa.Engine] = []
+
+    def note(connection: sa.Connection) -> None:
+        begun.append(connection.engine)
+
+    sa.event.listen(sa.Engine, "begin", note)
+    try:
+        yield begun
+    finally:
+        sa.event.remove(sa.Engine, "begin", note)
+
+
+@contextmanager
 def _noted(note: Callable[[Path, str], None]) -> Iterator[None]:
     """Have somebody told each statement of this process, and the directory of its database."""
 

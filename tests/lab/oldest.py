@@ -1,12 +1,24 @@
-"""A process whose objects are the oldest there were: what an old release is among newer ones."""
+"""A process that reads and writes objects as the oldest release does."""
 
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
-from wharfinger.objects import ComputeNodeList, WharfingerObject
+from wharfinger.objects import (
+    ComputeNodeList,
+    HostState,
+    ProviderRecord,
+    ProviderRecordList,
+    RecordBatch,
+    Reservation,
+    ReservationList,
+    Takeover,
+    WharfingerObject,
+)
 from wharfinger.objects.base import REGISTERED
+from wharfinger.reconcile.records import RecordStore, to_object, to_record
 from wharfinger.tracker import instance_moves
 
 #: Starts processes that have nothing of this one but their code.
@@ -24,6 +36,9 @@ def become_oldest() -> None:
     for kind in REGISTERED.values():
         _take_back(kind)
     ComputeNodeList.move_to = _move_to  # type: ignore[assignment, method-assign]
+    RecordBatch.save = _save_batch  # type: ignore[assignment, method-assign]
+    Takeover.save = _save_takeover  # type: ignore[assignment, method-assign]
+    RecordStore.update = _update_once  # type: ignore[assignment, method-assign]
 
 
 @contextmanager
@@ -59,3 +74,58 @@ def _move_to(nodes: ComputeNodeList, host: str, driver_instance: str) -> None:
     nodes.save()
     for former, names in before.items():
         instance_moves.follow_host(nodes._context, former, host, names)
+
+
+def _save_batch(batch: RecordBatch) -> None:
+    """Write nodes, reservations and records one after the other, and check no revision of records.
+
+    So did releases before the batch. The process that holds the objects sees the single calls.
+    """
+    batch.obj_set_defaults()
+    context = batch._context
+    if batch.new_nodes:
+        ComputeNodeList(context, objects=list(batch.new_nodes)).create()
+    if batch.changed_nodes:
+        ComputeNodeList(context, objects=list(batch.changed_nodes)).save()
+    for new in batch.new_reservations:
+        new._context = context
+        new.create()
+    for changed in batch.changed_reservations:
+        changed._context = context
+        changed.save()
+    if batch.records or batch.forgotten:
+        records = ProviderRecordList(objects=list(batch.records))
+        ProviderRecordList.replace(
+            context, batch.host, batch.driver_instance, records, list(batch.forgotten)
+        )
+    for ended in ReservationList.get_by_filters(context, uuid=list(batch.ended)):
+        assert isinstance(ended, Reservation)
+        ended.destroy()
+
+
+def _save_takeover(takeover: Takeover) -> None:
+    """Move nodes, and copy their records; those of the former host stay."""
+    takeover.obj_set_defaults()
+    context = takeover._context
+    nodes = ComputeNodeList(context, objects=list(takeover.nodes))
+    nodes.move_to(takeover.host, takeover.driver_instance)
+    copies = [
+        to_object(one.provider_uuid, replace(to_record(one), absence=None))
+        for one in takeover.records
+    ]
+    _copied.extend(copies)
+    records = ProviderRecordList(objects=copies)
+    ProviderRecordList.replace(context, takeover.host, takeover.driver_instance, records, [])
+
+
+_update = RecordStore.update
+#: Records that a takeover has copied, until they are read.
+_copied: list[ProviderRecord] = []
+
+
+def _update_once(store: RecordStore, rows: HostState) -> frozenset[str]:
+    """Read the records when the process starts, and after a takeover."""
+    if store._is_loaded and not _copied:
+        return frozenset()
+    _copied.clear()
+    return _update(store, rows)

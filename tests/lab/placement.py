@@ -25,7 +25,7 @@ from placement import db_api, microversion
 from sqlalchemy import text
 
 from tests.lab.sqlite import StayingOpen
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 #: Of these Placement keeps the standard names, which it puts there once in a process.
@@ -103,12 +103,12 @@ class PlacementFixture(fixtures.Fixture):
     def _setUp(self) -> None:
         empty()
         self.adapter = RecordingAdapter(self._service.adapter)
-        self.client = PlacementClient(self.adapter, connections=4)  # type: ignore[arg-type]
+        self.client = WritingClient(self.adapter, connections=4)  # type: ignore[arg-type]
         self.requests = self.adapter.requests
 
-    def new_client(self) -> PlacementClient:
+    def new_client(self) -> WritingClient:
         """Another client, as another process would have, that writes down the same."""
-        return PlacementClient(self.adapter, connections=4)  # type: ignore[arg-type]
+        return WritingClient(self.adapter, connections=4)  # type: ignore[arg-type]
 
     def without_service_role(self) -> None:
         """From now on, all clients ask with the admin role alone."""

@@ -25,13 +25,13 @@ from tests.lab.program import Done
 from tests.lab.running import Running, Work, Working, play, play_work
 from wharfinger import jobs
 from wharfinger.conf import parse
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList, connect
 from wharfinger.objects.field_types import now
-from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.function_traits import function_traits
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instances
-from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger_cyborg.driver import CyborgDriver
 from wharfinger_harnesses.cyborg import HOST, Part
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
@@ -90,7 +90,7 @@ class Programming(fixtures.Fixture):
         self._url = self._harness.placement_url
         self._endpoint = self.cyborg.url
         self.adapter = adapter_to(self._url)
-        self.client = PlacementClient(self.adapter)
+        self.client = WritingClient(self.adapter)
         if self._is_between:
             self.to_placement = self.useFixture(Between(self._url))
             self._url, self._endpoint = self.to_placement.url, self._harness.url
@@ -188,7 +188,7 @@ class Programming(fixtures.Fixture):
             sound(cycle.drift())
 
     @contextmanager
-    def cycle(self) -> Iterator[DriverCycle]:
+    def cycle(self) -> Iterator[Reconciler]:
         """An agent's."""
         instance = driver_instances.load(self._conf, INSTANCE)
         policy = RemovalPolicy(delay=0, allow_mass=False)
@@ -197,9 +197,9 @@ class Programming(fixtures.Fixture):
         ) as cycle:
             yield cycle
 
-    def through(self) -> PlacementClient:
+    def through(self) -> WritingClient:
         """A client as whoever programs has it."""
-        return PlacementClient(adapter_to(self._url), connections=4)
+        return WritingClient(adapter_to(self._url), connections=4)
 
     def job(self, bus: str, name: str = "r0") -> DeviceJob | None:
         """The last job of a device."""
@@ -318,7 +318,7 @@ class Programming(fixtures.Fixture):
         seen.append(self.candidates())
 
 
-def sound(outcome: Outcome) -> Outcome:
+def sound(outcome: CycleResult) -> CycleResult:
     """An outcome without problems."""
     assert not outcome.problems, [*map(str, outcome.problems)]
     return outcome

@@ -15,9 +15,11 @@ import fixtures
 from oslo_utils.uuidutils import is_uuid_like
 
 from tests.lab.cycles import HOST, Publishing, contents
+from tests.lab.database_writes import name_of
 from tests.lab.drivers import Edit, ScriptedDriver
 from tests.lab.placement import PlacementFixture, adapter_to
 from tests.lab.sqlite import WithoutSync
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities
 from wharfinger.exceptions import (
     ConcurrentSave,
@@ -28,14 +30,14 @@ from wharfinger.exceptions import (
 from wharfinger.objects import (
     Context,
     ProviderRecordList,
+    RecordBatch,
     Reservation,
     ReservationList,
 )
 from wharfinger.objects.context import local
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 #: Total and what is reserved of it, by resource class.
 Figures = Mapping[str, tuple[int, int]]
@@ -195,7 +197,7 @@ def is_full(placement: PlacementFixture, name: str) -> bool:
     return all(total == reserved for total, reserved in figures(placement, name).values())
 
 
-def is_candidate(client: PlacementClient, uuid: str, kind: str) -> bool:
+def is_candidate(client: WritingClient, uuid: str, kind: str) -> bool:
     """Whether one of a class could be allocated from a provider."""
     return any(one.uuid == uuid for one in client.list_providers(resources={kind: 1}))
 
@@ -281,11 +283,7 @@ class Steps(Passing):
         for kind, names in _WRITES:
             for name in names:
                 self._replace(kind, name, self._around(kind, name))
-        self._replace(
-            ProviderRecordList,
-            "replace",
-            staticmethod(self._around(ProviderRecordList, "replace")),
-        )
+        self._replace(RecordBatch, "save", self._around(RecordBatch, "save"))
 
     def _replace(self, kind: type, name: str, new: Any) -> None:
         old = kind.__dict__.get(name)
@@ -298,9 +296,12 @@ class Steps(Passing):
         write = getattr(kind, name)
 
         def written(*args: Any) -> Any:
-            self._reach(f"before {kind.__name__}.{name}")
+            what = f"{kind.__name__}.{name}"
+            if isinstance(args[0], RecordBatch):
+                what += f" ({name_of(args[0])})"
+            self._reach(f"before {what}")
             answer = write(*args)
-            self._reach(f"after {kind.__name__}.{name}")
+            self._reach(f"after {what}")
             return answer
 
         return written
@@ -312,7 +313,7 @@ class Steps(Passing):
 
 
 def holds_at_random(
-    holds: Holds, providers: Sequence[ProviderSummary], holders: Sequence[str], seed: int
+    holds: Reservations, providers: Sequence[ProviderSummary], holders: Sequence[str], seed: int
 ) -> Iterator[str]:
     """Take and give up providers, forever; what others were faster with is passed over."""
     choose = random.Random(seed)
@@ -333,9 +334,9 @@ def hold_in_a_process() -> None:
     """What a process of its own does; it says what became of each attempt, until it is killed."""
     url, state, seed, *names = sys.argv[1:]
     with WithoutSync():
-        client = PlacementClient(adapter_to(url))
+        client = WritingClient(adapter_to(url))
         providers = [one for one in client.list_providers() if one.name in names]
-        holds = Holds(client, local(Path(state), HOST))
+        holds = Reservations(client, local(Path(state), HOST))
         for what in holds_at_random(holds, providers, [f"process {seed}", "both"], int(seed)):
             print(what, flush=True)
 

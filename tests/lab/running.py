@@ -13,10 +13,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -27,18 +27,18 @@ import openstack.connection  # noqa: F401 - so that processes that are forked ha
 from requests.adapters import HTTPAdapter
 
 from tests.lab import at_work, killing
+from tests.lab.database_writes import DatabaseWrites
 from tests.lab.placement import adapter_to
 from tests.lab.program import Done
 from tests.lab.sqlite import WithoutSync
 from wharfinger import jobs
 from wharfinger.cli.main import main
 from wharfinger.conf import parse
-from wharfinger.db.database import Database
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import DeviceJob, connect
 from wharfinger.placement.client import PlacementClient
 from wharfinger.reconcile import driver_instances, provider_report
-from wharfinger.reconcile.node_list import list_nodes
+from wharfinger.reconcile.driver_calls import list_nodes
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -234,10 +234,14 @@ class _Boundaries(fixtures.Fixture):
         self.passed: list[str] = []
 
     def _setUp(self) -> None:
-        for name in ("insert", "update", "delete", "replace", "touch"):
-            told = partial(self._about_table, name)
-            self._watch(Database, name, told)
+        self.useFixture(DatabaseWrites(self._writing))
         self._watch(HTTPAdapter, "send", self._about_request)
+
+    @contextmanager
+    def _writing(self, name: str, _work: object) -> Iterator[None]:
+        self._reach(f"before {name}")
+        yield
+        self._reach(f"after {name}")
 
     def _watch(self, owner: type, name: str, told: Callable[..., str | None]) -> None:
         act = getattr(owner, name)
@@ -253,9 +257,6 @@ class _Boundaries(fixtures.Fixture):
 
         path = f"{owner.__module__}.{owner.__qualname__}.{name}"
         self.useFixture(fixtures.MonkeyPatch(path, watched))
-
-    def _about_table(self, verb: str, table: str, *_more: Any) -> str:
-        return f"{verb} {table}"
 
     def _about_request(self, request: Any, *_more: Any) -> str | None:
         if request.method == "GET":

@@ -12,8 +12,8 @@ from tests.lab.cycles import everything
 from tests.lab.placement import empty
 from tests.lab.program import SAMPLE, Done, Program
 from wharfinger.conf import parse
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import Context, ServiceList, connect
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.scheduling.gates import gates
 
@@ -43,7 +43,7 @@ class TwoOwners(fixtures.Fixture):
         self._harness.cyborg.create_profile(PROFILE, {"resources:VGPU": "1"})
         self.sync()
         self.conf = parse([str(self.config)])
-        self.client = PlacementClient(make_adapter(self.conf), connections=4)
+        self.client = WritingClient(make_adapter(self.conf), connections=4)
         self.context: Context = connect(self.conf)
         self.addCleanup(self.context.close)
 

@@ -1,10 +1,12 @@
 """Tables of the documentation: they leave nothing out, and nothing unexplained."""
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+import wharfinger
 from docs._ext import extra_spec_rows, object_rows
 from docs._ext.object_rows import FieldRow, Unsaid
 from wharfinger import objects
@@ -145,3 +147,28 @@ def test_extra_spec_row_of_translated_key_names_its_traits() -> None:
     assert rows["``hw:mem_encryption``"][1] == "``true``: ``resources:MEM_ENCRYPTION_CONTEXT=1``."
     assert "forbidden" in rows["``hw:cpu_thread_policy``"][1]
     assert "required of the root" in rows["``hw:sound_model``"][1]
+
+
+# The page on architecture.
+
+#: A file below framework/wharfinger, and perhaps the name of something in it.
+_REFERENCE = re.compile(r"``([a-z_]+(?:/[a-z_]+)*)\.py(?::([A-Za-z_.]+))?``")
+
+
+def test_files_and_functions_of_the_architecture_exist() -> None:
+    text = (DOCS / "architecture.rst").read_text()
+    references = _REFERENCE.findall(text)
+    assert len(references) > 15
+    for path, name in references:
+        found: object = importlib.import_module("wharfinger." + path.replace("/", "."))
+        for part in name.split(".") if name else ():
+            found = getattr(found, part, None)
+        assert found is not None, f"{path}.py:{name}"
+
+
+def test_each_package_has_a_sentence_in_the_architecture() -> None:
+    text = (DOCS / "architecture.rst").read_text()
+    packages = {
+        one.parent.name for one in (Path(wharfinger.__file__).parent).glob("*/__init__.py")
+    } - {"nova"}
+    assert [one for one in sorted(packages) if f"``{one}``" not in text] == []

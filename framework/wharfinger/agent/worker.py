@@ -18,7 +18,7 @@ from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instances
-from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.tracker.heartbeat import HANGS_AFTER
 
 LOG: Final = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Worker:
             )
             self._keep_pace(cycle)
 
-    def _keep_pace(self, cycle: DriverCycle) -> None:
+    def _keep_pace(self, cycle: Reconciler) -> None:
         timetable = Timetable(self._section)
         while not self._stopping.is_set():
             pace = timetable.due(time.monotonic())
@@ -116,7 +116,7 @@ class Worker:
                 succeeded = self._take(cycle, pace)
                 timetable.ended(pace, time.monotonic(), failed=not succeeded)
 
-    def _take(self, cycle: DriverCycle, pace: Pace) -> bool:
+    def _take(self, cycle: Reconciler, pace: Pace) -> bool:
         """Run a cycle, and tell of it; whether it came to its end."""
         run = {Pace.FULL: cycle.sync, Pace.DRIFT: cycle.drift, Pace.POLL: cycle.poll}[pace]
         steps: list[Step] = []

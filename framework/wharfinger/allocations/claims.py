@@ -17,6 +17,7 @@ from wharfinger.allocations.consumers import (
     is_unsure,
 )
 from wharfinger.allocations.nodes import SHARES, Suits, anywhere, nodes_of, place_of
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.allocations.task_state import (
     again,
@@ -48,7 +49,6 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.field_types import now
 from wharfinger.providers import names
-from wharfinger.reconcile.reservations import Holds
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims
 
@@ -97,7 +97,7 @@ class AllocationClaims:
         """Who has said nothing of an instance for ``down_time`` counts as dead."""
         self._client: Final = surroundings.placement
         self._context: Final = surroundings.objects
-        self._holds: Final = Holds(surroundings.placement, surroundings.objects)
+        self._releases: Final = AllocationRelease(surroundings.placement, surroundings.objects)
         self._search: Final = search
         self._consumers: Final = search.consumers
         self._down_time: Final = down_time
@@ -158,7 +158,7 @@ class AllocationClaims:
             instance.save()
         # From here on nobody allocates anything for it: who has read what it had is refused, and
         # who reads it now finds that it is being released.
-        held = self._holds.give_back(uuid, check=lambda: self._see_same(instance))
+        held = self._releases.release(uuid, check=lambda: self._see_same(instance))
         places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
             places |= ends_of(migration)
@@ -187,7 +187,7 @@ class AllocationClaims:
     @again
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
         """Give back what a move has, and end it: its instance is no more."""
-        held = self._holds.give_back(migration.uuid)
+        held = self._releases.release(migration.uuid)
         found = Migration.get_by_uuid(self._context, migration.uuid)
         if found.is_in_progress:
             for status in _WITHOUT_INSTANCE.get(found.status, ("failed",)):
@@ -279,7 +279,7 @@ class AllocationClaims:
             refuse_released(instance)
         except (AllocationRefused, ObjectNotFound):
             if attempt.has_asked:  # and has got it after the release
-                self._holds.give_back(uuid, check=lambda: self._see_released(uuid))
+                self._releases.release(uuid, check=lambda: self._see_released(uuid))
             raise
         if held.allocations:
             if instance.node is None:
@@ -356,9 +356,9 @@ class AllocationClaims:
             Claims(self._context, node.host).instance_claim(instance, node.hypervisor_hostname)
         except ObjectNotFound as error:
             if error.kind != Instance.obj_name():  # the node is no more
-                self._holds.give_back(instance.uuid)
+                self._releases.release(instance.uuid)
             else:
-                self._holds.give_back(
+                self._releases.release(
                     instance.uuid, check=lambda: self._see_released(instance.uuid)
                 )
             raise

@@ -1,16 +1,20 @@
-"""Consumers in Placement: what they have, as of which generation, and how that is replaced."""
+"""Read, replace and delete the allocations of consumers in Placement.
+
+The one writer of allocations, apart from the reshapes of a plan.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from wharfinger.exceptions import Conflict, PlacementError, UnexpectedAnswer, WharfingerError
 from wharfinger.objects import Instance
+from wharfinger.placement.allocation_writes import AllocationWrites
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import Amounts
 
@@ -52,6 +56,7 @@ class Consumers:
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
+        self._writes: Final = AllocationWrites(client)
         self._left: Final[set[str]] = set()
 
     def get(self, uuid: str) -> Consumer:
@@ -76,7 +81,7 @@ class Consumers:
         """
         new = {change.consumer.uuid for change in changes if change.consumer.generation is None}
         try:
-            self._client.set_allocations(
+            self._writes.set_allocations(
                 {
                     consumer.uuid: {
                         "allocations": {
@@ -97,6 +102,13 @@ class Consumers:
                 self._left.update(new)
             raise
         self._left.difference_update(new)
+
+    def delete(self, uuid: str, held: Mapping[str, Any]) -> None:
+        """Delete the allocations of a consumer, ``held``, as Placement has returned them.
+
+        Raises ConcurrentUpdate where the consumer has other allocations by now.
+        """
+        self._writes.delete_allocations(uuid, held)
 
     def note_left(self, uuid: str) -> None:
         """Say that a consumer has nothing, and yet there is one.

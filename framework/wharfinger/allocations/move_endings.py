@@ -9,6 +9,7 @@ from typing import Final
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.consumers import Change, Consumer, ConsumerType, was_refused
 from wharfinger.allocations.nodes import place_of
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.allocations.search import FlavorSearch
 from wharfinger.allocations.task_state import again, ends_of, is_recent, refuse_released, state_of
 from wharfinger.exceptions import (
@@ -20,7 +21,7 @@ from wharfinger.exceptions import (
     PlacementError,
 )
 from wharfinger.objects import ComputeNode, Flavor, Instance, Migration, Reservation
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims, End
 
@@ -45,7 +46,8 @@ class Endings:
         self._context: Final = surroundings.objects
         self._search: Final = search
         self._consumers: Final = search.consumers
-        self._holds: Final = Holds(surroundings.placement, surroundings.objects)
+        self._reservations: Final = Reservations(surroundings.placement, surroundings.objects)
+        self._releases: Final = AllocationRelease(surroundings.placement, surroundings.objects)
         self._claims: Final = AllocationClaims(surroundings, search, down_time)
         self._down_time: Final = down_time
 
@@ -84,7 +86,7 @@ class Endings:
             migration.save()  # of one who confirms and one who reverts, one is refused
         if migration.status != "confirming":
             raise self.refused(migration, "confirmed")
-        reserved = self._holds.give_back(migration.uuid, kept=kept)
+        reserved = self._releases.release(migration.uuid, kept=kept)
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved
 
@@ -108,7 +110,7 @@ class Endings:
             self._see_back(instance, migration, has)
         elif has.allocations:
             self._renew(instance, has)
-        reserved = self._holds.after_release(instance.uuid)
+        reserved = self._reservations.after_release(instance.uuid)
         self._drop(instance, migration, End.DESTINATION)
         return migration, reserved
 
@@ -125,7 +127,7 @@ class Endings:
     ) -> None:
         """Have an instance have what it had; raises AllocationRefused where Placement does not."""
         lost = [one for one in has.allocations if one not in had.allocations]
-        self._holds.before_release(instance.uuid, lost)
+        self._reservations.before_release(instance.uuid, lost)
         try:
             self._consumers.set(
                 instance,
@@ -137,7 +139,7 @@ class Endings:
         except PlacementError as error:
             if not was_refused(error):
                 raise
-            self._holds.cancel_release(instance.uuid)
+            self._reservations.cancel_release(instance.uuid)
             # It can still be confirmed.
             if migration.status == "reverting":
                 migration.status = "finished"

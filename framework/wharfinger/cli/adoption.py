@@ -13,7 +13,7 @@ from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
     from wharfinger.providers.plan import Plan
-    from wharfinger.reconcile.cycle import DriverCycle
+    from wharfinger.reconcile.cycle import Reconciler
 
 
 class ProviderAdopt(ObjectCommand):
@@ -65,20 +65,20 @@ class ProviderAdopt(ObjectCommand):
             run = self._show if parsed_args.dry_run else self._adopt
             return run(cycle, uuids)
 
-    def _show(self, cycle: "DriverCycle", uuids: frozenset[str]) -> int:
-        planned = cycle.plan_adoption(uuids)
-        self._print(planned.plan)
-        for row in planned.coming:
+    def _show(self, cycle: "Reconciler", uuids: frozenset[str]) -> int:
+        plan, takeovers = cycle.plan_adoption(uuids)
+        self._print(plan)
+        for row in takeovers:
             self._console.print(
                 f"~ {row.hypervisor_hostname} ({row.uuid}) is taken over first, from driver "
                 f"instance {row.driver_instance} on host {row.host}",
                 markup=False,
             )
-        count = len(planned.plan.steps)
+        count = len(plan.steps)
         self._tell(cycle, count, "to be written")
-        return DIFFERENCE if count or planned.coming else DONE
+        return DIFFERENCE if count or takeovers else DONE
 
-    def _adopt(self, cycle: "DriverCycle", uuids: frozenset[str]) -> int:
+    def _adopt(self, cycle: "Reconciler", uuids: frozenset[str]) -> int:
         outcome = cycle.adopt(uuids, on_plan=self._print)
         self._tell(cycle, len(outcome.steps), "written")
         if outcome.problems:
@@ -94,7 +94,7 @@ class ProviderAdopt(ObjectCommand):
                 self._console.print(line)
         self._planned = self._planned or bool(plan.steps)
 
-    def _tell(self, cycle: "DriverCycle", count: int, done: str) -> None:
+    def _tell(self, cycle: "Reconciler", count: int, done: str) -> None:
         changes = (
             f"{count} {'change' if count == 1 else 'changes'} {done}" if count else "no change"
         )

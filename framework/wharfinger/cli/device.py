@@ -44,7 +44,7 @@ class _DeviceCommand(ObjectCommand):
         Raises WharfingerError.
         """
         from wharfinger.reconcile import driver_instances
-        from wharfinger.reconcile.node_list import list_nodes
+        from wharfinger.reconcile.driver_calls import list_nodes
 
         driver = self._driver_of(provider)
         with driver_instances.connected(driver):

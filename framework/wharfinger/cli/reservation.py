@@ -150,14 +150,14 @@ class ProviderReserve(ObjectCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import reservations
         from wharfinger.reconcile import provider_report
-        from wharfinger.reconcile.reservations import Holds
+        from wharfinger.reconcile.reservations import Reservations
 
         holder = parsed_args.holder
         _refuse_jobs(holder)
         provider = provider_report.find(self.placement, parsed_args.provider)
         self._refuse_second(provider, holder)
         try:
-            held = Holds(self.placement, self.objects).reserve(
+            held = Reservations(self.placement, self.objects).reserve(
                 provider,
                 holder=holder,
                 reason=parsed_args.reason,
@@ -198,7 +198,7 @@ class ProviderRelease(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.reconcile import provider_report
-        from wharfinger.reconcile.reservations import Holds
+        from wharfinger.reconcile.reservations import Reservations
 
         holder = parsed_args.holder
         _refuse_jobs(holder)
@@ -209,7 +209,7 @@ class ProviderRelease(ObjectCommand):
                 raise
             return
         try:
-            left = Holds(self.placement, self.objects).release(provider, holder)
+            left = Reservations(self.placement, self.objects).release(provider, holder)
         except ObjectNotFound:
             raise self._not_held(provider, holder) from None
         except PlacementError as error:

@@ -17,7 +17,7 @@ from wharfinger.exceptions import WharfingerError
 if TYPE_CHECKING:
     from wharfinger.conf import DefaultSection
     from wharfinger.providers.plan import Step
-    from wharfinger.reconcile.cycle import Outcome
+    from wharfinger.reconcile.cycle import CycleResult
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ class Sync(ObjectCommand):
         with Heartbeat(default.host, report, self._down_time) as heartbeat:
             yield heartbeat.progress
 
-    def _report(self, default: "DefaultSection", outcomes: Mapping[str, "Outcome"]) -> None:
+    def _report(self, default: "DefaultSection", outcomes: Mapping[str, "CycleResult"]) -> None:
         from wharfinger.tracker import service_report
 
         if not self.has_opened:
@@ -146,12 +146,12 @@ class Sync(ObjectCommand):
 
     def _run(
         self, name: str, parsed_args: argparse.Namespace, on_progress: Callable[[], None]
-    ) -> "Outcome":
+    ) -> "CycleResult":
         """One instance's cycle; its failure does not stop the others."""
         from wharfinger.console import progress
         from wharfinger.providers.removal import RemovalPolicy
         from wharfinger.reconcile import driver_instances
-        from wharfinger.reconcile.cycle import Outcome
+        from wharfinger.reconcile.cycle import CycleResult
 
         taken: list[Step] = []
         try:
@@ -172,7 +172,7 @@ class Sync(ObjectCommand):
             ) as cycle:
                 if parsed_args.dry_run:
                     plan = cycle.plan()
-                    return Outcome(
+                    return CycleResult(
                         steps=plan.steps,
                         pending=plan.pending,
                         foreign=plan.foreign,
@@ -183,12 +183,12 @@ class Sync(ObjectCommand):
                         _with_progress(on_progress, on_plan), _with_progress(on_progress, on_step)
                     )
         except WharfingerError as error:
-            return Outcome(steps=tuple(taken), problems=(error,))
+            return CycleResult(steps=tuple(taken), problems=(error,))
         except Exception as error:
             # Isolates the other instances from what nobody has thought of.
             self.app.LOG.debug("driver instance %s", name, exc_info=True)
             reason = f"{type(error).__name__}: {error}. This is a fault; --debug shows where."
-            return Outcome(steps=tuple(taken), problems=(WharfingerError(reason=reason),))
+            return CycleResult(steps=tuple(taken), problems=(WharfingerError(reason=reason),))
 
 
 def _with_progress(
@@ -203,7 +203,7 @@ def _with_progress(
     return called
 
 
-def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:
+def _print(name: str, outcome: "CycleResult", dry_run: bool) -> None:
     from wharfinger.console import plan
 
     console = Console(soft_wrap=True, highlight=False, emoji=False)
@@ -220,7 +220,7 @@ def _print(name: str, outcome: "Outcome", dry_run: bool) -> None:
         )
 
 
-def _data(name: str, outcome: "Outcome") -> dict[str, Any]:
+def _data(name: str, outcome: "CycleResult") -> dict[str, Any]:
     from wharfinger.console import plan
 
     return {

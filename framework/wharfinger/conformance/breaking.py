@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.rules import NotShown, Violation
+from wharfinger.conformance.rules import can_be_busy
 from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.conformance.trees import Contents, difference, trees
+from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.exceptions import WharfingerError
-from wharfinger.reconcile.cycle import Outcome
+from wharfinger.reconcile.cycle import CycleResult
 
 #: Seconds for a cycle to end when no call hangs any more.
 _END: Final = 60.0
@@ -65,7 +66,7 @@ class Breaking:
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
-            if self._subject.can_be_busy:
+            if can_be_busy(self._subject):
                 self._busy = self._harness.things()[0]
                 self._harness.make_busy(self._busy)
                 publishing.settle()
@@ -106,7 +107,7 @@ class Breaking:
 
     def attempt(
         self,
-        cycle: Callable[[], Outcome],
+        cycle: Callable[[], CycleResult],
         at: int,
         patience: float = 0,
         then: Fault | None = None,
@@ -139,14 +140,14 @@ class Breaking:
         while at is not None:
             thing = self._subject.add()
             other = next(one for one in self._harness.things() if one not in (self._busy, thing))
-            if self._subject.can_be_busy:
+            if can_be_busy(self._subject):
                 self._harness.make_busy(other)
             old = self._subject.placement.contents()  # some of it may be others' to publish
             seen, at = self._each(publishing.cycle.sync, "call", old, at)
             new = publishing.settle()
             for one in seen:
                 see_old_or_new(new if one.is_well else old, one.contents, new, one.when)
-            if self._subject.can_be_busy:
+            if can_be_busy(self._subject):
                 self._harness.make_free(other)
             self._harness.remove(thing)
             publishing.settle()
@@ -155,7 +156,7 @@ class Breaking:
         """Have one call after the other fail while a driver starts."""
         old = self._subject.placement.contents()
 
-        def start() -> Outcome:
+        def start() -> CycleResult:
             publishing.restart()
             return publishing.cycle.sync()
 
@@ -163,7 +164,7 @@ class Breaking:
             see_old_or_new(old, one.contents, old, one.when)
 
     def _each(
-        self, cycle: Callable[[], Outcome], kind: str, old: Contents, first: int = 0
+        self, cycle: Callable[[], CycleResult], kind: str, old: Contents, first: int = 0
     ) -> tuple[list[_Seen], int | None]:
         """Run a cycle again and again: each time another call fails.
 
@@ -208,7 +209,7 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
             )
 
 
-def _ends(cycle: Callable[[], Outcome], attempt: Attempt) -> None:
+def _ends(cycle: Callable[[], CycleResult], attempt: Attempt) -> None:
     try:
         outcome = cycle()
     except (WharfingerError, Violation, NotShown):

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from wharfinger import conf
-from wharfinger.conformance.rules import Violation
 from wharfinger.conformance.subject import describe
 from wharfinger.conformance.trees import Contents
+from wharfinger.conformance.violations import Violation
 from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.reconcile import driver_instances
 

@@ -9,10 +9,11 @@ from typing import Any, Final, cast
 
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.limit import Overdue, within
-from wharfinger.conformance.rules import NotShown, Profile, Rule, Violation, requirements
+from wharfinger.conformance.rules import Profile, Rule, requirements
 from wharfinger.conformance.subject import Subject
+from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
-from wharfinger.reconcile.node_list import text_of
+from wharfinger.reconcile.driver_calls import text_of
 
 #: Seconds that a rule may take; what is slowest here, histories of a real Cyborg, takes a tenth.
 TIMEOUT: Final = 300.0

@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.driver.capabilities import SUPPORTED, Capability
-from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory
 
 
@@ -39,7 +39,7 @@ class Placement(Protocol):
         """Where it is served over HTTP, from the first time that this is asked for."""
 
     @property
-    def client(self) -> PlacementClient:
+    def client(self) -> WritingClient:
         """A client of it in this process."""
 
 

@@ -8,9 +8,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from wharfinger.conformance.breaking import Breaking, see_old_or_new
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.rules import Violation, requirements
+from wharfinger.conformance.rules import are_kept_so_far, can_be_busy
 from wharfinger.conformance.subject import Publishing, Subject, problems
 from wharfinger.conformance.trees import difference
+from wharfinger.conformance.violations import Violation
 from wharfinger.providers import Provider
 
 #: Which of what can happen does, and to which of the things.
@@ -192,11 +193,11 @@ class History(RuleBasedStateMachine):
         self._told.append(what)
 
     def _keeps(self, *ids: str) -> bool:
-        return self._subject.broken.isdisjoint(requirements(ids))
+        return are_kept_so_far(self._subject, ids)
 
     @property
     def _can_be_busy(self) -> bool:
-        return self._subject.can_be_busy
+        return can_be_busy(self._subject)
 
     @property
     def _there(self) -> Sequence[str]:

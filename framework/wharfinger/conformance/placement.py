@@ -6,8 +6,8 @@ from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.conformance.trees import Contents
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, Provider
@@ -28,7 +28,7 @@ class RunPlacement:
         self._lock: Final = threading.Lock()
         self._server: WSGIServer | None = None
         self._known: Final[dict[str, tuple[ProviderSummary, Provider]]] = {}
-        self.client: Final = PlacementClient(service.adapter, connections=4)
+        self.client: Final = WritingClient(service.adapter, connections=4)
 
     @property
     def url(self) -> str:

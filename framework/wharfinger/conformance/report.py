@@ -8,9 +8,10 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from wharfinger.conformance.examination import Result, Status
-from wharfinger.conformance.rules import VERSION, Level, NotShown, Rule
+from wharfinger.conformance.rules import VERSION, Level, Rule
 from wharfinger.conformance.run import Asked, find_harness
 from wharfinger.conformance.verdict import Verdict
+from wharfinger.conformance.violations import NotShown
 from wharfinger.driver import Capability, loader
 from wharfinger.exceptions import DriverLoadError, printable
 

@@ -42,22 +42,6 @@ class Profile(StrEnum):
     EXTENDED = "extended"
 
 
-class Violation(Exception):
-    """A rule is not kept: what the driver did, as a difference wherever that says it.
-
-    ``expected`` is what it would have been, where the rule itself does not say that already.
-    """
-
-    def __init__(self, found: str, expected: str = "") -> None:
-        super().__init__(found)
-        self.found = found
-        self.expected = expected
-
-
-class NotShown(Exception):
-    """Nothing can be said of a rule, and why: the harness has not what it takes, or failed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One rule of the contract.
@@ -141,3 +125,17 @@ def all_rules() -> Iterator[Rule]:
     for module in iter_modules(package.__path__, f"{package.__name__}."):
         import_module(module.name)
     yield from (_REGISTRY[id] for id in sorted(_REGISTRY))
+
+
+def are_kept_so_far(subject: "Subject", ids: Iterable[str]) -> bool:
+    """Return whether these rules, and those that they need, are not known to be broken."""
+    return subject.broken.isdisjoint(requirements(ids))
+
+
+def can_be_busy(subject: "Subject") -> bool:
+    """Return whether things can be made busy, and the driver is known to respect that."""
+    return (
+        subject.declared is not None
+        and subject.declared.busy.supported
+        and are_kept_so_far(subject, ("WHF-502", "WHF-503", "WHF-504"))
+    )

@@ -17,8 +17,9 @@ from wharfinger.conformance.examination import TIMEOUT, Examination, Result, Sta
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.limit import Overdue, within
 from wharfinger.conformance.placement import RunPlacement
-from wharfinger.conformance.rules import NotShown, Profile, Rule, all_rules
+from wharfinger.conformance.rules import Profile, Rule, all_rules
 from wharfinger.conformance.subject import Subject
+from wharfinger.conformance.violations import NotShown
 from wharfinger.exceptions import (
     BackendError,
     ConfigurationError,

@@ -11,8 +11,8 @@ from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
-from wharfinger.conformance.rules import NotShown, Violation, requirements
 from wharfinger.conformance.trees import Contents
+from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.driver import Capabilities, ComputeDriver, loader
 from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import ConfigurationError, WharfingerError
@@ -23,11 +23,12 @@ from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderT
 from wharfinger.providers.ownership import NOVA
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instances
-from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.reconcile.desire import REPORTED
+from wharfinger.reconcile.driver_calls import check_names
+from wharfinger.reconcile.driver_calls import describe as describe_nodes
 from wharfinger.reconcile.driver_instances import Instance
-from wharfinger.reconcile.node_list import NodeListing, check_names
-from wharfinger.reconcile.node_list import describe as describe_nodes
+from wharfinger.reconcile.node_list import NodeList
 
 #: What the driver instance is called, unless a configuration file enables one of the driver.
 INSTANCE: Final = "conformance"
@@ -81,15 +82,6 @@ class Subject:
     def declared(self) -> Harness | None:
         """The harness, for what it declares; None where there is none."""
         return self._harness
-
-    @property
-    def can_be_busy(self) -> bool:
-        """Whether things can be made busy, and that is known to be seen to."""
-        return (
-            self._harness is not None
-            and self._harness.busy.supported
-            and self.broken.isdisjoint(requirements(("WHF-502", "WHF-503", "WHF-504")))
-        )
 
     @property
     def has_harness(self) -> bool:
@@ -247,7 +239,7 @@ class Publishing:
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
         self._open = ExitStack()
-        self.cycle: DriverCycle
+        self.cycle: Reconciler
         self.driver: ComputeDriver
 
     def start(self) -> None:
@@ -275,7 +267,7 @@ class Publishing:
         self.stop()
         self.start()
 
-    def sync(self) -> Outcome:
+    def sync(self) -> CycleResult:
         """A complete cycle, without a problem; raises Violation, or what the driver raises."""
         return sound(self.cycle.sync(), may_report=not self._subject.has_harness)
 
@@ -286,7 +278,7 @@ class Publishing:
         return self._subject.placement.contents()
 
 
-def sound(outcome: Outcome, *, may_report: bool = False) -> Outcome:
+def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
     """The outcome of a cycle that has no problem; raises Violation for any other.
 
     ``may_report``: the driver may say of a part of the backend that it cannot be published.
@@ -296,7 +288,7 @@ def sound(outcome: Outcome, *, may_report: bool = False) -> Outcome:
     return outcome
 
 
-def problems(outcome: Outcome, *, may_report: bool) -> list[WharfingerError]:
+def problems(outcome: CycleResult, *, may_report: bool) -> list[WharfingerError]:
     """What has gone wrong in a cycle, without what the driver may report."""
     return [
         problem
@@ -331,7 +323,7 @@ def as_contents(said: Mapping[str, DesiredProvider]) -> Contents:
     return {name: one.provider for name, one in said.items()}
 
 
-def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeListing:
+def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
     """The driver's nodes; raises Violation where one is none."""
     names = driver.get_available_nodes(refresh=refresh)
     check_names(driver, "get_available_nodes", names)

@@ -18,7 +18,7 @@ def applying(
 ) -> Iterator[tuple[Callable[[Plan], None], Callable[[Step], None]]]:
     """Show how far the plan of a driver instance is applied, and note the steps taken.
 
-    Gives the two callbacks that DriverCycle.sync takes.
+    Gives the two callbacks that Reconciler.sync takes.
     """
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:

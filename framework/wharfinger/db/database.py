@@ -137,7 +137,7 @@ class Database:
                     raise taken
             target.insert(rows)
 
-        self._write(table, add, *([] if sole is None else [sole.table]))
+        self.write([table, *([] if sole is None else [sole.table])], add)
 
     def update(
         self, table: str, key: str, changes: Sequence[Change], following: Sequence[Following] = ()
@@ -153,14 +153,14 @@ class Database:
             for one, rows in zip(following, others, strict=True):
                 rows.touch(one.values, {"revision"}, one.where)
 
-        self._write(table, change, *(one.table for one in following))
+        self.write([table, *(one.table for one in following)], change)
 
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
         """Delete rows that nobody has written since, all or none; raises StaleError.
 
         Where rows are kept, they only count as deleted.
         """
-        self._write(table, lambda target: target.delete(key, revisions))
+        self.write([table], lambda target: target.delete(key, revisions))
 
     def replace(
         self, table: str, scope: Values, key: str, rows: Mapping[str, Values | None]
@@ -169,7 +169,7 @@ class Database:
 
         For one writer at a time: there is no revision to compare.
         """
-        self._write(table, lambda target: target.replace(scope, key, rows))
+        self.write([table], lambda target: target.replace(scope, key, rows))
 
     def touch(
         self, table: str, values: Values, *, count: Collection[str] = (), **where: Any
@@ -178,8 +178,32 @@ class Database:
 
         ``where`` is as in ``select``; returns how many rows there were.
         """
-        touched: int = self._write(table, lambda target: target.touch(values, count, where))
+        touched: int = self.write([table], lambda target: target.touch(values, count, where))
         return touched
+
+    def read(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
+        """Call ``work`` with the Rows of each table, in one transaction; return its result.
+
+        All statements see the database as it was at one moment.
+        """
+        with self._errors(), self._tables(self._manager.reader, *tables, snapshot=True) as rows:
+            return work(*rows)
+
+    def write(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
+        """Call ``work`` with the Rows of each table, in one transaction; return its result.
+
+        An exception of ``work`` undoes all that it wrote. After a deadlock with another
+        transaction, ``work`` is called again. Raises TakenError.
+        """
+
+        def attempt() -> _T:
+            with self._tables(self._manager.writer, *tables) as rows:
+                return work(*rows)
+
+        again = db_api.wrap_db_retry(max_retries=_ATTEMPTS, retry_on_deadlock=True)
+        with self._errors():
+            result: _T = again(attempt)()
+            return result
 
     def close(self) -> None:
         """Close all connections."""
@@ -202,8 +226,10 @@ class Database:
             yield rows
 
     @contextmanager
-    def _tables(self, manager: Any, *tables: str) -> Iterator[list[Rows]]:
+    def _tables(self, manager: Any, *tables: str, snapshot: bool = False) -> Iterator[list[Rows]]:
         """The rows of each of these tables in one transaction.
+
+        With ``snapshot``, all statements see the same moment.
 
         First it looks again for tables and columns that were missing: a schema may be upgraded
         at any time. It looks before the transaction: on MySQL, an upgrade that waits for a
@@ -216,6 +242,9 @@ class Database:
             if missing.get(table, frozenset()).issuperset(METADATA.tables[table].columns.keys()):
                 raise self._error(f"it has no table {table} yet.", "Run `wharfinger db upgrade`.")
         with manager.using(_Context()) as session:
+            if snapshot and self._engine_name() == "postgresql":
+                # SQLite does so anyway, and MySQL unless its server is told otherwise.
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield [
                 Rows(session, METADATA.tables[table], missing.get(table, frozenset()))
                 for table in tables
@@ -238,18 +267,6 @@ class Database:
                     table,
                 )
             self._missing = missing
-
-    def _write(self, table: str, work: Callable[..., _T], *others: str) -> _T:
-        """Call ``work`` with the rows of a table, and of ``others``, in one transaction."""
-
-        def attempt() -> _T:
-            with self._tables(self._manager.writer, table, *others) as rows:
-                return work(*rows)
-
-        again = db_api.wrap_db_retry(max_retries=_ATTEMPTS, retry_on_deadlock=True)
-        with self._errors():
-            result: _T = again(attempt)()
-            return result
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

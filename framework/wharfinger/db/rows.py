@@ -67,6 +67,13 @@ class NotIn:
     values: Collection[str]
 
 
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Any value that a query returns; see ``Rows.values``."""
+
+    query: sa.Select[Any]
+
+
 class Rows:
     """Those that count: where rows are kept when they are deleted, the others.
 
@@ -77,6 +84,14 @@ class Rows:
         self._session: Final = session
         self._table: Final = table
         self._present: Final = [name for name in table.columns.keys() if name not in lacking]  # noqa: SIM118
+
+    def has(self, column: str) -> bool:
+        """Return whether the database has a column of this table."""
+        return column in self._present
+
+    def values(self, column: str, where: Values) -> AnyOf:
+        """Return a condition for other rows: any value of a column in the rows of ``where``."""
+        return AnyOf(sa.select(self._table.c[column]).where(*self._conditions(where)))
 
     def select(self, where: Values) -> list[dict[str, Any]]:
         """The rows, oldest first, whose columns have these values, or one of several."""
@@ -146,22 +161,43 @@ class Rows:
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
         """Write the rows of a scope by key; None deletes."""
-        target = self._table
-        there: set[str] = set()
-        for some in _batches(rows):
+        self.put(scope, key, rows, self.existing(scope, key, rows))
+
+    def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:
+        """Return those of the keys that rows of the scope have; no row is locked."""
+        found: set[str] = set()
+        for some in _batches(keys):
             where = self._conditions({**scope, key: some})
-            there.update(self._session.scalars(sa.select(target.c[key]).where(*where)))
-        for some in _batches(one for one in there if rows[one] is None):
+            found.update(self._session.scalars(sa.select(self._table.c[key]).where(*where)))
+        return found
+
+    def put(
+        self,
+        scope: Values,
+        key: str,
+        rows: Mapping[str, Values | None],
+        existing: Collection[str],
+    ) -> None:
+        """Update the rows of the existing keys, delete those of None, and add the other rows.
+
+        The revisions of updated rows rise by one. A new row has revision 1.
+        """
+        for some in _batches(one for one, row in rows.items() if row is None and one in existing):
             where = self._conditions({**scope, key: some})
-            self._session.execute(sa.delete(target).where(*where))
-        written = {one: {**row, **scope, key: one} for one, row in rows.items() if row is not None}
-        self._write({*scope, key}, [row for one, row in written.items() if one in there])
-        self.insert(row for one, row in written.items() if one not in there)
+            self._session.execute(sa.delete(self._table).where(*where))
+        # In the order of the keys, or two processes that add rows could wait for each other.
+        written = {
+            one: {**row, **scope, key: one} for one, row in sorted(rows.items()) if row is not None
+        }
+        self._write(
+            {*scope, key}, [row for one, row in written.items() if one in existing], ["revision"]
+        )
+        self.insert({**row, "revision": 1} for one, row in written.items() if one not in existing)
 
     def touch(self, values: Values, count: Collection[str], where: Values) -> int:
         """Write columns, and add one to those that ``count``; how many rows there were."""
         known = {name: value for name, value in values.items() if name in self._present}
-        counted = {name: self._table.c[name] + 1 for name in count}
+        counted = self._counted(count)
         met = 0
         for some in _bounded(where):
             result: Any = self._session.execute(
@@ -170,15 +206,20 @@ class Rows:
             met += result.rowcount
         return met
 
-    def _write(self, keys: Collection[str], rows: Iterable[Values]) -> None:
-        """Write rows that are found by the values of these columns, which stay as they are."""
+    def _write(
+        self, keys: Collection[str], rows: Iterable[Values], count: Collection[str] = ()
+    ) -> None:
+        """Write rows that are found by the values of these columns, which stay as they are.
+
+        The columns that ``count`` rise by one.
+        """
         where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         for some in _alike(rows, self._present):
             written = some[0].keys() - set(keys)
             self._session.connection().execute(
                 sa.update(self._table)
                 .where(*where, *self._conditions({}))
-                .values({name: sa.bindparam(name) for name in written}),
+                .values({name: sa.bindparam(name) for name in written} | self._counted(count)),
                 [
                     {
                         f"where_{name}" if name in keys else name: value
@@ -188,25 +229,40 @@ class Rows:
                 ],
             )
 
+    def hold(
+        self, key: str, keys: Iterable[str], where: Values, columns: Collection[str] | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """Lock the rows of these keys until the transaction ends; return them by key.
+
+        ``where`` has further conditions. The rows have these columns, by default all. Other
+        processes have committed what is returned: a lock waits for them.
+        """
+        names = self._present if columns is None else [key, *filter(self.has, columns)]
+        found: dict[str, dict[str, Any]] = {}
+        # In the order of the keys, within a batch too, or two could wait for each other.
+        for some in _batches(sorted(keys)):
+            rows = self._session.execute(
+                sa.select(*(self._table.c[name] for name in names))
+                .where(*self._conditions({**where, key: some}))
+                .order_by(self._table.c[key])
+                .with_for_update()
+            )
+            found.update((row[key], dict(row)) for row in rows.mappings())
+        return found
+
     def _hold(self, key: str, revisions: Mapping[str, int]) -> None:
         """Keep rows from being written by others until the transaction ends.
 
         Raises StaleError where one has not the revision that it is believed to have.
         """
-        now: dict[str, int] = {}
-        # In the order of the keys, within a batch too, or two could wait for each other.
-        for some in _batches(sorted(revisions)):
-            rows = self._session.execute(
-                sa.select(self._table.c[key], self._table.c.revision)
-                .where(*self._conditions({key: some}))
-                .order_by(self._table.c[key])
-                .with_for_update()
-            )
-            now.update((row[0], row[1]) for row in rows)
-        gone = revisions.keys() - now.keys()
-        changed = {one for one, revision in now.items() if revision != revisions.get(one)}
+        held = self.hold(key, revisions, {}, ["revision"])
+        gone = revisions.keys() - held.keys()
+        changed = {one for one, row in held.items() if row["revision"] != revisions.get(one)}
         if gone or changed:
             raise StaleError(changed, gone)
+
+    def _counted(self, count: Collection[str]) -> dict[str, sa.ColumnElement[Any]]:
+        return {name: self._table.c[name] + 1 for name in count if self.has(name)}
 
     def _conditions(self, values: Values) -> list[sa.ColumnElement[bool]]:
         conditions = [_condition(self._table.c[name], value) for name, value in values.items()]
@@ -228,6 +284,8 @@ def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[
 
 
 def _condition(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
+    if isinstance(value, AnyOf):
+        return column.in_(value.query)
     if isinstance(value, NotIn):
         return column.not_in(list(value.values))
     values = list(value) if is_several(value) else [value]

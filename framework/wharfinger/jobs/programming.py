@@ -27,7 +27,6 @@ from wharfinger.exceptions import (
     printable,
 )
 from wharfinger.jobs.job_state import forget_others
-from wharfinger.jobs.marking import mark
 from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, Reservation, ReservationList
 from wharfinger.objects.field_types import now
@@ -35,7 +34,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names, ownership
 from wharfinger.providers.function_traits import function_traits
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 LOG: Final = logging.getLogger(__name__)
 #: Seconds between two looks at what is waited for.
@@ -214,7 +213,7 @@ class _Work:
     ) -> None:
         self._client: Final = client
         self._context: Final = context
-        self._holds: Final = Holds(client, context)
+        self._reservations: Final = Reservations(client, context)
         self._driver: Final = driver
         self._provider: Final = provider
         self._scope: Final = scope
@@ -250,7 +249,7 @@ class _Work:
             uuid = str(uuid4())
             self._taken[uuid] = one
             try:
-                held = self._holds.reserve(
+                held = self._reservations.reserve(
                     one, holder=HOLDER, reason=f"programming image {self._job.image}", uuid=uuid
                 )
             except ObjectExists:
@@ -283,7 +282,7 @@ class _Work:
         try:
             # Its owner may have written other figures: who has come since is seen after this.
             for held in self._held:
-                self._holds.keep(held)
+                self._reservations.keep(held)
             if consumers := self._consumers():
                 more = f" and {len(consumers) - _FEW} more" if len(consumers) > _FEW else ""
                 return f"it is in use by {', '.join(consumers[:_FEW])}{more}"
@@ -372,7 +371,7 @@ class _Work:
                 if job.trait not in (None, trait):
                     raise self._unresolved(f"it says that it holds function {held or 'none'}.")
             for one in self._scope:
-                mark(self._client, one, trait, self._owners[one.uuid])
+                self._reservations.set_function_trait(one, trait, self._owners[one.uuid])
             job.note_held(trait)
             self._save()
             forget_others(self._context, job)
@@ -397,11 +396,11 @@ class _Work:
         told: list[str] = []
         for uuid, one in self._taken.items():
             try:
-                left = self._holds.release_one(uuid)
+                left = self._reservations.release_one(uuid)
             except ObjectNotFound:
                 continue  # it could not be reserved, or somebody else has released it
             except PlacementError as error:
-                if self._holds.is_there(uuid):
+                if self._reservations.is_there(uuid):
                     raise self._left(one, error) from error
                 left = (f"Placement may not say so before the next cycle: {_words(error)}",)
             except BaseException as error:
@@ -425,7 +424,7 @@ class _Work:
         """See that the device is still reserved, as far as that can be seen."""
         for held in self._held:
             try:
-                self._holds.keep(held)
+                self._reservations.keep(held)
             except _UNREACHABLE as error:
                 LOG.warning("programming %s: %s", self._provider.name, error)
 

@@ -6,14 +6,13 @@ from datetime import timedelta
 
 from wharfinger.exceptions import ConcurrentSave, JobRefused, ObjectNotFound
 from wharfinger.jobs.job_state import forget_others, is_at_work
-from wharfinger.jobs.marking import mark
 from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ownership
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 
 def resolve(
@@ -49,10 +48,10 @@ def resolve(
     is_unfinished = job is not None and job.is_unfinished
     if not held and not is_unfinished:
         raise _refused(subject, "no job has left anything of it.", "There is nothing to do.")
-    holds = Holds(client, context)
+    reservations = Reservations(client, context)
     scope = [one for uuid in uuids for one in client.list_providers(uuid=uuid)]
     if job is not None and is_unfinished and scope:
-        _decide(client, holds, scope, job, programmed=programmed, trait=trait)
+        _decide(client, reservations, scope, job, programmed=programmed, trait=trait)
         if programmed:
             forget_others(context, job)
     left: dict[str, None] = {}
@@ -60,10 +59,10 @@ def resolve(
     # By uuid, from before the decision: another job may have reserved the provider since.
     for one in held:
         if one.provider_uuid not in there:
-            holds.forget(one.uuid)
+            reservations.forget(one.uuid)
             continue
         with suppress(ObjectNotFound):  # another process ended it at the same time
-            left |= dict.fromkeys(holds.release_one(one.uuid))
+            left |= dict.fromkeys(reservations.release_one(one.uuid))
     if job is not None and not scope:
         with suppress(ObjectNotFound):
             job.destroy()
@@ -72,7 +71,7 @@ def resolve(
 
 def _decide(
     client: PlacementClient,
-    holds: Holds,
+    reservations: Reservations,
     scope: Sequence[ProviderSummary],
     job: DeviceJob,
     *,
@@ -81,7 +80,7 @@ def _decide(
 ) -> None:
     """Note what became of a job, and have all parts of the device say so."""
     if programmed:
-        _mark(client, holds, scope, trait or job.trait)
+        _mark(client, reservations, scope, trait or job.trait)
         job.note_held(trait or job.trait)
     else:
         job.state = "failed"
@@ -96,22 +95,25 @@ def _decide(
 
 
 def _mark(
-    client: PlacementClient, holds: Holds, scope: Sequence[ProviderSummary], trait: str | None
+    client: PlacementClient,
+    reservations: Reservations,
+    scope: Sequence[ProviderSummary],
+    trait: str | None,
 ) -> None:
-    """Have all parts of a device say what it holds.
+    """Have all parts of a device say what it reservations.
 
     Raises JobRefused before any does, if some are somebody else's by now.
     """
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:
-        if not holds.is_ours(one.uuid):
+        if not reservations.is_ours(one):
             raise _refused(
                 (one.name, one.uuid),
                 "no driver instance publishes it any more.",
-                "Have its owner say what it holds, and resolve the job as unchanged.",
+                "Have its owner say what it reservations, and resolve the job as unchanged.",
             )
     for one in scope:
-        mark(client, one, trait, owners[one.uuid])
+        reservations.set_function_trait(one, trait, owners[one.uuid])
 
 
 def _find(context: Context, provider_uuid: str) -> DeviceJob | None:

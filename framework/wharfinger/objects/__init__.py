@@ -10,20 +10,25 @@ from wharfinger.objects.context import Context, connect
 from wharfinger.objects.device_job import HOLDER as JOB_HOLDER
 from wharfinger.objects.device_job import DeviceJob, DeviceJobList
 from wharfinger.objects.flavor import Flavor, FlavorList
+from wharfinger.objects.host_state import HostState, ProviderState
 from wharfinger.objects.instance import Instance, InstanceList
 from wharfinger.objects.migration import Migration, MigrationList
 from wharfinger.objects.pci_device import PciDevice, PciDeviceList
 from wharfinger.objects.provider_record import ProviderRecord, ProviderRecordList
+from wharfinger.objects.record_batch import RecordBatch
 from wharfinger.objects.reservation import Reservation, ReservationList
 from wharfinger.objects.service import (
+    AGENT_BINARY,
     OWNER_TAG_VERSION,
     SERVICE_VERSION,
     SERVICE_VERSIONS,
     Service,
     ServiceList,
 )
+from wharfinger.objects.takeover import Takeover
 
 __all__ = [
+    "AGENT_BINARY",
     "JOB_HOLDER",
     "OWNER_TAG_VERSION",
     "SERVICE_VERSION",
@@ -35,6 +40,7 @@ __all__ = [
     "DeviceJobList",
     "Flavor",
     "FlavorList",
+    "HostState",
     "Instance",
     "InstanceList",
     "Migration",
@@ -43,10 +49,13 @@ __all__ = [
     "PciDeviceList",
     "ProviderRecord",
     "ProviderRecordList",
+    "ProviderState",
+    "RecordBatch",
     "Reservation",
     "ReservationList",
     "Service",
     "ServiceList",
+    "Takeover",
     "WharfingerObject",
     "connect",
 ]

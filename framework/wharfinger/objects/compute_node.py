@@ -149,10 +149,10 @@ class ComputeNodeList(KeptList[ComputeNode]):
                 node.host = host
             if node.driver_instance != driver_instance:
                 node.driver_instance = driver_instance
-        self._save([one for before in names for one in _following(before, host, names[before])])
+        self._save([one for before in names for one in following(before, host, names[before])])
 
 
-def _following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
+def following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
     """Yield the changes of the instances and moves on nodes that change their host."""
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
     yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})

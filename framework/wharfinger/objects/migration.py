@@ -5,7 +5,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
-from wharfinger.db.rows import NotIn, Sole
+from wharfinger.db.rows import NotIn, Rows, Sole
 from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.context import Context
@@ -177,12 +177,17 @@ class MigrationList(KeptList[Migration]):
     @base.remotable
     def get_in_progress_by_host(cls, context: Context, host: str) -> Self:
         """Those in progress that come from a service host, or go to it."""
-        under_way = cls._select(context, status=NotIn(OVER))
-        return cls._of(
-            context,
-            [
-                one
-                for one in under_way
-                if any(end in one and getattr(one, end) == host for end in _ENDS)
-            ],
+        rows = context.db.read(
+            [Migration.TABLE], lambda migrations: rows_in_progress(migrations, host)
         )
+        return cls._of(context, [Migration._from_row(context, row) for row in rows])
+
+
+def rows_in_progress(migrations: Rows, host: str) -> list[dict[str, Any]]:
+    """Return the rows, oldest first, of the moves in progress from or to a service host."""
+    found = {
+        row["id"]: row
+        for end in _ENDS
+        for row in migrations.select({end: host, "status": NotIn(OVER)})
+    }
+    return [found[number] for number in sorted(found)]

@@ -1,7 +1,7 @@
 """Objects that have a row of their own, and lists of them: what their methods share."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Self, TypeVar
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from oslo_log import log as logging
 
-from wharfinger.db.database import TakenError
+from wharfinger.db.database import Database, TakenError
 from wharfinger.db.rows import Change, Following, Sole, StaleError, is_several
 from wharfinger.exceptions import (
     ConcurrentSave,
@@ -259,6 +259,7 @@ class KeptObject(RowObject):
 
 _Row = TypeVar("_Row", bound=RowObject)
 _Kept = TypeVar("_Kept", bound=KeptObject)
+_Result = TypeVar("_Result")
 
 
 class RowList(base.ObjectList[_Row]):
@@ -350,6 +351,35 @@ class KeptList(RowList[_Kept]):
                 self.KIND.KEY,
                 {one._kept_key(): one.revision for one in self.objects},
             )
+
+
+def write_checked(
+    database: Database, tables: Sequence[str], work: Callable[..., _Result]
+) -> _Result:
+    """Call ``work``, which checks rows before it writes, with the Rows of tables; see ``write``.
+
+    If another process adds a row between the check and the write, ``work`` is called again. Then
+    the check finds that row. Raises ObjectExists if the check does not.
+    """
+    try:
+        return database.write(tables, work)
+    except TakenError:
+        pass
+    try:
+        return database.write(tables, work)
+    except TakenError as error:
+        raise ObjectExists(
+            kind="object", key=f"({error})", unique="key, or another unique value"
+        ) from error
+
+
+def stale_keys(
+    held: Mapping[str, Mapping[str, Any]], revisions: Mapping[str, int | None]
+) -> Iterator[str]:
+    """Yield the keys whose rows are not among those held, or have another revision."""
+    for key, revision in revisions.items():
+        if key not in held or held[key]["revision"] != revision:
+            yield key
 
 
 def _text(document: Any) -> str:

@@ -1,7 +1,7 @@
 """What a driver instance remembers of the resource providers that it has to do with."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from wharfinger.db.rows import NotIn
 from wharfinger.db.tables import INSTANCE, NAME
@@ -31,12 +31,16 @@ class ProviderRecord(RowObject):
     - ``absence``: the same moment in uptime, from which the absence is counted: JSON text of a
       ``wharfinger.providers.absence.Absence``. It is valid only if its ``since`` equals
       ``absent_since``: an old release writes only ``absent_since``. None without an uptime.
+    - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such
+      a release does not change the revision: nobody notices its writes, and the last writer wins.
+      Unset for a new record, and while the database has no column for it.
     """
 
     HISTORY = (
         Step("1.0", "first version"),
         Step("1.1", "since when it is reserved", ("reserved_since",)),
         Step("1.2", "its absence is counted in uptime", ("absence",)),
+        Step("1.3", "how often it was written", ("revision",)),
     )
     TABLE = "provider_records"
     KEY = "provider_uuid"
@@ -52,6 +56,7 @@ class ProviderRecord(RowObject):
     reserved_since: dict[str, float]
     absent_since: float | None
     absence: str | None
+    revision: int
     fields = {
         "host": field_types.name(),
         "driver_instance": field_types.text(INSTANCE),
@@ -65,7 +70,38 @@ class ProviderRecord(RowObject):
         "reserved_since": field_types.ratios_by_name(default={}),
         "absent_since": field_types.ratio(nullable=True),
         "absence": field_types.text(NAME, nullable=True),
+        "revision": field_types.count(),
     }
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has no revision: it was not read from a row that has one."""
+        return "revision" not in self
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether a field has changed that is written."""
+        return bool(self.obj_what_changed() - {"revision"})
+
+    def row(self) -> dict[str, Any]:
+        """The columns to write: all of a new record, what has changed of another one.
+
+        Raises FieldUnset if a new record lacks a field.
+        """
+        if not self.is_new:
+            return self._row(self.obj_what_changed() - {"revision"})
+        self.obj_set_defaults()
+        return self._row(self.fields.keys() - {"revision", "host", "driver_instance"})
+
+    def note_written(self, host: str, driver_instance: str, has_revision: bool) -> None:
+        """Note that it was written, as a record of this host and driver instance.
+
+        ``has_revision`` is False if the database has no column for revisions.
+        """
+        if has_revision:
+            self.revision = 1 if self.is_new else self.revision + 1
+        self.host, self.driver_instance = host, driver_instance
+        self.obj_reset_changes()
 
 
 @register
@@ -79,6 +115,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
         Step("1.0", "ProviderRecord 1.0"),
         Step("1.1", "ProviderRecord 1.1, get_reserved"),
         Step("1.2", "ProviderRecord 1.2"),
+        Step("1.3", "ProviderRecord 1.3"),
     )
     KIND = ProviderRecord
     objects: list[ProviderRecord]
@@ -87,6 +124,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
         "1.0": "1.0",
         "1.1": "1.1",
         "1.2": "1.2",
+        "1.3": "1.3",
     }
 
     @classmethod
@@ -107,10 +145,10 @@ class ProviderRecordList(RowList[ProviderRecord]):
     ) -> None:
         """Write an instance's records, and forget those of other providers: all or nothing.
 
-        For one process at a time: the last one to write is right. Durable on return.
-        What a record does not say stays.
+        No revision is compared: the last one to write is right. The revision of each record in the
+        database rises by one. Durable on return. What a record does not say stays.
         """
-        rows = {one.key: one._row(one.obj_what_changed()) for one in records}
+        rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}
         context.db.replace(
             ProviderRecord.TABLE,

@@ -24,6 +24,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import base
 from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.context import Context
+from wharfinger.objects.fields import ListOfObjectsField
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -105,11 +106,14 @@ class RemoteObjects:
         )
         try:
             updates = dict(answer["updates"])
-            if "objects" in updates:
-                # Whoever has one of a list's objects sees what became of it.
-                for one, changed in zip(objinst.objects, updates["objects"], strict=True):
-                    _become(one, changed)
-                updates["objects"] = list(objinst.objects)
+            for name in updates.keys() & objinst.fields.keys():
+                is_list = isinstance(objinst.fields[name], ListOfObjectsField)
+                if is_list and objinst.obj_attr_is_set(name):
+                    # Whoever has one of a list's objects sees what became of it.
+                    mine = list(getattr(objinst, name))
+                    for one, changed in zip(mine, updates[name], strict=True):
+                        _become(one, changed)
+                    updates[name] = mine
             _check(objinst, updates)
             return updates, answer["result"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:

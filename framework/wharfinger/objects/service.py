@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import ClassVar, Final, Self
 
+from wharfinger.db.rows import Rows
 from wharfinger.exceptions import ObjectNotFound
 from wharfinger.objects import base, field_types, fields
 from wharfinger.objects.base import register
@@ -20,6 +21,8 @@ SERVICE_VERSIONS: Final[Mapping[int, str]] = MappingProxyType(
 )
 #: From here on, whoever asks for an owner's resources gets none of another's.
 OWNER_TAG_VERSION: Final = 2
+#: The program that publishes for driver instances.
+AGENT_BINARY: Final = "wharfinger"
 #: What the code here can be.
 SERVICE_VERSION: Final = max(SERVICE_VERSIONS)
 
@@ -120,6 +123,12 @@ class Service(KeptObject):
         self.report_count += 1
         self.last_seen_up = moment
         self.obj_reset_changes(["report_count", "last_seen_up"])
+
+    @classmethod
+    def report_in(cls, services: Rows, host: str, binary: str) -> None:
+        """Report that the service of a host is up, if there is one, in a caller's transaction."""
+        values = {"last_seen_up": cls._wanted("last_seen_up", field_types.now())}
+        services.touch(values, ["report_count"], {"host": host, "binary": binary})
 
     def is_up(self, within: timedelta) -> bool:
         """Whether it has reported within that time, and nobody says otherwise."""

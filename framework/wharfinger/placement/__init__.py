@@ -1,1 +1,1 @@
-"""Talking to Placement: the client, the embedded service, applying a plan."""
+"""Talk to Placement: the client, its writes, the reader and the embedded service. No objects."""

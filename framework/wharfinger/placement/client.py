@@ -1,7 +1,7 @@
-"""The Placement API, typed.
+"""The Placement API, typed: transport, negotiation and reads.
 
-One method for each request; errors are those of ``wharfinger.placement.errors``. What to
-send, and when, is decided elsewhere.
+One method for each read; errors are those of ``wharfinger.placement.errors``. The writes are in
+``provider_writes`` and ``allocation_writes``. Callers decide which requests are sent, and when.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,6 @@ from wharfinger.placement.microversions import (
     Microversion,
 )
 from wharfinger.placement.query import Query
-from wharfinger.providers.inventory import Inventory
 
 Answer = TypeVar("Answer")
 #: What Keystone answers to credentials that it does not take; 404 to a token that has ended.
@@ -94,103 +93,35 @@ class PlacementClient:
         path = f"/resource_providers?{query.encoded(filters)}" if filters else "/resource_providers"
         return self._get(path, model.ProviderList).resource_providers
 
-    def create_provider(
-        self, uuid: str, name: str, parent_uuid: str | None
-    ) -> model.ProviderSummary:
-        """Create a provider with nothing on it."""
-        body = {"uuid": uuid, "name": name}
-        if parent_uuid is not None:
-            body["parent_provider_uuid"] = parent_uuid
-        answer = self._request("POST", "/resource_providers", body, subject=name)
-        return self._decode(f"POST /resource_providers ({name})", answer, model.ProviderSummary)
-
-    def update_provider(
-        self, uuid: str, name: str, parent_uuid: str | None
-    ) -> model.ProviderSummary:
-        """Rename or move a provider; another parent than before needs 1.37."""
-        body = {"name": name, "parent_provider_uuid": parent_uuid}
-        return self._send("PUT", _provider(uuid), body, model.ProviderSummary)
-
-    def delete_provider(self, uuid: str) -> None:
-        """Delete a provider that has neither allocations nor children."""
-        self._command("DELETE", _provider(uuid))
-
-    # What a provider has. Each write names the generation it was decided on, raises
-    # ConcurrentUpdate if that has passed, and returns the next.
+    # Parts of a provider.
 
     def get_inventories(self, uuid: str) -> model.Inventories:
         """A provider's inventories."""
-        return self._get(_provider(uuid, "inventories"), model.Inventories)
-
-    def set_inventories(
-        self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
-    ) -> int:
-        """Replace a provider's inventories."""
-        return self._replace(uuid, generation, "inventories", inventories)
+        return self._get(provider_path(uuid, "inventories"), model.Inventories)
 
     def get_traits(self, uuid: str) -> model.Traits:
         """A provider's traits."""
-        return self._get(_provider(uuid, "traits"), model.Traits)
-
-    def set_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
-        """Replace a provider's traits."""
-        return self._replace(uuid, generation, "traits", sorted(traits))
+        return self._get(provider_path(uuid, "traits"), model.Traits)
 
     def get_aggregates(self, uuid: str) -> model.Aggregates:
         """The aggregates that a provider is in."""
-        return self._get(_provider(uuid, "aggregates"), model.Aggregates)
-
-    def set_aggregates(self, uuid: str, generation: int, aggregates: Iterable[str]) -> int:
-        """Replace the aggregates that a provider is in."""
-        return self._replace(uuid, generation, "aggregates", sorted(aggregates))
+        return self._get(provider_path(uuid, "aggregates"), model.Aggregates)
 
     def get_usages(self, uuid: str) -> dict[str, int]:
         """What of a provider is allocated, by resource class."""
-        return self._get(_provider(uuid, "usages"), model.Usages).usages
+        return self._get(provider_path(uuid, "usages"), model.Usages).usages
 
     # Allocations.
 
     def get_provider_allocations(self, uuid: str) -> dict[str, Any]:
         """The allocations from a provider, by consumer uuid."""
-        return self._get(_provider(uuid, "allocations"), model.ProviderAllocations).allocations
+        return self._get(provider_path(uuid, "allocations"), model.ProviderAllocations).allocations
 
     def get_allocations(self, consumer_uuid: str) -> dict[str, Any]:
-        """All allocations of a consumer, as ``reshape`` takes them back."""
-        path = f"/allocations/{quote(consumer_uuid, safe='')}"
+        """All allocations of a consumer, in the form that writes take."""
+        path = consumer_path(consumer_uuid)
         answer = self._request("GET", path, newest=BEFORE_CONSUMER_TYPES)
         return self._decode(f"GET {path}", answer, dict[str, Any])
-
-    def set_allocations(self, allocations: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace all allocations of one or more consumers together, all or nothing.
-
-        By consumer uuid, in the form that ``get_allocations`` gives, each with the consumer's
-        generation (None: it has had none), and with its ``consumer_type``, which is not sent to a
-        server that knows none. A generation that has passed refuses the whole with
-        ConcurrentUpdate. Needs 1.28.
-        """
-        self.require(Feature.CONSUMER_GENERATION, "writing allocations")
-        if self.microversion < Feature.CONSUMER_TYPES.value:
-            allocations = {
-                consumer: {key: value for key, value in its.items() if key != "consumer_type"}
-                for consumer, its in allocations.items()
-            }
-        self._command("POST", "/allocations", allocations)
-
-    def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
-        """Delete all allocations of a consumer.
-
-        ``held`` is what ``get_allocations`` has given: raises ConcurrentUpdate where it is not what
-        the consumer has any more. Without it, and on servers without generations of consumers
-        (before 1.28), whatever the consumer has by then.
-        """
-        if held is None or self.microversion < Feature.CONSUMER_GENERATION.value:
-            self._command("DELETE", f"/allocations/{quote(consumer_uuid, safe='')}")
-            return
-        nothing = {consumer_uuid: {**held, "allocations": {}}}
-        subject = f"none for {consumer_uuid}"
-        self._command(
-            "POST", "/allocations", nothing, newest=BEFORE_CONSUMER_TYPES, subject=subject
-        )
 
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
         """What could be allocated for a query, as the API writes it.
@@ -205,28 +136,6 @@ class PlacementClient:
         path = f"/allocation_candidates?{query.encoded(wanted)}"
         return self._get(path, model.AllocationCandidates)
 
-    def reshape(
-        self,
-        inventories: Mapping[str, tuple[int, Mapping[str, Inventory]]],
-        allocations: Mapping[str, Mapping[str, Any]],
-        subject: str = "",
-    ) -> None:
-        """Replace inventories and allocations together, all or nothing.
-
-        ``inventories`` are by provider uuid, each with the provider's generation; one that
-        has passed refuses the whole. ``subject`` is what an error is to name. Needs 1.30 and
-        the service role.
-        """
-        body = {
-            "inventories": {
-                uuid: {"resource_provider_generation": generation, "inventories": content}
-                for uuid, (generation, content) in inventories.items()
-            },
-            "allocations": allocations,
-        }
-        self.require(Feature.RESHAPE, "POST /reshaper")
-        self._command("POST", "/reshaper", body, newest=BEFORE_CONSUMER_TYPES, subject=subject)
-
     # Names.
 
     def list_traits(self, names: Iterable[str]) -> frozenset[str]:
@@ -239,33 +148,22 @@ class PlacementClient:
         named = query.encoded([("name", f"startswith:{prefix}")])
         return self._get(f"/traits?{named}", model.TraitNames).traits
 
-    def create_trait(self, name: str) -> None:
-        """Make sure that a CUSTOM_ trait exists."""
-        self._command("PUT", f"/traits/{name}")
-
     def list_resource_classes(self) -> frozenset[str]:
         """All resource classes that the server knows."""
         answer = self._get("/resource_classes", model.ResourceClasses)
         return frozenset(item.name for item in answer.resource_classes)
 
-    def create_resource_class(self, name: str) -> None:
-        """Make sure that a CUSTOM_ resource class exists."""
-        self._command("PUT", f"/resource_classes/{name}")
+    # Requests that write: for ``provider_writes`` and ``allocation_writes`` alone.
 
-    # One request.
+    def send(
+        self, method: str, path: str, body: object, kind: type[Answer], *, subject: str = ""
+    ) -> Answer:
+        """Send a request and return its decoded answer; an error names the ``subject``."""
+        answer = self._request(method, path, body, subject=subject)
+        request = f"{method} {path} ({subject})" if subject else f"{method} {path}"
+        return self._decode(request, answer, kind)
 
-    def _replace(self, uuid: str, generation: int, part: str, content: object) -> int:
-        body = {"resource_provider_generation": generation, part: content}
-        answer = self._send("PUT", _provider(uuid, part), body, model.Raised)
-        return answer.resource_provider_generation
-
-    def _get(self, path: str, kind: type[Answer]) -> Answer:
-        return self._decode(f"GET {path}", self._request("GET", path), kind)
-
-    def _send(self, method: str, path: str, body: object, kind: type[Answer]) -> Answer:
-        return self._decode(f"{method} {path}", self._request(method, path, body), kind)
-
-    def _command(
+    def command(
         self,
         method: str,
         path: str,
@@ -274,7 +172,10 @@ class PlacementClient:
         newest: Microversion = HIGHEST,
         subject: str = "",
     ) -> None:
-        """A request whose answer says nothing but that it was done."""
+        """Send a request, and check that its answer has status 201 or 204.
+
+        The microversion is at most ``newest``. An error names the ``subject``.
+        """
         answer = self._request(method, path, body, newest=newest, subject=subject)
         if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
             raise UnexpectedAnswer(
@@ -283,6 +184,11 @@ class PlacementClient:
                 code="",
                 detail=f"201 or 204 was to be expected, not {answer.reason or 'this'}",
             )
+
+    # One request.
+
+    def _get(self, path: str, kind: type[Answer]) -> Answer:
+        return self._decode(f"GET {path}", self._request("GET", path), kind)
 
     def _request(
         self,
@@ -379,6 +285,12 @@ class PlacementClient:
         return min(newest, HIGHEST)
 
 
-def _provider(uuid: str, part: str = "") -> str:
+def provider_path(uuid: str, part: str = "") -> str:
+    """Return the path of a provider, or of a part of it."""
     path = f"/resource_providers/{quote(uuid, safe='')}"
     return f"{path}/{part}" if part else path
+
+
+def consumer_path(uuid: str) -> str:
+    """Return the path of the allocations of a consumer."""
+    return f"/allocations/{quote(uuid, safe='')}"

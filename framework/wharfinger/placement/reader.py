@@ -31,13 +31,13 @@ _Summaries = dict[str, ProviderSummary]
 class Reading:
     """What Placement has.
 
-    ``live`` are the providers of the instance's trees, by uuid. ``strangers`` carry the
+    ``live`` are the providers of the instance's trees, by uuid. ``strays`` carry the
     instance's mark too, but stand in none of its trees and nothing is remembered of them.
     ``unreadable`` are, by root uuid, the trees with a provider that cannot be understood.
     """
 
     live: Mapping[str, Provider]
-    strangers: tuple[ProviderSummary, ...]
+    strays: tuple[ProviderSummary, ...]
     unreadable: Mapping[str, PlacementError]
 
 
@@ -80,12 +80,12 @@ class PlacementReader:
             or (provider.uuid in records and records[provider.uuid].is_ours)
         }.union(roots.values())
         live = {}
-        strangers = []
+        strays = []
         unreadable: dict[str, PlacementError] = {}
         for uuid, summary in found.items():
             if summary.root_provider_uuid not in trees:
                 if uuid not in unmarked:
-                    strangers.append(summary)
+                    strays.append(summary)
                 continue
             try:
                 live[uuid] = self._content(summary, records.get(uuid))
@@ -96,9 +96,9 @@ class PlacementReader:
             except PlacementError as error:
                 unreadable[summary.root_provider_uuid] = error
         # Of an instance with one node, those are other hosts'.
-        return Reading(live, tuple(strangers) if len(roots) > 1 else (), unreadable)
+        return Reading(live, tuple(strays) if len(roots) > 1 else (), unreadable)
 
-    def elsewhere(self, names: Collection[str]) -> dict[str, Provider]:
+    def by_name(self, names: Collection[str]) -> dict[str, Provider]:
         """The providers that have any of these names, by name: who they are, and traits."""
         named = {
             provider.name: provider

@@ -10,14 +10,16 @@ from wharfinger.exceptions import (
     UnknownTrait,
 )
 from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.provider_writes import ProviderWrites
 from wharfinger.providers import names
 
 
-class KnownNames:
+class TraitsAndClasses:
     """Creates custom names, looks standard traits up, and remembers both."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
+        self._writes: Final = ProviderWrites(client)
         self._traits: Final[set[str]] = set()
         self._classes: Final[set[str]] = set()
 
@@ -31,8 +33,8 @@ class KnownNames:
         new_classes = {name for name in classes if names.is_custom(name)} - self._classes
         custom = {name for name in new_traits if names.is_custom(name)}
         wrong = self._unknown(new_traits - custom)
-        wrong |= self._create(custom, self._client.create_trait)
-        wrong |= self._create(new_classes, self._client.create_resource_class)
+        wrong |= self._create(custom, self._writes.create_trait)
+        wrong |= self._create(new_classes, self._writes.create_resource_class)
         self._traits.update(new_traits - wrong.keys())
         self._classes.update(new_classes - wrong.keys())
         return wrong

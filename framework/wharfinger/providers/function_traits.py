@@ -15,6 +15,7 @@ from wharfinger.providers.names import check_trait
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.record import Record
 
+_NO_RECORD: Final = Record()
 PREFIX: Final = "CUSTOM_FPGA_FUNCTION_ID_"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
 
@@ -83,6 +84,45 @@ def with_function(
     if traits == mine.traits:
         return wanted
     return replace(wanted, provider=replace(mine, traits=traits))
+
+
+def with_functions(
+    desired: Mapping[str, DesiredProvider],
+    functions: Mapping[str, HeldFunction],
+    live: Mapping[str, Provider],
+    records: Mapping[str, Record],
+    mark: str,
+) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
+    """Return the desired providers with the traits of their functions, and what is superseded.
+
+    ``functions`` are the functions that jobs have loaded, all others by provider uuid, too. The
+    function of a job is superseded if another function was reported since, and not one that was
+    reported before the job, too; or if the device was replaced: a new provider under an old name
+    lacks the instance trait ``mark``.
+    """
+    mine = {
+        uuid: held
+        for uuid, held in functions.items()
+        if (wanted := desired.get(uuid)) and wanted.stated
+    }
+    since = {
+        uuid: said_since(desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held)
+        for uuid, held in mine.items()
+    }
+    anew = {uuid for uuid in mine if uuid in live and mark not in live[uuid].traits}
+    superseded = anew.union(uuid for uuid, said in since.items() if said)
+    changed = {
+        uuid: with_function(
+            desired[uuid],
+            records.get(uuid, _NO_RECORD),
+            held,
+            superseded=not superseded.isdisjoint((uuid, *held.parts)),
+        )
+        for uuid, held in mine.items()
+    }
+    # A trait that was reported before may come from a look at Placement before the job's end.
+    ended = anew.union(uuid for uuid, said in since.items() if said - mine[uuid].stale)
+    return {**desired, **changed}, frozenset(uuid for uuid in ended if mine[uuid].trait is not None)
 
 
 def with_claims(

@@ -4,7 +4,7 @@ Data only: printable, comparable, safe to look at and throw away. Each step says
 changes from and to, and which provider and tree it belongs to.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -181,62 +181,55 @@ class ForeignReservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to do, in an order that is safe to apply and to interrupt.
+class TreePlan:
+    """Plan of one tree: its steps, and the records to keep when they are done.
 
-    ``records`` are what to remember, by provider uuid, when the steps of that provider
-    are done (None: forget it); every provider that a step touches is among them.
-    ``gone`` are the uuids of those that it removes, or reserves to keep, since they are gone
-    from their backend. ``foreign`` are reservations of others. ``problems`` are what keeps a
-    provider from being published, ``troubled`` the uuids of the roots of those; the steps of the
-    others stand.
+    The steps come in an order that is safe to apply and to interrupt. ``live`` has the providers
+    that they change as Placement has them now, by uuid. ``records`` are by provider uuid (None
+    deletes a record); every provider that a step changes is among them. ``gone`` are the
+    uuids of the providers that it removes, or reserves, since their backend lacks them.
+    ``problems`` are the errors that keep providers of the tree from being published.
+
+    A provider that moves joins two trees: they are planned as one, under the root of the first.
     """
 
+    root_uuid: str
     steps: tuple[Step, ...] = ()
+    live: Mapping[str, Provider] = field(default_factory=dict)
     records: Mapping[str, Record | None] = field(default_factory=dict)
     pending: tuple[PendingRemoval, ...] = ()
-    gone: frozenset[str] = frozenset()
-    troubled: frozenset[str] = frozenset()
     foreign: tuple[ForeignReservation, ...] = ()
+    gone: frozenset[str] = frozenset()
     problems: tuple[WharfingerError, ...] = ()
 
-    @classmethod
-    def merge(cls, plans: Iterable["Plan"]) -> "Plan":
-        """One plan of several, for different trees."""
-        plans = list(plans)
-        return cls(
-            steps=tuple(step for plan in plans for step in plan.steps),
-            records={uuid: record for plan in plans for uuid, record in plan.records.items()},
-            pending=tuple(item for plan in plans for item in plan.pending),
-            gone=frozenset().union(*(plan.gone for plan in plans)),
-            troubled=frozenset().union(*(plan.troubled for plan in plans)),
-            foreign=tuple(one for plan in plans for one in plan.foreign),
-            problems=tuple(problem for plan in plans for problem in plan.problems),
-        )
 
-    def roots_of(self, uuids: Set[str]) -> frozenset[str]:
-        """Return the uuids of the roots of all trees with a step that changes one of these."""
-        return frozenset(
-            step.root_uuid for step in self.steps if not uuids.isdisjoint(step.touched)
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Plan of one reconcile cycle: the plans of its trees, which are independent of each other.
 
-    def by_tree(self) -> list["Plan"]:
-        """The steps and records of each tree as a plan of its own.
+    ``orphans`` and ``errors`` belong to no planned tree.
+    """
 
-        Trees are independent of each other. What is only to be remembered comes first, as
-        a plan without steps.
-        """
-        steps: dict[str, list[Step]] = {}
-        for step in self.steps:
-            steps.setdefault(step.root_uuid, []).append(step)
-        touched = {uuid: step.root_uuid for step in self.steps for uuid in step.touched}
-        records: dict[str | None, dict[str, Record | None]] = {}
-        for uuid, record in self.records.items():
-            records.setdefault(touched.get(uuid), {})[uuid] = record
-        return [
-            Plan(records=records.get(None, {})),
-            *(
-                Plan(steps=tuple(tree), records=records.get(root, {}))
-                for root, tree in steps.items()
-            ),
-        ]
+    trees: tuple[TreePlan, ...] = ()
+    orphans: tuple[PendingRemoval, ...] = ()
+    errors: tuple[WharfingerError, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of all trees."""
+        return tuple(step for tree in self.trees for step in tree.steps)
+
+    @property
+    def pending(self) -> tuple[PendingRemoval, ...]:
+        """The removals that wait."""
+        return (*self.orphans, *(one for tree in self.trees for one in tree.pending))
+
+    @property
+    def foreign(self) -> tuple[ForeignReservation, ...]:
+        """The reservations of other programs."""
+        return tuple(one for tree in self.trees for one in tree.foreign)
+
+    @property
+    def problems(self) -> tuple[WharfingerError, ...]:
+        """The errors of the cycle, and those of its trees."""
+        return (*self.errors, *(one for tree in self.trees for one in tree.problems))

@@ -11,11 +11,11 @@ from typing import Final
 
 from wharfinger.providers import full_reservation, ownership
 from wharfinger.providers.absence import Absence, Uptime
-from wharfinger.providers.draft import Draft
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import PendingRemoval
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.record import Record
+from wharfinger.providers.tree_draft import TreeDraft
 
 #: A cycle may find so many providers gone, or one in so many, and is believed.
 _FEW: Final = 4
@@ -89,7 +89,7 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
 
 
 def remove(
-    draft: Draft, absent: Sequence[str], removals: Removals, allocated: Collection[str]
+    draft: TreeDraft, absent: Sequence[str], removals: Removals, allocated: Collection[str]
 ) -> None:
     """Plan the removal of what is absent, children first, or say what it waits for.
 
@@ -126,7 +126,7 @@ def remove(
             draft.delete(live)
 
 
-def _others(draft: Draft, live: Provider, record: Record) -> str:
+def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
     """Whose an absent provider may be besides ours."""
     marks = set(filter(ownership.is_instance_trait, live.traits)) - draft.publisher.traits
     if marks:
@@ -138,12 +138,12 @@ def _others(draft: Draft, live: Provider, record: Record) -> str:
     return ""
 
 
-def _wait(draft: Draft, live: Provider, record: Record, reason: str) -> None:
+def _wait(draft: TreeDraft, live: Provider, record: Record, reason: str) -> None:
     draft.wait(live, reason)
     draft.keep_absent(live, record.absence)
 
 
-def _count(draft: Draft, live: Provider, record: Record, removals: Removals) -> None:
+def _count(draft: TreeDraft, live: Provider, record: Record, removals: Removals) -> None:
     """Count the absence of a provider that is not due yet.
 
     The count begins anew where the earlier one cannot be compared, as after a reboot.
@@ -167,7 +167,7 @@ def _count(draft: Draft, live: Provider, record: Record, removals: Removals) -> 
     _wait(draft, live, replace(record, absence=absence), reason)
 
 
-def _keep_reserved(draft: Draft, live: Provider, record: Record, has: str) -> None:
+def _keep_reserved(draft: TreeDraft, live: Provider, record: Record, has: str) -> None:
     figures = full_reservation.own_reserved(live.inventories, record)
     after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
     reason = f"gone, and it has {has}"
@@ -184,7 +184,7 @@ def _keep_reserved(draft: Draft, live: Provider, record: Record, has: str) -> No
     draft.change(live, after, record)
 
 
-def _children(draft: Draft) -> dict[str | None, set[str]]:
+def _children(draft: TreeDraft) -> dict[str | None, set[str]]:
     """The children of each provider as they are when the draft is applied."""
     children: dict[str | None, set[str]] = {}
     for provider in draft.live.values():

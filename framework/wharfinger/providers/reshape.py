@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from wharfinger.exceptions import InvalidTree
 from wharfinger.providers import full_reservation
-from wharfinger.providers.draft import Draft, which
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import Reshape, SetInventories, Step
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+from wharfinger.providers.tree_draft import TreeDraft, step_target
 
 #: Allocations by consumer uuid, as the Placement API has them.
 Allocations = Mapping[str, Mapping[str, Any]]
@@ -59,7 +59,7 @@ def dropped(
 
 
 def steps(
-    draft: Draft,
+    draft: TreeDraft,
     root: Provider,
     before: Allocations,
     after: Allocations,
@@ -82,18 +82,20 @@ def steps(
             continue
         interim = _interim(draft, provider, used, is_reported=uuid in reported)
         change = changes.get(uuid) or SetInventories(
-            **which(provider), before=_inventories(draft.live, uuid), after=provider.inventories
+            **step_target(provider),
+            before=_inventories(draft.live, uuid),
+            after=provider.inventories,
         )
         changes[uuid] = replace(change, after=interim)
         if interim != provider.inventories:
             full.append(replace(change, before=interim, after=provider.inventories))
     if not changes and not moved:
         return []
-    reshape = Reshape(**which(root), inventories=tuple(changes.values()), allocations=moved)
+    reshape = Reshape(**step_target(root), inventories=tuple(changes.values()), allocations=moved)
     return [reshape, *full]
 
 
-def problems(draft: Draft, before: Allocations, after: Allocations) -> Iterator[InvalidTree]:
+def problems(draft: TreeDraft, before: Allocations, after: Allocations) -> Iterator[InvalidTree]:
     """What Placement would refuse of a reshape, with the consumers that it does not name.
 
     One for each provider and class. Nothing of the tree is to be written then, not even a child.
@@ -153,7 +155,7 @@ def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inve
 
 
 def _interim(
-    draft: Draft, provider: Provider, used: _Used, *, is_reported: bool
+    draft: TreeDraft, provider: Provider, used: _Used, *, is_reported: bool
 ) -> dict[str, Inventory]:
     """The provider's inventories, with as much to be had of each as is used."""
     record = draft.records[provider.uuid]
@@ -167,7 +169,7 @@ def _interim(
     }
 
 
-def _ours(draft: Draft, uuid: str) -> Provider | None:
+def _ours(draft: TreeDraft, uuid: str) -> Provider | None:
     """A provider as planned, if this instance may write it."""
     record, live = draft.records.get(uuid), draft.live.get(uuid)
     if record is None or not record.is_ours:
@@ -177,7 +179,7 @@ def _ours(draft: Draft, uuid: str) -> Provider | None:
     return record.live
 
 
-def _foreign(draft: Draft, uuid: str) -> frozenset[str]:
+def _foreign(draft: TreeDraft, uuid: str) -> frozenset[str]:
     """The classes of a provider that somebody else has reserved: their figures are kept."""
     record = draft.records.get(uuid)
     if record is None or record.live is None:

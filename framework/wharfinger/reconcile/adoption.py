@@ -1,49 +1,49 @@
 """Adoption of single providers that the operator names."""
 
 from collections.abc import Set
+from dataclasses import replace
 
 from wharfinger.exceptions import AdoptionRefused, WharfingerError
-from wharfinger.providers.plan import Plan, Step
-from wharfinger.providers.record import Record
-from wharfinger.reconcile.planning import Planned
-from wharfinger.reconcile.records import InstanceMemory
-from wharfinger.reconcile.reservation_phases import Judgement
+from wharfinger.providers.plan import Plan, Step, TreePlan
+from wharfinger.reconcile.cycle_state import CycleState
 
 
-def only(planned: Planned, uuids: Set[str], memory: InstanceMemory, instance: str) -> Planned:
-    """Return the part of a plan that changes the providers of these uuids.
+def only(state: CycleState, plan: Plan, uuids: Set[str], instance: str) -> tuple[CycleState, Plan]:
+    """Return the part of a cycle that changes the providers of these uuids.
 
-    ``memory`` belongs to the driver instance that adopts them; ``instance`` is its name. Raises
-    AdoptionRefused, with all reasons, if it cannot adopt every one of them.
+    ``instance`` is the name of the driver instance that adopts them. Raises AdoptionRefused, with
+    all reasons, if it cannot adopt every one of them.
     """
-    plan = planned.plan
-    coming = tuple(row for row in planned.coming if row.uuid in uuids)
-    later = {row.uuid for row in coming}
-    refused = [
-        reason
-        for uuid in sorted(uuids - later)
-        if (reason := _refusal(uuid, planned, memory.get(uuid)))
-    ]
+    takeovers = tuple(row for row in state.takeovers if row.uuid in uuids)
+    later = {row.uuid for row in takeovers}
+    refused = [reason for uuid in sorted(uuids - later) if (reason := _refusal(state, plan, uuid))]
     if refused:
         raise AdoptionRefused(instance=instance, problem=" ".join(refused))
-    return Planned(
-        Plan(
-            steps=tuple(step for step in plan.steps if uuids >= set(step.touched)),
-            records={uuid: record for uuid, record in plan.records.items() if uuid in uuids},
-            foreign=tuple(one for one in plan.foreign if one.uuid in uuids),
-        ),
-        planned.live,
-        new=tuple(node for node in planned.new if node.uuid in uuids),
-        coming=coming,
-        judgement=Judgement(),
-        rows=planned.rows,
+    state = replace(
+        state,
+        new_nodes=tuple(node for node in state.new_nodes if node.uuid in uuids),
+        takeovers=takeovers,
+        phases=(),
+        superseded=frozenset(),
+        scope=frozenset(),
+    )
+    trees = (_restricted(tree, uuids) for tree in plan.trees)
+    return state, Plan(trees=tuple(tree for tree in trees if tree.steps or tree.records))
+
+
+def _restricted(tree: TreePlan, uuids: Set[str]) -> TreePlan:
+    return TreePlan(
+        root_uuid=tree.root_uuid,
+        steps=tuple(step for step in tree.steps if uuids >= set(step.touched)),
+        live=tree.live,
+        records={uuid: record for uuid, record in tree.records.items() if uuid in uuids},
+        foreign=tuple(one for one in tree.foreign if one.uuid in uuids),
     )
 
 
-def _refusal(uuid: str, planned: Planned, before: Record) -> str:
+def _refusal(state: CycleState, plan: Plan, uuid: str) -> str:
     """Return why a provider cannot be adopted; empty if it can, or if it is ours already."""
-    plan = planned.plan
-    live = planned.live.get(uuid)
+    live = state.live.get(uuid)
     if live is None:
         return f"{uuid} is not in Placement, or not in the tree of a node that the driver lists."
     problems = [one for one in plan.problems if _names(one, {uuid, live.name})]
@@ -54,8 +54,9 @@ def _refusal(uuid: str, planned: Planned, before: Record) -> str:
             f"{live.name} ({uuid}): the driver moves resources between it and other providers. "
             "Only `wharfinger sync` can do that."
         )
-    planned_record = plan.records.get(uuid, before)
-    if planned_record is None or not planned_record.is_ours:
+    records = {key: record for tree in plan.trees for key, record in tree.records.items()}
+    record = records.get(uuid, state.records.get(uuid))
+    if record is None or not record.is_ours:
         roots = {uuid, live.root_uuid}
         related = [str(one) for one in plan.problems if _names(one, roots)]
         return " ".join(

@@ -13,7 +13,8 @@ from wharfinger.exceptions import PartialListing, WharfingerError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Provider
 from wharfinger.providers.record import Record
-from wharfinger.reconcile.node_list import NodeListing, guarded_bool
+from wharfinger.reconcile.driver_calls import guarded_bool
+from wharfinger.reconcile.node_list import NodeList
 
 _STILL_THERE: Final = (
     "kept: the listing lacks it, but the driver still has it when asked for it alone"
@@ -31,28 +32,30 @@ _NOT_ASKED: Final = (
 class Availability:
     """Questions to a driver about nodes and devices that a listing lacks.
 
-    Each question is asked once per listing. ``live`` are the providers in Placement, ``records``
-    our records of them, both by uuid. ``clock`` gives seconds: after some minutes no further
-    question is asked.
+    Each question is asked once: ``answers`` keeps the answers for the cycle. ``live`` are the
+    providers in Placement, ``records`` our records of them, both by uuid. ``clock`` gives seconds:
+    after some minutes no further question is asked.
     """
 
     def __init__(
         self,
         driver: ComputeDriver,
         client: PlacementClient,
-        listing: NodeListing,
+        nodes: NodeList,
         live: Mapping[str, Provider],
         records: Mapping[str, Record],
         *,
+        answers: dict[str, bool | WharfingerError],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._driver: Final = driver
         self._client: Final = client
-        self._listing: Final = listing
-        self._listed: Final = listing.listed
+        self._nodes: Final = nodes
+        self._listed: Final = nodes.listed
         self._live: Final = live
         self._records: Final = records
         self._still_there: Final[set[str]] = set()
+        self._answers: Final = answers
         self._clock: Final = clock
 
     @property
@@ -105,7 +108,7 @@ class Availability:
             node = self._node_name(root)
             if (
                 node is not None
-                and node not in self._listing.roots
+                and node not in self._nodes.roots
                 and self._ask(f"node_is_available({node})", lambda: driver.node_is_available(node))
             ):
                 return node
@@ -127,10 +130,9 @@ class Availability:
 
     def _ask(self, operation: str, question: Callable[[], object]) -> bool:
         """Return the driver's answer; raises BackendError without one."""
-        answers = self._listing.answers
-        if operation not in answers:
-            answers[operation] = self._answer(operation, question)
-        answer = answers[operation]
+        if operation not in self._answers:
+            self._answers[operation] = self._answer(operation, question)
+        answer = self._answers[operation]
         if isinstance(answer, WharfingerError):
             raise answer
         return answer

@@ -1,8 +1,13 @@
-"""The cycle: driver snapshot -> desired trees -> plan -> apply -> remember."""
+"""Reconcile: observe, desire, look up, plan, apply and remember, in three types of cycle.
+
+full    all that the driver lists
+drift   what other programs have changed in Placement since
+poll    what the driver's change feed names
+"""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from http.client import INTERNAL_SERVER_ERROR
@@ -15,11 +20,11 @@ from tenacity.wait import wait_random_exponential
 
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import (
-    BackendError,
     ConcurrentSave,
     ConcurrentUpdate,
     DriverError,
     DuplicateProvider,
+    IntentExpired,
     NameTaken,
     NotFound,
     ObjectError,
@@ -30,63 +35,77 @@ from wharfinger.exceptions import (
     StateError,
     UnknownTrait,
     WharfingerError,
-    shown,
 )
-from wharfinger.objects import ComputeNode, ComputeNodeList, Context
+from wharfinger.objects import ComputeNode, Context, HostState, Reservation
 from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.reader import PlacementReader
+from wharfinger.providers import compute_status
 from wharfinger.providers.absence import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
-    DeleteProvider,
     ForeignReservation,
     PendingRemoval,
     Plan,
     Step,
+    TreePlan,
     UpdateProvider,
 )
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import adoption, uptime
-from wharfinger.reconcile.apply import PlanApplier
-from wharfinger.reconcile.circumstances import Circumstances
-from wharfinger.reconcile.node_list import NodeListing, check_names, describe, guarded, list_nodes
-from wharfinger.reconcile.planning import Planned, Planner
-from wharfinger.reconcile.records import InstanceMemory
-from wharfinger.reconcile.takeover import Handover
+from wharfinger.reconcile import adoption, driver_calls, uptime
+from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.desire import collect_desired
+from wharfinger.reconcile.function_records import delete_functions, supersede_functions
+from wharfinger.reconcile.look_up import LookUp, allocations_of
+from wharfinger.reconcile.node_list import NodeList
+from wharfinger.reconcile.observe import (
+    Observer,
+    by_node,
+    by_provider,
+    changed_trees,
+    held_functions,
+)
+from wharfinger.reconcile.plan import plan_cycle
+from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.reservation_phases import released_since
+from wharfinger.reconcile.takeover import Takeovers
+from wharfinger.reconcile.unchanged_trees import UnchangedTrees
+from wharfinger.tracker.node import Node
 from wharfinger.tracker.node_rows import NodeRows
 
 LOG: Final = logging.getLogger(__name__)
-#: How often one cycle plans a tree that others keep changing, and the longest wait
-#: between two plans, in seconds.
+#: Attempts at a tree that others keep changing, and the longest wait between two, in seconds.
 _ATTEMPTS: Final = 5
 _LONGEST_WAIT: Final = 2.0
 _BACKOFF: Final = wait_random_exponential(max=_LONGEST_WAIT)
-#: Errors that come from somebody else's write between our look and our write.
-_OTHERS_WORK: Final = (
+#: Errors that come from another process's write between our read and our write.
+CONFLICTS: Final = (
     ConcurrentUpdate,
     DuplicateProvider,
     NotFound,
     ConcurrentSave,
+    IntentExpired,
     ObjectExists,
     ObjectNotFound,
 )
-
-#: Errors that may be over two seconds later; others are left to the next drift cycle.
-_PASSING: Final = (*_OTHERS_WORK, ObjectError, PlacementUnavailable, StateError)
+#: Errors that may be over at the next poll; others are left to the next drift cycle.
+_TRANSIENT: Final = (*CONFLICTS, ObjectError, PlacementUnavailable, StateError)
 
 OnPlan = Callable[[Plan], None]
 OnStep = Callable[[Step], None]
+#: Completes the state of an attempt by what was observed; True for the first attempt of a cycle.
+_Observe = Callable[[CycleState, bool], CycleState]
 
 
 def _ignore(_what: object) -> None:
-    """Be told, and do nothing."""
+    """Ignore a plan or a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a cycle did, and what it could not do.
+class CycleResult:
+    """Result of a cycle: the steps that were sent, and what it could not do.
 
-    ``steps`` are those that were taken; ``pending`` the removals that wait; ``foreign`` what
-    somebody else has reserved.
+    ``pending`` are removals that wait, ``foreign`` reservations of other programs.
     """
 
     steps: tuple[Step, ...] = ()
@@ -95,53 +114,67 @@ class Outcome:
     problems: tuple[WharfingerError, ...] = ()
 
     def with_problems(self, more: Iterable[WharfingerError]) -> Self:
-        """The same, with more that could not be done."""
+        """Return the same result with more problems."""
         return replace(self, problems=(*self.problems, *more))
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """One round of planning and applying, and the trees that failed in it.
+@dataclass(slots=True)
+class _Attempts:
+    """Attempts of one cycle: each plans the trees again that the last one could not write.
 
-    ``goes_on``: it has prepared what only another one can plan.
+    ``trees`` are the plans by root, each of the last attempt at it; ``failures`` the errors of
+    their writes. ``again`` are the roots of the trees to try again, None for all. ``is_blocked``:
+    another process was in the way.
     """
 
-    plan: Plan
-    failures: tuple[WharfingerError, ...] = ()
-    goes_on: bool = False
+    trees: dict[str, TreePlan] = field(default_factory=dict)
+    failures: dict[str, list[WharfingerError]] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+    errors: dict[str, WharfingerError] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    again: frozenset[str] | None = None
+    number: int = 0
+    is_blocked: bool = False
+    conflict: WharfingerError | None = None
 
     @property
     def is_worth_another(self) -> bool:
-        """Whether there is more to do, or somebody else changed a tree at the same time."""
-        return self.goes_on or any(isinstance(one, _OTHERS_WORK) for one in self.failures)
+        return self.again is None or bool(self.again)
+
+    def add(self, plan: Plan) -> None:
+        """Take the plan of an attempt."""
+        self.conflict = None
+        if self.again is None:
+            self.plan = plan
+            self.trees, self.failures, self.errors = {}, {}, {}
+        for root in self.again or ():
+            self.trees.pop(root, None)
+            self.failures.pop(root, None)
+        self.errors.update((str(one), one) for one in plan.errors)
+        self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
+
+    def result(self) -> CycleResult:
+        plan = replace(self.plan, trees=tuple(self.trees.values()), errors=())
+        failures = (one for its in self.failures.values() for one in its)
+        conflict = [self.conflict] if self.conflict else []
+        return CycleResult(
+            steps=tuple(self.steps),
+            pending=plan.pending,
+            foreign=plan.foreign,
+            problems=(*self.errors.values(), *plan.problems, *failures, *conflict),
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    """What a change feed has: the names of nodes, and the next mark."""
+class Reconciler:
+    """Cycles of one driver instance, one at a time.
 
-    names: tuple[str, ...] = ()
-    mark: str | None = None
+    A tree that fails is reported in the result, and the others go on. A tree that another process
+    changes at the same time is read and planned again, a bounded number of times.
 
-
-#: Makes a plan; told whether it is made again, since the one before did not come to its end.
-_Planning = Callable[[Circumstances, bool], Planned]
-
-
-class DriverCycle:
-    """The cycles of one driver instance, one at a time, at three paces.
-
-    ``sync`` starts from a complete listing of the backend; ``drift`` from what others have changed
-    in Placement since; ``poll`` from what the backend's change feed has. A tree that fails is
-    reported in the outcome and leaves the others alone. A tree that another writer changes at the
-    same time is read and planned again, a bounded number of times.
-
-    They raise BackendError where the driver cannot say what there is, PlacementError where
-    Placement does not answer or refuses our credentials, ObjectError and StateError where the
-    objects cannot be had. ``on_plan`` is given each plan before it is applied, ``on_step`` each
-    step that was taken.
-
-    ``down_time`` is how long another host's service may be silent before its nodes are taken over.
+    Cycles raise BackendError where the driver has no list, PlacementError where Placement does not
+    answer or refuses our credentials, ObjectError and StateError where the database cannot be used.
+    ``on_plan`` is called with each plan before it is applied, ``on_step`` with each step that was
+    sent. Other hosts take over the nodes of a service that does not report for ``down_time``.
     ``read_uptime`` returns the uptime, in which absences are counted.
     """
 
@@ -158,352 +191,550 @@ class DriverCycle:
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
+        self._policy: Final = policy
         self._context: Final = context
-        self.memory: Final = InstanceMemory(context, driver.host, publisher.instance)
-        self._nodes: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
-        self._handover: Final = Handover(context, driver.host, publisher.instance, down_time)
-        self._planner_with: Final = partial(
-            Planner,
+        self.store: Final = RecordStore(context, driver.host, publisher.instance)
+        self._rows: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
+        self._takeovers: Final = Takeovers(self.store, down_time)
+        reader = PlacementReader(client, publisher.instance)
+        self._observer: Final = Observer(publisher, reader, self.store)
+        self._look_up: Final = LookUp(
             driver,
             publisher,
             client,
-            policy,
-            context=context,
-            handover=self._handover,
+            reader,
+            store=self.store,
+            takeovers=self._takeovers,
+            policy=policy,
         )
-        self._planner: Final = self._planner_with(memory=self.memory)
-        self._applier: Final = PlanApplier(client, self.memory)
+        self._allocations_of: Final = allocations_of(client)
+        self._writer: Final = Writer(client, valid_for=down_time / 2, reports_service=True)
         self._read_uptime: Final = read_uptime
-        self._listing: NodeListing | None = None
+        self._unchanged: Final = UnchangedTrees()
+        #: The last list of nodes; the mark of the change feed; nodes that polls could not finish;
+        #: nodes that were released since the driver's snapshot.
+        self._nodes: NodeList | None = None
         self._mark: str | None = None
         self._unfinished: frozenset[str] = frozenset()
-        self._given_back: frozenset[str] = frozenset()
-        self._known: frozenset[tuple[str, int]] = frozenset()
+        self._released: frozenset[str] = frozenset()
+        #: The reservations of the last read, as (uuid, revision).
+        self._reservations: frozenset[tuple[str, int]] = frozenset()
+        #: Whether the roots have the trait of a disabled service; ``_failed`` trees may differ.
+        self._was_disabled: bool | None = None
+        self._failed: frozenset[str] = frozenset()
+        self._repaired_records: frozenset[str] = frozenset()
 
     @property
     def instance(self) -> str:
         """The name of the driver instance."""
         return self._publisher.instance
 
-    def plan(self) -> Plan:
-        """What ``sync`` would do now. Nothing is written, and nothing is remembered."""
-        circumstances = self._circumstances()
-        listing, now = list_nodes(self._driver, self._read_uptime), time.time()
-        inherited = self._handover.inherited(self._to_inherit(listing, circumstances), self.memory)
-        planner = self._planner_with(memory=self.memory.imagine(inherited))
-        planned = planner.plan_listing(listing, now, circumstances)
-        for row in planned.coming:
-            LOG.warning("node %s comes from host %s with a sync", row.hypervisor_hostname, row.host)
-        return planned.plan
+    # Cycles.
 
-    def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
-        """Publish all that the backend has."""
-        self.memory.read_damaged_again()
-        circumstances = self._circumstances()
+    def plan(self) -> Plan:
+        """Return the plan of a full cycle; write nothing."""
+        state = self._state()
+        nodes, now = driver_calls.list_nodes(self._driver, self._read_uptime), time.time()
+        inherited = self._takeovers.inherited(self._to_inherit(nodes, state.rows))
+        base = _with_nodes(replace(state, records={**state.records, **inherited}), nodes, now)
+        state = self._prepared(partial(self._observer.listing, base))
+        plan = self._planned(state, {})[1]
+        for row in state.takeovers:
+            LOG.warning("node %s comes from host %s with a sync", row.hypervisor_hostname, row.host)
+        return plan
+
+    def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
+        """Run a full cycle: publish all that the driver lists."""
+        state = self._state()
         try:
             if self._mark is None:
-                self._mark = self._changes().mark  # before there is anything to miss
-            listing, now = list_nodes(self._driver, self._read_uptime), time.time()
+                self._mark = self._changes()[1]  # before there is anything to miss
+            nodes, now = driver_calls.list_nodes(self._driver, self._read_uptime), time.time()
         except DriverError:
-            for problem in self._disable(circumstances, on_step):
+            for problem in self._disable(state, on_step):
                 LOG.warning("%s", problem)
             raise
+        known = _keys(state)
 
-        def planning(circumstances: Circumstances, _again: bool) -> Planned:
-            self._inherit(listing, circumstances)
-            return self._planner.plan_listing(listing, now, circumstances)
+        def observe(state: CycleState, _is_first: bool) -> CycleState:
+            state = replace(_with_nodes(state, nodes, now), snapshot_reservations=known)
+            return self._observer.listing(state)
 
-        outcome = self._run(planning, circumstances, on_plan, on_step)
-        self._listing, self._unfinished = listing, frozenset()
-        return outcome.with_problems(self._keep(listing, is_listing=True))
+        result = self._run(observe, state, nodes, on_plan, on_step)
+        self._nodes, self._unfinished = nodes, frozenset()
+        return result.with_problems(self._keep_rows(nodes, is_listing=True))
 
-    def plan_adoption(self, uuids: frozenset[str]) -> Planned:
-        """Return the plan of ``adopt`` without writing it; raises AdoptionRefused."""
-        listing = list_nodes(self._driver, self._read_uptime)
-        return self._plan_adoption(uuids, listing, time.time(), self._circumstances())
+    def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
+        """Run a drift cycle: repair what other programs have changed, and note the usage of nodes.
+
+        What polls could not finish is tried again. The backend is not listed. One list is read from
+        Placement where nothing has changed.
+        """
+        before = self._nodes
+        if before is None:
+            return self.sync(on_plan, on_step)
+        state = self._state()
+        self._unfinished |= self._repaired(before)
+        changed = driver_calls.describe(
+            self._driver, self._unfinished, before.without(self._unfinished)
+        )
+        nodes, now = before.with_changes(changed), time.time()
+
+        def observe(state: CycleState, _is_first: bool) -> CycleState:
+            return self._observe_changes(_with_nodes(state, nodes, now), changed)
+
+        result = self._run(observe, state, nodes, on_plan, on_step)
+        result = result.with_problems(self._keep_rows(nodes))
+        if not result.problems:
+            self._unfinished = frozenset()
+        self._released = self._nodes_released(state, nodes)
+        return result
+
+    def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
+        """Run a poll: publish the nodes that the driver's change feed names.
+
+        Without changes, neither Placement nor the database is asked. A driver without a feed has
+        none. What fails for a lasting reason is left to the next drift cycle.
+        """
+        before = self._nodes
+        if before is None:
+            return self.sync(on_plan, on_step)
+        names, mark = self._changes(self._mark)
+        wanted = self._released.union(names)
+        if not wanted:
+            self._mark = mark
+            return CycleResult()
+        known = self._reservations
+        state = self._state()
+        changed = driver_calls.describe(self._driver, wanted, before.without(wanted))
+        nodes, now = before.with_changes(changed), time.time()
+
+        def observe(state: CycleState, is_first: bool) -> CycleState:
+            state = replace(_with_nodes(state, nodes, now), snapshot_reservations=known)
+            found = None
+            if is_first:
+                published = changed.with_published_uuids(state.records)
+                found = self._observer.remembered(state, published)
+            return found or self._observe_changes(state, changed)
+
+        result = self._run(observe, state, nodes, on_plan, on_step)
+        self._nodes = nodes
+        result = result.with_problems(self._keep_rows(changed))
+        if not any(map(self._may_pass, result.problems)):
+            self._mark = mark  # otherwise these nodes are to be named again
+            self._released = self._nodes_released(
+                replace(state, snapshot_reservations=known), nodes
+            )
+            if result.problems:
+                self._unfinished = self._unfinished.union(names)
+        return result
+
+    def plan_adoption(self, uuids: frozenset[str]) -> tuple[Plan, tuple[ComputeNode, ...]]:
+        """Return the plan of ``adopt``, and the nodes that are taken over first; write nothing.
+
+        Raises AdoptionRefused.
+        """
+        nodes, now = driver_calls.list_nodes(self._driver, self._read_uptime), time.time()
+        base = _with_nodes(self._state(), nodes, now)
+        state, plan = self._planned(self._prepared(partial(self._observer.listing, base)), {})
+        state, plan = adoption.only(state, plan, uuids, self.instance)
+        return plan, state.takeovers
 
     def adopt(
         self, uuids: frozenset[str], on_plan: OnPlan = _ignore, on_step: OnStep = _ignore
-    ) -> Outcome:
+    ) -> CycleResult:
         """Adopt the providers of these uuids, all or none, and write nothing else.
 
         The publisher of this instance names them in ``adopts``. Raises AdoptionRefused if one of
         them cannot be adopted.
         """
-        circumstances = self._circumstances()
-        listing, now = list_nodes(self._driver, self._read_uptime), time.time()
+        state = self._state()
+        nodes, now = driver_calls.list_nodes(self._driver, self._read_uptime), time.time()
 
-        def planning(circumstances: Circumstances, _again: bool) -> Planned:
-            return self._plan_adoption(uuids, listing, now, circumstances)
+        def observe(state: CycleState, _is_first: bool) -> CycleState:
+            return self._observer.listing(_with_nodes(state, nodes, now))
 
-        return self._run(planning, circumstances, on_plan, on_step)
+        only = partial(adoption.only, uuids=uuids, instance=self.instance)
+        return self._run(observe, state, nodes, on_plan, on_step, restrict=only)
 
-    def _plan_adoption(
-        self,
-        uuids: frozenset[str],
-        listing: NodeListing,
-        now: float,
-        circumstances: Circumstances,
-    ) -> Planned:
-        planned = self._planner.plan_listing(listing, now, circumstances)
-        return adoption.only(planned, uuids, self.memory, self.instance)
+    # Stages.
 
-    def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
-        """Mend what others have changed, and note what is taken of the nodes.
+    def _state(self) -> CycleState:
+        """Read the rows that a cycle needs, in one transaction."""
+        rows = HostState.get(
+            self._context,
+            self._driver.host,
+            self.instance,
+            {
+                "nodes": self._rows.revisions,
+                "instances": self._rows.usage.revisions,
+                "records": self.store.revisions,
+            },
+            self._driver.capabilities.supports("programming"),
+        )
+        self._repaired_records = self.store.update(rows)
+        self._rows.update(rows)
+        reservations = by_provider(rows.reservations)
+        state = CycleState(
+            now=0.0,
+            nodes=NodeList(),
+            every_node=NodeList(),
+            rows=rows,
+            records=dict(self.store.records),
+            reservations=reservations,
+            migrations=by_node(rows, self._driver.host),
+            functions=held_functions(rows.jobs),
+        )
+        self._reservations = _keys(state)
+        return state
 
-        What polls could not bring to its end is tried again. The backend is not asked anew. One
-        list from Placement where nothing has changed.
-        """
-        before = self._listing
-        if before is None:
-            return self.sync(on_plan, on_step)
-        self._unfinished |= self._repaired(before)
-        now = time.time()
-        unfinished = describe(self._driver, self._unfinished, before.without(self._unfinished))
-        listing = before.with_changes(unfinished)
-
-        def planning(circumstances: Circumstances, _again: bool) -> Planned:
-            self._inherit(listing, circumstances)
-            return self._planner.plan_drift(listing, now, circumstances, unfinished)
-
-        # The snapshot is older than what is read now.
-        circumstances = self._circumstances(frozenset())
-        outcome = self._run(planning, circumstances, on_plan, on_step)
-        outcome = outcome.with_problems(self._keep(listing))
-        if not outcome.problems:
-            self._unfinished = frozenset()
-        self._given_back = self._nodes_given_back(circumstances, listing)
-        return outcome
-
-    def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> Outcome:
-        """Publish the nodes that the backend's change feed names.
-
-        Where it names none, neither Placement nor an object is asked for anything. Nothing is done
-        for a driver without a feed. What fails for a reason that stays is not tried again before
-        the next drift cycle.
-        """
-        before = self._listing
-        if before is None:
-            return self.sync(on_plan, on_step)
-        changes = self._changes(self._mark)
-        names = self._given_back.union(changes.names)
-        if not names:
-            self._mark = changes.mark
-            return Outcome()
-        now = time.time()
-        changed = describe(self._driver, names, before.without(names))
-        listing = before.with_changes(changed)
-
-        def planning(circumstances: Circumstances, again: bool) -> Planned:
-            self._inherit(listing, circumstances)
-            if again:
-                return self._planner.plan_drift(listing, now, circumstances, changed)
-            return self._planner.plan_changed(changed, listing, now, circumstances)
-
-        circumstances = self._circumstances(self._known)
-        outcome = self._run(planning, circumstances, on_plan, on_step)
-        self._listing = listing
-        outcome = outcome.with_problems(self._keep(changed))
-        if not any(map(self._may_pass, outcome.problems)):
-            self._mark = changes.mark  # else they are to be named again
-            self._given_back = self._nodes_given_back(circumstances, listing)
-            if outcome.problems:
-                self._unfinished = self._unfinished.union(changes.names)
-        return outcome
-
-    def _repaired(self, listing: NodeListing) -> frozenset[str]:
-        """Return the names of nodes whose damaged records can be read again."""
-        records = self.memory.records
-        repaired = self.memory.read_damaged_again() & records.keys()
-        roots = {records[uuid].root_uuid for uuid in repaired}
-        return frozenset(node.name for node in listing.nodes if node.uuid in roots)
-
-    def _may_pass(self, problem: WharfingerError) -> bool:
-        """Whether it may be over with the next poll; a record that cannot be read stays so."""
-        if isinstance(problem, PlacementError) and problem.status >= INTERNAL_SERVER_ERROR:
-            return True
-        return isinstance(problem, _PASSING) and problem not in self.memory.damaged.values()
-
-    def _nodes_given_back(
-        self, circumstances: Circumstances, listing: NodeListing
-    ) -> frozenset[str]:
-        """The nodes of what was given back after the snapshot: the next poll's is not older."""
-        if not self._has_feed:
-            return frozenset()
-        records = self.memory.records
-        later = circumstances.reservations.later
-        roots = {records[uuid].root_uuid for uuid in later if uuid in records}
-        return frozenset(node.name for node in listing.nodes if node.uuid in roots)
-
-    def _circumstances(self, earlier: frozenset[tuple[str, int]] | None = None) -> Circumstances:
-        """As they are now; ``earlier`` as StoredReservations has it, None: all that there are."""
-        read = Circumstances.read(self._context, self._driver.host, self.instance)
-        self._known = read.reservations.known
-        return read.seen_by_snapshot(self._known if earlier is None else earlier)
-
-    @property
-    def _has_feed(self) -> bool:
-        return self._driver.capabilities.supports("change_feed")
-
-    def _changes(self, since: str | None = None) -> _Changes:
-        """What the driver's feed has, if it has one."""
-        driver = self._driver
-        if not self._has_feed:
-            return _Changes()
-        operation = "changed_nodes"
-        answer = guarded(driver.name, operation, lambda: driver.changed_nodes(since))
-        match answer:
-            case (names, str(mark)):
-                return _Changes(
-                    tuple(check_names(driver, operation, names, set, frozenset, list)), mark
-                )
-        raise BackendError(
-            driver=driver.name,
-            operation=operation,
-            reason=f"it has to return names of nodes and a mark, not {shown(answer)}",
+    def _observe_changes(self, state: CycleState, changed: NodeList) -> CycleState:
+        return self._observer.changes(
+            state,
+            changed.with_published_uuids(state.records),
+            self._failed,
+            all_trees=state.rows.service_disabled != self._was_disabled,
         )
 
-    def _inherit(self, listing: NodeListing, circumstances: Circumstances) -> None:
-        """See that what another host knew of nodes that have come from it is known here."""
-        self._handover.inherit(self._to_inherit(listing, circumstances), self.memory)
+    def _prepared(self, observe: Callable[[], CycleState]) -> CycleState:
+        """Return the state of an attempt with all that its plan needs."""
+        named = self.store.contested | self._publisher.adopts
+        state = self._completed(observe())
+        if state.is_listing and not self.store.contested <= named:
+            # A provider that may be adopted is below a root of ours without our trait: read it.
+            state = self._completed(observe())
+        if not state.is_listing:
+            return state
+        ends = {one.provider_uuid for one, phase in state.phases if phase is None}
+        changing = changed_trees(state).union(
+            state.live[uuid].root_uuid for uuid in ends if uuid in state.live
+        )
+        return replace(state, unchanged=self._unchanged.find(state, changing))
 
-    def _to_inherit(self, listing: NodeListing, circumstances: Circumstances) -> dict[str, str]:
-        """Return the names, by uuid, of nodes for which another host may have newer records."""
-        records = self.memory.records
-        listed = {node.uuid: node.name for node in listing.nodes}
-        # One that has been away may have been another host's, and come back.
-        back = {
-            uuid: name
-            for uuid, name in listed.items()
-            if uuid in circumstances.rows
-            and uuid in records
-            and records[uuid].absent_since is not None
-        }
-        unknown = filter(is_uuid_like, circumstances.rows - records.keys())
-        return {uuid: listed.get(uuid, "") for uuid in unknown} | back
+    def _completed(self, state: CycleState) -> CycleState:
+        """Return the state with the desired trees, and the answers that their plan needs."""
+        if state.scope is not None and not state.scope:
+            return state
+        state = collect_desired(state, self._driver, self._allocations_of)
+        return self._look_up.answer(state)
 
-    def _disable(self, circumstances: Circumstances, on_step: OnStep) -> Iterator[WharfingerError]:
-        """Have the roots say so if the service is disabled, though the driver cannot be asked."""
-        try:
-            if circumstances.disabled:
-                planned = self._planner.plan_disabled()
-                yield from planned.plan.problems
-                yield from self._applier.apply(planned.plan, planned.live, on_step).errors
-        except (ObjectError, PlacementError, StateError) as error:
-            yield error
-
-    def _keep(self, listing: NodeListing, *, is_listing: bool = False) -> Iterator[WharfingerError]:
-        """Bring the rows of the nodes up to date."""
-        records = self.memory.records
-        listing.use_known_uuids(records)  # of what was adopted just now, too
-        try:
-            self._nodes.keep(listing.nodes, records)
-            if is_listing:
-                self._nodes.note_listing(
-                    listing.nodes,
-                    records,
-                    self.memory.damaged.keys(),
-                    is_whole=not listing.has_unknown_nodes(records),
-                )
-        except (ObjectError, StateError) as error:
-            yield error
+    def _planned(
+        self, state: CycleState, questions: dict[str, bool | WharfingerError]
+    ) -> tuple[CycleState, Plan]:
+        """Return the plan; planned again if the driver or the policy holds back removals."""
+        plan = plan_cycle(state, self._publisher, self._policy)
+        confirmed = self._look_up.confirm_removals(state, plan, questions)
+        if confirmed is state:
+            return state, plan
+        return confirmed, plan_cycle(confirmed, self._publisher, self._policy)
 
     def _run(
         self,
-        planning: _Planning,
-        circumstances: Circumstances,
+        observe: _Observe,
+        state: CycleState,
+        nodes: NodeList,
         on_plan: OnPlan,
         on_step: OnStep,
-    ) -> Outcome:
-        """Plan and apply until there is no more to do, or too often."""
-        applied: list[Step] = []
-        earlier = circumstances.reservations.earlier
+        *,
+        restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
+    ) -> CycleResult:
+        """Plan and apply; plan the trees again that could not be written, up to a limit."""
+        attempts = _Attempts()
+        questions: dict[str, bool | WharfingerError] = {}
+        first = self._inherited(state, nodes)
 
         def note(step: Step) -> None:
-            applied.append(step)
+            attempts.steps.append(step)
             on_step(step)
 
-        def attempt() -> _Pass:
-            nonlocal circumstances
-            if again := bool(passes):
-                circumstances = self._circumstances(earlier)
-            passes.append(self._pass(planning, circumstances, again, on_plan, note))
-            return passes[-1]
+        def attempt() -> _Attempts:
+            base = replace(self._state(), attempt=attempts.number) if attempts.number else first
 
-        passes: list[_Pass] = []
+            def observed() -> CycleState:
+                state = observe(base, attempts.number == 0)
+                return state if attempts.again is None else self._again(state, attempts)
+
+            try:
+                state, plan = self._planned(self._prepared(observed), questions)
+            except CONFLICTS as error:
+                attempts.conflict, attempts.is_blocked = error, True
+            else:
+                if restrict is not None:
+                    state, plan = restrict(state, plan)
+                attempts.add(plan)
+                on_plan(plan)
+                self._apply(state, plan, attempts, note)
+            attempts.number += 1
+            return attempts
+
         Retrying(
             retry=retry_if_result(lambda one: one.is_worth_another),
             stop=stop_after_attempt(_ATTEMPTS),
             wait=_wait,
             retry_error_callback=lambda _state: None,
         )(attempt)
-        last = passes[-1]
-        return Outcome(
-            steps=tuple(applied),
-            pending=last.plan.pending,
-            foreign=last.plan.foreign,
-            problems=(*last.plan.problems, *last.failures),
+        return attempts.result()
+
+    def _again(self, state: CycleState, attempts: _Attempts) -> CycleState:
+        """Return the state of another attempt, for the trees that the last one could not write."""
+        again = attempts.again or frozenset()
+        state = replace(state, is_partial=bool(attempts.errors))
+        return self._observer.within(replace(state, nodes=state.every_node), again)
+
+    def _apply(self, state: CycleState, plan: Plan, attempts: _Attempts, on_step: OnStep) -> None:
+        """Take nodes over, write the plan, and note what is to be tried again."""
+        try:
+            if state.takeovers:
+                self._takeovers.take(state.takeovers)
+        except CONFLICTS as error:
+            attempts.conflict, attempts.is_blocked, attempts.again = error, True, None
+            return
+        writes = self._writes(state, plan)
+        nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
+        self._writer.apply(writes, self.store, on_step, partial(self._rows_of, nodes))
+        again: set[str] = {row.uuid for row in state.takeovers}
+        attempts.is_blocked = False
+        for tree in writes:
+            self._rows.saved((*tree.new_nodes, *tree.changed_nodes))
+            for failure in tree.errors:
+                LOG.debug("a tree failed: %s", failure)
+                if isinstance(failure, UnknownTrait) and failure.trait == self._publisher.owner:
+                    raise failure  # nothing can be published
+            if any(isinstance(one, CONFLICTS) for one in tree.errors):
+                again.add(tree.plan.root_uuid)
+                attempts.is_blocked = True
+            if tree.errors:
+                attempts.failures[tree.plan.root_uuid] = tree.errors
+        again |= _waiting_for_names(plan)
+        attempts.again = frozenset(again)
+        self._remember(state, plan, writes)
+
+    def _writes(self, state: CycleState, plan: Plan) -> list[TreeWrite]:
+        """Return the trees to write, with the rows that go with them."""
+        trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
+        phases: dict[str, list[tuple[Reservation, str | None]]] = {}
+        for one, phase in state.phases:
+            live = state.live.get(one.provider_uuid)
+            root = live.root_uuid if live else one.provider_uuid
+            phases.setdefault(root, []).append((one, phase))
+        new = {}
+        for node in state.new_nodes:
+            tree = trees.get(node.uuid)
+            record = (tree and tree.records.get(node.uuid)) or self.store.get(node.uuid)
+            if record.applied is not None:
+                new[node.uuid] = self._rows.new_row(node, record.applied)
+        for root in (phases.keys() | new.keys()) - trees.keys():
+            trees[root] = TreePlan(root_uuid=root)
+        return [
+            self._tree_write(state, tree, new.get(root), phases.get(root, ()))
+            for root, tree in trees.items()
+        ]
+
+    def _tree_write(
+        self,
+        state: CycleState,
+        tree: TreePlan,
+        new_row: ComputeNode | None,
+        phases: Iterable[tuple[Reservation, str | None]],
+    ) -> TreeWrite:
+        moved, ended = [], []
+        for one, phase in phases:
+            if phase is None:
+                ended.append(one)
+            else:
+                one.phase = phase
+                moved.append(one)
+        roots = {tree.root_uuid, *(step.root_uuid for step in tree.steps)}
+        touched = {uuid for step in tree.steps for uuid in step.touched}
+        return TreeWrite(
+            tree,
+            new_nodes=[] if new_row is None else [new_row],
+            our_nodes=sorted(roots & state.rows.node_revisions.keys()),
+            known_reservations={
+                uuid: {one.uuid: one.revision for one in its}
+                for uuid in touched
+                if (its := state.reservations.get(uuid, ())) == _readable(its)
+            },
+            changed_reservations=moved,
+            ended=ended,
         )
 
-    def _pass(
-        self,
-        planning: _Planning,
-        circumstances: Circumstances,
-        again: bool,
-        on_plan: OnPlan,
-        on_step: OnStep,
-    ) -> _Pass:
-        try:
-            planned = planning(circumstances, again)
-        except _OTHERS_WORK as gone:
-            return _Pass(Plan(), (gone,))
-        plan = planned.plan
-        on_plan(plan)
-        try:
-            # What was known before another host had them is out of date.
-            self.memory.forget(self._handover.known_there(planned.coming))
-            self._handover.take(planned.coming)
-            self._nodes.claim(planned.new, {**self.memory.records, **plan.records})
-            planned.judgement.note_figures(plan.records)
-            self._see_ours(planned)
-        except _OTHERS_WORK as faster:
-            return _Pass(plan, (faster,))
-        applied = self._applier.apply(plan, planned.live, on_step)
-        for error in applied.errors:
-            LOG.debug("a tree failed: %s", error)
-            if isinstance(error, UnknownTrait) and error.trait == self._publisher.owner:
-                raise error  # nothing can be published
-        # One failed tree does not hold back the results of the others.
-        planned.judgement.save(self._context, applied.unfinished)
-        planned.remember(applied.unfinished)
-        return _Pass(plan, applied.errors, goes_on=bool(planned.coming) or _makes_room(plan))
+    def _rows_of(self, nodes: Mapping[str | None, Node], tree: TreeWrite) -> Sequence[ComputeNode]:
+        """Return the row of a tree's node if its figures change with the tree's result."""
+        root = tree.plan.root_uuid
+        node, record = nodes.get(root), tree.plan.records.get(root)
+        if tree.errors or tree.new_nodes or node is None:
+            return ()
+        if record is None or record.applied is None:
+            return ()
+        row = self._rows.changed_row(node.under(root), record.applied)
+        if row is None or "hypervisor_hostname" in row.obj_what_changed():
+            return ()  # a rename takes the node's instances along: see _keep_rows
+        return [row]
 
-    def _see_ours(self, planned: Planned) -> None:
-        """See that nodes of which something is to be deleted are still this instance's.
-
-        Raises ConcurrentSave where another host has taken one over since it was planned.
-        """
-        roots = {step.root_uuid for step in planned.plan.steps if isinstance(step, DeleteProvider)}
-        if roots & planned.rows:
-            host, instance = self._driver.host, self.instance
-            gone = (
-                roots
-                & planned.rows - ComputeNodeList.get_revisions(self._context, host, instance).keys()
+    def _remember(self, state: CycleState, plan: Plan, writes: Sequence[TreeWrite]) -> None:
+        """Note what the next cycles need: failed and unchanged trees, and ended functions."""
+        failed = frozenset(tree.plan.root_uuid for tree in writes if tree.unfinished)
+        unfinished = frozenset().union(*(tree.unfinished for tree in writes))
+        if state.functions:
+            if state.is_listing:
+                known = state.live.keys() | state.records.keys() | state.desired.keys()
+                gone = state.functions.keys() - known
+                delete_functions(self._context, self._driver.host, self.instance, gone)
+            supersede_functions(
+                self._context,
+                {
+                    uuid: state.functions[uuid].trait
+                    for uuid in state.superseded
+                    if unfinished.isdisjoint((uuid, *state.functions[uuid].parts))
+                },
             )
-            if gone:
-                raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=sorted(gone))
+        if state.is_listing and state.scope is None:
+            self._unchanged.update(state, plan)
+            self._failed = failed
+        else:
+            planned = state.scope if state.scope is not None else frozenset(state.roots.values())
+            self._unchanged.forget(planned)
+            self._failed = failed | self._failed - planned
+        if state.scope is None:
+            self._was_disabled = state.rows.service_disabled
+
+    def _keep_rows(self, nodes: NodeList, *, is_listing: bool = False) -> Iterator[WharfingerError]:
+        """Bring the rows of nodes up to date that were not written with a tree."""
+        records = self.store.records
+        nodes = nodes.with_published_uuids(records)
+        try:
+            for attempt in range(_ATTEMPTS):
+                rows = self._rows.changed_rows(nodes.nodes, records, is_listing=is_listing)
+                if self._saved(rows):
+                    break
+                if attempt == _ATTEMPTS - 1:
+                    raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=())
+                self._state()
+            if is_listing and not nodes.has_unknown_nodes(records):
+                self._rows.delete_gone(nodes.nodes, records, self.store.damaged.keys())
+        except (ObjectError, StateError) as error:
+            yield error
+
+    def _saved(self, rows: Sequence[ComputeNode]) -> bool:
+        """Save rows of nodes; return False where another process has saved one meanwhile."""
+        self._rows.follow_names(rows)
+        for start in range(0, len(rows), BATCH):
+            batch = rows[start : start + BATCH]
+            try:
+                self.store.write({}, changed_nodes=batch)
+            except ConcurrentSave:
+                return False
+            self._rows.saved(batch)
+        return True
+
+    # What cycles ask for.
+
+    def _disable(self, state: CycleState, on_step: OnStep) -> Iterator[WharfingerError]:
+        """Add COMPUTE_STATUS_DISABLED to all roots though the driver cannot be asked."""
+        due = {
+            uuid: record
+            for uuid, record in state.records.items()
+            if record.applied
+            and record.applied.parent_uuid is None
+            and record.absent_since is None
+            and not compute_status.says_disabled(record)
+        }
+        if not (state.rows.service_disabled and due):
+            return
+        try:
+            state = self._observer.disabled(state, due)
+            plan = plan_cycle(state, self._publisher, self._policy)
+            self._unchanged.forget(due)
+            writes = self._writes(state, plan)
+            self._writer.apply(writes, self.store, on_step)
+            yield from plan.problems
+            yield from (error for tree in writes for error in tree.errors)
+        except (ObjectError, PlacementError, StateError) as error:
+            yield error
+
+    def _changes(self, since: str | None = None) -> tuple[frozenset[str], str | None]:
+        """Return the nodes that the driver's feed names and the next mark, if it has a feed."""
+        if not self._driver.capabilities.supports("change_feed"):
+            return frozenset(), None
+        return driver_calls.changed_nodes(self._driver, since)
+
+    def _nodes_released(self, state: CycleState, nodes: NodeList) -> frozenset[str]:
+        """Return the nodes that were released after the snapshot: the next poll asks for them."""
+        if not self._driver.capabilities.supports("change_feed"):
+            return frozenset()
+        records = self.store.records
+        later = released_since(state.reservations, state.snapshot_reservations)
+        roots = {records[uuid].root_uuid for uuid in later if uuid in records}
+        return frozenset(node.name for node in nodes.nodes if node.uuid in roots)
+
+    def _repaired(self, nodes: NodeList) -> frozenset[str]:
+        """Return the names of nodes whose damaged records can be read again."""
+        records = self.store.records
+        repaired = self._repaired_records & records.keys()
+        roots = {records[uuid].root_uuid for uuid in repaired}
+        return frozenset(node.name for node in nodes.nodes if node.uuid in roots)
+
+    def _may_pass(self, problem: WharfingerError) -> bool:
+        """Return whether a problem may be over at the next poll."""
+        if isinstance(problem, PlacementError) and problem.status >= INTERNAL_SERVER_ERROR:
+            return True
+        return isinstance(problem, _TRANSIENT) and problem not in self.store.damaged.values()
+
+    def _inherited(self, state: CycleState, nodes: NodeList) -> CycleState:
+        """Return the state with the records that other hosts still have of this one's nodes."""
+        roots = self._to_inherit(nodes, state.rows)
+        if not self._takeovers.inherit(roots):
+            return state
+        return self._state()
+
+    def _to_inherit(self, nodes: NodeList, rows: HostState) -> set[str]:
+        """Return the nodes of this instance for which another host may have newer records."""
+        records = self.store.records
+        # A node that has been away may have been another host's, and come back.
+        back = {
+            node.uuid
+            for node in nodes.nodes
+            if node.uuid in rows.node_revisions
+            and node.uuid in records
+            and records[node.uuid].absent_since is not None
+        }
+        return back.union(filter(is_uuid_like, rows.node_revisions.keys() - records.keys()))
 
 
-def _makes_room(plan: Plan) -> bool:
-    """Whether it renames some, and others want a name that may be free after that."""
-    waits = any(isinstance(problem, NameTaken) for problem in plan.problems)
-    return waits and any(
-        isinstance(step, UpdateProvider) and step.before.name != step.after.name
-        for step in plan.steps
+def _readable(reservations: tuple[Reservation, ...]) -> tuple[Reservation, ...]:
+    return tuple(one for one in reservations if "uuid" in one and "revision" in one)
+
+
+def _with_nodes(state: CycleState, nodes: NodeList, now: float) -> CycleState:
+    published = nodes.with_published_uuids(state.records)
+    return replace(state, nodes=published, every_node=published, now=now, uptime=published.uptime)
+
+
+def _keys(state: CycleState) -> frozenset[tuple[str, int]]:
+    """Return all stored reservations as (uuid, revision)."""
+    return frozenset(
+        (one.uuid, one.revision)
+        for its in state.reservations.values()
+        for one in its
+        if "uuid" in one and "revision" in one
     )
 
 
+def _waiting_for_names(plan: Plan) -> set[str]:
+    """Return the roots of trees that want a name which this plan frees by a rename."""
+    renames = any(
+        isinstance(step, UpdateProvider) and step.before.name != step.after.name
+        for step in plan.steps
+    )
+    return {
+        tree.root_uuid
+        for tree in plan.trees
+        if renames and any(isinstance(one, NameTaken) for one in tree.problems)
+    }
+
+
 def _wait(state: RetryCallState) -> float:
-    """Seconds until another round: none where nobody is in the way."""
+    """Return the seconds until the next attempt: none where no other process is in the way."""
     assert state.outcome is not None
-    return _BACKOFF(state) if state.outcome.result().failures else 0.0
+    return _BACKOFF(state) if state.outcome.result().is_blocked else 0.0

@@ -1,14 +1,12 @@
-"""Asking a driver what its nodes have, one node at a time, each apart from the others."""
+"""Desire: ask the driver what each node has, one node at a time, and check its answers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
 import os_traits
-from oslo_log import log as logging
 
 from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.driver.signatures import takes_migrations
@@ -24,106 +22,44 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Migration
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, compute_status
-from wharfinger.providers.function_traits import HeldFunction, said_since, with_function
 from wharfinger.providers.merge import own_view
-from wharfinger.providers.record import Record
 from wharfinger.reconcile.allocation_edits import edited
-from wharfinger.reconcile.circumstances import Circumstances
-from wharfinger.reconcile.node_list import NodeListing, as_problem, guarded
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.driver_calls import as_problem, guarded
 from wharfinger.tracker.node import Node
 
-LOG: Final = logging.getLogger(__name__)
-_NO_RECORD: Final = Record()
-#: What has failed where a driver itself says that it could not.
+#: The operation in the error of a driver that reports a problem itself.
 REPORTED: Final = "publishing"
 
-#: From the providers of a tree to the allocations from them, as a driver edits them.
+#: Returns the allocations of the providers with these uuids, as a driver edits them.
 AllocationsOf = Callable[[Iterable[str]], Allocations]
 
 
 @dataclass(slots=True)
-class Answers:
-    """What a driver said of all its nodes.
+class _Answers:
+    """Answers of the driver so far; the fields are those of CycleState."""
 
-    ``desired`` are the providers by uuid, parents first. ``reshapes`` are, by root uuid,
-    the allocations before and after the driver edited them. ``failed`` are the uuids of
-    the roots of which nothing is known, with the errors in ``problems``. ``roots`` are the uuids
-    of the roots by the names of their nodes. ``reported`` is what the driver cannot publish, and
-    that keeps it from nothing else.
-    """
-
+    roots: dict[str, str] = field(default_factory=dict)
     desired: dict[str, DesiredProvider] = field(default_factory=dict)
     reshapes: dict[str, tuple[Allocations, Allocations]] = field(default_factory=dict)
-    failed: set[str] = field(default_factory=set)
+    blocked: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
-    roots: dict[str, str] = field(default_factory=dict)
-    reported: list[WharfingerError] = field(default_factory=list)
 
-    def fail(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
-        """Note that nothing is known of a node, wherever its root stands now."""
-        self.failed.add(root_uuid)
+    def block(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
+        """Keep a node's tree as it is, also if its root is below another root now."""
+        self.blocked.add(root_uuid)
         if root_uuid in live:
-            self.failed.add(live[root_uuid].root_uuid)
-
-    def note_uuid(self, node: Node) -> None:
-        """Note the uuid that the driver gives a node, if its root has another uuid in Placement."""
-        wanted = self.desired[node.uuid]
-        if node.reported_uuid not in (None, node.uuid):
-            self.desired[node.uuid] = replace(wanted, reported_uuid=node.reported_uuid)
-
-    def disable(self, root_uuid: str) -> None:
-        """Have a root say that its service is disabled, unless it is somebody else's."""
-        wanted = self.desired.get(root_uuid)
-        if wanted and wanted.stated:
-            root = compute_status.with_status(wanted.provider, disabled=True)
-            self.desired[root_uuid] = replace(wanted, provider=root)
-
-    def set_functions(
-        self,
-        functions: Mapping[str, HeldFunction],
-        live: Mapping[str, Provider],
-        records: Mapping[str, Record],
-        mark: str,
-    ) -> set[str]:
-        """Have devices say which functions they hold, by provider uuid.
-
-        Returns those whose jobs are not to be believed any more: another function has been said of
-        them since, and not one that was said before, too; or they are not those that were
-        programmed: what comes anew under an old name lacks our instance's ``mark``.
-        """
-        mine = {
-            uuid: held
-            for uuid, held in functions.items()
-            if (wanted := self.desired.get(uuid)) and wanted.stated
-        }
-        since = {
-            uuid: said_since(
-                self.desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held
-            )
-            for uuid, held in mine.items()
-        }
-        anew = {uuid for uuid in mine if uuid in live and mark not in live[uuid].traits}
-        superseded = anew.union(uuid for uuid, said in since.items() if said)
-        for uuid, held in mine.items():
-            self.desired[uuid] = with_function(
-                self.desired[uuid],
-                records.get(uuid, _NO_RECORD),
-                held,
-                superseded=not superseded.isdisjoint((uuid, *held.parts)),
-            )
-        # What was said before may be from a look at Placement that is older than the job's end.
-        ended = anew.union(uuid for uuid, said in since.items() if said - mine[uuid].stale)
-        return {uuid for uuid in ended if mine[uuid].trait is not None}
+            self.blocked.add(live[root_uuid].root_uuid)
 
     def add(
         self,
         desired: list[DesiredProvider],
         reshape: tuple[Allocations, Allocations] | None,
     ) -> None:
-        """Add what was said of a node; its root comes first.
+        """Add the providers of a node, its root first.
 
-        A sharing provider stands in the trees of several nodes: what one of them states of
-        it holds.
+        A sharing provider is in the trees of several nodes. What the driver reports about it in
+        one of them holds.
         """
         for wanted in desired:
             uuid = wanted.provider.uuid
@@ -136,61 +72,53 @@ class Answers:
         if reshape is not None:
             self.reshapes[desired[0].provider.root_uuid] = reshape
 
+    def note_uuid(self, node: Node) -> None:
+        """Note the uuid that the driver gives a node if its root has another one in Placement."""
+        if node.reported_uuid not in (None, node.uuid):
+            wanted = self.desired[node.uuid]
+            self.desired[node.uuid] = replace(wanted, reported_uuid=node.reported_uuid)
 
-def ask(
-    driver: ComputeDriver,
-    listing: NodeListing,
-    live: Mapping[str, Provider],
-    records: Mapping[str, Record],
-    allocations_of: AllocationsOf,
-    *,
-    circumstances: Circumstances,
-    unreadable: Mapping[str, WharfingerError] = MappingProxyType({}),
-) -> Answers:
-    """Have the driver edit the tree of each node, as Placement has it.
+    def disable(self, root_uuid: str) -> None:
+        """Add COMPUTE_STATUS_DISABLED to a root that the driver reports."""
+        wanted = self.desired.get(root_uuid)
+        if wanted and wanted.stated:
+            root = compute_status.with_status(wanted.provider, disabled=True)
+            self.desired[root_uuid] = replace(wanted, provider=root)
 
-    ``live`` and ``records`` are by provider uuid. A node that fails is reported and leaves
-    the others alone; ``unreadable`` are, by root uuid, trees of which Placement's answers
-    cannot be understood, and which have failed with that. Where the service is disabled, its
-    roots say so; where that is not known, they say what they said before.
+
+def collect_desired(
+    state: CycleState, driver: ComputeDriver, allocations_of: AllocationsOf
+) -> CycleState:
+    """Return the state with the trees that the driver reports.
+
+    The driver edits the tree of each node as Placement has it. A node that fails blocks its own
+    tree alone. Where the service is disabled, the roots get COMPUTE_STATUS_DISABLED; where that is
+    not known, they keep what they had. Raises PlacementUnavailable, PermissionRefused, NotFound.
     """
-    disabled = circumstances.disabled
-    answers = Answers(failed=set(unreadable), problems=[*listing.problems, *unreadable.values()])
-    trees: dict[str, list[Provider]] = {}
-    roots: dict[str, Provider] = {}
-    for uuid, provider in live.items():
-        seen = own_view(provider, records.get(uuid))
-        if seen.traits >= compute_status.DISABLED and compute_status.says_disabled(
-            records.get(uuid)
-        ):
-            # What is the driver's is what it says now.
-            seen = compute_status.with_status(seen, disabled=False)
-        trees.setdefault(seen.root_uuid, []).append(seen)
-        if seen.parent_uuid is None:
-            roots[seen.name] = roots[uuid] = seen
-
-    listed = listing.listed
+    live, records = state.live, state.records
+    answers = _Answers(
+        blocked=set(state.blocked), problems=[*state.problems, *state.nodes.problems]
+    )
+    trees, roots = _views(state)
+    listed = state.nodes.listed
 
     def root_of(node: Node) -> Provider | None:
         by_name = roots.get(node.name)
-        # Another node's root has this one's name until it is renamed.
+        # Until it is renamed, the root of another node has the name of this one.
         is_free = by_name is not None and by_name.uuid not in listed
         return roots.get(node.uuid) or (by_name if is_free else None)
 
-    def root_uuid_of(node: Node) -> str:
-        root = root_of(node)
-        return root.uuid if root else node.uuid
-
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
     taken: dict[str, tuple[str, str]] = {}
-    for node in listing.nodes:
+    for node in state.nodes.nodes:
         root = root_of(node)
         root_uuid = answers.roots[node.name] = root.uuid if root else node.uuid
-        if root_uuid in answers.failed:
+        if root_uuid in answers.blocked:
             continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
+        own = trees.get(root_uuid, [])
         try:
-            tree = _tree(node, root, [*trees.get(root_uuid, []), *others])
+            tree = _tree(node, root, [*own, *others])
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
@@ -199,32 +127,76 @@ def ask(
                     driver,
                     tree,
                     node.name,
-                    partial(allocations_of, [one.uuid for one in trees.get(root_uuid, ())]),
-                    circumstances.migrations.get(node.name, ()),
+                    partial(allocations_of, [one.uuid for one in own]),
+                    state.migrations.get(node.name, ()),
                 ),
             )
             answers.add(_check(driver, tree, node.name, taken), reshape)
             answers.note_uuid(node.under(root_uuid))
         except (PlacementUnavailable, PermissionRefused, NotFound):
-            raise  # not the driver's: the next node would fare no better, or all is read again
+            raise  # not the driver's: the next node would fail too, or all is read again
         except (WharfingerError, ValueError) as error:
-            answers.fail(root_uuid, live)
+            answers.block(root_uuid, live)
             answers.problems.append(as_problem(driver, node.name, error))
-    for node in listing.failed:
-        answers.fail(root_uuid_of(node), live)
-    answers.reported += reported_problems(driver)
+    for node in state.nodes.failed:
+        root = root_of(node)
+        answers.block(root.uuid if root else node.uuid, live)
+    reported = reported_problems(driver)
+    disabled = state.rows.service_disabled
     if disabled is not False:
-        for root_uuid in map(root_uuid_of, listing.nodes):
+        for root_uuid in answers.roots.values():
             if disabled or compute_status.says_disabled(records.get(root_uuid)):
                 answers.disable(root_uuid)
-    if answers.failed:
-        # A sharing provider may be that of a node that failed.
-        answers.failed |= sharing.keys() - answers.desired.keys()
-    return answers
+    if answers.blocked:
+        # A sharing provider may be in the tree of a node that failed.
+        answers.blocked |= sharing.keys() - answers.desired.keys()
+    return replace(
+        state,
+        roots=answers.roots,
+        desired=answers.desired,
+        reshapes=answers.reshapes,
+        blocked=frozenset(answers.blocked),
+        problems=tuple(answers.problems),
+        other_problems=(*state.other_problems, *reported),
+    )
+
+
+def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
+    """Return the providers as their driver knows them: by root uuid, and roots by name and uuid."""
+    trees: dict[str, list[Provider]] = {}
+    roots: dict[str, Provider] = {}
+    wanted = None if state.scope is None else _roots_of_nodes(state)
+    for uuid, provider in state.live.items():
+        if wanted is not None and provider.root_uuid not in wanted:
+            continue
+        record = state.records.get(uuid)
+        seen = own_view(provider, record)
+        if seen.traits >= compute_status.DISABLED and compute_status.says_disabled(record):
+            # The trait is the framework's: the driver does not report it.
+            seen = compute_status.with_status(seen, disabled=False)
+        trees.setdefault(seen.root_uuid, []).append(seen)
+        if seen.parent_uuid is None:
+            roots[seen.name] = roots[uuid] = seen
+    return trees, roots
+
+
+def _roots_of_nodes(state: CycleState) -> set[str]:
+    """Return the roots that have a uuid or name of the nodes, and the sharing roots."""
+    keys = {key for pair in state.nodes.roots.items() for key in pair}
+    found = set()
+    for uuid, provider in state.live.items():
+        if provider.parent_uuid is None:
+            record = state.records.get(uuid)
+            names = {uuid, provider.name}
+            if record is not None and record.applied is not None:
+                names.add(record.applied.name)
+            if not keys.isdisjoint(names) or shares(provider):
+                found.add(uuid)
+    return found
 
 
 def reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
-    """What the driver cannot publish of all that it was asked for until now."""
+    """Return what the driver could not publish of the nodes that it was asked for."""
     operation = "get_problems"
     problems = guarded(driver.name, operation, lambda: list(driver.get_problems()))
     return [
@@ -234,7 +206,7 @@ def reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
 
 
 def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
-    """The node's tree as Placement has it, the root under the node's name."""
+    """Return the node's tree as Placement has it, the root under the node's name."""
     if root is None:
         providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
@@ -252,7 +224,7 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Have the driver edit the tree; returns the allocations of a reshape, before and after."""
+    """Have the driver edit the tree; return the allocations before and after a reshape."""
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids()) if _may_reshape(driver) else set()
@@ -301,7 +273,7 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
 def _check(
     driver: ComputeDriver, tree: ProviderTree, node: str, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
-    """What the driver left behind, if it can be published; notes the names it takes."""
+    """Return the desired providers if they can be published; note their names in ``taken``."""
     if not tree.exists(node):
         raise InvalidTree(
             driver=driver.name,
@@ -309,7 +281,7 @@ def _check(
             problem="the driver removed the root of a node that it lists",
         )
     desired = tree.desired()
-    # A name stands for a uuid, and a uuid for a place: by each, what it stands for and where.
+    # A name stands for one uuid, and a uuid for one place: by each, its meaning and its node.
     takes: dict[str, tuple[str, str]] = {}
     for wanted in desired:
         if not wanted.stated:
@@ -334,5 +306,5 @@ def _check(
 
 
 def shares(provider: Provider) -> bool:
-    """Whether a provider is shared by several trees."""
+    """Return whether several trees share a provider."""
     return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits

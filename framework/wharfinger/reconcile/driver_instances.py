@@ -25,9 +25,9 @@ from wharfinger.objects import Context, Service
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.ownership import Publisher, check_owner
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.driver_calls import guarded
 from wharfinger.reconcile.instance_lock import exclusive
-from wharfinger.reconcile.node_list import guarded
 from wharfinger.tracker import service_report
 
 LOG: Final = logging.getLogger(__name__)
@@ -129,18 +129,16 @@ def running(
     policy: RemovalPolicy,
     may_write: bool = True,
     down_time: timedelta = timedelta(seconds=60),
-) -> Iterator[DriverCycle]:
+) -> Iterator[Reconciler]:
     """Connect a driver instance to its backend, and let go of it at the end.
 
     An instance that may write is run by one process at a time; one that only plans may be
-    run beside it. ``down_time`` is DriverCycle's. Raises BackendError, StateError.
+    run beside it. ``down_time`` is Reconciler's. Raises BackendError, StateError.
     """
     section = instance.section
     driver = instance.driver
     with exclusive(instance.state_path, section.name) if may_write else nullcontext():
-        cycle = DriverCycle(
-            driver, instance.publisher, client, context, policy, down_time=down_time
-        )
+        cycle = Reconciler(driver, instance.publisher, client, context, policy, down_time=down_time)
         with connected(driver):
             yield cycle
 

@@ -20,7 +20,7 @@ from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.record import Record, decode
-from wharfinger.reconcile import record_objects
+from wharfinger.reconcile import records
 
 LOG: Final = logging.getLogger(__name__)
 #: What stands for what is stored and cannot be read, or was never said.
@@ -221,7 +221,7 @@ def _reserved_by_others(
 def _record(one: ProviderRecord) -> Record | None:
     """What is remembered of a provider; None where that cannot be read."""
     try:
-        return record_objects.to_record(one)
+        return records.to_record(one)
     except (FieldUnset, ValueError) as error:
         uuid = _known(one, "provider_uuid")
         LOG.warning("what is remembered of provider %s cannot be read: %s", uuid, error)

@@ -1,8 +1,8 @@
-"""Nodes that another host, or another driver instance, has a row of: whose they are.
+"""Take over nodes that another host, or another driver instance, has a row of.
 
-A node is published by whoever its row names. A namesake on another host takes it over when that one
-has let it go: its last complete listing lacked the node, or its service is down. An instance of
-another name does when the mark of the one before has been taken from the root.
+The row of a node names its publisher. The instance of the same name on another host takes a node
+over when the former host has let it go: its last complete listing lacked the node, or its service
+is down. An instance of another name does when the root no longer has the former instance's trait.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -16,56 +16,54 @@ from wharfinger.exceptions import FieldUnset, NodeTaken
 from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
-    Context,
     ProviderRecord,
     ProviderRecordList,
     Service,
     ServiceList,
+    Takeover,
 )
 from wharfinger.providers.record import Record
-from wharfinger.reconcile.records import InstanceMemory
-from wharfinger.tracker import instance_moves, service_report
+from wharfinger.reconcile.records import RecordStore, read_record
+from wharfinger.tracker import service_report
 
 LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Of nodes that others have rows of: which can be taken over, and why the others not."""
+class Found:
+    """Rows of other publishers: ``free`` can be taken over, ``taken`` cannot, and why."""
 
     free: tuple[ComputeNode, ...] = ()
     taken: Mapping[str, NodeTaken] = field(default_factory=dict)
 
 
-class Handover:
-    """What one driver instance, on one host, gets from others, and gives to them.
+class Takeovers:
+    """Takeovers by one driver instance on one host; a service is down after ``down_time``."""
 
-    A service that has not reported for ``down_time`` is down.
-    """
-
-    def __init__(self, context: Context, host: str, instance: str, down_time: timedelta) -> None:
-        self._context: Final = context
-        self._host: Final = host
-        self._instance: Final = instance
+    def __init__(self, store: RecordStore, down_time: timedelta) -> None:
+        self._store: Final = store
+        self._context: Final = store.context
+        self._host: Final = store.host
+        self._instance: Final = store.instance
         self._down_time: Final = down_time
 
-    def judge(
+    def find(
         self,
         uuids: Iterable[str],
         *,
         marked: Container[str],
         adoptable: Container[str],
         named: Container[str],
-    ) -> Rows:
-        """Judge the nodes of which this instance has no rows but another instance has; by uuid.
+    ) -> Found:
+        """Find rows of other publishers for nodes of which this instance has no row; by uuid.
 
         ``marked`` are nodes whose roots have the trait of this instance, ``adoptable`` nodes whose
         roots it may adopt, and ``named`` nodes that the operator has named for adoption.
         """
         others = list(self._others(uuids))
         if not others:
-            return Rows()
-        absent = self._absent(others)
+            return Found()
+        absent = {one.provider_uuid for one in self._absent_records(others)}
         claimed = self._claimed(others, named)
         up = self._hosts_up(others)
         free: list[ComputeNode] = []
@@ -76,78 +74,107 @@ class Handover:
             else:
                 is_free = row.uuid in absent or row.host not in up
             (free if is_free else held).append(row)
-        # Whoever was faster than this one since the rows were read is named, not the one before.
+        # Another host may have taken a node since the rows were read: the error names that host.
         held_now = {row.uuid: row for row in self._others(row.uuid for row in held)}
         taken = (held_now.get(row.uuid, row) for row in held)
-        return Rows(tuple(free), {row.uuid: self._taken(row) for row in taken})
+        return Found(tuple(free), {row.uuid: self._taken(row) for row in taken})
 
-    def given_away(self, uuids: Iterable[str]) -> Mapping[str, bool]:
-        """Of nodes that this instance has no rows of, those that another one has.
+    def released(self, uuids: Iterable[str]) -> Mapping[str, bool]:
+        """Return the nodes that another publisher has, and whether our records can be deleted.
 
-        Each with whether they can be forgotten here: a namesake has yet to inherit them, or not.
+        They can when the other publisher has records of its own.
         """
         rows = list(self._others(uuids))
-        records = self._records_elsewhere(row.uuid for row in rows) if rows else {}
+        hosts = {row.uuid: row.host for row in rows}
+        known = {one.provider_uuid for one in self._records_of(hosts)} if rows else set()
         return {
-            row.uuid: row.driver_instance != self._instance or row.uuid in records.get(row.host, ())
-            for row in rows
+            row.uuid: row.driver_instance != self._instance or row.uuid in known for row in rows
         }
 
-    def elsewhere(self) -> Collection[str]:
-        """The uuids of all nodes of instances of this one's name, whatever the host."""
+    def nodes_of_namesakes(self) -> Collection[str]:
+        """Return the uuids of all nodes of instances of this name, on all hosts."""
         return ComputeNodeList.get_revisions(self._context, None, self._instance).keys()
 
-    def known_there(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
-        """The uuids of those nodes of which whoever has them remembers something."""
-        hosts = {row.uuid: row.host for row in rows}
-        records = self._records_elsewhere(hosts) if hosts else {}
-        return frozenset(uuid for uuid, host in hosts.items() if uuid in records.get(host, ()))
+    def take(self, rows: Collection[ComputeNode]) -> None:
+        """Move nodes to this instance, with their instances, moves and records, in one transaction.
 
-    def take(self, rows: Iterable[ComputeNode]) -> None:
-        """Move nodes to this instance, with their instances and moves: all or nothing.
-
-        Call ``inherit`` afterwards. Raises ConcurrentSave, ObjectNotFound where another process
-        was faster.
+        Raises ConcurrentSave where another process was faster, or the former host is up again.
         """
-        nodes = list(rows)
-        for row in nodes:
+        for row in rows:
             LOG.warning(
-                "node %s (%s) comes from driver instance %s on host %s, which has let it go, or is "
-                "down.",
+                "node %s (%s) is taken over from driver instance %s on host %s, which has let it "
+                "go, or is down.",
                 row.hypervisor_hostname,
                 row.uuid,
                 row.driver_instance,
                 row.host,
             )
-        if nodes:
-            ComputeNodeList(self._context, objects=nodes).move_to(self._host, self._instance)
+        namesakes = [row for row in rows if row.driver_instance == self._instance]
+        absent = {one.provider_uuid for one in self._absent_records(namesakes)}
+        down = {row.host for row in namesakes if row.uuid not in absent}
+        self._move(rows, self._records_on_former_hosts(namesakes), down)
 
-    def inherit(self, roots: Mapping[str, str], memory: InstanceMemory) -> bool:
-        """Have what is on nodes, and what is remembered of them, come with them; whether any was.
+    def inherit(self, roots: Collection[str]) -> bool:
+        """Move the records of nodes whose rows this instance has already; return whether any was.
 
-        ``roots`` are the names, by uuid, of this instance's nodes of which it remembers nothing, or
-        nothing new.
-        What is remembered comes last: until then, this is done again.
+        An old release moves rows and records one after the other, and may have crashed between.
         """
-        records = self._records_elsewhere(roots) if roots else {}
-        # Their rows have the names that they had there: they may have others by now.
-        names = self._names(roots) if records else {}
-        for host, uuids in records.items():
-            instance_moves.follow_host(
-                self._context,
-                host,
-                self._host,
-                [names.get(uuid, roots[uuid]) for uuid in sorted(uuids)],
-            )
-            memory.inherit(host, uuids)
+        records = self._records_elsewhere(roots)
+        if records:
+            self._move((), records, ())
         return bool(records)
 
-    def inherited(self, roots: Collection[str], memory: InstanceMemory) -> dict[str, Record]:
-        """Return the records that ``inherit`` would bring, by provider uuid; nothing is written."""
-        found: dict[str, Record] = {}
-        for host, uuids in self._records_elsewhere(roots).items() if roots else ():
-            found |= memory.known_on(host, uuids)
-        return found
+    def inherited(self, roots: Collection[str]) -> dict[str, Record]:
+        """Return the records that ``inherit`` would move, by provider uuid; write nothing."""
+        return {
+            one.provider_uuid: record
+            for one in self._records_elsewhere(roots)
+            if (record := read_record(one)) is not None
+        }
+
+    def _move(
+        self,
+        rows: Collection[ComputeNode],
+        records: Collection[ProviderRecord],
+        down_hosts: Collection[str],
+    ) -> None:
+        ours = self._store.revisions
+        coming = {one.provider_uuid for one in records}
+        gone_with_rows = {
+            uuid
+            for uuid, record in self._store.records.items()
+            if record.root_uuid in {row.uuid for row in rows}
+        }
+        Takeover(
+            self._context,
+            host=self._host,
+            driver_instance=self._instance,
+            nodes=list(rows),
+            records=list(records),
+            superseded={uuid: ours[uuid] for uuid in (coming | gone_with_rows) & ours.keys()},
+            down_hosts=sorted(down_hosts),
+            down_time=self._down_time.total_seconds(),
+        ).save()
+
+    def _records_on_former_hosts(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:
+        """Return the records of nodes and their children that the instances of this name have."""
+        roots: dict[str, set[str]] = {}
+        for row in rows:
+            roots.setdefault(row.host, set()).add(row.uuid)
+        return [one for host, its in roots.items() for one in self._store.known_on(host, its)]
+
+    def _records_elsewhere(self, roots: Collection[str]) -> list[ProviderRecord]:
+        """Return the records that instances of this name on other hosts have of these trees."""
+        if not roots:
+            return []
+        hosts = {
+            one.host
+            for one in ProviderRecordList.get_by_filters(
+                self._context, driver_instance=self._instance, provider_uuid=sorted(roots)
+            )
+            if "host" in one and one.host != self._host
+        }
+        return [one for host in sorted(hosts) for one in self._store.known_on(host, roots)]
 
     def _taken(self, row: ComputeNode) -> NodeTaken:
         return NodeTaken(
@@ -158,22 +185,8 @@ class Handover:
             host=row.host,
         )
 
-    def _names(self, uuids: Iterable[str]) -> dict[str, str]:
-        rows = ComputeNodeList.get_by_filters(self._context, uuid=sorted(uuids))
-        return {row.uuid: row.hypervisor_hostname for row in rows if "hypervisor_hostname" in row}
-
-    def _records_elsewhere(self, uuids: Iterable[str]) -> dict[str, set[str]]:
-        """Of which of these providers this instance's namesakes remember something, by host."""
-        found: dict[str, set[str]] = {}
-        for one in ProviderRecordList.get_by_filters(
-            self._context, driver_instance=self._instance, provider_uuid=sorted(uuids)
-        ):
-            if "host" in one and one.host != self._host:
-                found.setdefault(one.host, set()).add(one.provider_uuid)
-        return found
-
     def _others(self, uuids: Iterable[str]) -> Iterable[ComputeNode]:
-        """The readable rows of nodes that are another's."""
+        """Yield the readable rows of other publishers."""
         wanted = sorted(uuids)
         known = ("uuid", "host", "driver_instance", "hypervisor_hostname")
         for row in ComputeNodeList.get_by_filters(self._context, uuid=wanted) if wanted else ():
@@ -200,19 +213,27 @@ class Handover:
             and (_has(one, "intended") or (_has(one, "applied") and one.provider_uuid not in named))
         )
 
-    def _absent(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
-        """Those whose instance has found, by a complete listing, that they are not its own."""
+    def _absent_records(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:
+        """Return the records of nodes that a complete listing of their host has lacked."""
         hosts = {row.uuid: row.host for row in rows}
-        records = ProviderRecordList.get_by_filters(
+        return [
+            one
+            for one in self._records_of(hosts)
+            if "absent_since" in one and one.absent_since is not None
+        ]
+
+    def _records_of(self, hosts: Mapping[str, str]) -> list[ProviderRecord]:
+        """Return the records that the instances of this name have of nodes on these hosts."""
+        if not hosts:
+            return []
+        found = ProviderRecordList.get_by_filters(
             self._context, driver_instance=self._instance, provider_uuid=sorted(hosts)
         )
-        return frozenset(
-            one.provider_uuid
-            for one in records
-            if all(name in one for name in ("provider_uuid", "host", "absent_since"))
-            and one.host == hosts[one.provider_uuid]
-            and one.absent_since is not None
-        )
+        return [
+            one
+            for one in found
+            if "provider_uuid" in one and "host" in one and one.host == hosts[one.provider_uuid]
+        ]
 
     def _hosts_up(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
         found = ServiceList.get_by_filters(
@@ -224,7 +245,7 @@ class Handover:
         try:
             return service.is_up(self._down_time)
         except FieldUnset:
-            return True  # what is not known is no reason to take anything over
+            return True  # without a known time, nothing is taken over
 
 
 def _has(record: ProviderRecord, side: str) -> bool:

@@ -22,7 +22,7 @@ from wharfinger.objects import (
     Migration,
     MigrationList,
 )
-from wharfinger.tracker.usage import HostUsage
+from wharfinger.tracker.usage import usage_of_node
 
 
 class End(StrEnum):
@@ -103,7 +103,6 @@ class Claims:
     def __init__(self, context: Context, host: str) -> None:
         self._context: Final = context
         self._host: Final = host
-        self._usage: Final = HostUsage(context, host)
 
     def instance_claim(self, instance: Instance, node: str) -> Claim:
         """Put an instance, as its flavor has it, on a node of this host.
@@ -295,7 +294,7 @@ class Claims:
         rows = ComputeNodeList.get_by_filters(
             self._context, host=self._host, hypervisor_hostname=node
         )
-        used = self._usage.of_node(node)
+        used = usage_of_node(self._context, self._host, node)
         for row in rows:
             for name in ("vcpus", "memory_mb", "local_gb"):
                 field = f"{name}_used"

@@ -1,28 +1,35 @@
-"""The ComputeNodes of a driver instance, kept as its last complete listing has them."""
+"""Rows of nodes (ComputeNode): from the driver's facts, the published root and the usage."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import os_resource_classes as orc
 from oslo_utils.uuidutils import is_uuid_like
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from wharfinger.driver.capabilities import Capabilities
-from wharfinger.exceptions import ConcurrentSave, FieldUnset, ObjectExists, ObjectNotFound
-from wharfinger.objects import ComputeNode, ComputeNodeList, Context, PciDevice, PciDeviceList
+from wharfinger.exceptions import FieldUnset
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    Context,
+    HostState,
+    PciDevice,
+    PciDeviceList,
+)
+from wharfinger.objects.field_types import now
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.record import Record
 from wharfinger.tracker import instance_moves
 from wharfinger.tracker.node import Node, PciStats, pci_stats_of
-from wharfinger.tracker.revision_cache import Followed
-from wharfinger.tracker.usage import NOTHING, HostUsage, Usage
+from wharfinger.tracker.usage import HostUsage, Usage
 
 
 class _Figures(NamedTuple):
-    """What a node's row says, as a value: nothing is built or read for one that is the same.
+    """Figures of a node's row as a value. The names are ComputeNode's.
 
-    The names are ComputeNode's.
+    No object is built or read for a row that has not changed.
     """
 
     hypervisor_hostname: str
@@ -38,14 +45,15 @@ class _Figures(NamedTuple):
     disk_allocation_ratio: float
     capabilities: tuple[tuple[str, bool], ...]
     pci_stats: PciStats | None
+    last_seen: datetime | None
 
 
 class NodeRows:
-    """The rows of one driver instance on one host.
+    """Rows of the nodes of one driver instance on one host.
 
-    A node has a row while this instance publishes its root, and from just before. Raises
-    ObjectError where others save rows at the same time, again and again: the next cycle makes up
-    for it.
+    A node has a row while this instance publishes its root, and from just before. The rows are
+    read with the rest of a cycle's state, and written with its results: nothing is read or written
+    here but for nodes that are renamed or gone.
     """
 
     def __init__(
@@ -61,102 +69,130 @@ class NodeRows:
         self._capabilities: Final = tuple(
             sorted((name, bool(one and one.supported)) for name, one in capabilities.items())
         )
-        self._usage: Final = HostUsage(context, host)
-        self._rows: Final = Followed[_Figures | None](self._of_ours, _said_by)
+        self.usage: Final = HostUsage(host)
+        self._figures: dict[str, _Figures | None] = {}
+        self._revisions: dict[str, int] = {}
         self._made: dict[str, tuple[tuple[object, ...], _Figures]] = {}
 
-    def claim(self, nodes: Iterable[Node], records: Mapping[str, Record | None]) -> None:
-        """Add rows for nodes whose roots are about to be published as the records say.
+    @property
+    def revisions(self) -> dict[str, int]:
+        """The revisions of the rows as they were read or saved, by node uuid."""
+        return self._revisions
 
-        From then on they are this instance's. Raises ObjectExists where another was faster.
-        """
-        new = []
-        for node in nodes:
-            record = records.get(node.uuid)
-            if record is not None and record.applied is not None:
-                row = ComputeNode(
-                    self._context,
-                    uuid=node.uuid,
-                    host=self._host,
-                    driver_instance=self._publisher.instance,
-                )
-                _set(row, self._figures(node, record.applied, NOTHING))
-                new.append(row)
-        if new:
-            ComputeNodeList(self._context, objects=new).create()
+    def update(self, rows: HostState) -> None:
+        """Take the rows that have changed since the last read."""
+        for row in rows.nodes:
+            if "uuid" in row:
+                self._note(row)
+        for uuid in self._revisions.keys() - rows.node_revisions.keys():
+            self._forget(uuid)
+        self.usage.update(rows)
 
-    @retry(
-        retry=retry_if_exception_type((ConcurrentSave, ObjectExists, ObjectNotFound)),
-        stop=stop_after_attempt(5),
-        reraise=True,
-    )
-    def keep(self, nodes: Collection[Node], records: Mapping[str, Record]) -> None:
-        """Bring rows in line with what the driver says of nodes and what was published of them.
+    def saved(self, rows: Iterable[ComputeNode]) -> None:
+        """Note rows that were saved just now."""
+        for row in rows:
+            if "revision" in row:
+                self._note(row)
 
-        ``records`` are by provider uuid. All other rows say what is taken of their nodes: of those
-        that are gone, or that failed, no more is known.
-        """
-        self._rows.update(self._revisions())
-        taken = self._usage.by_node()
-        rows = self._rows.values
-        changed = {
-            node.uuid: (node, root)
-            for node, root in _published(nodes, records)
-            if rows.get(node.uuid) != self._figures(node, root, taken.get(node.name, NOTHING))
-        }
-        if changed:
-            self._write(changed)
-        published = {node.uuid for node, _root in _published(nodes, records)}
-        others = [
-            uuid
-            for uuid, figures in rows.items()
-            if figures is not None
-            and uuid not in published
-            and _used(figures) != taken.get(figures.hypervisor_hostname, NOTHING)
-        ]
-        if others:
-            self._write_usage(others)
-
-    def note_listing(
-        self,
-        nodes: Iterable[Node],
-        records: Mapping[str, Record],
-        damaged: Set[str],
-        *,
-        is_whole: bool,
-    ) -> None:
-        """Say that these nodes, all there are, have been seen.
-
-        The row of another one goes when nothing is remembered of its root; ``damaged`` are the
-        records that cannot be read. None goes where the listing is not ``is_whole``: it may be that
-        of a node which could not be described. Comes after ``keep``.
-        """
-        seen = {node.uuid for node, _root in _published(nodes, records)}
-        unseen = self._revisions().keys() - seen
-        gone = sorted(unseen - records.keys() - damaged) if is_whole else []
-        if gone:
-            self._of_ours(gone).destroy()
-        ComputeNodeList.note_seen(
+    def new_row(self, node: Node, root: Provider) -> ComputeNode:
+        """Return the row of a node whose root is about to be published."""
+        row = ComputeNode(
             self._context,
-            self._host,
-            self._publisher.instance,
-            sorted(seen) if unseen else None,
-        )
-        self._made = {uuid: made for uuid, made in self._made.items() if uuid in seen}
-
-    def _revisions(self) -> dict[str, int]:
-        return ComputeNodeList.get_revisions(self._context, self._host, self._publisher.instance)
-
-    def _of_ours(self, uuids: Iterable[str]) -> ComputeNodeList:
-        return ComputeNodeList.get_by_filters(
-            self._context,
+            uuid=node.uuid,
             host=self._host,
             driver_instance=self._publisher.instance,
-            uuid=list(filter(is_uuid_like, uuids)),
         )
+        _set(row, self._wanted(node, root))
+        return row
 
-    def _figures(self, node: Node, root: Provider, used: Usage) -> _Figures:
-        """What the node's row has to say; the same value again where nothing has changed."""
+    def changed_row(self, node: Node, root: Provider) -> ComputeNode | None:
+        """Return the row of a published node with new figures; None without a change."""
+        wanted = self._wanted(node, root)
+        if node.uuid not in self._figures or self._figures[node.uuid] == wanted:
+            return None
+        return self._row(node.uuid, wanted)
+
+    def changed_rows(
+        self, nodes: Iterable[Node], records: Mapping[str, Record], *, is_listing: bool
+    ) -> list[ComputeNode]:
+        """Return all rows that do not say what is known of their nodes.
+
+        ``records`` are by provider uuid. The row of a node that is gone or has failed keeps its
+        figures, except its usage; in a complete listing, it says when the node was last seen.
+        """
+        published = list(_published(nodes, records))
+        uuids = {node.uuid for node, _root in published}
+        rows = [self.changed_row(node, root) for node, root in published]
+        others = (
+            self._other_row(uuid, figures, is_listing=is_listing)
+            for uuid, figures in self._figures.items()
+            if figures is not None and uuid not in uuids
+        )
+        return [row for row in (*rows, *others) if row is not None]
+
+    def follow_names(self, rows: Iterable[ComputeNode]) -> None:
+        """Have instances and migrations follow nodes that were renamed; raises ObjectError."""
+        renamed = {
+            before.hypervisor_hostname: row.hypervisor_hostname
+            for row in rows
+            if (before := self._figures.get(row.uuid)) is not None
+            and before.hypervisor_hostname != row.hypervisor_hostname
+        }
+        if renamed:
+            instance_moves.follow_names(self._context, self._host, renamed)
+
+    def delete_gone(
+        self, nodes: Iterable[Node], records: Mapping[str, Record], damaged: Set[str]
+    ) -> None:
+        """Delete the rows of nodes that a complete listing lacks and that have no record.
+
+        ``damaged`` are the providers whose records cannot be read. Raises ObjectError.
+        """
+        seen = {node.uuid for node, _root in _published(nodes, records)}
+        gone = sorted(self._revisions.keys() - seen - records.keys() - damaged)
+        if gone:
+            ComputeNodeList.get_by_filters(
+                self._context,
+                host=self._host,
+                driver_instance=self._publisher.instance,
+                uuid=list(filter(is_uuid_like, gone)),
+            ).destroy()
+            for uuid in gone:
+                self._forget(uuid)
+        self._made = {uuid: made for uuid, made in self._made.items() if uuid in seen}
+
+    def _note(self, row: ComputeNode) -> None:
+        self._figures[row.uuid] = _figures_of(row)
+        self._revisions[row.uuid] = row.revision
+
+    def _forget(self, uuid: str) -> None:
+        self._revisions.pop(uuid, None)
+        self._figures.pop(uuid, None)
+
+    def _row(self, uuid: str, wanted: _Figures) -> ComputeNode:
+        """Return a row to save, with what it had as unchanged."""
+        row = ComputeNode(self._context, uuid=uuid, revision=self._revisions[uuid])
+        row.host, row.driver_instance = self._host, self._publisher.instance
+        before = self._figures[uuid]
+        if before is not None:
+            _set(row, before)
+        row.obj_reset_changes(recursive=True)
+        _set(row, wanted)
+        return row
+
+    def _other_row(self, uuid: str, figures: _Figures, *, is_listing: bool) -> ComputeNode | None:
+        used = self.usage.of_node(figures.hypervisor_hostname)
+        wanted = figures._replace(
+            vcpus_used=used.vcpus,
+            memory_mb_used=used.memory_mb,
+            local_gb_used=used.local_gb,
+            last_seen=now() if is_listing and figures.last_seen is None else figures.last_seen,
+        )
+        return None if wanted == figures else self._row(uuid, wanted)
+
+    def _wanted(self, node: Node, root: Provider) -> _Figures:
+        """Return the figures for a node's row; the same value again where nothing has changed."""
+        used = self.usage.of_node(node.name)
         source = (node.name, node.facts, root.inventories, used)
         before, figures = self._made.get(node.uuid, (None, None))
         if figures is None or before != source:
@@ -169,59 +205,29 @@ class NodeRows:
         cpus, cpu_ratio = _offered(published, orc.VCPU)
         ram, ram_ratio = _offered(published, orc.MEMORY_MB)
         disk, disk_ratio = _offered(published, orc.DISK_GB)
-        said = node.facts
+        facts = node.facts
         return _Figures(
             hypervisor_hostname=node.name,
             owner=self._publisher.owner,
-            vcpus=cpus if said.vcpus is None else said.vcpus,
+            vcpus=cpus if facts.vcpus is None else facts.vcpus,
             vcpus_used=used.vcpus,
-            memory_mb=ram if said.memory_mb is None else said.memory_mb,
+            memory_mb=ram if facts.memory_mb is None else facts.memory_mb,
             memory_mb_used=used.memory_mb,
-            local_gb=disk if said.local_gb is None else said.local_gb,
+            local_gb=disk if facts.local_gb is None else facts.local_gb,
             local_gb_used=used.local_gb,
             cpu_allocation_ratio=cpu_ratio,
             ram_allocation_ratio=ram_ratio,
             disk_allocation_ratio=disk_ratio,
             capabilities=self._capabilities,
-            pci_stats=said.pci_stats,
+            pci_stats=facts.pci_stats,
+            last_seen=None,
         )
-
-    def _write(self, changed: Mapping[str, tuple[Node, Provider]]) -> None:
-        """Save what rows have to say, with what is taken of the nodes by then.
-
-        The sum is taken after the rows are read: whoever claims something saves the row after
-        that, and one of the two finds that the other has.
-        """
-        rows = {row.uuid: row for row in self._of_ours(changed) if "uuid" in row}
-        renamed = {
-            row.hypervisor_hostname: changed[uuid][0].name
-            for uuid, row in rows.items()
-            if "hypervisor_hostname" in row and row.hypervisor_hostname != changed[uuid][0].name
-        }
-        if renamed:
-            instance_moves.follow_names(self._context, self._host, renamed)
-        taken = self._usage.by_node()
-        for uuid, row in rows.items():
-            node, root = changed[uuid]
-            _set(row, self._figures(node, root, taken.get(node.name, NOTHING)))
-        if rows:
-            ComputeNodeList(self._context, objects=list(rows.values())).save()
-
-    def _write_usage(self, uuids: Iterable[str]) -> None:
-        """Save what is taken of nodes, as ``_write`` does, and nothing else."""
-        rows = [row for row in self._of_ours(uuids) if _said_by(row) is not None]
-        taken = self._usage.by_node()
-        for row in rows:
-            used = taken.get(row.hypervisor_hostname, NOTHING)
-            row.vcpus_used, row.memory_mb_used = used.vcpus, used.memory_mb
-            row.local_gb_used = used.local_gb
-        ComputeNodeList(self._context, objects=rows).save()
 
 
 def _published(
     nodes: Iterable[Node], records: Mapping[str, Record]
 ) -> Iterator[tuple[Node, Provider]]:
-    """Of the nodes, those whose roots are published, and those."""
+    """Yield the nodes whose roots this instance has published, with these roots."""
     for node in nodes:
         record = records.get(node.uuid)
         if record is not None and record.applied is not None:
@@ -229,31 +235,28 @@ def _published(
 
 
 def _offered(published: Mapping[str, Inventory], name: str) -> tuple[int, float]:
-    """How much of a resource class there is, and how many times over it is given out."""
+    """Return the total and the allocation ratio of a resource class."""
     inventory = published.get(name)
     return (0, 1.0) if inventory is None else (inventory.total, inventory.allocation_ratio)
 
 
-def _used(figures: _Figures) -> Usage:
-    return Usage(figures.vcpus_used, figures.memory_mb_used, figures.local_gb_used)
-
-
-def _said_by(row: ComputeNode) -> _Figures | None:
-    """What a row says, None where that is not all known."""
-    special = {"capabilities", "pci_stats"}
+def _figures_of(row: ComputeNode) -> _Figures | None:
+    """Return the figures of a row; None if one of them cannot be read."""
+    special = {"capabilities", "pci_stats", "last_seen"}
     try:
         return _Figures(
             **{name: getattr(row, name) for name in _Figures._fields if name not in special},
             capabilities=tuple(sorted(row.capabilities.items())),
             pci_stats=pci_stats_of(row),
+            last_seen=row.last_seen if "last_seen" in row else None,
         )
     except FieldUnset:
         return None
 
 
 def _set(row: ComputeNode, figures: _Figures) -> None:
-    """Have a row say the figures; what it says already is no change."""
-    before = _said_by(row)
+    """Set the figures of a row; a figure that it has already is no change."""
+    before = _figures_of(row)
     for name, value in figures._asdict().items():
         if before is not None and getattr(before, name) == value:
             continue

@@ -1,4 +1,4 @@
-"""How much of each node is taken, by what its instances were promised."""
+"""Usage of nodes, by the flavors of their instances."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from oslo_log import log as logging
-from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.exceptions import FieldUnset
 from wharfinger.objects import (
     Context,
     Flavor,
+    HostState,
     Instance,
     InstanceList,
     Migration,
     MigrationList,
 )
 from wharfinger.objects.field_types import MAX_COUNT
-from wharfinger.tracker.revision_cache import Followed
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -45,42 +44,49 @@ _Place = tuple[str | None, Usage]
 
 
 class HostUsage:
-    """What is taken of the nodes of a service host.
+    """Usage of the nodes of a service host: the sum over each node's instances.
 
-    The sum over a node's instances. One that moves counts at both ends until that is over: at the
-    source with its old flavor, at the destination with its new one.
+    An instance that moves counts at both ends until the move is over: at the source with its old
+    flavor, at the destination with its new one.
     """
 
-    def __init__(self, context: Context, host: str) -> None:
-        self._context: Final = context
+    def __init__(self, host: str) -> None:
         self._host: Final = host
-        self._places: Final = Followed[_Place](
-            lambda uuids: InstanceList.get_by_filters(
-                context, host=host, uuid=list(filter(is_uuid_like, uuids))
-            ),
-            _place,
-        )
-        self._taken: Mapping[str, Usage] = {}
+        self._places: dict[str, _Place] = {}
+        self._revisions: dict[str, int] = {}
+        self._used: Mapping[str, Usage] = {}
         self._had_moves = False
 
-    def by_node(self) -> Mapping[str, Usage]:
-        """What is taken, by node; a node that is free is not in it.
+    @property
+    def revisions(self) -> dict[str, int]:
+        """The revisions of the host's instances as they were read, by uuid."""
+        return self._revisions
 
-        What has not changed is not read again.
-        """
-        moves = list(MigrationList.get_in_progress_by_host(self._context, self._host))
-        changed = self._places.update(InstanceList.get_revisions(self._context, self._host))
-        if changed or moves or self._had_moves:
-            self._taken = _sum(self._host, self._places.values, moves)
+    def update(self, rows: HostState) -> None:
+        """Take the instances that have changed since the last read, and all migrations."""
+        for one in rows.instances:
+            if "uuid" in one:
+                self._places[one.uuid] = _place(one)
+        gone = self._places.keys() - rows.instance_revisions.keys()
+        for uuid in gone:
+            del self._places[uuid]
+        self._revisions = dict(rows.instance_revisions)
+        moves = list(rows.migrations)
+        if rows.instances or gone or moves or self._had_moves:
+            self._used = _sum(self._host, self._places, moves)
         self._had_moves = bool(moves)
-        return self._taken
 
     def of_node(self, name: str) -> Usage:
-        """What is taken of one node."""
-        instances = InstanceList.get_by_filters(self._context, host=self._host, node=name)
-        moves = MigrationList.get_in_progress_by_host(self._context, self._host)
-        places = {one.uuid: _place(one) for one in instances if "uuid" in one}
-        return _sum(self._host, places, moves).get(name, NOTHING)
+        """Return the usage of a node."""
+        return self._used.get(name, NOTHING)
+
+
+def usage_of_node(context: Context, host: str, name: str) -> Usage:
+    """Return the usage of one node, from the database; raises ObjectError, StateError."""
+    instances = InstanceList.get_by_filters(context, host=host, node=name)
+    moves = MigrationList.get_in_progress_by_host(context, host)
+    places = {one.uuid: _place(one) for one in instances if "uuid" in one}
+    return _sum(host, places, moves).get(name, NOTHING)
 
 
 def _sum(host: str, places: Mapping[str, _Place], moves: Iterable[Migration]) -> dict[str, Usage]:

@@ -17,7 +17,7 @@ from wharfinger.agent.agent import Agent
 from wharfinger.agent.worker import Worker
 from wharfinger.exceptions import StateError
 from wharfinger.objects import OWNER_TAG_VERSION
-from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.instance_lock import exclusive
 from wharfinger.tracker import service_report
 
@@ -301,7 +301,7 @@ def test_what_nobody_has_thought_of_is_told_with_its_traceback_and_the_next_cycl
     running.start()
     running.log.wait_for("metal: 6 changes written")
     with monkeypatch.context() as patch:
-        patch.setattr(DriverCycle, "poll", fault)
+        patch.setattr(Reconciler, "poll", fault)
         running.log.wait_for(f"metal: {kind.__name__}: ")
     running.log.wait_for(f"metal: over: {kind.__name__}: ")
     metal.change("metal-1", "cleaning")

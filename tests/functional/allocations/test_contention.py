@@ -26,9 +26,9 @@ from tests.lab.faults import FAULTS, Interceptor
 from tests.lab.moments import Moments
 from tests.lab.placement import adapter_to
 from tests.lab.samples import uuid
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.exceptions import NoCandidates, PlacementError
-from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 ONE = uuid("an instance")
 SMALL, WHOLE = flavor("small"), flavor("whole", 2)
@@ -166,7 +166,7 @@ def test_candidate_that_changed_meanwhile_is_passed_by(
         if change == "deleted":
             publishing.client.delete_provider(provider.uuid)
         elif change == "reserved":
-            holds = Holds(publishing.client, publishing.context)
+            holds = Reservations(publishing.client, publishing.context)
             holds.reserve(provider, holder="operator", reason="maintenance")
         else:
             publishing.driver.nodes[provider.name] = flat(VCPU=1)
@@ -199,7 +199,7 @@ def test_instance_whose_only_candidates_were_deleted_can_be_claimed_again(
 def test_conflict_that_is_not_the_consumers_is_the_candidates(
     desk: Desk, interceptor: Interceptor, publishing: Publishing
 ) -> None:
-    with Desk(PlacementClient(adapter_to(interceptor.url)), desk.context) as far:
+    with Desk(WritingClient(adapter_to(interceptor.url)), desk.context) as far:
         warm(far)
         interceptor.expect(lambda request: str(request) == TAKES, FAULTS["409"])
         far.claim(WHOLE, uuid=ONE)
@@ -218,7 +218,7 @@ def test_claim_of_which_a_request_failed_is_finished_or_undone(
     beginning = moments.take()
 
     def late() -> Desk:
-        return Desk(PlacementClient(adapter_to(interceptor.url)), desk.context)
+        return Desk(WritingClient(adapter_to(interceptor.url)), desk.context)
 
     with late() as whole:
         whole.claim(WHOLE, uuid=ONE)

@@ -45,7 +45,7 @@ from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import Crash, summary
 from wharfinger.exceptions import AllocationRefused, NoCandidates, ObjectNotFound
 from wharfinger.objects import Instance, InstanceList, ReservationList
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 HISTORIES = int(os.environ.get("WHARFINGER_HISTORIES") or 0)
 #: What those are told who come too late, or too early.
@@ -181,7 +181,7 @@ class History(RuleBasedStateMachine):
         assert noted(self.context) == taken(self.context)
 
     def _hold(self, name: str) -> None:
-        holds = Holds(self.desk.client, self.context)
+        holds = Reservations(self.desk.client, self.context)
         provider = summary(self.quay.placement, name)
         if name in self.holders:
             holds.release(provider, "operator")
@@ -310,7 +310,7 @@ def test_whatever_is_done_and_cut_short_nothing_leaks_and_nobody_has_anything_tw
         run_state_machine_as_test(
             History if draw.seed is None else seed(draw.seed)(History),
             settings=settings(
-                max_examples=HISTORIES or draw.number(20, some=6),
+                max_examples=HISTORIES or draw.number(20, some=4),
                 stateful_step_count=25,
                 deadline=None,
                 derandomize=not HISTORIES and draw.seed is None,

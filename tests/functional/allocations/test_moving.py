@@ -16,7 +16,7 @@ from tests.lab.reserving import is_full, summary
 from tests.lab.samples import uuid
 from wharfinger.exceptions import AllocationRefused, NoCandidates, ObjectNotFound
 from wharfinger.objects import Instance, Migration, MigrationList
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 ONE, OTHER = uuid("an instance"), uuid("another instance")
 SMALL, LARGE = FLAVORS["small"], FLAVORS["large"]
@@ -221,7 +221,7 @@ def test_move_of_what_is_as_wanted_or_has_nothing_is_refused(desk: Desk, placed:
 def test_instance_moves_from_a_node_that_is_fully_reserved(
     desk: Desk, placed: str, publishing: Publishing, when: str, ending: str
 ) -> None:
-    holds = Holds(publishing.client, publishing.context)
+    holds = Reservations(publishing.client, publishing.context)
 
     def reserve() -> None:
         holds.reserve(summary(publishing.placement, placed), holder="operator", reason="why")

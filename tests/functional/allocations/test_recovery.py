@@ -34,6 +34,7 @@ from tests.lab.objects import Served, elsewhere
 from tests.lab.placement import Requests, adapter_to
 from tests.lab.reserving import Crash
 from tests.lab.samples import uuid
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.exceptions import (
     AllocationRefused,
     ConcurrentSave,
@@ -43,7 +44,6 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
 )
 from wharfinger.objects import ReservationList
-from wharfinger.placement.client import PlacementClient
 
 ONE = uuid("an instance")
 BEFORE, AFTER = State("novas"), State("cyborgs")
@@ -300,7 +300,7 @@ def test_move_in_which_a_request_failed_is_finished_by_doing_it_again(
 
     def run(act: str, number: int | None, fault: Fault | None) -> int:
         scene.begin(act)
-        client = PlacementClient(adapter_to(interceptor.url), connections=4)
+        client = WritingClient(adapter_to(interceptor.url), connections=4)
         with Desk(client, quay.context, down_time=A_WHILE) as desk:
             interceptor.expect(number, fault)
             with suppress(PlacementError, AllocationRefused):

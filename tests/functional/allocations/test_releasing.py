@@ -16,6 +16,7 @@ from tests.lab.moments import Moments
 from tests.lab.placement import adapter_to
 from tests.lab.reserving import CleaningDriver, rows, summary
 from tests.lab.samples import uuid
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.exceptions import (
     AllocationRefused,
     NoCandidates,
@@ -23,7 +24,6 @@ from wharfinger.exceptions import (
     PlacementError,
 )
 from wharfinger.objects import Instance, Migration, MigrationList
-from wharfinger.placement.client import PlacementClient
 
 ONE = uuid("an instance")
 SMALL, WHOLE = flavor("small"), flavor("whole", 2)
@@ -207,7 +207,7 @@ def test_release_of_which_a_request_failed_is_finished_by_another(
     beginning = moments.take()
 
     def late() -> Desk:
-        return Desk(PlacementClient(adapter_to(interceptor.url)), metal.context)
+        return Desk(WritingClient(adapter_to(interceptor.url)), metal.context)
 
     with late() as whole:
         whole.claims.release(ONE)

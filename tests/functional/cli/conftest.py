@@ -11,7 +11,7 @@ from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Program
 from tests.lab.sqlite import StayingOpen
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 
@@ -41,14 +41,14 @@ def kept(program: Program) -> Iterator[KeptInFile]:
 
 
 @pytest.fixture
-def client(placement_url: object, placement_service: EmbeddedPlacement) -> PlacementClient:
+def client(placement_url: object, placement_service: EmbeddedPlacement) -> WritingClient:
     """A client whose requests are not counted; the host of ``publish_owners`` is there."""
-    client = PlacementClient(placement_service.adapter)
+    client = WritingClient(placement_service.adapter)
     publish_owners(client)
     return client
 
 
 @pytest.fixture
-def hosts(client: PlacementClient, program: Program) -> Program:
+def hosts(client: WritingClient, program: Program) -> Program:
     """The program, when the host is there."""
     return program

@@ -14,8 +14,8 @@ from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.program import Done, Program
 from tests.lab.samples import uuid
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
-from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory
 
 GPU = ("--resource", "VGPU=1")
@@ -33,7 +33,7 @@ def steps(part: Any) -> dict[str, int]:
     return {one["step"]: one["providers"] for one in part["stages"]}
 
 
-def reserves(client: PlacementClient, name: str) -> None:
+def reserves(client: WritingClient, name: str) -> None:
     """Have all of a provider reserved in Placement."""
     now = client.get_inventories(uuid(name))
     full = {"VGPU": Inventory(total=4, reserved=4)}
@@ -74,7 +74,7 @@ def test_text_is_for_people(hosts: Program, kept: KeptInFile) -> None:
 
 
 def test_a_document_is_for_machines(
-    hosts: Program, kept: KeptInFile, client: PlacementClient
+    hosts: Program, kept: KeptInFile, client: WritingClient
 ) -> None:
     closes_the_gate(kept)
     samples.reservation(
@@ -170,7 +170,7 @@ def test_candidate_explain_with_the_embedded_placement_explains(tmp_path: Path) 
 
 
 def test_what_a_name_has_in_it_does_not_reach_the_terminal(
-    hosts: Program, client: PlacementClient
+    hosts: Program, client: WritingClient
 ) -> None:
     client.update_provider(uuid("y"), "\x1b[31mevil\x1b[0m", uuid("cn"))
 
@@ -180,7 +180,7 @@ def test_what_a_name_has_in_it_does_not_reach_the_terminal(
         assert "x1b[31mevil" in done.out or "u001b[31mevil" in done.out
 
 
-def test_a_place_and_traits_are_steps_of_their_own(hosts: Program, client: PlacementClient) -> None:
+def test_a_place_and_traits_are_steps_of_their_own(hosts: Program, client: WritingClient) -> None:
     publish(client, "box", {"VGPU": 8}, "OWNER_NOVA")
 
     [part] = explained(hosts, *GPU, "--in-tree", "cn", "--required", "CUSTOM_FAST")["parts"]

@@ -20,8 +20,8 @@ from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
 from tests.lab.samples import uuid
 from wharfinger.cli import request_options
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
-from wharfinger.placement.client import PlacementClient
 
 ELSEWHERE = uuid("an aggregate that nobody is in")
 NOTHING = "There are no candidates: `candidate explain` says why."
@@ -79,9 +79,7 @@ def wrong_usage(done: Done, told: str) -> None:
 # What is shown.
 
 
-def test_candidates_are_listed_provider_by_provider(
-    hosts: Program, client: PlacementClient
-) -> None:
+def test_candidates_are_listed_provider_by_provider(hosts: Program, client: WritingClient) -> None:
     consumer = {
         "allocations": {uuid("n"): {"resources": {"VGPU": 3}}},
         "consumer_generation": None,
@@ -116,7 +114,7 @@ def test_candidates_are_listed_provider_by_provider(
     ]
 
 
-def test_a_table_is_for_people(hosts: Program, client: PlacementClient) -> None:
+def test_a_table_is_for_people(hosts: Program, client: WritingClient) -> None:
     publish(client, "box", {"VCPU": 8, "SRIOV_NET_VF": 6}, "OWNER_NOVA")
 
     done = run(
@@ -134,7 +132,7 @@ def test_a_table_is_for_people(hosts: Program, client: PlacementClient) -> None:
 
 
 def test_every_format_escapes_what_a_terminal_would_obey(
-    hosts: Program, client: PlacementClient
+    hosts: Program, client: WritingClient
 ) -> None:
     client.update_provider(uuid("y"), "\x1b[31mevil\x1b[0m", uuid("cn"))
 
@@ -232,7 +230,7 @@ def test_each_owner_is_offered_its_own(hosts: Program, kept: KeptInFile) -> None
 
 
 def test_what_filters_drop_is_counted_and_explained(
-    hosts: Program, kept: KeptInFile, client: PlacementClient
+    hosts: Program, kept: KeptInFile, client: WritingClient
 ) -> None:
     close_gates(kept, "OWNER_NOVA")
     arguments = (*GPU, "--resource", "VCPU=1", "-f", "json")
@@ -289,7 +287,7 @@ def test_the_filters_are_those_that_are_configured(hosts: Program, kept: KeptInF
 
 
 def test_what_a_disabled_service_publishes_is_not_offered(
-    hosts: Program, client: PlacementClient
+    hosts: Program, client: WritingClient
 ) -> None:
     now = client.get_traits(uuid("cn"))
     disabled = {*now.traits, "COMPUTE_STATUS_DISABLED"}
@@ -323,7 +321,7 @@ AGGREGATES = {
 }
 
 
-def test_a_group_has_conditions(hosts: Program, client: PlacementClient) -> None:
+def test_a_group_has_conditions(hosts: Program, client: WritingClient) -> None:
     publish(client, "box", {"VCPU": 4}, "OWNER_NOVA")
 
     def found(asked: str, conditions: str) -> str:

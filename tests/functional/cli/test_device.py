@@ -10,13 +10,13 @@ from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.jobs import HOLDER
 from wharfinger.objects import DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 IMAGE = samples.uuid("image")
@@ -26,9 +26,9 @@ FULL = {"VGPU": (8, 8)}
 
 
 @pytest.fixture
-def client(placement_service: EmbeddedPlacement) -> PlacementClient:
+def client(placement_service: EmbeddedPlacement) -> WritingClient:
     """Beside the program's."""
-    return PlacementClient(placement_service.adapter)
+    return WritingClient(placement_service.adapter)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def published(program: Program, requests: Requests) -> Program:
 
 
 @pytest.fixture
-def gpu(published: Program, client: PlacementClient) -> ProviderSummary:
+def gpu(published: Program, client: WritingClient) -> ProviderSummary:
     [found] = client.list_providers(name=GPU)
     return found
 
@@ -49,9 +49,7 @@ def device(program: Program, *arguments: str) -> Done:
     return inprocess.run(program, "device", *arguments)
 
 
-def left(
-    kept: KeptInFile, client: PlacementClient, provider: ProviderSummary, **values: Any
-) -> None:
+def left(kept: KeptInFile, client: WritingClient, provider: ProviderSummary, **values: Any) -> None:
     """What a job has left of a device: a row, and the reservation."""
     chosen = {
         "provider_uuid": provider.uuid,
@@ -61,11 +59,11 @@ def left(
         "trait": TRAIT,
     }
     samples.device_job(kept.context, **(chosen | values)).create()
-    Holds(client, kept.context).reserve(provider, holder=HOLDER, reason="programming")
+    Reservations(client, kept.context).reserve(provider, holder=HOLDER, reason="programming")
     assert figures(client, provider) == FULL
 
 
-def figures(client: PlacementClient, provider: ProviderSummary) -> dict[str, tuple[int, int]]:
+def figures(client: WritingClient, provider: ProviderSummary) -> dict[str, tuple[int, int]]:
     inventories = client.get_inventories(provider.uuid).inventories
     return {name: (one.total, one.reserved) for name, one in inventories.items()}
 
@@ -79,7 +77,7 @@ def listed(program: Program, *arguments: str) -> list[dict[str, Any]]:
 
 
 def test_what_cannot_be_programmed_here_is_failed(
-    published: Program, gpu: ProviderSummary, client: PlacementClient, kept: KeptInFile
+    published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     client.create_provider(samples.uuid("theirs"), "theirs", None)
 
@@ -145,7 +143,7 @@ def test_jobs_are_listed_with_how_they_stand(program: Program, kept: KeptInFile)
 def test_what_was_left_is_as_somebody_says(
     published: Program,
     gpu: ProviderSummary,
-    client: PlacementClient,
+    client: WritingClient,
     kept: KeptInFile,
     outcome: str,
 ) -> None:
@@ -165,7 +163,7 @@ def test_what_was_left_is_as_somebody_says(
 
 
 def test_the_function_is_the_one_that_is_said(
-    published: Program, gpu: ProviderSummary, client: PlacementClient, kept: KeptInFile
+    published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     left(kept, client, gpu)
     for function in ("..", "ä"):
@@ -183,17 +181,17 @@ def test_the_function_is_the_one_that_is_said(
 
 
 def test_what_else_reserves_it_is_told(
-    published: Program, gpu: ProviderSummary, client: PlacementClient, kept: KeptInFile
+    published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     left(kept, client, gpu)
-    Holds(client, kept.context).reserve(gpu, holder="operator", reason="a fan is loud")
+    Reservations(client, kept.context).reserve(gpu, holder="operator", reason="a fan is loud")
     done = device(published, "resolve", GPU, "--unchanged")
     assert done.out == f"{GPU} ({gpu.uuid}): still reserved: a fan is loud (held by operator)\n"
     assert figures(client, gpu) == FULL
 
 
 def test_what_a_process_is_at_work_on_is_left_to_it(
-    published: Program, gpu: ProviderSummary, client: PlacementClient, kept: KeptInFile
+    published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     left(kept, client, gpu, state="programming")
     failed(device(published, "resolve", GPU, "--unchanged"), "process 4711 on host-1 is at work")
@@ -204,7 +202,7 @@ def test_what_a_process_is_at_work_on_is_left_to_it(
 def test_what_is_left_of_a_device_that_is_gone_is_forgotten(
     published: Program,
     gpu: ProviderSummary,
-    client: PlacementClient,
+    client: WritingClient,
     kept: KeptInFile,
     which: str,
 ) -> None:

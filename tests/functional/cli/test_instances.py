@@ -13,8 +13,8 @@ from tests.lab.allocating import faults, held
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests, adapter_to
 from tests.lab.program import Done, Program
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import Instance, InstanceList, Migration, MigrationList
-from wharfinger.placement.client import PlacementClient
 from wharfinger.reconcile import provider_report
 
 HOST = "gpu-host-1"
@@ -262,7 +262,7 @@ def test_one_that_cannot_be_recovered_does_not_stop_the_others(
         assert run(program, "resize", uuid, "--flavor", flavor).code == 0
         left(kept, uuid, "reverting")
     # The first has what it does not let go of: it is of another size by now.
-    client = PlacementClient(adapter_to(placement_url[0]))
+    client = WritingClient(adapter_to(placement_url[0]))
     device = provider_report.find(client, GPU)
     live = client.get_inventories(device.uuid)
     sized = {"VGPU": replace(live.inventories["VGPU"], min_unit=2)}

@@ -14,8 +14,8 @@ from tests.lab import placement as lab
 from tests.lab.objects import KeptInFile, statements
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects.field_types import now
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 TREE = """\
@@ -38,7 +38,7 @@ def published(program: Program) -> Program:
 @pytest.fixture
 def hosts(program: Program, placement_service: EmbeddedPlacement) -> Program:
     """The program, where there is a host with devices of several owners."""
-    publish_owners(PlacementClient(placement_service.adapter))
+    publish_owners(WritingClient(placement_service.adapter))
     return program
 
 
@@ -78,7 +78,7 @@ def test_one_provider_is_shown_by_name_and_by_uuid(published: Program) -> None:
 def test_a_name_with_escape_sequences_does_not_reach_the_terminal(
     published: Program, placement_service: EmbeddedPlacement
 ) -> None:
-    client = PlacementClient(placement_service.adapter)
+    client = WritingClient(placement_service.adapter)
     client.create_provider(str(uuid.uuid4()), "\x1b[31mevil\x1b[0m [red]x[/red] :bus:", None)
 
     for command in (("list",), ("list", "-f", "csv"), ("tree",)):
@@ -130,7 +130,7 @@ def reports(kept: KeptInFile, provider: str, reason: str, seconds: float) -> Non
 
 def fill(placement_service: EmbeddedPlacement, provider: str) -> None:
     """Have somebody else reserve all of a provider."""
-    client = PlacementClient(placement_service.adapter)
+    client = WritingClient(placement_service.adapter)
     [found] = client.list_providers(name=provider)
     live = client.get_inventories(found.uuid)
     full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}
@@ -217,7 +217,7 @@ def test_who_has_reserved_what_takes_three_statements_however_many_there_are(
 
     fill(placement_service, LARGE)
     few = said()
-    client = PlacementClient(placement_service.adapter)
+    client = WritingClient(placement_service.adapter)
     [gpu] = client.list_providers(name=GPU)
     figures = client.get_inventories(gpu.uuid).inventories
     for number in range(5):
@@ -247,7 +247,7 @@ def test_the_tree_asks_no_more_of_placement_for_who_has_reserved_it(
 def test_looking_at_the_tree_makes_no_database(
     program: Program, placement_service: EmbeddedPlacement
 ) -> None:
-    publish_owners(PlacementClient(placement_service.adapter))
+    publish_owners(WritingClient(placement_service.adapter))
     before = set(program.directory.iterdir())
 
     fill(placement_service, "n")

@@ -10,13 +10,14 @@ import pytest
 
 from tests.functional.cli.outcomes import failed, says, shown
 from tests.lab import inprocess, samples
+from tests.lab.database_writes import Transactions
 from tests.lab.faults import FAULTS, Interceptor, Request
 from tests.lab.objects import KeptInFile, statements
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.objects import ProviderRecordList
 from wharfinger.objects.field_types import now
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, Provider
@@ -29,9 +30,9 @@ DRIVER = "driver gpus on gpu-host-1"
 
 
 @pytest.fixture
-def client(placement_service: EmbeddedPlacement) -> PlacementClient:
+def client(placement_service: EmbeddedPlacement) -> WritingClient:
     """A client whose requests are not counted."""
-    return PlacementClient(placement_service.adapter)
+    return WritingClient(placement_service.adapter)
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def published(program: Program, requests: Requests) -> Program:
 
 
 @pytest.fixture
-def gpu(published: Program, client: PlacementClient) -> ProviderSummary:
+def gpu(published: Program, client: WritingClient) -> ProviderSummary:
     [found] = client.list_providers(name=GPU)
     return found
 
@@ -75,7 +76,7 @@ def listed(program: Program, *arguments: str) -> list[dict[str, str | None]]:
     return rows
 
 
-def figures(client: PlacementClient, provider: ProviderSummary) -> dict[str, tuple[int, int]]:
+def figures(client: WritingClient, provider: ProviderSummary) -> dict[str, tuple[int, int]]:
     """Return total and reserved of each resource class in Placement."""
     inventories = client.get_inventories(provider.uuid).inventories
     return {name: (one.total, one.reserved) for name, one in inventories.items()}
@@ -104,7 +105,7 @@ def spoil(kept: KeptInFile, table: str, column: str, value: str, where: str) -> 
 
 
 def test_a_provider_is_reserved_and_released_by_name_and_by_uuid(
-    published: Program, client: PlacementClient, gpu: ProviderSummary, kept: KeptInFile
+    published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     for name in (gpu.name, gpu.uuid):
         done = reserve(published, provider=name)
@@ -129,24 +130,25 @@ def test_reserving_and_releasing_ask_no_more_of_placement_than_they_need(
 ) -> None:
     path = f"/resource_providers/{gpu.uuid}"
 
-    reserve(published)
+    with Transactions() as transactions:
+        reserve(published)
 
+    assert len(transactions.reads) + len(transactions.writes) == 4
     assert requests.seen == [
         f"GET /resource_providers?name={GPU}",
-        f"GET {path}/inventories",
-        *[f"GET {path}/traits"] * 2,
+        f"GET {path}/traits",
         f"GET {path}/inventories",
         f"PUT {path}/inventories",
     ]
     requests.clear()
-    release(published)
+    with Transactions() as transactions:
+        release(published)
+    assert len(transactions.reads) + len(transactions.writes) == 4
     assert requests.seen == [
         f"GET /resource_providers?name={GPU}",
         f"GET {path}/traits",
         f"GET {path}/inventories",
         f"PUT {path}/inventories",
-        f"GET {path}/traits",
-        f"GET {path}/inventories",
     ]
 
 
@@ -179,7 +181,7 @@ def test_an_expected_end_may_be_said_from_now_on(published: Program, kept: KeptI
 
 
 def test_nothing_ends_by_itself(
-    published: Program, client: PlacementClient, gpu: ProviderSummary, kept: KeptInFile
+    published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     told = " ".join(inprocess.run(published, "help", "provider", "reserve").out.split())
     assert "nothing ends by itself" in told
@@ -214,7 +216,7 @@ def test_a_second_reservation_by_one_holder_says_of_the_first(
 
 
 def test_what_nobody_here_publishes_is_refused_and_not_written(
-    published: Program, client: PlacementClient, kept: KeptInFile, requests: Requests
+    published: Program, client: WritingClient, kept: KeptInFile, requests: Requests
 ) -> None:
     client.create_provider(str(uuid.uuid4()), "stranger", None)
 
@@ -230,7 +232,7 @@ def test_what_nobody_here_publishes_is_refused_and_not_written(
 
 @pytest.mark.usefixtures("no_waiting")
 def test_what_was_stored_when_placement_went_away_is_written_by_the_next_cycle(
-    tmp_path: Path, placement_service: EmbeddedPlacement, client: PlacementClient
+    tmp_path: Path, placement_service: EmbeddedPlacement, client: WritingClient
 ) -> None:
     def looks(request: Request) -> bool:
         return request.path.endswith("/inventories")
@@ -277,7 +279,7 @@ def test_a_database_that_cannot_be_opened_is_told(published: Program, requests: 
 
 
 def test_a_provider_is_reserved_as_long_as_any_holder_has_it(
-    published: Program, client: PlacementClient, gpu: ProviderSummary, kept: KeptInFile
+    published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     which = f"{GPU} ({gpu.uuid})"
     failed(release(published), "no reservation by operator.", "Nobody here has reserved it.")
@@ -302,7 +304,7 @@ def test_a_provider_is_reserved_as_long_as_any_holder_has_it(
 
 
 def test_a_reservation_of_a_provider_that_is_gone_is_released_by_uuid(
-    published: Program, client: PlacementClient, gpu: ProviderSummary, kept: KeptInFile
+    published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     reserve(published)
     client.delete_provider(gpu.uuid)
@@ -318,7 +320,7 @@ def test_a_reservation_of_a_provider_that_is_gone_is_released_by_uuid(
 @pytest.mark.parametrize("stored", [None, "{"])
 def test_what_a_cycle_has_seen_is_released_although_its_figures_are_damaged(
     published: Program,
-    client: PlacementClient,
+    client: WritingClient,
     gpu: ProviderSummary,
     kept: KeptInFile,
     stored: str | None,

@@ -16,7 +16,7 @@ from tests.lab.faults import FAULTS, Interceptor, Request
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Program
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
@@ -152,7 +152,7 @@ def test_placement_that_does_not_answer_is_told(tmp_path: Path) -> None:
 
 def fill(placement_service: EmbeddedPlacement, name: str) -> str:
     """Have somebody else reserve all of a provider; its uuid."""
-    client = PlacementClient(placement_service.adapter)
+    client = WritingClient(placement_service.adapter)
     [found] = client.list_providers(name=name)
     live = client.get_inventories(found.uuid)
     full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}

@@ -15,8 +15,9 @@ from tests.lab.conformance.harnesses import WorldHarness
 from tests.lab.conformance.honest import MachinesDriver
 from wharfinger.conformance.examination import Examination, Result, Status
 from wharfinger.conformance.harness import Placement
-from wharfinger.conformance.rules import Level, NotShown, Profile, Rule, Violation
+from wharfinger.conformance.rules import Level, Profile, Rule
 from wharfinger.conformance.subject import Subject
+from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.driver import Capability, unsupported
 from wharfinger.exceptions import BackendError
 

@@ -20,7 +20,7 @@ from wharfinger.objects import (
     ReservationList,
     ServiceList,
 )
-from wharfinger.reconcile.records import InstanceMemory
+from wharfinger.reconcile.records import RecordStore
 
 #: Where the servers say that somebody waits until a table is not used.
 WAITING = {
@@ -40,7 +40,7 @@ TABLES = (
 LACKING = {
     "0003": {
         "reservations": {"own_reserved", "consumer_uuid", "phase"},
-        "provider_records": {"reserved_since", "absence"},
+        "provider_records": {"reserved_since", "absence", "revision"},
         "instances": {"task_state", "updated_at"},
     },
 }
@@ -122,7 +122,7 @@ def test_reservations_and_records_work_on_the_schema_before_and_after_an_upgrade
     assert ReservationList.get_by_filters(context)[0].reason == "programming"
     [reserved] = ProviderRecordList.get_reserved(context)
     assert "reserved_since" not in reserved
-    memory = InstanceMemory(context, HOST, "gpus")
+    memory = RecordStore(context, HOST, "gpus")
     assert memory.get(record.provider_uuid).reservations == ("cleaning",)
 
     upgrade(place.url, place.directory)
@@ -221,13 +221,13 @@ def test_configured_database_that_is_empty_or_of_the_first_version_has_to_be_upg
     context = place.open()
 
     with pytest.raises(StateError, match="wharfinger db upgrade"):
-        InstanceMemory(context, HOST, "gpus")
+        RecordStore(context, HOST, "gpus").records  # noqa: B018
     with pytest.raises(StateError, match="wharfinger db upgrade"):
         ServiceList.get_by_filters(context)
     with pytest.raises(StateError, match="wharfinger db upgrade"):
         samples.node(context).create()
     upgrade(place.url, place.directory)
-    assert InstanceMemory(context, HOST, "gpus").records == spine.RECORDS
+    assert RecordStore(context, HOST, "gpus").records == spine.RECORDS
 
 
 # A schema that is newer.

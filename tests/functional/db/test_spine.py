@@ -10,7 +10,7 @@ from tests.functional.db import spine
 from tests.functional.db.databases import HOST, Place, upgrade
 from tests.lab.samples import uuid
 from wharfinger.providers.record import Record
-from wharfinger.reconcile.records import InstanceMemory
+from wharfinger.reconcile.records import RecordStore
 
 #: As the first version wrote it, to the letter.
 WRITTEN = (
@@ -31,9 +31,9 @@ def test_everything_is_there_afterwards(place: Place) -> None:
     upgrade(place.url, place.directory)
 
     context = place.open()
-    assert InstanceMemory(context, HOST, "gpus").records == spine.RECORDS
-    assert InstanceMemory(context, HOST, "metal").records == {spine.OTHERS: Record()}
-    assert InstanceMemory(context, "another-host", "gpus").records == {}
+    assert RecordStore(context, HOST, "gpus").records == spine.RECORDS
+    assert RecordStore(context, HOST, "metal").records == {spine.OTHERS: Record()}
+    assert RecordStore(context, "another-host", "gpus").records == {}
     assert place.differences() == []
 
 
@@ -41,7 +41,7 @@ def test_a_document_reads_as_it_was_written(file: Place) -> None:
     file.upgrade("0001")
     spine.keep(file, "gpus", {spine.GPU: WRITTEN})
 
-    memory = InstanceMemory(file.open_as_our_own(), HOST, "gpus")
+    memory = RecordStore(file.open_as_our_own(), HOST, "gpus")
 
     # reserved_since and absence came with later versions.
     expected = {**json.loads(WRITTEN), "reserved_since": {}, "absence": None}
@@ -85,7 +85,7 @@ def test_damaged_documents_are_logged_and_left_and_no_other_waits_for_them(
         assert "left in the table provider_documents" in told
     assert len(caplog.messages) == len(damaged)
     assert damaged_ones(file) == damaged
-    assert InstanceMemory(context, HOST, "gpus").records == spine.RECORDS
+    assert RecordStore(context, HOST, "gpus").records == spine.RECORDS
 
 
 def test_what_is_damaged_is_left_on_each_kind_of_database(place: Place) -> None:
@@ -98,7 +98,7 @@ def test_what_is_damaged_is_left_on_each_kind_of_database(place: Place) -> None:
 
     assert damaged_ones(place) == damaged
     others = {one: record for one, record in spine.RECORDS.items() if one != spine.GPU}
-    assert InstanceMemory(place.open(), HOST, "gpus").records == others
+    assert RecordStore(place.open(), HOST, "gpus").records == others
     [(difference, table)] = place.differences()
     assert (difference, table.name) == ("remove_table", "provider_documents")
 

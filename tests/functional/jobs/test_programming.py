@@ -26,7 +26,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.jobs import HOLDER, program, resolve
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 CONSUMER = uuid("consumer")
 #: Seconds; what is waited for takes milliseconds.
@@ -330,7 +330,7 @@ def test_device_that_a_job_has_left_is_not_programmed_until_it_is_resolved(
     device.falls_silent()
     unchanged(device)
     # A reservation alone is one to resolve, too.
-    holds = Holds(device.publishing.client, device.context)
+    holds = Reservations(device.publishing.client, device.context)
     holds.reserve(device.summary, holder=HOLDER, reason="programming")
     with pytest.raises(JobRefused, match="another job has it"):
         device.program("newer")
@@ -410,7 +410,7 @@ def test_figures_that_the_owner_writes_meanwhile_are_reserved_and_come_back(
 
 
 def test_device_that_an_operator_has_reserved_besides_stays_reserved(device: Device) -> None:
-    holds = Holds(device.publishing.client, device.context)
+    holds = Reservations(device.publishing.client, device.context)
     holds.reserve(device.summary, holder="operator", reason="a fan is loud")
     told = Told()
     device.program("new", on_step=told)
@@ -430,7 +430,7 @@ def test_device_that_is_released_meanwhile_is_not_reserved_again(
             looks.set()
 
     def loading(*_: Any) -> None:
-        Holds(device.placement.new_client(), device.context).release(device.summary, HOLDER)
+        Reservations(device.placement.new_client(), device.context).release(device.summary, HOLDER)
         device.placement.adapter.after = look
         for _look in range(3):
             looks.clear()
@@ -587,7 +587,7 @@ def test_part_that_cannot_be_reserved_keeps_the_device_from_being_programmed(
     assert sibling.is_free()
     driver.scopes[device.uuid] = [device.uuid, sibling.uuid]
 
-    holds = Holds(device.publishing.client, device.context)
+    holds = Reservations(device.publishing.client, device.context)
     holds.reserve(sibling.summary, holder=HOLDER, reason="programming")
     with pytest.raises(JobRefused, match="another job has it"):
         device.program("new")

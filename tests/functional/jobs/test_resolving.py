@@ -13,8 +13,8 @@ from wharfinger.exceptions import JobRefused, JobUnresolved, ReservationRefused
 from wharfinger.jobs import HOLDER, resolve
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
 from wharfinger.providers.names import child_uuid
-from wharfinger.reconcile.cycle import DriverCycle
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.reservations import Reservations
 
 SAID = f"{TRAIT}SAID"
 
@@ -79,7 +79,7 @@ def test_a_device_holds_what_is_said(device: Device, sibling: Device) -> None:
 
 
 def test_what_else_reserves_it_is_told(device: Device, sibling: Device, left: DeviceJob) -> None:
-    holds = Holds(device.publishing.client, device.context)
+    holds = Reservations(device.publishing.client, device.context)
     for one in (device, sibling):
         holds.reserve(one.summary, holder="operator", reason="a fan is loud")
     assert decide(device, programmed=True) == ("a fan is loud (held by operator)",)
@@ -87,7 +87,7 @@ def test_what_else_reserves_it_is_told(device: Device, sibling: Device, left: De
 
 
 def test_reservation_that_was_left_alone_is_released_and_nothing_else(device: Device) -> None:
-    holds = Holds(device.publishing.client, device.context)
+    holds = Reservations(device.publishing.client, device.context)
     for has_job in (False, True):
         if has_job:
             device.program("new")
@@ -250,7 +250,7 @@ def test_part_that_comes_later_is_reserved_while_the_device_is(
 def test_nothing_that_a_restart_does_releases_it(
     device: Device, sibling: Device, left: DeviceJob
 ) -> None:
-    cycles = (DriverCycle.sync, DriverCycle.drift)
+    cycles = (Reconciler.sync, Reconciler.drift)
     for _ in range(2):
         device.publishing.restarted()
         for cycle in cycles:

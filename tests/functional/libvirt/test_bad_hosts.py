@@ -20,7 +20,7 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.objects.context import local
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
 
 NODE = "gpu-host-1"
 GOOD = (SAMPLE / "host.xml").read_text()
@@ -101,7 +101,7 @@ class Host:
             f"driver = libvirt\nconnection_uri = test://{self.path}\nhypervisor_hostname = {NODE}\n"
             "enabled_mdev_types = nvidia-231\n",
         )
-        self.cycle = DriverCycle(
+        self.cycle = Reconciler(
             driver,
             Publisher(INSTANCE, driver.default_owner),
             placement.new_client(),
@@ -147,7 +147,7 @@ def test_sync_of_an_impossible_host_names_the_fault_and_writes_nothing(
         assert not placement.requests.writes, case
         if published:
             host.is_as(GOOD)
-            assert host.cycle.sync() == Outcome(), case
+            assert host.cycle.sync() == CycleResult(), case
 
     host.path.unlink()
     assert "host.xml" in host.error()

@@ -17,10 +17,10 @@ from tests.lab.drivers import flat
 from tests.lab.libvirt_driver import INSTANCE, make_driver
 from tests.lab.placement import PlacementFixture
 from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.exceptions import BackendError
-from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.cycle import Reconciler
 from wharfinger_harnesses.libvirt_harness import NODE, LibvirtHarness
 from wharfinger_libvirt.connection import Connection
 from wharfinger_libvirt.host import read_devices
@@ -34,7 +34,7 @@ class Served:
     """What the harness is given of Placement."""
 
     url: str
-    client: PlacementClient
+    client: WritingClient
 
 
 class Host:
@@ -54,7 +54,7 @@ class Host:
             + self.harness.configuration(INSTANCE).replace("]\n", "]\ndriver = libvirt\n", 1),
             HOST,
         )
-        self.cycle = DriverCycle(
+        self.cycle = Reconciler(
             driver,
             self.publishing.publisher,
             self.publishing.client,

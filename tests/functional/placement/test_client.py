@@ -13,7 +13,7 @@ from tests.lab.drivers import flat
 from tests.lab.faults import LATIN_1, NESTED
 from tests.lab.placement import PlacementFixture, RecordingAdapter, adapter_to, lower
 from wharfinger import exceptions
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.placement.microversions import Feature
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory
@@ -71,7 +71,7 @@ def test_a_provider_is_renamed_and_moved(
     assert (found.name, found.parent_provider_uuid) == ("renamed", other.uuid)
 
 
-Call = Callable[[PlacementClient, ProviderSummary], Any]
+Call = Callable[[WritingClient, ProviderSummary], Any]
 
 ERRORS: dict[str, tuple[Call, type[exceptions.PlacementError]]] = {
     "a stale generation": (
@@ -159,7 +159,7 @@ def test_an_answer_that_is_no_json_is_not_understood(placement: PlacementFixture
             return response
 
     with pytest.raises(exceptions.UnexpectedAnswer, match="GET /resource_providers"):
-        PlacementClient(Proxy()).list_providers()  # type: ignore[arg-type]
+        WritingClient(Proxy()).list_providers()  # type: ignore[arg-type]
 
 
 class Altered(RecordingAdapter):
@@ -176,8 +176,8 @@ class Altered(RecordingAdapter):
         return response
 
 
-def altered(placement: PlacementFixture, ending: str, body: bytes, status: int) -> PlacementClient:
-    return PlacementClient(Altered(placement.adapter, ending, body, status))  # type: ignore[arg-type]
+def altered(placement: PlacementFixture, ending: str, body: bytes, status: int) -> WritingClient:
+    return WritingClient(Altered(placement.adapter, ending, body, status))  # type: ignore[arg-type]
 
 
 # Which server it is, and what it knows.
@@ -305,4 +305,4 @@ def test_an_explanation_without_end_is_shortened(
 
 def test_no_answer_is_told_as_such() -> None:
     with pytest.raises(exceptions.PlacementUnavailable, match="no answer"):
-        PlacementClient(adapter_to("http://127.0.0.1:1")).list_providers()
+        WritingClient(adapter_to("http://127.0.0.1:1")).list_providers()

@@ -47,9 +47,9 @@ def test_processes_that_start_together_share_one_database(tmp_path: Path) -> Non
     program = """
         import sys, uuid
         from pathlib import Path
-        from wharfinger.placement.client import PlacementClient
+        from wharfinger.conformance.placement_client import WritingClient
         from wharfinger.placement.embedded import EmbeddedPlacement
-        client = PlacementClient(EmbeddedPlacement(Path(sys.argv[1])).adapter)
+        client = WritingClient(EmbeddedPlacement(Path(sys.argv[1])).adapter)
         for number in range(10):
             client.create_provider(str(uuid.uuid4()), f"{sys.argv[2]}-{number}", None)
         print(len(client.list_providers()))

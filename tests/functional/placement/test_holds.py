@@ -35,6 +35,7 @@ from tests.lab.reserving import (
     summary,
     writes,
 )
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ConcurrentUpdate,
@@ -47,8 +48,8 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ProviderRecordList, ReservationList
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile import record_objects
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile import records
+from wharfinger.reconcile.reservations import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -86,12 +87,12 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> ReservingDriv
 
 
 @pytest.fixture
-def holds(driver: ReservingDriver, publishing: Publishing) -> Holds:
-    return Holds(publishing.client, publishing.context)
+def holds(driver: ReservingDriver, publishing: Publishing) -> Reservations:
+    return Reservations(publishing.client, publishing.context)
 
 
 def test_what_is_reserved_is_full_at_once_and_free_at_once_when_it_is_released(
-    holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     for name, own in OWN.items():
         before = contents(placement)
@@ -111,7 +112,7 @@ def test_what_is_reserved_is_full_at_once_and_free_at_once_when_it_is_released(
 
 
 def test_what_is_allocated_may_be_reserved_and_stays_allocated(
-    holds: Holds, placement: PlacementFixture
+    holds: Reservations, placement: PlacementFixture
 ) -> None:
     allocate(placement, CONSUMER, cn={"VCPU": 3}, gpu={"VGPU": 2})
     before = everything()["gpu"]["allocations"]
@@ -126,7 +127,7 @@ def test_what_is_allocated_may_be_reserved_and_stays_allocated(
 
 
 def test_it_is_free_when_the_last_of_several_is_gone_in_any_order(
-    holds: Holds, placement: PlacementFixture
+    holds: Reservations, placement: PlacementFixture
 ) -> None:
     orders = list(permutations(["ann", "bob", "job"]))
     for name, order in [("gpu", one) for one in orders[::3]] + [
@@ -149,7 +150,7 @@ def test_it_is_free_when_the_last_of_several_is_gone_in_any_order(
 def test_a_driver_s_reason_and_an_operator_s_both_have_to_end(
     driver_is_last: bool,
     driver: ReservingDriver,
-    holds: Holds,
+    holds: Reservations,
     publishing: Publishing,
     placement: PlacementFixture,
 ) -> None:
@@ -174,7 +175,7 @@ def test_a_driver_s_reason_and_an_operator_s_both_have_to_end(
 
 
 def test_a_holder_has_a_provider_once_and_releases_nothing_of_anothers(
-    holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     gpu = summary(placement, "gpu")
     holds.reserve(gpu, holder="ann", reason="why")
@@ -189,7 +190,7 @@ def test_a_holder_has_a_provider_once_and_releases_nothing_of_anothers(
 
 @pytest.mark.parametrize("owner", [None, "CUSTOM_OWNER_ACME"])
 def test_what_nobody_publishes_here_is_refused_and_left_alone(
-    owner: str | None, holds: Holds, publishing: Publishing, placement: PlacementFixture
+    owner: str | None, holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     theirs = makes(placement, "theirs", FPGA=(2, 0))
     if owner is not None:
@@ -206,7 +207,7 @@ def test_what_nobody_publishes_here_is_refused_and_left_alone(
 
 
 def test_what_another_owner_took_from_us_is_refused(
-    holds: Holds, placement: PlacementFixture
+    holds: Reservations, placement: PlacementFixture
 ) -> None:
     gpu, client = summary(placement, "gpu"), placement.client
     client.set_traits(gpu.uuid, gpu.generation, ["OWNER_CYBORG"])
@@ -218,7 +219,7 @@ def test_what_another_owner_took_from_us_is_refused(
 
 
 def test_what_its_owner_writes_meanwhile_is_what_comes_back(
-    holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     card = summary(placement, "card")
     holds.reserve(card, holder="ann", reason="why")
@@ -232,7 +233,7 @@ def test_what_its_owner_writes_meanwhile_is_what_comes_back(
 
 
 def test_who_comes_later_reserves_anew_what_its_owner_has_written(
-    holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     card = summary(placement, "card")
     holds.reserve(card, holder="ann", reason="why")
@@ -251,7 +252,7 @@ def test_who_comes_later_reserves_anew_what_its_owner_has_written(
 
 @pytest.mark.parametrize(("name", "cycles"), [("card", 0), ("gpu", 1)])
 def test_what_is_remembered_is_lost_and_the_reservation_knows_the_figures(
-    name: str, cycles: int, holds: Holds, publishing: Publishing, placement: PlacementFixture
+    name: str, cycles: int, holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     provider = summary(placement, name)
     holds.reserve(provider, holder="ann", reason="why")
@@ -261,7 +262,7 @@ def test_what_is_remembered_is_lost_and_the_reservation_knows_the_figures(
         assert not outcome.foreign
         assert figures(placement, name) == FULL[name]
 
-    Holds(publishing.client, publishing.context).release(provider, "ann")
+    Reservations(publishing.client, publishing.context).release(provider, "ann")
 
     assert figures(placement, name) == OWN[name]
 
@@ -270,7 +271,7 @@ def test_what_is_remembered_is_lost_and_the_reservation_knows_the_figures(
 
 
 def test_a_foreign_reservation_is_there_before_during_and_after_ours(
-    holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     theirs = {**OWN["gpu"], "FPGA": FULL["gpu"]["FPGA"]}
     writes(placement, "gpu", **theirs)
@@ -302,7 +303,7 @@ def test_what_another_instance_saw_of_a_provider_restores_nothing(
     """It publishes the root; the child, which others have reserved by the end, is not its own."""
     publishing.driver.nodes["cn"] = flat(VCPU=8)
     publishing.cycle.sync()
-    holds = Holds(publishing.client, publishing.context)
+    holds = Reservations(publishing.client, publishing.context)
     with Publishing(placement, publishing.state_path, owner="OWNER_CYBORG", name="other") as other:
         other.driver.nodes["cn"] = with_fpga
         assert not other.cycle.sync().problems
@@ -310,7 +311,7 @@ def test_what_another_instance_saw_of_a_provider_restores_nothing(
         holds.reserve(fpga, holder="ann", reason="why")
         for cycle in (publishing.cycle, other.cycle):
             cycle.sync()
-        assert fpga.uuid in publishing.memory.records
+        assert fpga.uuid in publishing.store.records
         holds.release(fpga, "ann")
         for cycle in (publishing.cycle, other.cycle):
             cycle.sync()
@@ -337,8 +338,8 @@ def remembers(publishing: Publishing, host: str, provider: ProviderSummary, rese
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=HOST, provider_uuid=provider.uuid
     )
-    theirs = record_objects.to_object(
-        provider.uuid, replace(record_objects.to_record(record), own_reserved={"FPGA": reserved})
+    theirs = records.to_object(
+        provider.uuid, replace(records.to_record(record), own_reserved={"FPGA": reserved})
     )
     ProviderRecordList.replace(
         publishing.context,
@@ -357,7 +358,7 @@ def test_release_with_records_of_two_hosts_and_no_row_restores_agreed_figures_on
     placement: PlacementFixture,
 ) -> None:
     """No row names the host of a provider that another service publishes."""
-    holds = Holds(publishing.client, publishing.context)
+    holds = Reservations(publishing.client, publishing.context)
     card = summary(placement, "card")
     driver.says("card", "card", "cleaning")
     publishing.cycle.sync()
@@ -388,9 +389,7 @@ def forget_reasons(publishing: Publishing, host: str, provider: ProviderSummary)
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=host, provider_uuid=provider.uuid
     )
-    free = record_objects.to_object(
-        provider.uuid, replace(record_objects.to_record(record), reservations=())
-    )
+    free = records.to_object(provider.uuid, replace(records.to_record(record), reservations=()))
     ProviderRecordList.replace(
         publishing.context,
         host,
@@ -404,7 +403,7 @@ def forget_reasons(publishing: Publishing, host: str, provider: ProviderSummary)
 
 
 def test_what_placement_did_not_take_is_stored_and_written_by_the_next_cycle(
-    holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def fail(method: str, path: str) -> None:
         if method == "PUT":
@@ -422,7 +421,7 @@ def test_what_placement_did_not_take_is_stored_and_written_by_the_next_cycle(
 
 
 def test_a_provider_that_is_gone_can_be_released(
-    holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     bare = summary(placement, "bare")
     holds.reserve(bare, holder="ann", reason="why")
@@ -439,38 +438,47 @@ def test_a_provider_that_is_gone_can_be_released(
 
 # Crashes.
 
-Act = Callable[[Holds, PlacementFixture], object]
+Act = Callable[[Publishing, PlacementFixture], object]
 
 
-def reserve(holds: Holds, placement: PlacementFixture) -> object:
-    return holds.reserve(summary(placement, "gpu"), holder="ann", reason="why")
+def reserve(publishing: Publishing, placement: PlacementFixture) -> object:
+    return holds_of(publishing).reserve(summary(placement, "gpu"), holder="ann", reason="why")
 
 
-def release(holds: Holds, placement: PlacementFixture) -> object:
-    return holds.release(summary(placement, "gpu"), "ann")
+def release(publishing: Publishing, placement: PlacementFixture) -> object:
+    return holds_of(publishing).release(summary(placement, "gpu"), "ann")
 
 
-def give_back(holds: Holds, placement: PlacementFixture) -> object:
-    return holds.give_back(CONSUMER)
+def give_back(publishing: Publishing, placement: PlacementFixture) -> object:
+    return AllocationRelease(publishing.client, publishing.context).release(CONSUMER)
 
 
 ACTS: dict[str, Act] = {"reserve": reserve, "release": release, "give back": give_back}
 
 
 @pytest.fixture(params=ACTS)
-def act(request: pytest.FixtureRequest, holds: Holds, placement: PlacementFixture) -> Act:
+def act(
+    request: pytest.FixtureRequest,
+    driver: ReservingDriver,
+    publishing: Publishing,
+    placement: PlacementFixture,
+) -> Act:
     """What is done, and what has to be there for it."""
     if request.param == "release":
-        reserve(holds, placement)
+        reserve(publishing, placement)
     if request.param == "give back":
         allocate(placement, CONSUMER, gpu={"VGPU": 2}, cn={"VCPU": 1})
     return ACTS[request.param]
 
 
-def again(publishing: Publishing) -> Holds:
-    """Those of a process that starts now."""
+def again(publishing: Publishing) -> Publishing:
+    """Return it as a process that starts now."""
     publishing.restarted()
-    return Holds(publishing.client, publishing.context)
+    return publishing
+
+
+def holds_of(publishing: Publishing) -> Reservations:
+    return Reservations(publishing.client, publishing.context)
 
 
 def is_sound(publishing: Publishing, placement: PlacementFixture) -> bool:
@@ -494,9 +502,9 @@ def test_a_crash_at_any_step_is_made_good_by_the_next_cycle(
     for number, after in draw(product(range(len(steps.passed)), ("sync", "drift", "poll")), 4):
         step = steps.passed[number]
         moments.go_back(start)
-        holds = again(publishing)
+        again(publishing)
         with Steps(placement, crash_at=number), pytest.raises(Crash):
-            act(holds, placement)
+            act(publishing, placement)
         publishing.restarted()
         outcome = getattr(publishing.cycle, after)()
 
@@ -504,7 +512,7 @@ def test_a_crash_at_any_step_is_made_good_by_the_next_cycle(
         assert not outcome.foreign, step
         assert is_sound(publishing, placement), step
         with suppress(ObjectExists, ObjectNotFound):
-            act(Holds(publishing.client, publishing.context), placement)
+            act(publishing, placement)
         assert is_sound(publishing, placement), step
 
 
@@ -535,15 +543,15 @@ def test_what_a_crash_broke_off_is_completed_by_doing_it_again(
 
 BESIDE: dict[str, Callable[[Publishing, PlacementFixture], object]] = {
     "sync": lambda publishing, placement: publishing.cycle.sync(),
-    "reserve": lambda publishing, placement: Holds(publishing.client, publishing.context).reserve(
-        summary(placement, "gpu"), holder="bob", reason="why"
-    ),
-    "release": lambda publishing, placement: Holds(publishing.client, publishing.context).release(
-        summary(placement, "gpu"), "bob"
-    ),
-    "the same": lambda publishing, placement: Holds(publishing.client, publishing.context).release(
-        summary(placement, "gpu"), "ann"
-    ),
+    "reserve": lambda publishing, placement: Reservations(
+        publishing.client, publishing.context
+    ).reserve(summary(placement, "gpu"), holder="bob", reason="why"),
+    "release": lambda publishing, placement: Reservations(
+        publishing.client, publishing.context
+    ).release(summary(placement, "gpu"), "bob"),
+    "the same": lambda publishing, placement: Reservations(
+        publishing.client, publishing.context
+    ).release(summary(placement, "gpu"), "ann"),
 }
 
 
@@ -564,10 +572,10 @@ def test_whoever_comes_between_any_two_steps_what_is_held_is_full(
     def steps_with(act_at: int) -> list[str]:
         """Return the steps of an act, with the other call before that step, if there is one."""
         moments.go_back(start)
-        holds = again(publishing)
+        again(publishing)
         steps = Steps(placement, act_at=act_at, act=between)
         with steps, suppress(ObjectExists, ObjectNotFound):
-            act(holds, placement)
+            act(publishing, placement)
         return steps.passed
 
     count = len(steps_with(NEVER))
@@ -600,7 +608,7 @@ def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
     draw: Draw,
 ) -> None:
     """The driver's reason to reserve a provider begins, or ends, in this cycle."""
-    holds = Holds(publishing.client, publishing.context)
+    holds = Reservations(publishing.client, publishing.context)
     gpu = summary(placement, "gpu")
     before, after = ([], ["cleaning"]) if begins else (["cleaning"], [])
     if beside == "release" or (beside == "both" and not begins):
@@ -648,7 +656,7 @@ def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
 
 
 def test_a_write_that_others_keep_refusing_is_told_and_stays_stored(
-    holds: Holds, publishing: Publishing, placement: PlacementFixture
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def interfere(method: str, path: str) -> None:
         if method == "PUT":
@@ -678,7 +686,7 @@ def test_threads_processes_and_cycles_all_at_once_end_right_after_one_more_cycle
     done = Counter[str]()
 
     def hold(seed: int) -> None:
-        holds = Holds(placement.new_client(), publishing.context)
+        holds = Reservations(placement.new_client(), publishing.context)
         attempts = holds_at_random(holds, providers, [f"thread {seed}", "both"], seed)
         done.update(islice(attempts, ATTEMPTS))
 
@@ -714,7 +722,7 @@ def test_threads_processes_and_cycles_all_at_once_end_right_after_one_more_cycle
     assert not outcome.problems
     assert not outcome.foreign
     assert is_sound(publishing, placement)
-    holds = Holds(publishing.client, publishing.context)
+    holds = Reservations(publishing.client, publishing.context)
     for (uuid, holder), _row in rows(publishing.context).items():
         holds.release(next(one for one in providers if one.uuid == uuid), holder)
     assert {name: figures(placement, name) for name in OWN} == OWN
@@ -723,7 +731,7 @@ def test_threads_processes_and_cycles_all_at_once_end_right_after_one_more_cycle
 def test_what_has_come_to_be_another_owners_is_not_written_when_it_is_released(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    holds = Holds(publishing.client, publishing.context)
+    holds = Reservations(publishing.client, publishing.context)
     gpu = summary(placement, "gpu")
     holds.reserve(gpu, holder="ann", reason="loud")
     traits = placement.client.get_traits(gpu.uuid)

@@ -17,8 +17,8 @@ from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import also, flat, moves_vgpus, with_children, with_gpu_below
 from tests.lab.placement import PlacementFixture, Requests, lower
 from tests.lab.program import Program
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.exceptions import ConcurrentUpdate, MicroversionUnsupported
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import HIGHEST, LOWEST, Feature, Microversion
 from wharfinger.placement.query import Query
 from wharfinger.providers import Inventory
@@ -27,14 +27,14 @@ SUPPORTED = [f"1.{minor}" for minor in range(LOWEST.minor, HIGHEST.minor + 1)]
 EVERY = microversion.VERSIONS
 MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
 
-At = Callable[[str], PlacementClient]
+At = Callable[[str], WritingClient]
 
 
 @pytest.fixture
 def at(placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch) -> At:
     """A new client of a Placement that knows nothing newer; what was sent before is forgotten."""
 
-    def client_at(newest: str) -> PlacementClient:
+    def client_at(newest: str) -> WritingClient:
         monkeypatch.undo()
         lower(monkeypatch, newest)
         client = placement.new_client()
@@ -307,9 +307,7 @@ def test_the_oldest_supported_server_lists_by_what_it_knows(
     assert named(resources={"VGPU": 1}, required=("!OWNER_CYBORG",)) == {"n", "cn2"}
 
 
-def _candidates(
-    client: PlacementClient, query: Query, hosts: dict[str, str]
-) -> set[frozenset[str]]:
+def _candidates(client: WritingClient, query: Query, hosts: dict[str, str]) -> set[frozenset[str]]:
     """The providers of each candidate, by name."""
     names = {uuid_: name for name, uuid_ in hosts.items()}
     found = client.get_allocation_candidates(query)

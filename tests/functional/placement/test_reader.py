@@ -73,7 +73,7 @@ def test_many_roots_without_our_mark_are_found_in_one_list(
     placement.requests.clear()
     reading = reader.read(renamed, {})
     assert reading.live.keys() == {*(one.uuid for one in hosts), gpu.uuid}
-    assert reading.strangers == ()
+    assert reading.strays == ()
     assert placement.requests.seen.count("GET /resource_providers") == 1
 
 
@@ -93,7 +93,7 @@ def test_many_of_ours_that_lost_their_marks_are_found_in_one_list(
     placement.requests.clear()
     reading = reader.read(wanted(*nodes(MANY)), ours(*hosts))
     assert reading.live.keys() == {one.uuid for one in hosts}
-    assert reading.strangers == ()
+    assert reading.strays == ()
     assert placement.requests.seen.count("GET /resource_providers") == 1
     assert len(placement.requests) == 2
 
@@ -111,14 +111,14 @@ def test_what_is_listed_is_not_looked_up_again(
     assert len(placement.requests) == 1
 
 
-def test_a_strangers_provider_with_our_mark_is_no_host_of_ours(
+def test_a_stray_provider_with_our_mark_is_no_host_of_ours(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     host, other = create(placement, "a", marked=True), create(placement, "b", marked=True)
     stranger = create(placement, "orphan", marked=True)
     reading = reader.read(wanted("a", "b"), ours(host, other))
     assert reading.live.keys() == {host.uuid, other.uuid}
-    assert [one.uuid for one in reading.strangers] == [stranger.uuid]
+    assert [one.uuid for one in reading.strays] == [stranger.uuid]
 
 
 def test_what_another_host_publishes_is_no_stranger_to_one_node(
@@ -129,7 +129,7 @@ def test_what_another_host_publishes_is_no_stranger_to_one_node(
     create(placement, "another hosts", marked=True)
     reading = reader.read(wanted("a"), ours(host, before))
     assert reading.live.keys() == {host.uuid, before.uuid}
-    assert reading.strangers == ()
+    assert reading.strays == ()
 
 
 def test_what_is_deleted_while_it_is_read_is_not_there(
@@ -171,17 +171,17 @@ def test_what_was_renamed_is_known_under_its_new_name_without_being_read(
     assert len(placement.requests) == 1
 
 
-def test_many_names_are_looked_up_elsewhere_in_one_list(
+def test_many_names_are_looked_up_in_one_list(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     other = create(placement, "node-0", marked=True)
     create(placement, "stranger")
     placement.requests.clear()
-    assert reader.elsewhere(nodes(MANY)) == {"node-0": replace(other, generation=None)}
+    assert reader.by_name(nodes(MANY)) == {"node-0": replace(other, generation=None)}
     assert len(placement.requests) == 2
 
 
 def test_a_mark_that_nobody_has_created_lists_nothing(placement: PlacementFixture) -> None:
     reader = PlacementReader(placement.client, "never-published")
     reading = reader.read(wanted("a", "b"), {})
-    assert (reading.live, reading.strangers) == ({}, ())
+    assert (reading.live, reading.strays) == ({}, ())

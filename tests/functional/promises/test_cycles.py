@@ -17,9 +17,9 @@ from tests.lab.moments import Moments
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.reserving import CleaningDriver, drives, figures
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.exceptions import InventoryInUse, StateError
 from wharfinger.objects import ComputeNodeList, Context, Service
-from wharfinger.reconcile.reservations import Holds
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))
@@ -46,7 +46,7 @@ def test_reservation_of_a_cleaned_node_while_another_node_fails_ends(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A node that has been cleaned is free again, although another node fails in each cycle."""
-    Holds(publishing.client, publishing.context).give_back(CONSUMER)
+    AllocationRelease(publishing.client, publishing.context).release(CONSUMER)
     driver.says("metal", "metal", "cleaning")
     sync_with_one_failure(publishing)
     assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}

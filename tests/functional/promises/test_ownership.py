@@ -11,10 +11,10 @@ from tests.lab.cycles import Publishing
 from tests.lab.drivers import Edit, flat
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.program import Program
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import NodeTaken, OwnershipConflict, PlacementUnavailable
 from wharfinger.objects import ComputeNode
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory, ProviderTree
 
@@ -39,7 +39,7 @@ def nova_publishes(
     if isinstance(placement, PlacementFixture):
         client = placement.new_client()
     else:
-        client = PlacementClient(placement.adapter)
+        client = WritingClient(placement.adapter)
     for kind in inventories:
         if kind.startswith("CUSTOM_"):
             client.create_resource_class(kind)
@@ -320,7 +320,7 @@ def test_adopt_takes_over_the_named_providers_and_writes_nothing_else(
     assert (done.code, done.err) == (0, "")
     assert "    + CUSTOM_WHARFINGER_GPUS\n" in done.out
     assert (again.code, again.out) == (0, "gpus: no change\n")
-    client = PlacementClient(placement_service.adapter)
+    client = WritingClient(placement_service.adapter)
     assert "CUSTOM_WHARFINGER_GPUS" in client.get_traits(named).traits
     assert every_byte(placement_service, NODE, other) == before
     synced = inprocess.run(program, "sync")
@@ -333,7 +333,7 @@ def test_adopt_of_several_with_one_that_does_not_match_adopts_none(
 ) -> None:
     """If one provider does not match, `provider adopt` names what differs, and adopts none."""
     program, children = host
-    client = PlacementClient(placement_service.adapter)
+    client = WritingClient(placement_service.adapter)
     generation = client.get_inventories(children[0]).resource_provider_generation
     client.set_inventories(children[0], generation, {"PGPU": Inventory(total=1)})
     before = every_byte(placement_service, NODE, *children)

@@ -17,7 +17,6 @@ from tests.lab.drivers import flat
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.reserving import (
     CleaningDriver,
-    Crash,
     drives,
     figures,
     is_full,
@@ -26,6 +25,7 @@ from tests.lab.reserving import (
     summary,
 )
 from tests.lab.taking_over import TAKEOVERS, TakingOver
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.exceptions import ClaimRefused
 from wharfinger.jobs import resolve
 from wharfinger.objects import (
@@ -37,7 +37,8 @@ from wharfinger.objects import (
     ProviderRecordList,
     Reservation,
 )
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.records import to_object, to_record
+from wharfinger.reconcile.reservations import Reservations
 from wharfinger.tracker.instance_claims import Claims
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -90,12 +91,11 @@ def test_device_released_during_a_takeover_stays_reserved_until_it_is_cleaned(
     released: list[str] = []
 
     def release(method: str, path: str) -> None:
-        """Release it when the row names the new host, and the records are the old host's."""
+        """Release it when the new host has taken over the node, and has not written it yet."""
         if method == "POST" and not released:
             released.append(path)
             assert host_of(far.context, uuid) == FAR
-            assert uuid in stored(near.state_path, host=HOST)
-            Holds(far.client, far.context).give_back(CONSUMER)
+            AllocationRelease(far.client, far.context).release(CONSUMER)
 
     with seen_free(placement, uuid, "CUSTOM_GOLD") as free:
         look = placement.adapter.before
@@ -205,7 +205,6 @@ def test_release_restores_the_figures_of_the_host_that_has_the_node(
     near: Publishing,
     far: Publishing,
     placement: PlacementFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An outdated record of another host never decides which own figures are restored."""
     near.driver.nodes["cn"] = node({"VCPU": (8, 1)})
@@ -214,25 +213,18 @@ def test_release_restores_the_figures_of_the_host_that_has_the_node(
     sync(near)
     del near.driver.nodes["cn"]
     sync(near)
-    replace = ProviderRecordList.replace
-
-    def die(context: Context, host: str, *rest: Any) -> None:
-        if host == HOST:
-            raise Crash
-        replace(context, host, *rest)
-
+    left = ProviderRecordList.get_by_filters(near.context, host=HOST)
     assert isinstance(far.driver, CleaningDriver)
     far.driver.says("cn", "cn", "cleaning")
-    far.driver.nodes["cn"] = node({"VCPU": (8, 1)})
-    with monkeypatch.context() as dying:
-        dying.setattr(ProviderRecordList, "replace", die)
-        with pytest.raises(Crash):
-            far.cycle.sync()
     far.driver.nodes["cn"] = node({"VCPU": (8, 2)})
-    far.restarted()
     sync(far)
+    # An old release leaves its records behind.
+    copies = ProviderRecordList(
+        objects=[to_object(one.provider_uuid, to_record(one)) for one in left]
+    )
+    ProviderRecordList.replace(near.context, HOST, near.publisher.instance, copies, [])
     assert stored(far.state_path, host=HOST)
-    holds, provider = Holds(far.client, far.context), summary(placement, "cn")
+    holds, provider = Reservations(far.client, far.context), summary(placement, "cn")
 
     held = holds.reserve(provider, holder="ann", reason="a fan is loud")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.lab.moments import copied
 from tests.lab.samples import uuid
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.providers import Inventory
 
 AGGREGATE: Final = uuid("the aggregate of a host and its disk")
@@ -22,7 +22,7 @@ GPUS: Final = {
 
 
 def publish(
-    client: PlacementClient,
+    client: WritingClient,
     name: str,
     totals: Mapping[str, int],
     *traits: str,
@@ -40,7 +40,7 @@ def publish(
 
 
 @copied
-def publish_owners(client: PlacementClient) -> None:
+def publish_owners(client: WritingClient) -> None:
     """The host cn, of nova's, with a GPU of each owner below it and one of nobody's.
 
     ::
@@ -63,7 +63,7 @@ def publish_owners(client: PlacementClient) -> None:
 
 
 @copied
-def publish_gpus(client: PlacementClient) -> None:
+def publish_gpus(client: WritingClient) -> None:
     """The host cn, with all of GPUS below it, and a disk s that is shared with it."""
     client.create_trait(FAST)
     publish(client, "cn", {"VCPU": 8}, "HW_CPU_X86_AVX", aggregate=AGGREGATE)

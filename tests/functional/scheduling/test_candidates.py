@@ -24,9 +24,9 @@ from tests.functional.scheduling.searching import (
 )
 from tests.lab.placement import PlacementFixture, lower
 from tests.lab.samples import service, uuid
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.exceptions import MicroversionUnsupported, PlacementError
 from wharfinger.objects import OWNER_TAG_VERSION
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest, candidates
 from wharfinger.scheduling.candidates import CandidateSearch
@@ -59,14 +59,14 @@ def as_few_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def client(searching: Searching) -> PlacementClient:
+def client(searching: Searching) -> WritingClient:
     for trait in (FAST, ACME):
         searching.placement.client.create_trait(trait)
     return searching.placement.client
 
 
 @pytest.fixture
-def newborn(client: PlacementClient, placement: PlacementFixture) -> Iterator[Callable[[], str]]:
+def newborn(client: WritingClient, placement: PlacementFixture) -> Iterator[Callable[[], str]]:
     """Has an owner be born; Placement keeps names, but forgets this one when the test is over."""
 
     def born() -> str:
@@ -81,7 +81,7 @@ def newborn(client: PlacementClient, placement: PlacementFixture) -> Iterator[Ca
 
 
 @pytest.fixture
-def host(searching: Searching) -> PlacementClient:
+def host(searching: Searching) -> WritingClient:
     """The host of ``hosts``: GPUs n of nova's, y of Cyborg's, a of ACME's, u untagged."""
     publish_owners(searching.placement.client)
     return searching.placement.client
@@ -101,7 +101,7 @@ def limits(asked: list[str]) -> list[str]:
 
 
 def test_a_candidate_says_what_is_taken_from_whom_and_what_is_known_of_them(
-    searching: Searching, host: PlacementClient
+    searching: Searching, host: WritingClient
 ) -> None:
     request = wanted(
         asking(owner=NOVA, VCPU=2, DISK_GB=10),
@@ -126,7 +126,7 @@ def test_a_candidate_says_what_is_taken_from_whom_and_what_is_known_of_them(
     assert found.providers[uuid("n")].root_provider_uuid == uuid("cn")
 
 
-def test_candidates_are_in_placements_order(searching: Searching, client: PlacementClient) -> None:
+def test_candidates_are_in_placements_order(searching: Searching, client: WritingClient) -> None:
     request = wanted(asking(owner=NOVA, VCPU=1))
     nothing = searching.search().find(replace(request, limit=5))
     assert (nothing.candidates, nothing.dropped) == ((), {})
@@ -141,7 +141,7 @@ def test_candidates_are_in_placements_order(searching: Searching, client: Placem
         assert answer.dropped == {}
 
 
-def test_what_placement_refuses_is_an_error(searching: Searching, host: PlacementClient) -> None:
+def test_what_placement_refuses_is_an_error(searching: Searching, host: WritingClient) -> None:
     with pytest.raises(PlacementError, match=r"400.*No such trait.*CUSTOM_UNHEARD_OF"):
         searching.search().find(wanted(asking("CUSTOM_UNHEARD_OF", owner=NOVA, VGPU=1)))
 
@@ -151,7 +151,7 @@ def test_what_placement_refuses_is_an_error(searching: Searching, host: Placemen
 
 @pytest.mark.parametrize("suffix", ["", "_GPU"])
 def test_a_group_takes_from_its_owner_and_one_without_from_nobodys(
-    searching: Searching, host: PlacementClient, suffix: str
+    searching: Searching, host: WritingClient, suffix: str
 ) -> None:
     search, allowing = searching.search(OWN_FILTERS), searching.search("untagged = allow")
     for owner, gpu in OWNERS:
@@ -172,7 +172,7 @@ def test_a_group_takes_from_its_owner_and_one_without_from_nobodys(
 
 
 def test_a_provider_with_two_owner_traits_is_for_nobody(
-    searching: Searching, client: PlacementClient
+    searching: Searching, client: WritingClient
 ) -> None:
     publish(client, "cn", {"VCPU": 8}, NOVA)
     publish(client, "both", {"VGPU": 4}, NOVA, CYBORG, below="cn")
@@ -186,7 +186,7 @@ def test_a_provider_with_two_owner_traits_is_for_nobody(
 
 
 def test_what_is_shared_is_taken_from_ones_own_and_from_nobodys(
-    searching: Searching, client: PlacementClient
+    searching: Searching, client: WritingClient
 ) -> None:
     publish(client, "cn", {"VCPU": 8}, NOVA, aggregate=AGGREGATE)
     disks = {"nobodys": [], "own": [NOVA], "foreign": [CYBORG], "both": [NOVA, CYBORG]}
@@ -205,7 +205,7 @@ def test_what_is_shared_is_taken_from_ones_own_and_from_nobodys(
 
 
 def test_a_group_that_takes_nothing_may_be_anybodys(
-    searching: Searching, client: PlacementClient
+    searching: Searching, client: WritingClient
 ) -> None:
     publish(client, "cn", {"VCPU": 8}, NOVA)
     publish(client, "numa", {"MEMORY_MB": 512}, CYBORG, "HW_NUMA_ROOT", below="cn")
@@ -222,7 +222,7 @@ def test_a_group_that_takes_nothing_may_be_anybodys(
 
 
 def test_provider_that_only_stands_in_a_subtree_needs_no_summary(
-    searching: Searching, client: PlacementClient
+    searching: Searching, client: WritingClient
 ) -> None:
     """Placement sums up the trees from which something is taken; the disk is in another."""
     publish(client, "cn", {"VCPU": 1}, FAST, NOVA, aggregate=AGGREGATE)
@@ -239,7 +239,7 @@ def test_provider_that_only_stands_in_a_subtree_needs_no_summary(
 
 
 def test_an_owner_of_which_placement_has_not_heard_is_offered_what_is_shared(
-    searching: Searching, host: PlacementClient
+    searching: Searching, host: WritingClient
 ) -> None:
     """Its gate is on, and to name it would be a bad request."""
     service(searching.kept.context, 9, owners=[NEW], version=OWNER_TAG_VERSION).create()
@@ -250,7 +250,7 @@ def test_an_owner_of_which_placement_has_not_heard_is_offered_what_is_shared(
 
 
 def test_nothing_is_placed_on_a_host_that_is_disabled(
-    searching: Searching, client: PlacementClient
+    searching: Searching, client: WritingClient
 ) -> None:
     for name, traits in (("cn-1", [NOVA, DISABLED]), ("cn-2", [NOVA])):
         publish(client, name, {"VCPU": 8}, *traits)
@@ -315,7 +315,7 @@ def test_a_limited_answer_is_never_starved(
 
 
 def test_a_low_limit_is_not_what_placement_is_asked_for_where_filters_may_drop_some(
-    searching: Searching, host: PlacementClient, monkeypatch: pytest.MonkeyPatch
+    searching: Searching, host: WritingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
     search = searching.search(OWN_FILTERS)
@@ -359,7 +359,7 @@ def test_who_drops_candidates_says_how_many_and_why_the_first(
 
 
 def test_which_owners_there_are_is_asked_once_within_the_time(
-    searching: Searching, host: PlacementClient
+    searching: Searching, host: WritingClient
 ) -> None:
     search = searching.search()
     for _ in range(3):
@@ -378,7 +378,7 @@ def test_which_owners_there_are_is_asked_once_within_the_time(
 @pytest.mark.parametrize(("suffix", "untagged"), [("", "forbid"), ("_GPU", "allow")])
 def test_an_owner_that_is_born_after_that_is_kept_out_at_once_and_known_from_then_on(
     searching: Searching,
-    client: PlacementClient,
+    client: WritingClient,
     suffix: str,
     untagged: str,
     newborn: Callable[[], str],
@@ -410,7 +410,7 @@ def test_an_owner_that_is_born_after_that_is_kept_out_at_once_and_known_from_the
 
 
 def test_an_owner_that_was_not_known_yet_is_served_when_it_is(
-    searching: Searching, client: PlacementClient, newborn: Callable[[], str]
+    searching: Searching, client: WritingClient, newborn: Callable[[], str]
 ) -> None:
     searching.kept.write("services", {"owners": f'["{NEW}"]'})
     search = searching.search()
@@ -425,7 +425,7 @@ def test_an_owner_that_was_not_known_yet_is_served_when_it_is(
 
 
 def test_a_trait_that_was_deleted_since_it_was_remembered_costs_one_more_try(
-    searching: Searching, host: PlacementClient, placement: PlacementFixture
+    searching: Searching, host: WritingClient, placement: PlacementFixture
 ) -> None:
     host.create_trait(NEW)
     search = searching.search(OWN_FILTERS)
@@ -444,7 +444,7 @@ def test_a_trait_that_was_deleted_since_it_was_remembered_costs_one_more_try(
     ]
 
 
-def test_sixteen_threads_share_a_search(searching: Searching, host: PlacementClient) -> None:
+def test_sixteen_threads_share_a_search(searching: Searching, host: WritingClient) -> None:
     search = searching.search()
     owners = OWNERS * 8
 
@@ -460,7 +460,7 @@ def test_sixteen_threads_share_a_search(searching: Searching, host: PlacementCli
 
 
 def test_groups_are_kept_apart_and_get_what_they_ask_for_though_one_without_a_suffix_asks_too(
-    searching: Searching, host: PlacementClient
+    searching: Searching, host: WritingClient
 ) -> None:
     """Placement 16 would mix the amounts up."""
     for name in ("n2", "n3"):
@@ -476,7 +476,7 @@ def test_groups_are_kept_apart_and_get_what_they_ask_for_though_one_without_a_su
 
 
 def test_so_many_owners_that_a_url_would_not_hold_them_are_kept_apart_by_the_check(
-    searching: Searching, host: PlacementClient, placement: PlacementFixture
+    searching: Searching, host: WritingClient, placement: PlacementFixture
 ) -> None:
     many = [f"CUSTOM_OWNER_NUMBER_{number:03}" for number in range(100)]
     for name in many:
@@ -514,7 +514,7 @@ At = Callable[[str], CandidateSearch]
 
 @pytest.mark.parametrize("newest", OLDER)
 def test_an_older_server_offers_its_own_to_each_owner(
-    searching: Searching, host: PlacementClient, at: At, newest: str
+    searching: Searching, host: WritingClient, at: At, newest: str
 ) -> None:
     search = at(newest)
     for (owner, gpu), suffix in product(OWNERS, ("", "_GPU")):
@@ -536,7 +536,7 @@ def test_an_older_server_offers_its_own_to_each_owner(
 
 
 def test_a_server_is_asked_for_several_owners_where_it_says_which_group_takes_what(
-    searching: Searching, host: PlacementClient, at: At
+    searching: Searching, host: WritingClient, at: At
 ) -> None:
     owned = asking(suffix="_N", owner=NOVA, VGPU=1)
     others = asking(suffix="_Y", owner=CYBORG, VGPU=1), asking(suffix="_P", VGPU=1)
@@ -593,7 +593,7 @@ def test_what_an_older_server_would_get_wrong_is_refused_before_it_is_asked(
 
 @pytest.mark.parametrize("newest", ["1.35", "1.34", "1.29"])
 def test_an_older_server_never_offers_a_host_that_is_disabled(
-    searching: Searching, client: PlacementClient, at: At, newest: str
+    searching: Searching, client: WritingClient, at: At, newest: str
 ) -> None:
     hosts = "cn-1", "cn-2"
     for name in hosts:

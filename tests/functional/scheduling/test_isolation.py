@@ -126,7 +126,7 @@ def test_owners_are_never_mixed_and_nothing_else_is_lost(world: World, draw: Dra
     seen: Counter[str] = Counter()
 
     @settings(
-        max_examples=FORESTS or draw.number(SHORT_VERSION, some=40),
+        max_examples=FORESTS or draw.number(SHORT_VERSION, some=20),
         derandomize=not FORESTS,
         database=None,
         deadline=None,

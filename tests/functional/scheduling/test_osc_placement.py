@@ -19,7 +19,7 @@ from tests.lab.osc_placement import OpenStack, documents
 from tests.lab.placement import adapter_to, over_http
 from tests.lab.program import Done, Program
 from tests.lab.samples import uuid
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 CANDIDATE_LIST, PROVIDER_LIST = "allocation candidate list", "resource provider list"
@@ -96,7 +96,7 @@ Candidate = frozenset[tuple[str, str]]
 def url(placement_service: EmbeddedPlacement) -> Iterator[str]:
     """The GPUs, in a Placement that is served over HTTP."""
     with over_http(placement_service) as (url, _requests):
-        publish_gpus(PlacementClient(adapter_to(url)))
+        publish_gpus(WritingClient(adapter_to(url)))
         yield url
 
 

@@ -11,7 +11,7 @@ from tests.functional.scheduling.hosts import DXVA, VULKAN, publish
 from tests.lab import inprocess
 from tests.lab.placement import adapter_to, lower, over_http
 from tests.lab.program import Done, Program
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "required.rst").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ UNSENT = re.findall(r"is not sent[^:]*::\n\n((?:    .+\n)+)", PAGE)
 def url(placement_service: EmbeddedPlacement) -> Iterator[str]:
     """The page's example in a Placement that is served over HTTP."""
     with over_http(placement_service) as (url, _requests):
-        client = PlacementClient(adapter_to(url))
+        client = WritingClient(adapter_to(url))
         publish(client, "node", {"VCPU": 8}, "HW_CPU_X86_AVX")
         publish(client, "vulkan", {"VGPU": 4}, VULKAN, below="node")
         publish(client, "dxva", {"VGPU": 4}, DXVA, below="node")

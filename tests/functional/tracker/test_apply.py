@@ -21,9 +21,10 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     WharfingerError,
 )
-from wharfinger.objects import ProviderRecordList
+from wharfinger.objects import RecordBatch
 from wharfinger.providers.plan import SetInventories, Step
-from wharfinger.reconcile.cycle import Outcome
+from wharfinger.reconcile import apply
+from wharfinger.reconcile.cycle import CycleResult
 
 #: How long a test waits for what has to happen, in seconds, before it fails.
 PATIENCE = 30
@@ -40,7 +41,7 @@ def fleet(publishing: Publishing, count: int, **totals: int) -> list[str]:
 def unchanged(publishing: Publishing, placement: PlacementFixture) -> None:
     """What is remembered is what Placement has, generations too; the next cycle is one list."""
     listed = {one.uuid: one.generation for one in placement.new_client().list_providers()}
-    records = publishing.memory.records
+    records = publishing.store.records
     assert {uuid_: one.live and one.live.generation for uuid_, one in records.items()} == listed
     assert not any(record.intended for record in records.values())
     placement.requests.clear()
@@ -365,7 +366,7 @@ def at_write(
     stop(placement)
 
 
-def _in_time(call: Callable[[], Outcome]) -> BaseException | None:
+def _in_time(call: Callable[[], CycleResult]) -> BaseException | None:
     """What a call in a thread of its own raised; a call that hangs fails the test."""
     raised: list[BaseException | None] = []
 
@@ -436,22 +437,22 @@ def test_a_state_directory_that_fails_in_the_middle_stops_everything(
 ) -> None:
     fleet(publishing, 20)
     saves = 0
-    replace = ProviderRecordList.replace
+    save = RecordBatch.save
 
-    def fill_up(*args: object) -> None:
+    def fill_up(batch: RecordBatch) -> None:
         nonlocal saves
         saves += 1
-        if saves > 12:
+        if saves > 2:
             raise WharfingerError(reason="the disk is full")
-        replace(*args)  # type: ignore[arg-type]
+        save(batch)
 
-    monkeypatch.setattr(ProviderRecordList, "replace", fill_up)
+    monkeypatch.setattr(apply, "BATCH", 5)
+    monkeypatch.setattr(RecordBatch, "save", fill_up)
     raised = _in_time(publishing.cycle.sync)
 
     assert str(raised) == "the disk is full"
-    # Before each write its intent is saved: what could not be saved was not sent.
-    writes = [one for one in placement.requests.writes if one.split()[1][:5] == "/reso"]
-    assert len([one for one in writes if "classes" not in one]) <= 12
+    # The intents of a batch are saved before its first request: only one batch was sent.
+    assert len(contents(placement)) == 5
     monkeypatch.undo()
     assert not publishing.restarted().sync().problems
     assert len(contents(placement)) == 20

@@ -23,7 +23,7 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instances
-from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.cycle import Reconciler
 
 GOOD = "good"
 UUID = "5d1f6a0c-1b0a-4c4e-9d0e-2f6b1c9e7a01"
@@ -314,7 +314,7 @@ def test_running_a_driver_that_cannot_end_logs_it_after_its_work(
 
 
 @contextmanager
-def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[DriverCycle]:
+def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Reconciler]:
     """The driver as the program runs it."""
     instance = driver_instances.Instance(
         InstanceSection("scripted", "scripted", None, 0),

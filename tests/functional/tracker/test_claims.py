@@ -30,13 +30,15 @@ from wharfinger.exceptions import (
 from wharfinger.objects import (
     ComputeNodeList,
     Context,
+    HostState,
     Instance,
     InstanceList,
     Migration,
     MigrationList,
 )
+from wharfinger.tracker import instance_claims
 from wharfinger.tracker.instance_claims import Claim, Claims, End
-from wharfinger.tracker.usage import HostUsage, Usage
+from wharfinger.tracker.usage import Usage, usage_of_node
 
 pytestmark = ANYWHERE
 
@@ -432,11 +434,11 @@ def test_claim_that_died_before_it_came_to_the_row_is_seen_by_the_next_cycle(
     publishing.cycle.sync()
     one = small(publishing.context)
 
-    def die(_self: object, _node: str) -> Usage:
+    def die(*_args: object) -> Usage:
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(HostUsage, "of_node", die)
+        patched.setattr(instance_claims, "usage_of_node", die)
         with pytest.raises(MemoryError):
             here.instance_claim(one, "cn-0")
     assert noted(publishing.context)[ONE] == NOTHING
@@ -471,18 +473,18 @@ def test_instances_that_have_not_changed_are_not_read_again(
 
     every[7].flavor = flavor(vcpus=4)
     every[7].save()
-    read: list[Any] = []
-    get = InstanceList.get_by_filters
+    read: list[str] = []
+    get = HostState.get
 
-    def note(context: Context, **filters: Any) -> InstanceList:
-        read.append(filters["uuid"])
-        return get(context, **filters)
+    def note(*args: Any, **kwargs: Any) -> HostState:
+        state = get(*args, **kwargs)
+        read.extend(one.uuid for one in state.instances)
+        return state
 
     with monkeypatch.context() as patched:
-        patched.setattr(InstanceList, "get_by_filters", note)
+        patched.setattr(HostState, "get", note)
         publishing.cycle.drift()
-    # Its row is to be saved, and what is taken is looked at again before that.
-    assert read == [[every[7].uuid]]
+    assert read == [every[7].uuid]
     assert is_right(context, cn_0=(count // 2, 0, 0), cn_1=(count // 2 + 3, 0, 0))
 
 
@@ -537,17 +539,16 @@ def test_claim_that_finds_the_row_right_has_the_other_look_again(
     context = publishing.context
     going, coming = small(context), small(context)
     gone = here.instance_claim(going, "cn-0")
-    of_node = HostUsage.of_node
     happened: list[str] = []
 
-    def meanwhile(self: HostUsage, name: str) -> Usage:
-        used = of_node(self, name)
+    def meanwhile(context: Context, host: str, name: str) -> Usage:
+        used = usage_of_node(context, host, name)
         if not happened:
             happened.append(name)
             gone.abort()  # with it the row is as it was: it has nothing to save
         return used
 
-    monkeypatch.setattr(HostUsage, "of_node", meanwhile)
+    monkeypatch.setattr(instance_claims, "usage_of_node", meanwhile)
     here.instance_claim(coming, "cn-0")
     assert happened
     assert is_right(context, cn_0=SMALL_SUM)

@@ -8,7 +8,7 @@ from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import BackendError, RemoteError
-from wharfinger.objects import ProviderRecordList, Service
+from wharfinger.objects import RecordBatch, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import SetTraits
 from wharfinger.tracker import service_report
@@ -169,7 +169,7 @@ def test_a_host_whose_driver_fails_is_disabled_all_the_same(
 
     _set(service, disabled=True)
     with monkeypatch.context() as patched, pytest.raises(BackendError):
-        patched.setattr(ProviderRecordList, "replace", is_away)
+        patched.setattr(RecordBatch, "save", is_away)
         publishing.cycle.sync()
     with pytest.raises(BackendError):
         publishing.cycle.sync()
@@ -218,11 +218,11 @@ def test_how_long_a_node_is_absent_is_not_forgotten(
     publishing.driver.nodes = {"cn": publishing.driver.nodes["cn"]}
     cycle.sync()
     (metal,) = placement.client.list_providers(name="metal")
-    since = publishing.memory.records[metal.uuid].absent_since
+    since = publishing.store.records[metal.uuid].absent_since
     assert since
     _set(service, disabled=True)
 
     cycle.sync()
 
-    assert publishing.memory.records[metal.uuid].absent_since == since
+    assert publishing.store.records[metal.uuid].absent_since == since
     assert _disabled(placement) == {"cn"}

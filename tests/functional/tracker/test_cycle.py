@@ -17,7 +17,7 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     WharfingerError,
 )
-from wharfinger.objects import ProviderRecordList
+from wharfinger.objects import RecordBatch
 from wharfinger.providers import names
 from wharfinger.providers.plan import SetInventories
 
@@ -32,7 +32,7 @@ def test_a_sync_takes_few_requests_and_an_unchanged_one_takes_one(
     plan = publishing.cycle.plan()
     assert len(plan.steps) == 6
     assert not placement.requests.writes
-    assert not publishing.memory.records
+    assert not publishing.store.records
     placement.requests.clear()
 
     outcome = publishing.cycle.sync()
@@ -258,7 +258,7 @@ def test_a_state_directory_that_cannot_be_written_stops_before_placement_is_writ
     def full(*args: object) -> None:
         raise WharfingerError(reason="the disk is full")
 
-    monkeypatch.setattr(ProviderRecordList, "replace", full)
+    monkeypatch.setattr(RecordBatch, "save", full)
     with pytest.raises(WharfingerError, match="the disk is full"):
         publishing.cycle.sync()
 

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,8 @@ from tests.lab.cycles import HOST, Publishing, contents, stored
 from tests.lab.drivers import DEVICE, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import StateError
-from wharfinger.objects import ComputeNodeList, Context, ProviderRecordList
-from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.objects import ComputeNodeList, HostState
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
 
 pytestmark = ANYWHERE
 
@@ -122,9 +123,9 @@ REMEDIES = {
     "deleted": "DELETE FROM provider_records WHERE provider_uuid = ?",
     "restored": "UPDATE provider_records SET own_reserved = '{}' WHERE provider_uuid = ?",
 }
-PACES: dict[str, Callable[[DriverCycle], Outcome]] = {
-    "sync": DriverCycle.sync,
-    "drift": DriverCycle.drift,
+PACES: dict[str, Callable[[Reconciler], CycleResult]] = {
+    "sync": Reconciler.sync,
+    "drift": Reconciler.drift,
 }
 
 
@@ -169,28 +170,32 @@ def test_record_that_does_not_say_of_which_provider_it_is_stops_no_tree_until_it
     assert not fleet.restarted().plan().steps
 
 
-def test_damaged_records_alone_are_read_again_in_one_query(
+def test_damaged_records_alone_are_read_again(
     fleet: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[object] = []
-    get = ProviderRecordList.get_by_filters
+    read: list[list[str]] = []
+    get = HostState.get
 
-    def counted(context: Context, **filters: object) -> ProviderRecordList:
-        if "host" in filters:
-            read.append(filters.get("provider_uuid"))
-        return get(context, **filters)
+    def counted(*args: Any, **kwargs: Any) -> HostState:
+        state = get(*args, **kwargs)
+        read.append(sorted(one.provider_uuid for one in state.records))
+        return state
 
     uuids = sorted(contents(placement)[of]["uuid"] for of in ("cn-0", "cn-0-gpu"))
     for uuid in uuids:
         execute(fleet, DAMAGE, uuid)
     cycle = fleet.restarted()
-    monkeypatch.setattr(ProviderRecordList, "get_by_filters", counted)
+    monkeypatch.setattr(HostState, "get", counted)
     for name in ("sync", "drift", "sync"):
         assert PACES[name](cycle).problems
-    assert read == [uuids] * 3
+    assert read[0] == sorted(one["uuid"] for one in contents(placement).values())
+    assert read[1:] == [uuids] * 2
     for uuid in uuids:
         execute(fleet, REMEDIES["restored"], uuid)
+    read.clear()
     cycle.drift()
+    assert read[0] == uuids
+    read.clear()
     for pace in PACES.values():
         assert not pace(cycle).problems
-    assert read == [uuids] * 4
+    assert not any(read)

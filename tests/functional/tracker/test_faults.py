@@ -11,6 +11,7 @@ from tests.lab.drivers import Edit, also, flat, moves_vgpus, with_children, with
 from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where
 from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture, adapter_to
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ConcurrentUpdate,
@@ -19,7 +20,6 @@ from wharfinger.exceptions import (
     PlacementError,
     UnexpectedAnswer,
 )
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import ProviderTree
 
@@ -38,9 +38,9 @@ class Intercepted(PlacementFixture):
         super().__init__(service)
         self.interceptor = interceptor
 
-    def new_client(self) -> PlacementClient:
+    def new_client(self) -> WritingClient:
         """A client over HTTP."""
-        return PlacementClient(adapter_to(self.interceptor.url), connections=4)
+        return WritingClient(adapter_to(self.interceptor.url), connections=4)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _faster(tree: ProviderTree, node: str, allocations: Allocations | None) -> N
     tree.add_traits(node, "HW_CPU_X86_AVX")
 
 
-def somebody_marks(client: PlacementClient, provider: str, trait: str) -> None:
+def somebody_marks(client: WritingClient, provider: str, trait: str) -> None:
     """Have somebody else put a trait on a provider."""
     client.create_trait(trait)
     found = client.get_traits(provider)

@@ -18,13 +18,13 @@ from tests.lab.samples import uuid
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, JobRefused, ProgrammingRefused
 from wharfinger.providers import ProviderTree, PublishingMode
-from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.cycle import Reconciler
 
 CONSUMER = uuid("consumer")
 #: Seconds; what is waited for takes milliseconds.
 PATIENCE = 30.0
 BOTH = pytest.mark.parametrize("device", [OWN, CARD], indirect=True)
-CYCLES: dict[str, Callable[[DriverCycle], object]] = {
+CYCLES: dict[str, Callable[[Reconciler], object]] = {
     "sync": lambda cycle: cycle.sync(),
     "drift": lambda cycle: cycle.drift(),
 }

@@ -25,11 +25,12 @@ from tests.lab.reserving import (
     rows,
     summary,
 )
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, ReservationList
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))
@@ -49,7 +50,7 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDrive
 
 
 def give_back(publishing: Publishing, consumer: str = CONSUMER) -> None:
-    Holds(publishing.client, publishing.context).give_back(consumer)
+    AllocationRelease(publishing.client, publishing.context).release(consumer)
 
 
 def phases(publishing: Publishing) -> list[str | None]:
@@ -208,7 +209,7 @@ def test_an_operator_s_hold_outlasts_the_cleaning_and_the_other_way_round(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     metal = summary(placement, "metal")
-    holds = Holds(publishing.client, publishing.context)
+    holds = Reservations(publishing.client, publishing.context)
     holds.reserve(metal, holder="ann", reason="why")
     give_back(publishing)
     driver.says("metal", "metal", "cleaning")
@@ -268,7 +269,7 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
     start = moments.take()
     with Steps(placement) as steps:
         give_back(publishing)
-    assert len(steps.passed) == 8
+    assert len(steps.passed) == 10
     deletes = steps.passed.index("before POST /allocations")
     for number in draw(range(len(steps.passed)), 2, keep=[deletes]):
         step = steps.passed[number]

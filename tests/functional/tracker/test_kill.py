@@ -32,7 +32,7 @@ def test_sync_killed_at_any_boundary_is_completed_or_taken_back_by_the_next(
     found = []
     with Killing(placement, placement_url[0], tmp_path, act) as killing:
         count = len(killing.boundaries)
-        assert count > 20
+        assert count >= 12
         # One thread ends each write before it begins the next one.
         moments = [one.rpartition(": ")[2].partition(" #")[0] for one in killing.boundaries]
         if act.startswith("fleet"):

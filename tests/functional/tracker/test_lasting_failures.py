@@ -15,6 +15,7 @@ from tests.lab.devices import Device, publish_devices
 from tests.lab.drivers import also, flat
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, Figures, drives, figures, node, rows, summary
+from wharfinger.allocations.release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     BackendError,
@@ -25,7 +26,6 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile.reservations import Holds
 from wharfinger.tracker import service_report
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
@@ -63,7 +63,7 @@ class Fleet:
         return [type(problem) for problem in self.publishing.cycle.sync().problems]
 
     def give_back(self, consumer: str = CONSUMER) -> None:
-        Holds(self.publishing.client, self.publishing.context).give_back(consumer)
+        AllocationRelease(self.publishing.client, self.publishing.context).release(consumer)
 
     def phases(self) -> list[str | None]:
         return [one.phase for one in rows(self.publishing.context).values()]

@@ -20,7 +20,7 @@ from wharfinger.exceptions import BackendError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.plan import Reshape
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile.cycle import DriverCycle
+from wharfinger.reconcile.cycle import Reconciler
 from wharfinger_libvirt.connection import Connection
 from wharfinger_libvirt.domains import Domain
 
@@ -56,7 +56,7 @@ class Old:
         """Have an instance's domain on the host."""
         self.edit("</node>", domain_xml(consumer, *mdevs) + "</node>")
 
-    def cycle(self, client: PlacementClient | None = None) -> DriverCycle:
+    def cycle(self, client: PlacementClient | None = None) -> Reconciler:
         """The cycle of a process of the new release, which starts now."""
         self.publishing.restarted()
         driver = make_driver(
@@ -66,7 +66,7 @@ class Old:
             f"hypervisor_hostname = {NODE}\nenabled_mdev_types = {self.types}\n{self.more}",
             HOST,
         )
-        return DriverCycle(
+        return Reconciler(
             driver,
             self.publishing.publisher,
             client or self.publishing.client,

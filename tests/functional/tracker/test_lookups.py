@@ -94,7 +94,7 @@ def test_what_is_due_and_deleted_by_somebody_before_its_look_up_is_gone(
     found = contents(placement)
     assert set(found) == {"a", "b", "new"}
     assert found["b"]["inventories"] == {"CUSTOM_GOLD": (2, 0)}
-    assert lost not in publishing.memory.records
+    assert lost not in publishing.store.records
 
 
 def test_a_provider_that_had_the_name_of_a_new_one_and_is_deleted_is_not_in_its_way(

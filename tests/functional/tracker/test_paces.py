@@ -27,7 +27,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode, ComputeNodeList, Service
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile.cycle import Outcome
+from wharfinger.reconcile.cycle import CycleResult
 from wharfinger.tracker import service_report
 
 LIST = "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED"
@@ -121,7 +121,7 @@ def test_a_poll_writes_what_has_changed_with_the_generation_known(
         f"PUT /resource_providers/{uuid_of_b}/inventories"
     ]
     assert figures(publishing.placement) == {"a": (1, 0), "b": (1, 1), "c": (1, 0)}
-    assert publishing.memory.get(uuid_of_b).reservations == ("cleaning",)
+    assert publishing.store.get(uuid_of_b).reservations == ("cleaning",)
     assert feed.listings == 1
     publishing.placement.requests.clear()
     assert publishing.cycle.drift().steps == ()
@@ -213,7 +213,7 @@ def test_a_node_that_goes_on_failing_makes_no_poll_ask_placement(
     feed.nodes["a"] = reserved("a")
     publishing.placement.requests.clear()
 
-    assert publishing.cycle.poll() == Outcome()
+    assert publishing.cycle.poll() == CycleResult()
     feed.nodes["c"] = reserved("c")
     feed.changes.append("c")
     assert [step.name for step in publishing.cycle.poll().steps] == ["c"]

@@ -24,7 +24,7 @@ from wharfinger.providers.plan import (
     SetInventories,
     Step,
 )
-from wharfinger.reconcile.cycle import Outcome
+from wharfinger.reconcile.cycle import CycleResult
 
 DELAY = 60.0
 
@@ -56,7 +56,7 @@ def lose(publishing: Publishing, *names: str) -> None:
         del publishing.driver.nodes[name]
 
 
-def absent_twice(publishing: Publishing, clock: Clock) -> Outcome:
+def absent_twice(publishing: Publishing, clock: Clock) -> CycleResult:
     """Two complete listings, as far apart as it takes; gives the second one's outcome."""
     publishing.cycle.sync()
     clock.later(DELAY)
@@ -74,7 +74,7 @@ def kinds(steps: tuple[Step, ...]) -> list[tuple[type, str]]:
     return [(type(step), step.name) for step in steps]
 
 
-def waiting(outcome: Outcome) -> dict[str, str]:
+def waiting(outcome: CycleResult) -> dict[str, str]:
     return {item.name: item.reason for item in outcome.pending}
 
 
@@ -255,7 +255,7 @@ def test_a_plan_shows_what_is_pending_and_does_nothing(
 # Too many at once.
 
 
-def only_problem(outcome: Outcome) -> WharfingerError:
+def only_problem(outcome: CycleResult) -> WharfingerError:
     (problem,) = outcome.problems
     return problem
 
@@ -332,7 +332,7 @@ def test_device_that_moved_into_a_refused_tree_is_neither_absent_nor_an_orphan(
             assert [type(one) for one in outcome.problems] == [InvalidTree]
             assert (outcome.steps, outcome.pending) == ((), ())
             assert contents(placement) == before
-    assert publishing.memory.records[DEVICE].absent_since is None
+    assert publishing.store.records[DEVICE].absent_since is None
 
 
 # The driver is asked for each node or device alone before a removal.
@@ -441,7 +441,7 @@ def test_what_others_have_in_our_tree_makes_no_loss_of_ours_a_small_one(
     for number in range(20):
         placement.client.create_provider(str(uuid.uuid4()), f"theirs-{number}", cn)
     publishing.cycle.sync()
-    assert len(publishing.memory.records) == 26, "they are remembered, as others'"
+    assert len(publishing.store.records) == 26, "they are remembered, as others'"
 
     def loses_all(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         flat(VCPU=8)(tree, node, allocations)

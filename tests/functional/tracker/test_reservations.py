@@ -21,7 +21,7 @@ from tests.lab.reserving import (
 )
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import Service
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 OWN: dict[str, Figures] = {
@@ -51,13 +51,13 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> ReservingDriv
 
 def hold(publishing: Publishing, placement: PlacementFixture, name: str, holder: str) -> None:
     """Somebody takes a provider; what has become of that in Placement is not looked at."""
-    Holds(publishing.client, publishing.context).reserve(
+    Reservations(publishing.client, publishing.context).reserve(
         summary(placement, name), holder=holder, reason=f"for {holder}"
     )
 
 
 def release(publishing: Publishing, placement: PlacementFixture, name: str, holder: str) -> None:
-    Holds(publishing.client, publishing.context).release(summary(placement, name), holder)
+    Reservations(publishing.client, publishing.context).release(summary(placement, name), holder)
 
 
 # Holders.

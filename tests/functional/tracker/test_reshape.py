@@ -18,6 +18,7 @@ from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drawing import Draw
 from tests.lab.drivers import DEVICE, Edit, also, flat, moves_vgpus, with_children, with_device
 from tests.lab.placement import PlacementFixture
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     InvalidTree,
@@ -26,7 +27,6 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     ReshapeNeeded,
 )
-from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode, names
 from wharfinger.providers.plan import Reshape
 
@@ -99,7 +99,7 @@ def _whole(placement: PlacementFixture, consumer: str) -> dict[str, Any]:
     return whole
 
 
-def offered(client: PlacementClient, **amounts: int) -> int:
+def offered(client: WritingClient, **amounts: int) -> int:
     """How many ways there are to have these amounts."""
     wanted = ",".join(f"{name}:{amount}" for name, amount in amounts.items())
     return len(client.get_allocation_candidates([("resources", wanted)]).allocation_requests)

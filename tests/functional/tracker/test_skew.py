@@ -24,7 +24,7 @@ from wharfinger.objects import (
     ReservationList,
     ServiceList,
 )
-from wharfinger.reconcile.reservations import Holds
+from wharfinger.reconcile.reservations import Reservations
 
 OLD, NEW = "old-host", "new-host"
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
@@ -196,7 +196,7 @@ def test_what_people_reserve_is_reserved_whoever_has_the_provider(
     cycle(new, old, mine={"new-0": MACHINE}, its={"old-0": MACHINE})
     free = contents(placement)
     client = placement.new_client()
-    holds = Holds(client, new.publishing.context)
+    holds = Reservations(client, new.publishing.context)
     names = ("new-0", "old-0")
     providers = {name: client.list_providers(name=name)[0] for name in names}
     for one in providers.values():

@@ -1,4 +1,4 @@
-"""What a cycle costs in the database, and over the wire where another process keeps it."""
+"""What a cycle costs in the database: transactions, and questions where another process has it."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,71 +8,62 @@ import pytest
 
 from tests.functional.tracker.places import ANYWHERE
 from tests.lab.cycles import Publishing
+from tests.lab.database_writes import Transactions
 from tests.lab.drivers import flat
 from tests.lab.objects import questions, statements
 from tests.lab.placement import PlacementFixture
-from wharfinger.reconcile.cycle import Outcome
-
-pytestmark = ANYWHERE
-
-#: Nodes of one provider each.
-FLEET = 50
-#: Statements of a cycle in which nothing has changed, whatever the size of the fleet; each is one
-#: question to another process.
-SYNC, DRIFT = 11, 9
+from wharfinger.reconcile.apply import BATCH
 
 
 @pytest.fixture
 def publishing(placement: PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
-    """An instance that need not say in mid-cycle that it is up, however slow the machine is."""
+    """An instance whose service needs no report during the test, however slow the machine is."""
     with Publishing(placement, tmp_path / "state", down_time=timedelta(days=1)) as fixture:
         yield fixture
 
 
-class Cost:
-    """The statements and the questions of a cycle's paces."""
-
-    def __init__(self, publishing: Publishing, where: str) -> None:
-        self._publishing = publishing
-        self._is_here = where == "here"
-
-    def of(self, pace: str) -> tuple[Outcome, int]:
-        with statements(self._publishing.state_path) as said, questions() as asked:
-            outcome: Outcome = getattr(self._publishing.cycle, pace)()
-        assert not outcome.problems
-        if self._is_here:
-            assert not asked
-        else:
-            assert 0 < len(asked) <= len(said)
-        return outcome, len(said)
+def fleet(publishing: Publishing, size: int, vcpus: int = 1) -> None:
+    publishing.driver.nodes |= {f"cn-{number}": flat(VCPU=vcpus) for number in range(size)}
 
 
-def test_a_fleet_costs_a_bounded_number_of_statements_first_and_then_a_constant_one(
+def test_unchanged_cycle_reads_once_and_writes_nothing(publishing: Publishing) -> None:
+    for size in (1, 50):
+        fleet(publishing, size)
+        publishing.cycle.sync()
+        for cycle in ("sync", "drift", "poll"):
+            with Transactions() as transactions:
+                assert not getattr(publishing.cycle, cycle)().problems
+            assert len(transactions.reads) == (cycle != "poll"), cycle
+            assert transactions.writes == [], cycle
+    publishing.restarted()
+    with Transactions() as transactions:
+        publishing.cycle.sync()
+    assert (len(transactions.reads), transactions.writes) == (1, [])
+
+
+def test_changed_cycle_writes_twice_for_each_batch_of_trees(publishing: Publishing) -> None:
+    size = BATCH + 20
+    fleet(publishing, size)
+    publishing.cycle.sync()
+    for changed, batches in ((1, 1), (BATCH, 1), (size, 2)):
+        fleet(publishing, changed, vcpus=1 + changed)
+        with Transactions() as transactions:
+            result = publishing.cycle.sync()
+        assert len(result.steps) == changed
+        assert not result.problems
+        assert len(transactions.reads) == 1
+        assert len(transactions.writes) == 2 * batches
+
+
+@ANYWHERE
+def test_cycle_asks_the_process_with_the_database_once_and_reads_few_rows(
     publishing: Publishing, where: str
 ) -> None:
-    cost = Cost(publishing, where)
-    for size, new in ((1, 1), (FLEET, FLEET - 1)):
-        publishing.driver.nodes |= {f"cn-{number}": flat(CUSTOM_GOLD=1) for number in range(size)}
-
-        outcome, first = cost.of("sync")
-        assert len(outcome.steps) == 3 * new
-        assert first <= 7 * new + 2 * SYNC
-
-        for _ in range(2):
-            assert cost.of("sync")[1] == SYNC
-            assert cost.of("drift")[1] == DRIFT
-    publishing.restarted()
-    assert cost.of("sync")[1] == SYNC + 1  # the rows are read
-    assert cost.of("sync")[1] == SYNC
-
-
-def test_nodes_that_change_are_saved_together(publishing: Publishing, where: str) -> None:
-    cost = Cost(publishing, where)
-    publishing.driver.nodes |= {f"cn-{number}": flat(VCPU=1) for number in range(50)}
-    publishing.cycle.sync()
-    for count in (10, 50):
-        publishing.driver.nodes |= {f"cn-{number}": flat(VCPU=1 + count) for number in range(count)}
-        outcome, said = cost.of("sync")
-
-        assert len(outcome.steps) == count
-        assert said <= SYNC + 15
+    for size in (1, 50):
+        fleet(publishing, size)
+        publishing.cycle.sync()
+        for cycle in ("sync", "drift"):
+            with statements(publishing.state_path) as said, questions() as asked:
+                getattr(publishing.cycle, cycle)()
+            assert len(said) == 7, "one for each table, and one to begin"
+            assert len(asked) == (where != "here")

@@ -59,4 +59,4 @@ def test_a_state_directory_that_cannot_be_opened_is_told_at_the_start(
     publishing.state_path.mkdir()
     (publishing.state_path / FILE_NAME).write_text("this is no database, and never was")
     with pytest.raises((StateError, RemoteError), match=FILE_NAME):
-        publishing.restarted()
+        publishing.restarted().sync()

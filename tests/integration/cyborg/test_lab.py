@@ -13,7 +13,7 @@ import requests
 from tests.lab.accelerators import figures, traits
 from tests.lab.cyborg_harness import Harness
 from tests.lab.cycles import everything
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger_harnesses.cyborg import Cyborg, deployable, device
 from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon, ReservedPort
 
@@ -22,7 +22,7 @@ HELD = "CUSTOM_FPGA_FUNCTION_ID_LAB_"
 
 
 def delete_provider(harness: Harness, uuid: str) -> None:
-    PlacementClient(harness.placement.adapter).delete_provider(uuid)  # type: ignore[arg-type]
+    WritingClient(harness.placement.adapter).delete_provider(uuid)  # type: ignore[arg-type]
 
 
 def test_discovery_publishes_what_was_added_resized_and_removed(harness: Harness) -> None:

@@ -206,7 +206,7 @@ def test_device_that_comes_is_tagged_and_one_that_goes_is_forgotten(
             run_cycle()
             assert everything() == marked(before, harness.name("4c"))
     assert not [one for one in requests.seen if one.startswith("DELETE")]
-    assert gone.isdisjoint(cards.cycle.memory.records)
+    assert gone.isdisjoint(cards.cycle.store.records)
 
 
 def test_reservation_of_an_operator_comes_back_after_a_resize(

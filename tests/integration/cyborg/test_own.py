@@ -15,8 +15,8 @@ from tests.lab.cycles import everything
 from tests.lab.faults import Answer
 from tests.lab.placement import adapter_to
 from wharfinger import jobs
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.exceptions import BackendError, PartialListing, ProgrammingRefused
-from wharfinger.placement.client import PlacementClient
 from wharfinger.reconcile import provider_report
 from wharfinger_harnesses.cyborg import deployable, device
 
@@ -42,7 +42,7 @@ def cards(harness: Harness, publish: Publish, second_placement: SecondPlacement)
     return publish(publish="own")
 
 
-def told(client: PlacementClient) -> dict[str, Any]:
+def told(client: WritingClient) -> dict[str, Any]:
     """What a Placement has below the roots."""
     listed = client.list_providers()
     names = {one.uuid: one.name for one in listed}
@@ -72,7 +72,7 @@ def test_it_publishes_what_cyborg_would(
 
     assert len(cards.sync().steps) >= 6
 
-    cyborgs = told(PlacementClient(adapter_to(second_placement.url)))
+    cyborgs = told(WritingClient(adapter_to(second_placement.url)))
     assert told(cards.client) == cyborgs
     assert len(cyborgs) == 6
     after = everything()

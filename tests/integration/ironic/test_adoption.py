@@ -7,7 +7,7 @@ from tests.lab import inprocess
 from tests.lab.bare_metal import GOLD
 from tests.lab.placement import over_http
 from tests.lab.program import Program
-from wharfinger.placement.client import PlacementClient
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger_harnesses.ironic import Ironic
@@ -25,7 +25,7 @@ def test_adopt_takes_over_what_novas_ironic_driver_has_left(
             + f"\n[metal]\ndriver = ironic\nauth_type = none\nendpoint = {ironic.url}\n"
             f"node_owner = {owner}\n"
         )
-        client = PlacementClient(placement_service.adapter)
+        client = WritingClient(placement_service.adapter)
         client.create_resource_class(GOLD)
         for reserved, node in enumerate(nodes):  # nova reserves nodes that are not available
             client.create_provider(node, node, None)

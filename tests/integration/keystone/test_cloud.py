@@ -28,14 +28,14 @@ from tests.lab.guarded_placement import GuardedPlacement
 from tests.lab.keystone import SERVICE_PROJECT, Keystone, User
 from tests.lab.program import Done, Program
 from wharfinger import conf
+from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.exceptions import BackendError, PermissionRefused, PlacementUnavailable
 from wharfinger.objects import Context, connect
-from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers.plan import Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instances
-from wharfinger.reconcile.cycle import DriverCycle, Outcome
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger_harnesses.ironic import Ironic
 
 TENANT = "tenant"
@@ -82,7 +82,7 @@ class Cloud:
     at_keystone: Watched
     at_ironic: Watched
     at_placement: Watched
-    placement: PlacementClient
+    placement: WritingClient
     users: Mapping[str, User]
 
     def credentials(self, who: str) -> dict[str, str]:
@@ -221,7 +221,7 @@ def cloud() -> Iterator[Cloud]:
                     at_keystone,
                     at_ironic,
                     at_placement,
-                    PlacementClient(direct, connections=1),
+                    WritingClient(direct, connections=1),
                     users,
                 )
 
@@ -304,14 +304,14 @@ def here(cloud: Cloud, tmp_path: Path) -> Here:
 
 
 @contextmanager
-def running(here: Here) -> Iterator[DriverCycle]:
+def running(here: Here) -> Iterator[Reconciler]:
     """The cycles of the instance, made and begun as the program does it."""
     loaded = conf.load([str(here.program.config)])
     with (
         opened(loaded) as context,
         driver_instances.running(
             driver_instances.load(loaded, "metal"),
-            PlacementClient(make_adapter(loaded)),
+            WritingClient(make_adapter(loaded)),
             context,
             policy=RemovalPolicy(delay=0),
         ) as cycle,
@@ -328,7 +328,7 @@ def opened(loaded: conf.Options) -> Iterator[Context]:
         context.close()
 
 
-def sound(outcome: Outcome) -> Sequence[Step]:
+def sound(outcome: CycleResult) -> Sequence[Step]:
     """What has been written by a cycle that has no problems."""
     assert not outcome.problems
     assert not outcome.pending
@@ -394,7 +394,7 @@ def test_who_may_list_the_nodes_publishes_them(
     assert here.run("sync").out == "metal: no change\n"
 
 
-def asks_ironic_once(cloud: Cloud, cycle: DriverCycle) -> None:
+def asks_ironic_once(cloud: Cloud, cycle: Reconciler) -> None:
     """A poll without changes asks nothing of Placement, and for no token."""
     cloud.listen()
     assert not sound(cycle.poll())
@@ -539,14 +539,14 @@ def test_credentials_may_be_shared(cloud: Cloud, here: Here) -> None:
 # What Placement takes from whom.
 
 
-def client(directory: Path, options: Options) -> PlacementClient:
+def client(directory: Path, options: Options) -> WritingClient:
     lines = [f"{key} = {value}" for key, value in options.items()]
     path = directory / "client.conf"
     path.write_text("\n".join(["[placement]", "embedded = false", *lines, ""]))
-    return PlacementClient(make_adapter(conf.load([str(path)])))
+    return WritingClient(make_adapter(conf.load([str(path)])))
 
 
-def refusal(client: PlacementClient) -> PermissionRefused:
+def refusal(client: WritingClient) -> PermissionRefused:
     """Why the client may not list the providers."""
     with pytest.raises(PermissionRefused) as caught:
         client.list_providers()

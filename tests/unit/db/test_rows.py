@@ -31,9 +31,9 @@ class Locking(Session):
         found = super().execute(statement, *args, **options)
         if "FOR UPDATE" not in str(statement):
             return found
-        rows = found.all()
-        self.locked += [row[0] for row in rows]
-        return rows
+        rows = found.freeze()
+        self.locked += [row.uuid for row in rows()]
+        return rows()
 
 
 @pytest.fixture

@@ -36,18 +36,22 @@ FINGERPRINTS = {
     "DeviceJobList": "1.0-d3d55a76a04b53e5b5635b3240c262e4",
     "Flavor": "1.0-9724f976e3faec5b5c8cb129304bd37a",
     "FlavorList": "1.0-ce8900238b37d980da3888be544037f3",
+    "HostState": "1.0-92dda3863e8539642836676208135ce4",
     "Instance": "1.1-721cb5962602e34ca71be2e0c10774b0",
     "InstanceList": "1.2-4874da42fb3f527427101ad2dd098f44",
     "Migration": "1.1-4e7ff744fc1ae0a161dd262baa715f6e",
     "MigrationList": "1.1-296c021010feb1bd4db8fd09994b367d",
     "PciDevice": "1.0-1057ca7a5212e976344c90d259bb0070",
     "PciDeviceList": "1.0-aaf148e999fd76518c15d2749e1533cf",
-    "ProviderRecord": "1.2-81892002c254d7c5e944ed475d2bcaed",
-    "ProviderRecordList": "1.2-444656dc9edec9559b4d9522511de9bc",
+    "ProviderRecord": "1.3-4ad144b14a1f78a973b23d3d7f1628fe",
+    "ProviderRecordList": "1.3-c74668959c0263ea9b8332f2d1a79c34",
+    "ProviderState": "1.0-cad854bc41acda37121ccbf7b4549d95",
+    "RecordBatch": "1.0-7d8af7b5894a5f156a69791eb3b00c6e",
     "Reservation": "1.1-f6b40cb5665beb65043fd47d69e4e7e5",
     "ReservationList": "1.1-a80780c6334cf7f5367b6117c67bbc87",
     "Service": "1.0-6421919da86ae04f3eda743030ea5bf9",
     "ServiceList": "1.0-ee68bcea6b7215a56158484637159b71",
+    "Takeover": "1.0-328c981137865b72ee4e7c5650d61c1b",
 }
 
 LISTS = [name for name in OURS if hasattr(of(name), "child_versions")]
@@ -117,8 +121,12 @@ def test_a_history_says_what_each_version_brought(name: str) -> None:
 
 #: Whose a record is.
 SCOPE: dict[str, Any] = {"host": "host-1", "driver_instance": "metal"}
-#: The fields of records in their first version.
-LATER_IN_RECORDS: dict[str, Any] = {"reserved_since": {"cleaning": 5.5}, "absence": "{}"}
+#: The fields of records that came later than their first version.
+LATER_IN_RECORDS: dict[str, Any] = {
+    "reserved_since": {"cleaning": 5.5},
+    "absence": "{}",
+    "revision": 3,
+}
 BEGAN: Final = datetime(2030, 1, 1, tzinfo=UTC)
 FULL: dict[str, Callable[[], Any]] = {
     "ComputeNode": lambda: samples.node(None, pci_stats=samples.gpus()),
@@ -133,9 +141,7 @@ FULL: dict[str, Callable[[], Any]] = {
     "MigrationList": lambda: MigrationList(
         objects=[samples.migration(None, number, created_at=BEGAN) for number in range(2)]
     ),
-    "ProviderRecord": lambda: samples.record(
-        **SCOPE, reserved_since={"cleaning": 5.5}, absence="{}"
-    ),
+    "ProviderRecord": lambda: samples.record(**SCOPE, **LATER_IN_RECORDS),
     "ProviderRecordList": lambda: ProviderRecordList(
         objects=[samples.record(number, **SCOPE, **LATER_IN_RECORDS) for number in range(2)]
     ),

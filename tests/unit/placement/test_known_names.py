@@ -7,7 +7,7 @@ import pytest
 from tests.unit.providers.world import Fuse, PlacementModel
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement.errors import refused, unavailable
-from wharfinger.placement.traits_and_classes import KnownNames
+from wharfinger.placement.traits_and_classes import TraitsAndClasses
 
 WRONG: Final = PlacementError(request="PUT", status=400, code="", detail="no such name")
 
@@ -30,7 +30,7 @@ class Names(PlacementModel):
 
 def test_a_name_is_created_once_until_all_are_forgotten() -> None:
     client = Names()
-    known = KnownNames(client)
+    known = TraitsAndClasses(client)
     for _ in range(2):
         assert known.ensure(["CUSTOM_A"], ["CUSTOM_B", "VCPU"]) == {}
     assert client.created == ["CUSTOM_A", "CUSTOM_B"]
@@ -41,7 +41,7 @@ def test_a_name_is_created_once_until_all_are_forgotten() -> None:
 
 def test_a_name_that_was_refused_is_tried_again() -> None:
     client = Names(WRONG)
-    known = KnownNames(client)
+    known = TraitsAndClasses(client)
     for _ in range(2):
         assert known.ensure(["CUSTOM_A"], ["CUSTOM_B"]).keys() == {"CUSTOM_A", "CUSTOM_B"}
     assert client.created == ["CUSTOM_A", "CUSTOM_B"] * 2
@@ -54,4 +54,4 @@ def test_a_name_that_was_refused_is_tried_again() -> None:
 )
 def test_what_is_about_no_name_is_no_names_error(error: PlacementError) -> None:
     with pytest.raises((PlacementUnavailable, PermissionRefused)):
-        KnownNames(Names(error)).ensure(["CUSTOM_A"], [])
+        TraitsAndClasses(Names(error)).ensure(["CUSTOM_A"], [])

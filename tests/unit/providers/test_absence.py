@@ -7,11 +7,11 @@ import pytest
 
 from wharfinger.providers import Inventory, Provider, PublishingMode, names
 from wharfinger.providers.absence import Absence, Uptime
-from wharfinger.providers.draft import Draft
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import DeleteProvider, SetInventories
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, remove
+from wharfinger.providers.tree_draft import TreeDraft
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 OURS: Final = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
@@ -51,16 +51,16 @@ def absent(
     removals: Removals = DUE,
     allocated: frozenset[str] = frozenset(),
     **remembered: Any,
-) -> Draft:
+) -> TreeDraft:
     """What becomes of a provider that was absent for long, and of nothing beside it."""
     record = Record(**{"applied": live, "absence": since(900.0), **remembered})
     providers = {one.uuid: one for one in (live, *others)}
-    draft = Draft(US, providers, {live.uuid: record}, removals.now)
+    draft = TreeDraft(US, HOST, (), providers, {live.uuid: record}, removals.now)
     remove(draft, [live.uuid], removals, allocated)
     return draft
 
 
-def waits_for(draft: Draft) -> str:
+def waits_for(draft: TreeDraft) -> str:
     assert draft.deletions == []
     (pending,) = draft.pending
     return pending.reason

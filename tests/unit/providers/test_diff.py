@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.providers.world import Driver, World
+from tests.unit.providers.world import Driver, World, gone, planned_records
 from wharfinger.exceptions import (
     DuplicateProvider,
     InvalidTree,
@@ -33,9 +33,9 @@ from wharfinger.providers.plan import (
     SetTraits,
     UpdateProvider,
 )
-from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
+from wharfinger.providers.tree_planner import plan_trees
 
 US = Publisher("gpus", "OWNER_NOVA")
 #: The same instance with `adopt = matching`.
@@ -254,13 +254,15 @@ def test_an_edited_reshape_takes_the_place_of_all_inventory_steps() -> None:
         {"allocations": {holder: {"resources": {name: 1}}}}
         for holder, name in ((HOST, "VGPU"), (GPU, "VGPU"), (HOST, "VCPU"))
     )
-    plan = plan_trees(
-        US,
-        tree.desired(),
-        world.live,
-        world.memory.records,
-        removals=NOW,
-        reshape=({"one": before, "two": kept}, {"one": moved, "two": kept}),
+    plan = Plan(
+        trees=plan_trees(
+            US,
+            tree.desired(),
+            world.live,
+            world.memory.records,
+            removals=NOW,
+            reshapes={HOST: ({"one": before, "two": kept}, {"one": moved, "two": kept})},
+        )
     )
     assert kinds(plan) == [(SetTraits, "host"), (Reshape, "host")]
     reshape = only(plan, Reshape)
@@ -272,13 +274,15 @@ def test_a_reshape_that_changes_nothing_is_no_step() -> None:
     world = published(says(VCPU=8))
     tree = ProviderTree.from_providers(world.live.values())
     kept = {"allocations": {HOST: {"resources": {"VCPU": 1}}}}
-    plan = plan_trees(
-        US,
-        tree.desired(),
-        world.live,
-        world.memory.records,
-        removals=NOW,
-        reshape=({"one": kept}, {"one": kept}),
+    plan = Plan(
+        trees=plan_trees(
+            US,
+            tree.desired(),
+            world.live,
+            world.memory.records,
+            removals=NOW,
+            reshapes={HOST: ({"one": kept}, {"one": kept})},
+        )
     )
     assert plan.steps == ()
 
@@ -287,16 +291,18 @@ def test_a_reshape_with_any_problem_in_its_tree_is_not_begun() -> None:
     world = World(US, [cyborgs()])
     tree = ProviderTree.from_providers(world.live.values())
     says(children={"gpu": 2}, FPGA=1)(tree)
-    plan = plan_trees(
-        US,
-        tree.desired(),
-        world.live,
-        {},
-        removals=NOW,
-        reshape=({}, {}),
+    plan = Plan(
+        trees=plan_trees(
+            US,
+            tree.desired(),
+            world.live,
+            {},
+            removals=NOW,
+            reshapes={HOST: ({}, {})},
+        )
     )
     assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
-    assert plan == Plan(problems=plan.problems, troubled=frozenset([HOST]))
+    assert (plan.steps, planned_records(plan)) == ((), {})
 
 
 # What others put on our providers.
@@ -538,12 +544,14 @@ def test_an_untagged_provider_with_a_class_that_the_driver_does_not_report_is_no
 def test_an_untagged_provider_in_another_place_is_nobodys() -> None:
     elsewhere = Provider(uuid=GPU, name="gpu", root_uuid=GPU)
     desired = DesiredProvider(provider=provider("gpu", HOST))
-    plan = plan_trees(
-        US,
-        [desired],
-        {GPU: elsewhere},
-        {},
-        removals=NOW,
+    plan = Plan(
+        trees=plan_trees(
+            US,
+            [desired],
+            {GPU: elsewhere},
+            {},
+            removals=NOW,
+        )
     )
     assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
     assert plan.steps == ()
@@ -613,7 +621,7 @@ def test_somebody_elses_provider_of_which_nothing_is_said_is_no_misuse() -> None
 
 def test_what_nobody_says_anything_of_is_not_created() -> None:
     unsaid = DesiredProvider(provider=provider(), stated=False)
-    plan = plan_trees(US, [unsaid], {}, {}, removals=NOW)
+    plan = Plan(trees=plan_trees(US, [unsaid], {}, {}, removals=NOW))
     assert [type(problem) for problem in plan.problems] == [ProviderMissing]
     assert plan.steps == ()
 
@@ -828,14 +836,14 @@ def test_children_are_deleted_before_their_parents() -> None:
             tree.new_child("part", "gpu")
         tree.update_inventory("part", {"VGPU": {"total": 1}})
 
-    def gone(tree: ProviderTree) -> None:
+    def removes_all(tree: ProviderTree) -> None:
         for root in tree.roots:
             tree.remove(root.uuid)
 
     world = published(deep)
-    world.cycle(gone)
+    world.cycle(removes_all)
     world.now += 60
-    plan = world.cycle(gone)
+    plan = world.cycle(removes_all)
     assert kinds(plan) == [
         (DeleteProvider, "part"),
         (DeleteProvider, "gpu"),
@@ -854,7 +862,7 @@ def test_what_is_gone_and_has_allocations_is_fully_reserved_and_kept() -> None:
     assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2, reserved=2)}
     assert "allocations" in plan.pending[0].reason
     again = world.plan(says(VCPU=8))
-    assert (again.steps, dict(again.records)) == ((), {})
+    assert (again.steps, planned_records(again)) == ((), {})
 
 
 def test_what_was_kept_for_its_allocations_goes_when_they_have_gone() -> None:
@@ -889,7 +897,7 @@ def test_a_gone_parent_of_somebody_elses_child_is_fully_reserved_and_kept() -> N
     assert world.live[theirs.uuid] == theirs
     world.now += 60
     again = world.plan(says(VCPU=8))
-    assert (again.steps, dict(again.records)) == ((), {})
+    assert (again.steps, planned_records(again)) == ((), {})
     assert "children" in again.pending[0].reason
 
 
@@ -923,7 +931,7 @@ def test_what_is_withheld_is_neither_deleted_nor_reserved_and_still_counted() ->
     for _ in range(3):
         plan = world.cycle(says(VCPU=9))
         world.now += 60
-    assert (plan.steps, plan.gone) == ((), frozenset())
+    assert (plan.steps, gone(plan)) == ((), set())
     assert sorted(waiting.name for waiting in plan.pending) == ["card", "gpu"]
     assert all("too many" in waiting.reason for waiting in plan.pending)
     assert world.by_name("host").inventories == {"VCPU": Inventory(total=9)}
@@ -934,11 +942,11 @@ def test_what_is_withheld_is_neither_deleted_nor_reserved_and_still_counted() ->
 def test_a_plan_says_what_it_removes_or_reserves_as_gone_and_the_latter_once() -> None:
     world = published(says(children={"gpu": 2, "card": 1}, VCPU=8))
     world.allocated = frozenset([GPU])
-    assert world.cycle(says(VCPU=8)).gone == frozenset()
+    assert gone(world.cycle(says(VCPU=8))) == set()
     world.now += 60
     card = world.by_name("card").uuid
-    assert world.cycle(says(VCPU=8)).gone == {GPU, card}
-    assert world.cycle(says(VCPU=8)).gone == frozenset()
+    assert gone(world.cycle(says(VCPU=8))) == {GPU, card}
+    assert gone(world.cycle(says(VCPU=8))) == set()
 
 
 @pytest.mark.parametrize(
@@ -974,7 +982,7 @@ def test_what_somebody_else_deleted_is_forgotten_or_made_again() -> None:
     driver = says(children={"gpu": 2}, VCPU=8)
     world = published(driver)
     del world.live[GPU]
-    assert world.plan(says(VCPU=8)).records == {GPU: None}
+    assert planned_records(world.plan(says(VCPU=8))) == {GPU: None}
     world.cycle(driver)
     assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2)}
 
@@ -1013,13 +1021,15 @@ def test_what_cannot_get_its_name_is_no_orphan() -> None:
     live = provider("before", traits=MARKS)
     other = provider("host", traits=frozenset(["OWNER_CYBORG"]))
     renamed = DesiredProvider(provider=replace(live, name="host"))
-    plan = plan_trees(
-        US,
-        [renamed],
-        {live.uuid: live},
-        {live.uuid: Record(applied=live, live=live)},
-        removals=NOW,
-        elsewhere={"host": other},
+    plan = Plan(
+        trees=plan_trees(
+            US,
+            [renamed],
+            {live.uuid: live},
+            {live.uuid: Record(applied=live, live=live)},
+            removals=NOW,
+            name_owners={"host": other},
+        )
     )
     assert [type(problem) for problem in plan.problems] == [NameTaken]
     assert plan.pending == ()

@@ -6,6 +6,7 @@ from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
+    ForeignReservation,
     Identity,
     PendingRemoval,
     Plan,
@@ -13,9 +14,9 @@ from wharfinger.providers.plan import (
     SetAggregates,
     SetInventories,
     SetTraits,
+    TreePlan,
     UpdateProvider,
 )
-from wharfinger.providers.record import Record
 
 A, B, C, D = (str(uuid.UUID(int=number)) for number in range(1, 5))
 NOTHING: frozenset[str] = frozenset()
@@ -30,48 +31,25 @@ def inventories(one: str, root: str) -> SetInventories:
     return SetInventories(uuid=one, name=one, root_uuid=root, before={}, after=after)
 
 
-def test_trees_are_separated_each_with_its_steps_in_order_and_its_records() -> None:
-    steps = (traits(A, A), traits(C, C), inventories(B, A), inventories(C, C))
-    records: dict[str, Record | None] = {A: Record(), B: None, C: Record(reservations=("x",))}
-    remembered, first, second = Plan(steps=steps, records=records).by_tree()
-    assert remembered == Plan()
-    assert first == Plan(steps=(steps[0], steps[2]), records={A: Record(), B: None})
-    assert second == Plan(steps=(steps[1], steps[3]), records={C: records[C]})
-
-
-def test_what_is_only_remembered_comes_first_and_has_no_steps() -> None:
-    plan = Plan(steps=(traits(A, A),), records={A: Record(), D: None})
-    remembered, tree = plan.by_tree()
-    assert remembered == Plan(records={D: None})
-    assert tree == Plan(steps=plan.steps, records={A: Record()})
-
-
-def test_steps_that_leave_nothing_to_remember_are_still_taken() -> None:
-    # What is to be remembered afterwards may be what is remembered already.
-    _remembered, tree = Plan(steps=(traits(A, A),)).by_tree()
-    assert tree.steps == (traits(A, A),)
-
-
-def test_a_reshape_belongs_to_its_tree_with_all_the_providers_it_touches() -> None:
+def test_reshape_touches_all_providers_whose_inventories_it_changes() -> None:
     changes = (inventories(A, A), inventories(B, A))
     reshape = Reshape(uuid=A, name="a", root_uuid=A, inventories=changes, allocations={})
     assert reshape.touched == (A, B)
-    plan = Plan(steps=(reshape,), records={A: Record(), B: Record()})
-    _remembered, tree = plan.by_tree()
-    assert tree == plan
 
 
-def test_merged_plans_keep_everything_in_order() -> None:
+def test_plan_has_what_its_trees_have_in_their_order() -> None:
     problem = InvalidTree(driver="gpus", provider="c", problem="wrong")
     waiting = PendingRemoval(uuid=D, name="d", reason="absent")
-    one = Plan(steps=(traits(A, A),), records={A: Record()}, pending=(waiting,))
-    other = Plan(steps=(traits(C, C),), records={C: None}, problems=(problem,))
-    assert Plan.merge(iter([one, Plan(), other])) == Plan(
-        steps=(traits(A, A), traits(C, C)),
-        records={A: Record(), C: None},
-        pending=(waiting,),
-        problems=(problem,),
-    )
+    orphan = PendingRemoval(uuid=B, name="b", reason="no record")
+    foreign = ForeignReservation(uuid=C, name="c", classes=frozenset(["VGPU"]))
+    other = InvalidTree(driver="gpus", provider="e", problem="wrong")
+    one = TreePlan(root_uuid=A, steps=(traits(A, A),), pending=(waiting,))
+    two = TreePlan(root_uuid=C, steps=(traits(C, C),), problems=(problem,), foreign=(foreign,))
+    plan = Plan(trees=(one, two), orphans=(orphan,), errors=(other,))
+    assert plan.steps == (traits(A, A), traits(C, C))
+    assert plan.pending == (orphan, waiting)
+    assert plan.foreign == (foreign,)
+    assert plan.problems == (other, problem)
 
 
 PROVIDER = Provider(

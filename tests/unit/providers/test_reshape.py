@@ -8,14 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.unit.providers.world import planned_records
 from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Reshape, SetInventories
-from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.reshape import Allocations, admitting
+from wharfinger.providers.tree_planner import plan_trees
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 NOW: Final = Removals(now=1, policy=RemovalPolicy(delay=60))
@@ -68,14 +69,15 @@ class Tree:
         self.tree.update_inventory(uuid, inventories)
 
     def plan(self, before: Allocations, after: Allocations) -> Plan:
-        return plan_trees(
+        trees = plan_trees(
             US,
             self.tree.desired(),
             self.live,
             self.records,
             removals=NOW,
-            reshape=(before, after),
+            reshapes={HOST: (before, after)},
         )
+        return Plan(trees=trees)
 
 
 def reshape_of(plan: Plan) -> Reshape:
@@ -168,7 +170,7 @@ def test_a_reserved_provider_has_for_a_moment_what_is_used_of_it() -> None:
     _tree, plan = moving("maintenance")
     assert sent(plan) == {"host": {"VCPU": some(8)}, "gpu": {"VGPU": some(4, reserved=1)}}
     assert following(plan) == {"gpu": {"VGPU": some(4, reserved=4)}}
-    remembered = plan.records[GPU]
+    remembered = planned_records(plan)[GPU]
     assert remembered is not None
     assert remembered.own_reserved == {"VGPU": 0}
 
@@ -190,7 +192,7 @@ def test_a_figure_that_the_driver_reserves_itself_is_treated_alike() -> None:
 
 def test_the_steps_of_a_reshape_are_one_tree_in_their_order() -> None:
     _tree, plan = moving("maintenance")
-    _unwritten, tree = plan.by_tree()
+    (tree,) = plan.trees
     assert [step.verb for step in tree.steps[-2:]] == ["reshape", "set inventories"]
     assert {HOST, GPU} <= tree.records.keys()
 
@@ -353,7 +355,7 @@ def test_nothing_goes_from_a_provider_of_which_the_driver_reports_nothing(
 
 def refusal(plan: Plan) -> str:
     (problem,) = plan.problems
-    assert (plan.steps, plan.records) == ((), {})
+    assert (plan.steps, planned_records(plan)) == ((), {})
     return str(problem)
 
 

@@ -6,13 +6,14 @@ from uuid import NAMESPACE_OID, uuid5
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.providers.world import planned_records
 from wharfinger.exceptions import NameTaken
 from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, UpdateProvider
-from wharfinger.providers.planner import plan_trees
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
+from wharfinger.providers.tree_planner import plan_trees
 
 US = Publisher("gpus", "OWNER_NOVA")
 NOW = Removals(now=1, policy=RemovalPolicy(delay=60))
@@ -39,7 +40,7 @@ class World:
 
     def plan(self, names: dict[str, str]) -> Plan:
         """The plan by which each uuid is to have its name."""
-        return plan_trees(
+        trees = plan_trees(
             US,
             [
                 DesiredProvider(provider=replace(self.live[uuid], name=name), reported=True)
@@ -48,8 +49,9 @@ class World:
             self.live,
             self.records,
             removals=NOW,
-            elsewhere={one.name: one for one in self.live.values()},
+            name_owners={one.name: one for one in self.live.values()},
         )
+        return Plan(trees=trees)
 
     def apply(self, plan: Plan) -> None:
         for step in plan.steps:
@@ -59,7 +61,7 @@ class World:
             after = step.result(self.live[step.uuid])
             assert after is not None
             self.live[step.uuid] = after
-        self.records |= {uuid: record for uuid, record in plan.records.items() if record}
+        self.records |= {uuid: record for uuid, record in planned_records(plan).items() if record}
 
     @property
     def names(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.lab import samples
 from wharfinger.providers.absence import Absence, Uptime
 from wharfinger.providers.record import Record
-from wharfinger.reconcile import record_objects
+from wharfinger.reconcile import records
 
 SECONDS = st.floats(0, 2**40)
 ABSENCES = st.builds(Absence, SECONDS, st.none() | st.builds(Uptime, st.uuids().map(str), SECONDS))
@@ -17,7 +17,7 @@ COUNTED = Absence(1763700000.123, Uptime(samples.uuid("boot"), 12345.678))
 @given(st.none() | ABSENCES)
 def test_record_with_an_absence_is_the_same_after_it_was_stored(absence: Absence | None) -> None:
     record = Record(absence=absence)
-    assert record_objects.to_record(record_objects.to_object(samples.uuid("gpu"), record)) == record
+    assert records.to_record(records.to_object(samples.uuid("gpu"), record)) == record
 
 
 @pytest.mark.parametrize(
@@ -27,15 +27,15 @@ def test_record_that_an_old_release_wrote_counts_no_earlier_absence(
     since: float | None, expected: Absence | None
 ) -> None:
     """An old release writes absent_since, and leaves the fields that it does not know."""
-    kept = record_objects.to_object(samples.uuid("gpu"), Record(absence=COUNTED))
+    kept = records.to_object(samples.uuid("gpu"), Record(absence=COUNTED))
     kept.absent_since = since
-    assert record_objects.to_record(kept).absence == expected
+    assert records.to_record(kept).absence == expected
 
 
 def test_record_of_a_release_without_the_field_has_an_absence_without_uptime() -> None:
-    assert record_objects.to_record(
-        samples.record(applied=None, absent_since=7.0, reserved_since={})
-    ) == (Record(absence=Absence(7.0)))
+    assert records.to_record(samples.record(applied=None, absent_since=7.0, reserved_since={})) == (
+        Record(absence=Absence(7.0))
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_record_of_a_release_without_the_field_has_an_absence_without_uptime() -
 )
 def test_record_with_a_damaged_absence_is_refused(document: str) -> None:
     with pytest.raises(ValueError):
-        record_objects.to_record(samples.record(applied=None, absent_since=7.0, absence=document))
+        records.to_record(samples.record(applied=None, absent_since=7.0, absence=document))

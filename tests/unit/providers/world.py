@@ -1,29 +1,39 @@
 """A small world to try plans in: Placement as far as plans concern it, and what is remembered.
 
-Pure: no requests and no files. Plans are applied by the real PlanApplier, and everything
-can be stopped before any single write, as a crash would.
+Pure: no requests and no files. Plans are applied by the real Writer, and everything can be stopped
+before any single write, as a crash would.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
-from wharfinger.exceptions import ConcurrentUpdate, Conflict, DuplicateProvider, ProviderInUse
+from wharfinger.exceptions import (
+    ConcurrentUpdate,
+    Conflict,
+    DuplicateProvider,
+    ProviderInUse,
+    WharfingerError,
+)
+from wharfinger.objects import Context
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.microversions import HIGHEST, Feature
-from wharfinger.placement.model import ProviderSummary, Traits
+from wharfinger.placement.microversions import HIGHEST, Feature, Microversion
+from wharfinger.placement.model import ProviderSummary, Raised, Traits
 from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger.providers.absence import Uptime
 from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan import Plan
-from wharfinger.providers.planner import plan_trees
+from wharfinger.providers.plan import Plan, Step, TreePlan
 from wharfinger.providers.record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
-from wharfinger.reconcile.apply import PlanApplier
+from wharfinger.providers.tree_planner import plan_trees
+from wharfinger.reconcile.apply import TreeWrite, Writer
+from wharfinger.reconcile.records import RecordStore
 
+Answer = TypeVar("Answer")
 Driver = Callable[[ProviderTree], None]
 
 
@@ -59,6 +69,54 @@ class PlacementModel(PlacementClient):
 
     def require(self, feature: Feature, purpose: str) -> None:
         pass
+
+    def send(
+        self, method: str, path: str, body: Any, kind: type[Answer], *, subject: str = ""
+    ) -> Answer:
+        answer: ProviderSummary | Raised
+        match method, path.split("/")[1:]:
+            case "POST", ["resource_providers"]:
+                parent = body.get("parent_provider_uuid")
+                answer = self.create_provider(body["uuid"], body["name"], parent)
+            case "PUT", ["resource_providers", uuid]:
+                answer = self.update_provider(uuid, body["name"], body["parent_provider_uuid"])
+            case "PUT", ["resource_providers", uuid, part]:
+                replace_part: Callable[[str, int, Any], int] = {
+                    "aggregates": self.set_aggregates,
+                    "inventories": self.set_inventories,
+                    "traits": self.set_traits,
+                }[part]
+                generation = body["resource_provider_generation"]
+                answer = Raised(replace_part(uuid, generation, body[part]))
+            case _:
+                raise AssertionError(f"{method} {path} has no model")
+        assert isinstance(answer, kind)
+        return answer
+
+    def command(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        newest: Microversion = HIGHEST,
+        subject: str = "",
+    ) -> None:
+        match method, path.split("/")[1:]:
+            case "DELETE", ["resource_providers", uuid]:
+                self.delete_provider(uuid)
+            case "POST", ["reshaper"]:
+                inventories = {
+                    uuid: (one["resource_provider_generation"], one["inventories"])
+                    for uuid, one in body["inventories"].items()
+                }
+                self.reshape(inventories, body["allocations"], subject)
+            case "PUT", ["traits", name]:
+                self.create_trait(name)
+            case "PUT", ["resource_classes", name]:
+                self.create_resource_class(name)
+            case _:
+                raise AssertionError(f"{method} {path} has no model")
 
     def create_trait(self, name: str) -> None:
         pass
@@ -161,26 +219,27 @@ class PlacementModel(PlacementClient):
         )
 
 
-class Memory:
-    """Records, each save all or nothing."""
+class Memory(RecordStore):
+    """Records without a database; each write is all or nothing."""
 
     def __init__(self, fuse: Fuse) -> None:
-        self.records: dict[str, Record] = {}
+        super().__init__(Context(), "host", "instance")
+        self._is_loaded = True
         self._fuse = fuse
 
-    def get(self, uuid: str) -> Record:
-        return self.records.get(uuid, Record())
+    @property
+    def records(self) -> dict[str, Record]:
+        return self._records
 
-    def save(self, records: Mapping[str, Record | None]) -> None:
+    def write(self, records: Mapping[str, Record | None], **rows: Any) -> None:
+        rows.pop("reports_service", None)
+        assert not any(rows.values()), "only records are modelled"
         self._fuse.burn()
         for uuid, record in records.items():
             if record is None:
                 self.records.pop(uuid, None)
             else:
                 self.records[uuid] = record
-
-    def withdraw(self, uuid: str) -> None:
-        self.save({uuid: None})
 
 
 @dataclass(slots=True)
@@ -230,7 +289,7 @@ class World:
             withheld=self.withheld,
             uptime=Uptime("boot", self.now),
         )
-        return plan_trees(
+        trees = plan_trees(
             self.publisher,
             tree.desired(),
             dict(self.live),
@@ -238,6 +297,7 @@ class World:
             removals=removals,
             allocated=self.allocated,
         )
+        return Plan(trees=trees)
 
     def cycle(self, driver: Driver) -> Plan:
         """Plan, and apply the plan tree by tree."""
@@ -246,12 +306,59 @@ class World:
         return plan
 
     def apply(self, plan: Plan) -> None:
-        for error in PlanApplier(self.placement, self.memory).apply(plan, dict(self.live)).errors:
+        for error in apply(self.placement, self.memory, plan):
             raise error
 
     def contents(self) -> dict[str, Provider]:
         """All that Placement has, whatever the generations."""
         return {uuid: replace(one, generation=None) for uuid, one in self.live.items()}
+
+
+def apply(
+    client: PlacementClient,
+    memory: Memory,
+    plan: Plan,
+    on_step: Callable[[Step], None] = lambda _step: None,
+) -> list[WharfingerError]:
+    """Apply a plan; return the errors of its trees."""
+    trees = [TreeWrite(tree) for tree in plan.trees]
+    Writer(client).apply(trees, memory, on_step)
+    return [error for tree in trees for error in tree.errors]
+
+
+def plan_of(client: PlacementModel, *steps: Step, **records: Record) -> Plan:
+    """Return a plan of these steps, tree by tree; ``records`` by provider uuid, or empty ones."""
+    trees: dict[str, list[Step]] = {}
+    for step in steps:
+        trees.setdefault(step.root_uuid, []).append(step)
+    return Plan(
+        trees=tuple(
+            TreePlan(
+                root_uuid=root,
+                steps=tuple(its),
+                live={
+                    uuid: client.providers[uuid]
+                    for step in its
+                    for uuid in step.touched
+                    if uuid in client.providers
+                },
+                records={
+                    uuid: records.get(uuid, Record()) for step in its for uuid in step.touched
+                },
+            )
+            for root, its in trees.items()
+        )
+    )
+
+
+def planned_records(plan: Plan) -> dict[str, Record | None]:
+    """Return the records that a plan leaves, by provider uuid."""
+    return {uuid: record for tree in plan.trees for uuid, record in tree.records.items()}
+
+
+def gone(plan: Plan) -> set[str]:
+    """Return the uuids of the providers that a plan removes or reserves since they are gone."""
+    return {uuid for tree in plan.trees for uuid in tree.gone}
 
 
 def _refused(kind: type[Conflict], what: str) -> Conflict:

@@ -7,8 +7,9 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 from wharfinger.conf.instance import OPTIONS as FRAMEWORKS
-from wharfinger.conformance.rules import Level, Violation, rule
+from wharfinger.conformance.rules import Level, rule
 from wharfinger.conformance.subject import Subject
+from wharfinger.conformance.violations import Violation
 from wharfinger.conformance.watching import watching
 from wharfinger.driver import loader
 

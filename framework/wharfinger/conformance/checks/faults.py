@@ -6,9 +6,10 @@ from itertools import product
 from wharfinger.conformance.breaking import Breaking
 from wharfinger.conformance.checks.stability import see_nothing_done
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.rules import Level, Profile, Violation, rule
+from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, as_contents, describe
 from wharfinger.conformance.trees import difference
+from wharfinger.conformance.violations import Violation
 from wharfinger.exceptions import WharfingerError, shown
 
 _SAFE = (
@@ -54,7 +55,7 @@ def raises(subject: Subject) -> None:
 def recovers(subject: Subject) -> None:
     """Have every call be refused for a cycle, and pass again; while one thing is busy."""
     with subject.publishing() as publishing:
-        if subject.can_be_busy:
+        if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
         before = publishing.settle()
         subject.harness.expect(None, Fault.RAISE)
@@ -137,7 +138,7 @@ def gives_up(subject: Subject) -> None:
 def found_again(subject: Subject) -> None:
     """Restart the backend; while one thing is busy, if it can be."""
     with subject.publishing() as publishing:
-        if subject.can_be_busy:
+        if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
         before = publishing.settle()
         subject.harness.restart()

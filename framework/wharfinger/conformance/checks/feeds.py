@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Final
 
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
+from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe, listed, sound
 from wharfinger.conformance.trees import Contents, difference
+from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.exceptions import shown
 from wharfinger.providers import Provider
 

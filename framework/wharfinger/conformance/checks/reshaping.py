@@ -7,9 +7,10 @@ from typing import Final
 
 from wharfinger.conformance.checks.stability import see_nothing_done
 from wharfinger.conformance.harness import Fault, OldLayout
-from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
+from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Publishing, Subject, listed
 from wharfinger.conformance.trees import difference
+from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import Inventory
 

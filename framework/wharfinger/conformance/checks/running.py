@@ -11,8 +11,9 @@ from types import FrameType
 from typing import Any, Final
 
 import wharfinger
-from wharfinger.conformance.rules import Level, NotShown, Profile, Violation, rule
+from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe
+from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.conformance.watching import open_files, watching
 from wharfinger.reconcile import driver_instances
 

@@ -5,11 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from wharfinger.conformance.elsewhere import said_elsewhere
-from wharfinger.conformance.rules import Level, Violation, rule
+from wharfinger.conformance.rules import Level, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, as_contents, describe, listed
 from wharfinger.conformance.trees import Contents, difference
+from wharfinger.conformance.violations import Violation
 from wharfinger.reconcile import driver_instances
-from wharfinger.reconcile.cycle import Outcome
+from wharfinger.reconcile.cycle import CycleResult
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ def restarted(subject: Subject) -> None:
     """Publish, and publish again with a new instance; while one thing is busy, if it can be."""
     with subject.publishing() as publishing:
         before = publishing.settle()
-        if subject.can_be_busy:
+        if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
             before = publishing.settle()
         for _ in range(2):
@@ -127,7 +128,7 @@ def in_thread(call: Callable[[], T]) -> T:
         return pool.submit(call).result()
 
 
-def see_nothing_done(subject: Subject, before: Contents, outcome: Outcome) -> None:
+def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
     """See that a cycle has had nothing to do; raises Violation."""
     for problem in outcome.problems:
         raise Violation(str(problem), "a cycle without a problem")

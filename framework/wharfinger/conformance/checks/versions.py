@@ -5,8 +5,9 @@ from typing import Any
 
 from oslo_utils import versionutils
 
-from wharfinger.conformance.rules import Level, Violation, rule
+from wharfinger.conformance.rules import Level, rule
 from wharfinger.conformance.subject import Subject, listed, tree_of, update
+from wharfinger.conformance.violations import Violation
 from wharfinger.driver import ComputeDriver
 from wharfinger.objects import ComputeNode, Flavor, Migration, Service, WharfingerObject
 from wharfinger.objects.field_types import now

@@ -1,8 +1,9 @@
 """Rules of what comes and goes (WHF-4..)."""
 
-from wharfinger.conformance.rules import Level, Profile, Violation, rule
+from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 from wharfinger.conformance.trees import difference
+from wharfinger.conformance.violations import Violation
 
 
 @rule(

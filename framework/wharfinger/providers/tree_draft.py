@@ -1,6 +1,6 @@
-"""A plan in the making: what the parts of the diff add to."""
+"""Draft of the plan of one tree: the planner, removal and reshape add steps to it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wharfinger.exceptions import WharfingerError
@@ -19,26 +19,30 @@ from wharfinger.providers.plan import (
     Step,
     UpdateProvider,
 )
-from wharfinger.providers.provider import Provider, PublishingMode
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.record import Record
 
 _NOTHING = Record()
 
 
 @dataclass(slots=True)
-class Draft:
-    """Steps by kind, in the order in which they were added, and what to remember.
+class TreeDraft:
+    """Steps of one tree by kind, in the order in which they were added, and its new records.
 
-    ``live`` is what Placement has, ``known`` what was remembered of it; both by uuid. ``held`` are
-    the uuids of what is fully reserved whatever its driver says; ``now`` is in seconds since the
-    epoch.
+    ``desired`` has the providers that the driver wants, parents first, without those of ``refused``
+    roots; ``wanted`` has the uuids of all of them. ``live`` has the providers
+    in Placement and ``known`` our records of them, both by uuid. ``held`` are the uuids of the
+    providers that stored reservations keep fully reserved. ``now`` is in seconds since the epoch.
     """
 
     publisher: Publisher
+    root_uuid: str
+    desired: Sequence[DesiredProvider]
     live: Mapping[str, Provider]
     known: Mapping[str, Record]
     now: float = 0.0
     held: Collection[str] = frozenset()
+    wanted: Collection[str] = frozenset()
     identities: list[Step] = field(default_factory=list)
     inventories: list[SetInventories] = field(default_factory=list)
     deletions: list[Step] = field(default_factory=list)
@@ -47,10 +51,10 @@ class Draft:
     foreign: list[ForeignReservation] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
-    troubled: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
 
     def record(self, uuid: str) -> Record:
-        """What was remembered of a provider; an empty record where nothing was."""
+        """Return our record of a provider; an empty one without a record."""
         return self.known.get(uuid, _NOTHING)
 
     def proven(self, uuid: str) -> Record:
@@ -65,7 +69,7 @@ class Draft:
         return replace(record, applied=None, intended=None)
 
     def standing(self, live: Provider) -> Standing:
-        """Whose a provider is."""
+        """Return the standing of a provider."""
         return standing(live, self.publisher, self.record(live.uuid))
 
     def is_ours(self, live: Provider) -> bool:
@@ -73,22 +77,17 @@ class Draft:
         return self.standing(live) in (Standing.OURS, Standing.OURS_BEFORE)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
-        """Take a provider from one state to the next, and then remember the record."""
+        """Add the steps from one state of a provider to the next, and its new record."""
         self.records[after.uuid] = record
         self.identities += _identity_steps(before, after)
         have = before.inventories if before else {}
         if have != after.inventories:
             self.inventories.append(
-                SetInventories(**which(after), before=have, after=after.inventories)
+                SetInventories(**step_target(after), before=have, after=after.inventories)
             )
 
-    def refuse(self, root_uuid: str, problem: WharfingerError) -> None:
-        """Note what keeps something in a tree from being published."""
-        self.problems.append(problem)
-        self.troubled.add(root_uuid)
-
     def note_foreign(self, after: Provider, record: Record) -> None:
-        """Note what somebody else has reserved of a provider as it will be."""
+        """Note the classes that another program has fully reserved."""
         classes = full_reservation.foreign(after.inventories, record)
         if classes:
             self.foreign.append(
@@ -96,22 +95,22 @@ class Draft:
             )
 
     def delete(self, live: Provider) -> None:
-        """Delete a provider, and forget it."""
-        self.deletions.append(DeleteProvider(**which(live)))
+        """Delete a provider and its record."""
+        self.deletions.append(DeleteProvider(**step_target(live)))
         self.records[live.uuid] = None
 
     def wait(self, live: Provider, reason: str) -> None:
-        """Say of an absent provider what its removal waits for."""
+        """Note why the removal of an absent provider waits."""
         self.pending.append(PendingRemoval(uuid=live.uuid, name=live.name, reason=reason))
 
     def leave(self, uuid: str) -> None:
-        """Leave a provider that is there as it is; what we had done to it stays remembered."""
+        """Keep a provider as it is in Placement; its record keeps our claims."""
         if uuid in self.live:
             record = _seen(self.proven(uuid), self.live[uuid])
             self.records[uuid] = replace(record, absence=None)
 
     def keep_absent(self, live: Provider, absence: Absence | None) -> None:
-        """Leave what is absent as it is; but what is held is reserved, and stays so."""
+        """Keep an absent provider as it is, or fully reserved if it is held."""
         record = replace(self.seen(live), absence=absence)
         after = live
         if live.uuid in self.held and self.is_ours(live):
@@ -121,7 +120,7 @@ class Draft:
         self.change(live, after, record)
 
     def seen(self, live: Provider) -> Record:
-        """What was remembered of a provider, and how it is now."""
+        """Return our record of a provider, with its present state."""
         return _seen(self.record(live.uuid), live)
 
 
@@ -131,23 +130,23 @@ def _seen(record: Record, live: Provider) -> Record:
     return replace(record, live=live, own_reserved=figures)
 
 
-def which(provider: Provider) -> dict[str, str]:
-    """What every step says of its provider."""
+def step_target(provider: Provider) -> dict[str, str]:
+    """Return the fields of a step that name its provider."""
     return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}
 
 
 def _identity_steps(before: Provider | None, after: Provider) -> Iterator[Step]:
-    """Everything but inventories: who it is, where it stands, whose it is."""
+    """Yield the steps for name, parent, traits and aggregates."""
     if before is None:
-        yield CreateProvider(**which(after), parent_uuid=after.parent_uuid)
+        yield CreateProvider(**step_target(after), parent_uuid=after.parent_uuid)
     else:
         here = Identity(name=before.name, parent_uuid=before.parent_uuid)
         there = Identity(name=after.name, parent_uuid=after.parent_uuid)
         if here != there:
-            yield UpdateProvider(**which(after), before=here, after=there)
+            yield UpdateProvider(**step_target(after), before=here, after=there)
     traits = before.traits if before else frozenset()
     if traits != after.traits:
-        yield SetTraits(**which(after), before=traits, after=after.traits)
+        yield SetTraits(**step_target(after), before=traits, after=after.traits)
     aggregates = before.aggregates if before else frozenset()
     if aggregates != after.aggregates:
-        yield SetAggregates(**which(after), before=aggregates, after=after.aggregates)
+        yield SetAggregates(**step_target(after), before=aggregates, after=after.aggregates)

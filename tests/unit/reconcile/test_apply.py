@@ -1,4 +1,4 @@
-"""What is remembered between the writes of a provider, and which refusals end what."""
+"""The writer: records between the requests of a provider, and errors of Placement."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -7,13 +7,23 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.providers.world import Crash, Driver, Fuse, Memory, PlacementModel, World
+from tests.unit.providers.world import (
+    Crash,
+    Driver,
+    Fuse,
+    Memory,
+    PlacementModel,
+    World,
+    apply,
+    plan_of,
+)
 from wharfinger.exceptions import (
     ConcurrentUpdate,
     InventoryInUse,
     NotFound,
     PermissionRefused,
     PlacementError,
+    WharfingerError,
 )
 from wharfinger.placement.model import Traits
 from wharfinger.providers import (
@@ -32,9 +42,9 @@ from wharfinger.providers.plan import (
     SetAggregates,
     SetInventories,
     Step,
+    TreePlan,
 )
 from wharfinger.providers.record import Record
-from wharfinger.reconcile.apply import PlanApplier
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 HOST: Final = names.root_uuid("host")
@@ -43,7 +53,9 @@ OTHER: Final = Provider(
 )
 
 
-def overlays(*, reserve: bool) -> Driver:
+def overlaying(*, reserve: bool) -> Driver:
+    """Return a driver that overlays the host, and reserves it or not."""
+
     def driver(tree: ProviderTree) -> None:
         tree.set_publishing_mode("host", PublishingMode.OVERLAY)
         if reserve:
@@ -57,34 +69,34 @@ def host(**contents: Any) -> Provider:
 
 
 @pytest.mark.parametrize("writes", range(4))
-def test_a_release_that_is_cut_off_still_knows_the_figures_to_restore(writes: int) -> None:
+def test_release_after_a_crash_restores_the_own_amounts(writes: int) -> None:
     theirs = {"VCPU": Inventory(total=8, reserved=2)}
     world = World(US, [host(inventories=theirs)])
-    world.cycle(overlays(reserve=True))
+    world.cycle(overlaying(reserve=True))
     world.fuse.left = writes
     with suppress(Crash):
-        world.cycle(overlays(reserve=False))
+        world.cycle(overlaying(reserve=False))
     world.fuse.left = None
-    world.cycle(overlays(reserve=False))
+    world.cycle(overlaying(reserve=False))
     assert world.by_name("host").inventories == theirs
 
 
 @pytest.mark.parametrize("writes", range(4))
-def test_a_release_that_is_cut_off_knows_what_the_owner_wrote_meanwhile(writes: int) -> None:
+def test_release_after_a_crash_keeps_the_amounts_that_the_owner_has_written(writes: int) -> None:
     world = World(US, [host(inventories={"VCPU": Inventory(total=8, reserved=2)})])
-    world.cycle(overlays(reserve=True))
+    world.cycle(overlaying(reserve=True))
     theirs = {"VCPU": Inventory(total=8, reserved=3)}
     world.change("host", inventories=theirs, traits=frozenset())
     world.fuse.left = writes
     with suppress(Crash):
-        world.cycle(overlays(reserve=False))
+        world.cycle(overlaying(reserve=False))
     world.fuse.left = None
-    world.cycle(overlays(reserve=False))
+    world.cycle(overlaying(reserve=False))
     assert world.by_name("host").inventories == theirs
 
 
-def test_nothing_is_taken_for_applied_before_the_last_write_of_its_provider() -> None:
-    """What was intended might be written or not: it is ours to take away in either case."""
+def test_crash_before_the_last_request_of_a_provider_leaves_an_intent_without_result() -> None:
+    """The next cycle may remove all that was intended, whether it was written or not."""
 
     def driver(tree: ProviderTree) -> None:
         tree.new_root("host")
@@ -92,25 +104,27 @@ def test_nothing_is_taken_for_applied_before_the_last_write_of_its_provider() ->
         tree.update_traits("host", ["CUSTOM_A"])
 
     world = World(US)
-    world.fuse.left = 1 + 3 * 2  # what is only remembered, then intent, request, result, twice
+    world.fuse.left = 3  # the intents, and two requests
     with pytest.raises(Crash):
         world.cycle(driver)
     assert world.by_name("host").traits == US.traits | {"CUSTOM_A"}
     record = world.memory.get(HOST)
     assert record.applied is None
     assert record.intended is not None
-    assert record.live == world.by_name("host")
 
 
-class Gone(PlacementModel):
-    """A Placement from which somebody else deletes what we are about to delete."""
+class DeletedByAnother(PlacementModel):
+    """A Placement in which another program deletes each provider first.
 
-    def __init__(self, *providers: Provider, before_the_look: bool) -> None:
+    It does so before the traits are read, or between that and the deletion.
+    """
+
+    def __init__(self, *providers: Provider, before_read: bool) -> None:
         super().__init__(providers, Fuse())
-        self._before_the_look = before_the_look
+        self._before_read = before_read
 
     def get_traits(self, uuid: str) -> Traits:
-        if self._before_the_look:
+        if self._before_read:
             raise _not_found()
         return super().get_traits(uuid)
 
@@ -118,29 +132,35 @@ class Gone(PlacementModel):
         raise _not_found()
 
 
-@pytest.mark.parametrize("before_the_look", [True, False])
-def test_what_somebody_else_deleted_first_is_deleted(before_the_look: bool) -> None:
+@pytest.mark.parametrize("before_read", [True, False])
+def test_deletion_of_a_provider_that_another_program_has_deleted_succeeds(
+    before_read: bool,
+) -> None:
     live = host(traits=US.traits)
     memory = Memory(Fuse())
-    memory.save({HOST: Record(applied=live, live=live)})
+    memory.write({HOST: Record(applied=live, live=live)})
     step = DeleteProvider(uuid=HOST, name="host", root_uuid=HOST)
-    applier = PlanApplier(Gone(live, before_the_look=before_the_look), memory)
-    assert not applier.apply(Plan(steps=(step,), records={HOST: None}), {HOST: live}).errors
+    tree = TreePlan(root_uuid=HOST, steps=(step,), live={HOST: live}, records={HOST: None})
+    client = DeletedByAnother(live, before_read=before_read)
+    assert apply(client, memory, Plan(trees=(tree,))) == []
     assert memory.records == {}
 
 
 class Refusing(PlacementModel):
-    """A Placement that does not take our credentials for one kind of write."""
+    """A Placement that refuses our credentials for aggregates and for the reshaper.
+
+    ``requests`` are the parts of providers that were to be written.
+    """
 
     def __init__(self, *providers: Provider, status: int) -> None:
         super().__init__(providers, Fuse())
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._error = PermissionRefused(
             request="a write", status=status, code="", detail="Refused.", remedy="Ask."
         )
 
     def set_aggregates(self, uuid: str, generation: int, aggregates: Iterable[str]) -> int:
-        self.asked.append("aggregates")
+        self.requests.append("aggregates")
         raise self._error
 
     def reshape(
@@ -149,107 +169,108 @@ class Refusing(PlacementModel):
         allocations: Mapping[str, Mapping[str, object]],
         subject: str = "",
     ) -> None:
-        self.asked.append("reshape")
+        self.requests.append("reshape")
         raise self._error
 
     def set_inventories(
         self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
     ) -> int:
-        self.asked.append("inventories")
+        self.requests.append("inventories")
         return super().set_inventories(uuid, generation, inventories)
 
 
-def applied(client: PlacementModel, *steps: Step) -> list[PlacementError]:
-    records = {step.uuid: Record() for step in steps}
-    plan = Plan(steps=steps, records=records)
-    return list(PlanApplier(client, Memory(Fuse())).apply(plan, dict(client.providers)).errors)
+def errors_of(client: PlacementModel, *steps: Step) -> list[WharfingerError]:
+    """Apply steps; return the errors of their trees."""
+    return apply(client, Memory(Fuse()), plan_of(client, *steps))
 
 
-def moves(uuid: str, name: str) -> Reshape:
+def reshape(uuid: str, name: str) -> Reshape:
+    """Return a reshape that changes nothing."""
     change = SetInventories(uuid=uuid, name=name, root_uuid=uuid, before={}, after={})
     return Reshape(uuid=uuid, name=name, root_uuid=uuid, inventories=(change,), allocations={})
 
 
-def fills(uuid: str, name: str) -> SetInventories:
+def add_vcpu(uuid: str, name: str) -> SetInventories:
+    """Return the step that adds an inventory of one VCPU."""
     after = {"VCPU": Inventory(total=1)}
     return SetInventories(uuid=uuid, name=name, root_uuid=uuid, before={}, after=after)
 
 
-def test_a_role_that_only_a_reshape_takes_fails_its_tree_alone() -> None:
+def test_reshape_without_the_service_role_fails_its_tree_alone() -> None:
     client = Refusing(host(), status=403)
-    assert [type(error) for error in applied(client, moves(HOST, "host"))] == [PermissionRefused]
+    assert [type(error) for error in errors_of(client, reshape(HOST, "host"))] == [
+        PermissionRefused
+    ]
 
 
-def test_credentials_that_are_not_taken_end_a_reshape_and_all_else() -> None:
+def test_reshape_with_refused_credentials_raises() -> None:
     with pytest.raises(PermissionRefused):
-        applied(Refusing(host(), status=401), moves(HOST, "host"))
+        errors_of(Refusing(host(), status=401), reshape(HOST, "host"))
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_write_that_takes_no_special_role_and_is_refused_ends_everything(status: int) -> None:
+def test_write_of_aggregates_with_refused_credentials_raises(status: int) -> None:
     aggregates = frozenset(["00000000-0000-0000-0000-00000000000a"])
     step = SetAggregates(
         uuid=HOST, name="host", root_uuid=HOST, before=frozenset(), after=aggregates
     )
     with pytest.raises(PermissionRefused):
-        applied(Refusing(host(), status=status), step)
+        errors_of(Refusing(host(), status=status), step)
 
 
-def test_without_the_role_for_a_batch_inventories_are_set_one_by_one() -> None:
+def test_inventories_without_the_service_role_are_set_one_by_one() -> None:
     client = Refusing(host(), OTHER, status=403)
-    assert applied(client, fills(HOST, "host"), fills(OTHER.uuid, "other")) == []
-    assert client.asked == ["reshape", "inventories", "inventories"]
+    assert errors_of(client, add_vcpu(HOST, "host"), add_vcpu(OTHER.uuid, "other")) == []
+    assert client.requests == ["reshape", "inventories", "inventories"]
 
 
-def test_without_credentials_no_inventory_is_tried_after_the_batch() -> None:
+def test_inventories_with_refused_credentials_are_sent_once() -> None:
     client = Refusing(host(), OTHER, status=401)
     with pytest.raises(PermissionRefused):
-        applied(client, fills(HOST, "host"), fills(OTHER.uuid, "other"))
-    assert client.asked == ["reshape"]
+        errors_of(client, add_vcpu(HOST, "host"), add_vcpu(OTHER.uuid, "other"))
+    assert client.requests == ["reshape"]
 
 
-# A reshape, and what follows it.
+# A reshape, and the steps after it.
 
 FULL: Final = {"VCPU": Inventory(total=8, reserved=8), "VGPU": Inventory(total=4)}
-MOMENT: Final = {"VCPU": Inventory(total=8, reserved=6), "VGPU": Inventory(total=4)}
+LOWERED: Final = {"VCPU": Inventory(total=8, reserved=6), "VGPU": Inventory(total=4)}
 
 
-def reshaping(**figures: int) -> Plan:
-    """A reshape of a host for which a figure is lowered, and the full one afterwards.
+def reshaping(client: PlacementModel, **figures: int) -> Plan:
+    """Return a plan with a reshape that lowers a reserved amount, and a step that restores it.
 
-    ``figures`` are the own ones, if it is reserved by us.
+    ``figures`` are the own reserved amounts of the host, if this instance reserves it.
     """
     where = {"uuid": HOST, "name": "host", "root_uuid": HOST}
-    change = SetInventories(**where, before=FULL, after=MOMENT)
+    change = SetInventories(**where, before=FULL, after=LOWERED)
     steps = (
         Reshape(**where, inventories=(change,), allocations={}),
-        SetInventories(**where, before=MOMENT, after=FULL),
+        SetInventories(**where, before=LOWERED, after=FULL),
     )
     after = host(inventories=FULL, traits=US.traits)
     record = Record(applied=after, live=after, own_reserved=figures, mode=PublishingMode.OVERLAY)
-    return Plan(steps=steps, records={HOST: record})
+    return plan_of(client, *steps, **{HOST: record})
 
 
-def test_what_follows_a_reshape_names_the_generation_that_it_left() -> None:
+def test_step_after_a_reshape_names_the_generation_after_the_reshape() -> None:
     client, memory = PlacementModel([host(inventories=FULL)], Fuse()), Memory(Fuse())
     done: list[str] = []
 
-    outcome = PlanApplier(client, memory).apply(
-        reshaping(), dict(client.providers), lambda step: done.append(step.verb)
-    )
+    errors = apply(client, memory, reshaping(client), lambda step: done.append(step.verb))
 
-    assert not outcome.errors
+    assert errors == []
     assert done == ["reshape", "set inventories"]
     assert client.providers[HOST].inventories == FULL
     assert memory.get(HOST).live == client.providers[HOST]
 
 
-class Dying(PlacementModel):
-    """A Placement whose client dies before it sets inventories alone, or as it reshapes."""
+class Crashing(PlacementModel):
+    """A Placement whose client crashes before a reshape, or before the step after it."""
 
-    def __init__(self, *providers: Provider, before_the_reshape: bool) -> None:
+    def __init__(self, *providers: Provider, before_reshape: bool) -> None:
         super().__init__(providers, Fuse())
-        self._before_the_reshape = before_the_reshape
+        self._before_reshape = before_reshape
 
     def reshape(
         self,
@@ -257,7 +278,7 @@ class Dying(PlacementModel):
         allocations: Mapping[str, Mapping[str, object]],
         subject: str = "",
     ) -> None:
-        if self._before_the_reshape:
+        if self._before_reshape:
             raise Crash
         super().reshape(inventories, allocations, subject)
 
@@ -268,74 +289,70 @@ class Dying(PlacementModel):
 
 
 @pytest.mark.parametrize(("figures", "own"), [({"VCPU": 2, "VGPU": 0}, 2), ({}, 8)])
-@pytest.mark.parametrize("before_the_reshape", [True, False])
-def test_a_figure_of_a_moment_is_never_taken_for_the_owners(
-    before_the_reshape: bool, figures: dict[str, int], own: int
+@pytest.mark.parametrize("before_reshape", [True, False])
+def test_crash_around_a_reshape_keeps_the_own_amounts_apart_from_the_lowered_ones(
+    before_reshape: bool, figures: dict[str, int], own: int
 ) -> None:
-    client = Dying(host(inventories=FULL), before_the_reshape=before_the_reshape)
+    client = Crashing(host(inventories=FULL), before_reshape=before_reshape)
     memory = Memory(Fuse())
 
     with pytest.raises(Crash):
-        PlanApplier(client, memory).apply(reshaping(**figures), dict(client.providers))
+        apply(client, memory, reshaping(client, **figures))
 
     left = memory.get(HOST)
-    assert left.live == host(inventories=MOMENT, generation=None)
+    assert left.live == host(inventories=LOWERED, generation=None)
     live = client.providers[HOST].inventories
-    assert live == (FULL if before_the_reshape else MOMENT)
+    assert live == (FULL if before_reshape else LOWERED)
     assert full_reservation.own_reserved(live, left) == {"VCPU": own, "VGPU": 0}
     owners = {**live, "VCPU": Inventory(total=8, reserved=5)}
     assert full_reservation.own_reserved(owners, left)["VCPU"] == 5
 
 
-def test_what_the_owner_wrote_before_a_reshape_that_releases_it_is_the_owners() -> None:
+def test_crash_before_a_reshape_that_releases_keeps_the_amounts_of_the_owner() -> None:
     theirs = {"VCPU": Inventory(total=8, reserved=3)}
     live = host(inventories=theirs, traits=US.traits)
-    client, memory = Dying(live, before_the_reshape=True), Memory(Fuse())
-    memory.save({HOST: Record(applied=live, live=live, own_reserved={"VCPU": 2})})
+    client, memory = Crashing(live, before_reshape=True), Memory(Fuse())
+    memory.write({HOST: Record(applied=live, live=live, own_reserved={"VCPU": 2})})
     change = SetInventories(uuid=HOST, name="host", root_uuid=HOST, before=theirs, after=theirs)
     step = Reshape(uuid=HOST, name="host", root_uuid=HOST, inventories=(change,), allocations={})
-    plan = Plan(steps=(step,), records={HOST: Record(applied=live, live=live)})
+    plan = plan_of(client, step, **{HOST: Record(applied=live, live=live)})
 
     with pytest.raises(Crash):
-        PlanApplier(client, memory).apply(plan, dict(client.providers))
+        apply(client, memory, plan)
 
     assert full_reservation.own_reserved(theirs, memory.get(HOST)) == {"VCPU": 3}
 
 
 @pytest.mark.parametrize("kind", [PermissionRefused, InventoryInUse, ConcurrentUpdate])
-def test_nothing_follows_a_reshape_that_was_refused(kind: type[PlacementError]) -> None:
+def test_refused_reshape_prevents_the_steps_after_it(kind: type[PlacementError]) -> None:
     class Refusing(PlacementModel):
         def reshape(self, *_args: object, **_kwargs: object) -> None:
             raise error
 
         def set_inventories(self, *_args: object, **_kwargs: object) -> int:
-            raise AssertionError("it was not to be sent")
+            raise AssertionError("a step was sent after a refused reshape")
 
     remedy = {"remedy": "Ask."} if kind is PermissionRefused else {}
     error = kind(request="POST /reshaper", status=403, code="", detail="Refused.", **remedy)
     client = Refusing([host(inventories=FULL)], Fuse())
 
-    outcome = PlanApplier(client, Memory(Fuse())).apply(reshaping(), dict(client.providers))
-
-    assert outcome.errors == (error,)
+    assert apply(client, Memory(Fuse()), reshaping(client)) == [error]
     assert client.providers == {HOST: host(inventories=FULL)}
 
 
-def test_the_steps_of_a_reshaped_tree_are_not_batched_with_others() -> None:
+def test_tree_with_a_reshape_is_sent_apart_from_batches() -> None:
     client = PlacementModel([host(inventories=FULL), OTHER], Fuse())
-    plan = Plan.merge([reshaping(), Plan(steps=(fills(OTHER.uuid, "other"),))])
-    plan = replace(plan, records={**plan.records, OTHER.uuid: Record()})
+    others = plan_of(client, add_vcpu(OTHER.uuid, "other"))
+    plan = Plan(trees=(*reshaping(client).trees, *others.trees))
     done: list[tuple[str, str]] = []
 
-    outcome = PlanApplier(client, Memory(Fuse())).apply(
-        plan, dict(client.providers), lambda step: done.append((step.verb, step.name))
-    )
+    errors = apply(client, Memory(Fuse()), plan, lambda step: done.append((step.verb, step.name)))
 
-    assert not outcome.errors
+    assert errors == []
     assert [verb for verb, name in done if name == "host"] == ["reshape", "set inventories"]
     assert ("set inventories", "other") in done
     assert client.providers[HOST].inventories == FULL
 
 
 def _not_found() -> NotFound:
-    return NotFound(request="a write", status=404, code="", detail="somebody was faster")
+    return NotFound(request="a write", status=404, code="", detail="another program has deleted it")

@@ -1,6 +1,6 @@
-"""Drivers that give wrong answers: the error names the place and the mistake, in one node alone.
+"""Drivers with wrong answers: the error names the node and the mistake, and blocks that node alone.
 
-Each case is a node that changes something rightly before it goes wrong.
+In each case, the driver first changes the tree of the node correctly, and then makes a mistake.
 """
 
 import asyncio
@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 
 from tests.lab.drivers import Edit, ScriptedDriver, flat, with_children
+from tests.unit.reconcile.states import child as child_of
+from tests.unit.reconcile.states import root, state_of
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, InvalidTree, ProviderNotFound, ReshapeNeeded
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Provider, ProviderTree, names
-from wharfinger.reconcile.circumstances import Circumstances
-from wharfinger.reconcile.desire import Answers, ask
-from wharfinger.reconcile.node_list import list_nodes
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.desire import collect_desired
+from wharfinger.reconcile.driver_calls import list_nodes
 
-Spoil = Callable[[ProviderTree, str], Any]
+Mistake = Callable[[ProviderTree, str], Any]
 
 GOOD = "good"
 BAD = "bad"
@@ -28,94 +30,94 @@ UUID = "5d1f6a0c-1b0a-4c4e-9d0e-2f6b1c9e7a01"
 LARGEST = 2**31 - 1
 
 
-class Unspeakable(Exception):
-    """An error that cannot even be printed."""
+class UnprintableError(Exception):
+    """An error whose text cannot be read."""
 
     def __str__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("no text")
 
     __repr__ = __str__
 
 
 class Unprintable:
-    """A value that cannot be shown."""
+    """A value that has no text."""
 
     def __repr__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("no text")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A mistake, and the words that an error about it has besides the node's name."""
+    """A mistake, and the words that its error contains besides the name of the node."""
 
     name: str
-    spoil: Spoil
-    told: tuple[str, ...]
+    mistake: Mistake
+    words: tuple[str, ...]
     resource: Callable[[str], Any] | None = None
 
     def __str__(self) -> str:
         return self.name
 
 
-def figures(name: str, *told: str, **record: Any) -> Case:
-    """The GPU's inventory with these figures."""
+def figures(name: str, *words: str, **record: Any) -> Case:
+    """Return a case of an inventory of the GPU with these amounts."""
     record = {"total": 4, **record}
     return Case(
         name,
         lambda tree, node: tree.update_inventory(f"{node}-gpu", {"VGPU": record}),
-        ("-gpu", "VGPU", *told),
+        ("-gpu", "VGPU", *words),
     )
 
 
-def inventories(name: str, given: Any, *told: str) -> Case:
-    """Something else than inventories by class, for the GPU."""
+def inventories(name: str, given: Any, *words: str) -> Case:
+    """Return a case of these inventories of the GPU."""
     return Case(
-        name, lambda tree, node: tree.update_inventory(f"{node}-gpu", given), ("-gpu", *told)
+        name, lambda tree, node: tree.update_inventory(f"{node}-gpu", given), ("-gpu", *words)
     )
 
 
-def child(name: str, child_name: Any, *told: str) -> Case:
-    """A child of that name."""
-    return Case(name, lambda tree, node: tree.new_child(child_name, node), told)
+def child(name: str, child_name: Any, *words: str) -> Case:
+    """Return a case of a child with this name."""
+    return Case(name, lambda tree, node: tree.new_child(child_name, node), words)
 
 
-def traits(name: str, given: Any, *told: str) -> Case:
-    """These traits, for the GPU."""
-    return Case(name, lambda tree, node: tree.update_traits(f"{node}-gpu", given), ("-gpu", *told))
+def traits(name: str, given: Any, *words: str) -> Case:
+    """Return a case of these traits of the GPU."""
+    return Case(name, lambda tree, node: tree.update_traits(f"{node}-gpu", given), ("-gpu", *words))
 
 
-def aggregates(name: str, given: Any, *told: str) -> Case:
-    """These aggregates, for the GPU."""
+def aggregates(name: str, given: Any, *words: str) -> Case:
+    """Return a case of these aggregates of the GPU."""
     return Case(
-        name, lambda tree, node: tree.update_aggregates(f"{node}-gpu", given), ("-gpu", *told)
+        name, lambda tree, node: tree.update_aggregates(f"{node}-gpu", given), ("-gpu", *words)
     )
 
 
-def reason(name: str, given: Any, *told: str) -> Case:
-    """A reservation of the GPU with that reason."""
+def reason(name: str, given: Any, *words: str) -> Case:
+    """Return a case of a reservation of the GPU with this reason."""
     return Case(
         name,
         lambda tree, node: tree.reserve(f"{node}-gpu", given),
-        ("-gpu", "reason", "printable", *told),
+        ("-gpu", "reason", "printable", *words),
     )
 
 
-def raises(name: str, error: BaseException | type[BaseException], *told: str) -> Case:
-    """An error from the middle of update_provider_tree."""
+def raises(name: str, error: BaseException | type[BaseException], *words: str) -> Case:
+    """Return a case of an error that update_provider_tree raises."""
 
     def fail(tree: ProviderTree, node: str) -> None:
         raise error
 
-    return Case(name, fail, told)
+    return Case(name, fail, words)
 
 
-def describes(name: str, resource: Callable[[str], Any], *told: str) -> Case:
-    """Another answer of get_available_resource."""
-    return Case(name, lambda tree, node: None, told, resource)
+def describes(name: str, resource: Callable[[str], Any], *words: str) -> Case:
+    """Return a case of an answer of get_available_resource."""
+    return Case(name, lambda tree, node: None, words, resource)
 
 
-def parents(name: str, *links: tuple[int, int], told: tuple[str, ...]) -> Case:
-    """Providers by number, each with its parent's, put into the tree all at once."""
+def parents(name: str, *links: tuple[int, int], words: tuple[str, ...]) -> Case:
+    """Return a case of several new providers; ``links`` are pairs of a provider and its parent."""
 
     def populate(tree: ProviderTree, node: str) -> None:
         made = {one: str(uuid.uuid5(uuid.UUID(UUID), f"{node} {one}")) for one in range(5)}
@@ -128,16 +130,16 @@ def parents(name: str, *links: tuple[int, int], told: tuple[str, ...]) -> Case:
             for one, parent in links
         )
 
-    return Case(name, populate, told)
+    return Case(name, populate, words)
 
 
-def loop_back(tree: ProviderTree, node: str) -> None:
+def put_root_below_child(tree: ProviderTree, node: str) -> None:
     """Put the root below its own child."""
-    root, gpu = tree.data(node), tree.data(f"{node}-gpu")
+    top, gpu = tree.data(node), tree.data(f"{node}-gpu")
     tree.populate_from_iterable(
         [
-            {"name": node, "uuid": root.uuid, "parent_provider_uuid": gpu.uuid},
-            {"name": gpu.name, "uuid": gpu.uuid, "parent_provider_uuid": root.uuid},
+            {"name": node, "uuid": top.uuid, "parent_provider_uuid": gpu.uuid},
+            {"name": gpu.name, "uuid": gpu.uuid, "parent_provider_uuid": top.uuid},
         ]
     )
 
@@ -154,7 +156,7 @@ def fail(error: BaseException) -> Callable[[str], Any]:
 
 
 def with_uuid(value: Any) -> Callable[[str], ComputeNode]:
-    """A node that says it has that uuid."""
+    """Return a function that describes a node with this uuid."""
 
     def describe(node: str) -> ComputeNode:
         described = ComputeNode(host="test-host", hypervisor_hostname=node)
@@ -164,12 +166,12 @@ def with_uuid(value: Any) -> Callable[[str], ComputeNode]:
     return describe
 
 
-def with_no_uuid(node: str) -> ComputeNode:
+def without_uuid(node: str) -> ComputeNode:
     return ComputeNode(host="test-host", hypervisor_hostname=node)
 
 
 CASES = (
-    # Figures.
+    # Amounts.
     figures("reserved-above-total", "reserved 5", "more than total 4", reserved=5),
     figures("negative-total", "total", "-1", f"from 1 to {LARGEST}", total=-1),
     figures("negative-reserved", "reserved", "-1", f"from 0 to {LARGEST}", reserved=-1),
@@ -228,7 +230,7 @@ CASES = (
         ("../../traits", "no uuid"),
     ),
     Case(
-        "uuid-nothing-like-it",
+        "uuid-number",
         lambda tree, node: tree.new_child(f"{node}-x", node, uuid=7),  # type: ignore[arg-type]
         ("7", "no uuid"),
     ),
@@ -245,11 +247,11 @@ CASES = (
     Case("name-of-itself", lambda tree, node: tree.new_child(node, node), ("already exists",)),
     child("name-of-the-other-node", GOOD, f"provider {GOOD}", "another provider"),
     child("name-of-its-child", f"{GOOD}-gpu", f"provider {GOOD}-gpu", "another provider"),
-    child("name-is-the-others-uuid", UUID, UUID, "another provider"),
+    child("name-is-uuid-of-the-other-node", UUID, UUID, "another provider"),
     Case(
         "no-parent",
-        lambda tree, node: tree.new_child(f"{node}-x", "nobody"),
-        ("no provider nobody",),
+        lambda tree, node: tree.new_child(f"{node}-x", "gpu-7"),
+        ("no provider gpu-7",),
     ),
     Case(
         "parent-unknown",
@@ -258,17 +260,17 @@ CASES = (
         ),
         ("-x", "no parent", UUID),
     ),
-    parents("own-parent", (1, 1), told=("each other's parents",)),
-    parents("own-grandparent", (1, 2), (2, 1), told=("each other's parents",)),
-    parents("own-ancestor", (1, 2), (2, 3), (3, 1), told=("each other's parents",)),
-    Case("root-below-its-child", loop_back, ("each other's parents",)),
+    parents("own-parent", (1, 1), words=("each other's parents",)),
+    parents("own-grandparent", (1, 2), (2, 1), words=("each other's parents",)),
+    parents("own-ancestor", (1, 2), (2, 3), (3, 1), words=("each other's parents",)),
+    Case("root-below-its-child", put_root_below_child, ("each other's parents",)),
     Case("root-removed", lambda tree, node: tree.remove(node), ("removed the root",)),
     Case(
         "provider-without-uuid",
         lambda tree, node: tree.populate_from_iterable([{"name": "x"}]),
         ("uuid",),
     ),
-    # Marks.
+    # Traits, aggregates, reservations and modes.
     traits("trait-small", {"CUSTOM_gold"}, "CUSTOM_gold", "CUSTOM_[A-Z0-9_]+"),
     traits("trait-unknown", {"HW_GPU_API_NONSENSE"}, "HW_GPU_API_NONSENSE", "os-traits"),
     traits("trait-long", {f"CUSTOM_{'X' * 249}"}, "at most 255"),
@@ -304,15 +306,17 @@ CASES = (
     raises("no-memory", MemoryError(), "MemoryError"),
     raises("control-characters", ValueError("a\x1b[2J\r\nb"), "a\\x1b[2J\\r\\nb"),
     raises("surrogates", ValueError("a\udc80"), "a\\udc80"),
-    raises("unspeakable", Unspeakable(), "Unspeakable"),
+    raises("unprintable", UnprintableError(), "UnprintableError"),
     raises("several", BaseExceptionGroup("two", [OSError(), SystemExit()]), "Group", "two"),
-    raises("of-ours", ProviderNotFound(name_or_uuid="somebody"), "no provider somebody"),
-    raises("reshape-for-ever", ReshapeNeeded(), "ReshapeNeeded again"),
+    raises("provider-not-found", ProviderNotFound(name_or_uuid="gpu-7"), "no provider gpu-7"),
+    raises("reshape-twice", ReshapeNeeded(), "ReshapeNeeded again"),
     Case("recursion", recurse, ("RecursionError",)),
-    # The node as an object.
+    # Descriptions of nodes.
     describes("node-error", fail(OSError("gone")), "get_available_resource", "gone"),
     describes("node-exit", fail(SystemExit(3)), "get_available_resource", "SystemExit"),
-    describes("node-unspeakable", fail(Unspeakable()), "get_available_resource", "Unspeakable"),
+    describes(
+        "node-unprintable", fail(UnprintableError()), "get_available_resource", "UnprintableError"
+    ),
     describes("node-reshape", fail(ReshapeNeeded()), "get_available_resource"),
     describes("node-nothing", lambda node: None, "ComputeNode", "None"),
     describes("node-dict", lambda node: {"uuid": UUID}, "ComputeNode", UUID),
@@ -320,21 +324,21 @@ CASES = (
 )
 
 
-def spoilt(spoil: Spoil) -> Edit:
-    """A node that changes, gains a GPU, and then goes wrong."""
+def with_mistake(mistake: Mistake) -> Edit:
+    """Return an edit that changes the root, adds a GPU, and then makes a mistake."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         with_children({"VCPU": 9}, {f"{node}-gpu": {"VGPU": 4}})(tree, node, allocations)
-        spoil(tree, node)
+        mistake(tree, node)
 
     return edit
 
 
 class WrongDriver(ScriptedDriver):
-    """A driver with two nodes that are well, and one with a mistake between them."""
+    """A driver with a wrong node between two correct nodes."""
 
     def __init__(
-        self, edit: Edit | None = None, resource: Callable[[str], Any] = with_no_uuid
+        self, edit: Edit | None = None, resource: Callable[[str], Any] = without_uuid
     ) -> None:
         super().__init__()
         good = with_children({"VCPU": 2}, {f"{GOOD}-gpu": {"VGPU": 2}})
@@ -343,7 +347,7 @@ class WrongDriver(ScriptedDriver):
         self.traits: Any = {}
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
-        describe = {GOOD: with_uuid(UUID), BAD: self.resource}.get(nodename, with_no_uuid)
+        describe = {GOOD: with_uuid(UUID), BAD: self.resource}.get(nodename, without_uuid)
         described: ComputeNode = describe(nodename)
         return described
 
@@ -354,37 +358,34 @@ class WrongDriver(ScriptedDriver):
         return traits
 
 
-def asked(driver: ScriptedDriver, *live: Provider) -> Answers:
-    by_uuid = {provider.uuid: provider for provider in live}
-    return ask(driver, list_nodes(driver), by_uuid, {}, lambda _: {}, circumstances=Circumstances())
+def collected(driver: ScriptedDriver, *live: Provider) -> CycleState:
+    """Return the state after the driver was asked for all of its nodes."""
+    return collect_desired(state_of(*live, nodes=list_nodes(driver)), driver, lambda _uuids: {})
 
 
-def published(name: str, root_uuid: str) -> tuple[Provider, Provider]:
-    """A node and its GPU, as Placement has them."""
-    gpu = names.child_uuid(root_uuid, f"{name}-gpu")
-    return (
-        Provider(uuid=root_uuid, name=name, root_uuid=root_uuid, generation=3),
-        Provider(
-            uuid=gpu, name=f"{name}-gpu", root_uuid=root_uuid, parent_uuid=root_uuid, generation=3
-        ),
-    )
+def with_gpu(name: str, uuid: str | None = None) -> tuple[Provider, Provider]:
+    """Return a node and its GPU, as Placement has them."""
+    node = root(name, uuid)
+    return node, child_of(f"{name}-gpu", node)
 
 
-THERE = (*published(GOOD, UUID), *published(BAD, names.root_uuid(BAD)))
+THERE = (*with_gpu(GOOD, UUID), *with_gpu(BAD))
 
 
 @pytest.mark.parametrize("live", [(), THERE], ids=["new", "published"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_ask_with_a_mistake_in_one_node_names_it_and_fails_that_node_alone(
+def test_collect_desired_with_a_mistake_in_one_node_names_it_and_blocks_that_node_alone(
     case: Case, live: tuple[Provider, ...]
 ) -> None:
-    answers = asked(WrongDriver(spoilt(case.spoil), case.resource or with_no_uuid), *live)
+    driver = WrongDriver(with_mistake(case.mistake), case.resource or without_uuid)
 
-    [problem] = answers.problems
+    state = collected(driver, *live)
+
+    [problem] = state.problems
     assert str(problem).isprintable()
-    assert [word for word in (BAD, *case.told) if word not in str(problem)] == [], str(problem)
-    assert answers.failed == {names.root_uuid(BAD)}
-    desired = {one.provider.name for one in answers.desired.values()}
+    assert [word for word in (BAD, *case.words) if word not in str(problem)] == [], str(problem)
+    assert state.blocked == {names.root_uuid(BAD)}
+    desired = {one.provider.name for one in state.desired.values()}
     assert desired == {GOOD, f"{GOOD}-gpu", "other"}
 
 
@@ -399,22 +400,24 @@ ERRORS = (
     GeneratorExit(),
     StopIteration(),
     asyncio.CancelledError(),
-    Unspeakable(),
+    UnprintableError(),
     ReshapeNeeded(),
 )
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_list_nodes_that_fails_is_a_backend_error_that_names_it(error: BaseException) -> None:
+def test_list_nodes_of_a_driver_that_raises_is_a_backend_error_that_names_it(
+    error: BaseException,
+) -> None:
     driver = WrongDriver()
 
     def failing(refresh: bool = False) -> list[str]:
         raise error
 
     driver.get_available_nodes = failing  # type: ignore[method-assign]
-    with pytest.raises(BackendError, match="driver scripted: get_available_nodes") as told:
+    with pytest.raises(BackendError, match="driver scripted: get_available_nodes") as caught:
         list_nodes(driver)
-    assert type(error).__name__ in str(told.value)
+    assert type(error).__name__ in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -430,16 +433,16 @@ def test_list_nodes_that_fails_is_a_backend_error_that_names_it(error: BaseExcep
     ],
     ids=lambda listed: type(listed).__name__,
 )
-def test_list_nodes_that_is_no_list_of_different_names_is_a_backend_error(listed: Any) -> None:
+def test_list_nodes_without_a_list_of_different_names_raises_backend_error(listed: Any) -> None:
     driver = WrongDriver()
     driver.get_available_nodes = lambda refresh=False: listed  # type: ignore[method-assign]
-    with pytest.raises(BackendError, match="list of different names") as told:
+    with pytest.raises(BackendError, match="list of different names") as caught:
         list_nodes(driver)
-    assert (told.value.driver, told.value.operation) == ("scripted", "get_available_nodes")
+    assert (caught.value.driver, caught.value.operation) == ("scripted", "get_available_nodes")
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "text"),
     [
         (None, "None"),
         (7, "7"),
@@ -453,19 +456,19 @@ def test_list_nodes_that_is_no_list_of_different_names_is_a_backend_error(listed
     ],
     ids=ascii,
 )
-def test_ask_with_a_node_of_an_impossible_name_reports_it_and_fails_no_root(
-    name: Any, told: str
+def test_collect_desired_with_a_node_of_an_impossible_name_reports_it_and_blocks_no_tree(
+    name: Any, text: str
 ) -> None:
     driver = WrongDriver()
     driver.nodes = {name: flat(VCPU=1), GOOD: flat(VCPU=1)}
 
-    answers = asked(driver)
+    state = collected(driver)
 
-    [problem] = answers.problems
-    assert told in str(problem)
+    [problem] = state.problems
+    assert text in str(problem)
     assert "characters" in str(problem)
-    assert [one.provider.name for one in answers.desired.values()] == [GOOD]
-    assert answers.failed == set()
+    assert [one.provider.name for one in state.desired.values()] == [GOOD]
+    assert state.blocked == set()
 
 
 WRONG = (
@@ -479,16 +482,18 @@ WRONG = (
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "told"), WRONG, ids=[f"{told} {type(one).__name__}" for one, told in WRONG]
+    ("capabilities", "text"), WRONG, ids=[f"{text} {type(one).__name__}" for one, text in WRONG]
 )
-def test_ask_with_wrong_capabilities_fails_each_node(capabilities: Any, told: str) -> None:
+def test_collect_desired_with_wrong_capabilities_reports_each_node(
+    capabilities: Any, text: str
+) -> None:
     driver = WrongDriver()
     driver.traits = capabilities
 
-    answers = asked(driver)
+    state = collected(driver)
 
-    for node, problem in zip((GOOD, BAD, "other"), answers.problems, strict=True):
+    for node, problem in zip((GOOD, BAD, "other"), state.problems, strict=True):
         assert isinstance(problem, BackendError | InvalidTree)
         assert node in str(problem)
-        assert told in str(problem)
-    assert answers.desired == {}
+        assert text in str(problem)
+    assert state.desired == {}

@@ -1,0 +1,65 @@
+"""Release the allocations of a consumer.
+
+Providers that their drivers clean after a release are reserved before the allocations are deleted.
+"""
+
+from collections.abc import Callable, Container
+from contextlib import suppress
+from typing import Final
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from wharfinger.allocations.consumers import Consumers
+from wharfinger.exceptions import ConcurrentSave, ConcurrentUpdate, NotFound
+from wharfinger.objects import Context, Reservation
+from wharfinger.placement.client import PlacementClient
+from wharfinger.reconcile.reservations import Reservations
+
+_ATTEMPTS: Final = 5
+#: Seconds between two attempts, at most.
+_LONGEST_WAIT: Final = 2.0
+
+
+class AllocationRelease:
+    """Releases the allocations of consumers of one Placement.
+
+    Methods raise PlacementError, ObjectError and StateError.
+    """
+
+    def __init__(self, client: PlacementClient, context: Context) -> None:
+        self._client: Final = client
+        self._consumers: Final = Consumers(client)
+        self._reservations: Final = Reservations(client, context)
+
+    @retry(
+        retry=retry_if_exception_type((ConcurrentSave, ConcurrentUpdate)),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(max=_LONGEST_WAIT),
+        reraise=True,
+    )
+    def release(
+        self,
+        consumer_uuid: str,
+        *,
+        kept: Container[str] = (),
+        check: Callable[[], object] = lambda: None,
+    ) -> tuple[Reservation, ...]:
+        """Delete the allocations of a consumer, and reserve first each provider that is cleaned.
+
+        A cycle ends such a reservation when the driver has reported the end of the cleaning. The
+        providers in ``kept``, by uuid, are not cleaned: another consumer has them for the same
+        instance. ``check`` is called after the allocations have been read; what it raises ends the
+        release. Only the allocations that were read are deleted. Return the reservations. A release
+        that has failed is completed by calling this again.
+        """
+        held = self._client.get_allocations(consumer_uuid)
+        check()
+        allocations = held["allocations"]
+        self._reservations.before_release(
+            consumer_uuid, [uuid for uuid in allocations if uuid not in kept]
+        )
+        if allocations:
+            with suppress(NotFound):  # another process has deleted them
+                self._consumers.delete(consumer_uuid, held)
+        return self._reservations.after_release(consumer_uuid)

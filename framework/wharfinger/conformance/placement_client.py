@@ -1,0 +1,16 @@
+"""A client with every request of Placement, for the other programs that the kit and tests play."""
+
+from keystoneauth1.adapter import Adapter
+
+from wharfinger.placement.allocation_writes import AllocationWrites
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.provider_writes import ProviderWrites
+
+
+class WritingClient(PlacementClient, ProviderWrites, AllocationWrites):
+    """A client that also writes providers, traits, resource classes and allocations."""
+
+    def __init__(self, adapter: Adapter, connections: int = 1) -> None:
+        PlacementClient.__init__(self, adapter, connections)
+        ProviderWrites.__init__(self, self)
+        AllocationWrites.__init__(self, self)

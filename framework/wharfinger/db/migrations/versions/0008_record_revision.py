@@ -1,0 +1,16 @@
+"""Revision of a provider record: how often it was written."""
+
+import sqlalchemy as sa
+
+from wharfinger.db.migrations import steps
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    """Take the step."""
+    steps.add_column(
+        "provider_records",
+        sa.Column("revision", sa.Integer, nullable=False, server_default="0"),
+    )

@@ -1,0 +1,209 @@
+"""What one cycle writes of several trees, in one transaction."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Final
+
+from wharfinger.db.rows import Rows
+from wharfinger.db.tables import INSTANCE
+from wharfinger.exceptions import ConcurrentSave, ObjectExists
+from wharfinger.objects import base, field_types, fields
+from wharfinger.objects.base import WharfingerObject, register
+from wharfinger.objects.compute_node import ComputeNode
+from wharfinger.objects.persistence import KeptObject, stale_keys, write_checked
+from wharfinger.objects.provider_record import ProviderRecord
+from wharfinger.objects.reservation import Reservation
+from wharfinger.objects.service import AGENT_BINARY, Service
+
+#: Every transaction locks rows in this order of the tables, and by key within a table.
+_TABLES: Final = (Service.TABLE, ComputeNode.TABLE, ProviderRecord.TABLE, Reservation.TABLE)
+
+
+@register
+class RecordBatch(WharfingerObject):
+    """Changes of records, nodes and reservations that are saved together, and only once.
+
+    - ``host``, ``driver_instance``: the service host and the driver instance of the records.
+    - ``records``: the records to write. A record without a revision is new.
+    - ``forgotten``: the revisions of the records to delete, by provider uuid.
+    - ``our_nodes``: the uuids of nodes that must still be of the host and the driver instance.
+    - ``new_nodes``, ``changed_nodes``: the nodes to create, and the nodes to save.
+    - ``reserved_providers``: the uuids of providers whose reservations must be the known ones.
+    - ``known_reservations``: the revisions of all reservations of these providers, by uuid.
+    - ``reservation_providers``: the provider uuids of known and ended reservations, by uuid. It
+      names the provider of a reservation that no longer exists.
+    - ``new_reservations``, ``changed_reservations``: the reservations to create, and to save.
+    - ``ended``: the revisions of the reservations to delete, by uuid.
+    - ``reports_service``: whether to report too that the service of the host is up.
+    """
+
+    host: str
+    driver_instance: str
+    records: list[ProviderRecord]
+    forgotten: dict[str, int]
+    our_nodes: list[str]
+    new_nodes: list[ComputeNode]
+    changed_nodes: list[ComputeNode]
+    reserved_providers: list[str]
+    known_reservations: dict[str, int]
+    reservation_providers: dict[str, str]
+    new_reservations: list[Reservation]
+    changed_reservations: list[Reservation]
+    ended: dict[str, int]
+    reports_service: bool
+    fields = {
+        "host": field_types.name(),
+        "driver_instance": field_types.text(INSTANCE),
+        "records": fields.ListOfObjectsField("ProviderRecord", default=[]),
+        "forgotten": field_types.counts_by_name(default={}),
+        "our_nodes": field_types.texts(default=[]),
+        "new_nodes": fields.ListOfObjectsField("ComputeNode", default=[]),
+        "changed_nodes": fields.ListOfObjectsField("ComputeNode", default=[]),
+        "reserved_providers": field_types.texts(default=[]),
+        "known_reservations": field_types.counts_by_name(default={}),
+        "reservation_providers": field_types.texts_by_name(default={}),
+        "new_reservations": fields.ListOfObjectsField("Reservation", default=[]),
+        "changed_reservations": fields.ListOfObjectsField("Reservation", default=[]),
+        "ended": field_types.counts_by_name(default={}),
+        "reports_service": field_types.flag(default=False),
+    }
+    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
+        "records": [("1.0", "1.3")],
+        "new_nodes": [("1.0", "1.1")],
+        "changed_nodes": [("1.0", "1.1")],
+        "new_reservations": [("1.0", "1.1")],
+        "changed_reservations": [("1.0", "1.1")],
+    }
+
+    @base.remotable
+    def save(self) -> None:
+        """Check and write everything in one transaction, or write nothing.
+
+        Afterwards the objects have their new revisions, and count as unchanged.
+
+        Raises ConcurrentSave if anything is not as it was read. Its ``keys`` are the uuids of all
+        nodes and providers concerned, so that the caller can save the other trees. A reservation
+        stands for its provider. Raises ObjectExists if the holder of a new reservation has one of
+        that provider already.
+        """
+        self.obj_set_defaults()
+        self._settle(write_checked(self._context.db, _TABLES, self._write))
+
+    def _write(self, services: Rows, nodes: Rows, records: Rows, reservations: Rows) -> bool:
+        """Check and write; return whether the database has revisions of records."""
+        if self.reports_service:
+            Service.report_in(services, self.host, AGENT_BINARY)
+        stale = {
+            *self._stale_nodes(nodes),
+            *(self._stale_records(records) if records.has("revision") else ()),
+            *self._stale_reservations(reservations),
+        }
+        # These rows are not locked yet. Reads that lock nothing come last: on MySQL, they see the
+        # database as it was at the first of them.
+        stale.update(nodes.existing({}, ComputeNode.KEY, [one.key for one in self.new_nodes]))
+        if records.has("revision"):
+            new = [one.key for one in self.records if one.is_new]
+            stale.update(records.existing(self._scope, ProviderRecord.KEY, new))
+        stale.update(self._unknown_reservations(reservations))
+        if stale:
+            raise ConcurrentSave(kind="node or provider", keys=sorted(stale))
+        self._refuse_second(reservations)
+        self._write_nodes(nodes)
+        self._write_records(records)
+        self._write_reservations(reservations)
+        return records.has("revision")
+
+    @property
+    def _scope(self) -> dict[str, Any]:
+        return {"host": self.host, "driver_instance": self.driver_instance}
+
+    def _stale_nodes(self, nodes: Rows) -> Iterator[str]:
+        revisions = {one.key: one.revision for one in self.changed_nodes}
+        ours = set(self.our_nodes)
+        columns = ["revision", *self._scope]
+        held = nodes.hold(ComputeNode.KEY, ours | revisions.keys(), {}, columns)
+        yield from stale_keys(held, revisions)
+        for uuid in ours:
+            if uuid not in held or not self._scope.items() <= held[uuid].items():
+                yield uuid
+
+    def _stale_records(self, records: Rows) -> Iterator[str]:
+        revisions = {one.key: one.revision for one in self.records if not one.is_new}
+        keys = revisions.keys() | self.forgotten.keys()
+        held = records.hold(ProviderRecord.KEY, keys, self._scope, ["revision"])
+        yield from stale_keys(held, revisions)
+        # A record to forget may be gone.
+        yield from stale_keys(
+            held, {key: self.forgotten[key] for key in self.forgotten if key in held}
+        )
+
+    def _stale_reservations(self, reservations: Rows) -> Iterator[str]:
+        changed = {one.key: one for one in self.changed_reservations}
+        revisions = {
+            **self.known_reservations,
+            **self.ended,
+            **{key: one.revision for key, one in changed.items()},
+        }
+        held = reservations.hold(Reservation.KEY, revisions, {}, ["revision", "provider_uuid"])
+        known = {key: one.provider_uuid for key, one in changed.items()}
+        known |= self.reservation_providers
+        known |= {key: row["provider_uuid"] for key, row in held.items()}
+        for key in stale_keys(held, revisions):
+            # Without a row and without a name, each of the providers may be concerned.
+            yield from [known[key]] if key in known else self.reserved_providers or [key]
+
+    def _unknown_reservations(self, reservations: Rows) -> Iterator[str]:
+        for row in reservations.select({"provider_uuid": self.reserved_providers}):
+            if row["uuid"] not in self.known_reservations:
+                yield row["provider_uuid"]
+
+    def _refuse_second(self, reservations: Rows) -> None:
+        """Raise ObjectExists if a new reservation has the provider and holder of another one."""
+        new = {(one.provider_uuid, one.holder) for one in self.new_reservations}
+        for row in reservations.select({"provider_uuid": [provider for provider, _ in new]}):
+            pair = row["provider_uuid"], row["holder"]
+            if pair in new and row["uuid"] not in self.ended:
+                raise ObjectExists(
+                    kind=Reservation.obj_name(), key=" ".join(pair), unique=Reservation.UNIQUE
+                )
+
+    def _write_nodes(self, nodes: Rows) -> None:
+        nodes.update(ComputeNode.KEY, [one._change() for one in _changed(self.changed_nodes)])
+        nodes.insert(_new_rows(self.new_nodes))
+
+    def _write_records(self, records: Rows) -> None:
+        rows = {one.key: one.row() for one in self.records if one.is_new or one.has_changes}
+        existing = {one.key for one in self.records if not one.is_new} | self.forgotten.keys()
+        if not records.has("revision"):
+            existing = records.existing(self._scope, ProviderRecord.KEY, {*rows, *self.forgotten})
+        records.put(
+            self._scope, ProviderRecord.KEY, {**dict.fromkeys(self.forgotten), **rows}, existing
+        )
+
+    def _write_reservations(self, reservations: Rows) -> None:
+        changed = [one._change() for one in _changed(self.changed_reservations)]
+        reservations.delete(Reservation.KEY, self.ended)
+        reservations.update(Reservation.KEY, changed)
+        reservations.insert(_new_rows(self.new_reservations))
+
+    def _settle(self, has_revisions: bool) -> None:
+        """Note in the objects that they were written."""
+        for one in (*self.new_nodes, *self.new_reservations):
+            one._context = self._context
+            one._created()
+        for one in (*_changed(self.changed_nodes), *_changed(self.changed_reservations)):
+            one._saved()
+        for record in self.records:
+            if record.is_new or record.has_changes:
+                record.note_written(self.host, self.driver_instance, has_revisions)
+        self.obj_reset_changes()
+
+
+def _changed(objects: Iterable[Any]) -> list[Any]:
+    """Return the objects with changes, each once."""
+    return list({id(one): one for one in objects if one.obj_what_changed()}.values())
+
+
+def _new_rows(objects: Iterable[KeptObject]) -> list[dict[str, Any]]:
+    """Return the rows of new objects in the order of their keys, as all transactions add rows."""
+    rows = [one._new_row() for one in objects]
+    return sorted(rows, key=lambda row: str(row["uuid"]))

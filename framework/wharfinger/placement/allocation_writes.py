@@ -1,0 +1,53 @@
+"""The requests that write allocations.
+
+``wharfinger.allocations.consumers`` decides what is written, and when.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from wharfinger.placement.client import PlacementClient, consumer_path
+from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, Feature
+
+
+class AllocationWrites:
+    """Writes the allocations of consumers through one client.
+
+    Safe for several threads. Every method raises PlacementError.
+    """
+
+    def __init__(self, client: PlacementClient) -> None:
+        self._client = client
+
+    def set_allocations(self, allocations: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace all allocations of one or more consumers together, all or nothing.
+
+        ``allocations`` are by consumer uuid, in the form that ``PlacementClient.get_allocations``
+        returns. Each has the consumer's generation (None for a new consumer) and its
+        ``consumer_type``, which is sent only to a server that knows consumer types. Raises
+        ConcurrentUpdate if one generation is no longer current. Needs 1.28.
+        """
+        self._client.require(Feature.CONSUMER_GENERATION, "writing allocations")
+        if self._client.microversion < Feature.CONSUMER_TYPES.value:
+            allocations = {
+                consumer: {key: value for key, value in its.items() if key != "consumer_type"}
+                for consumer, its in allocations.items()
+            }
+        self._client.command("POST", "/allocations", allocations)
+
+    def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
+        """Delete all allocations of a consumer.
+
+        ``held`` is the answer of ``PlacementClient.get_allocations``. Raises ConcurrentUpdate if
+        the consumer has other allocations by now. Without ``held``, and on servers without
+        generations of consumers (before 1.28), the request deletes all allocations that it finds.
+        """
+        client = self._client
+        if held is None or client.microversion < Feature.CONSUMER_GENERATION.value:
+            client.command("DELETE", consumer_path(consumer_uuid))
+            return
+        nothing = {consumer_uuid: {**held, "allocations": {}}}
+        subject = f"none for {consumer_uuid}"
+        client.command(
+            "POST", "/allocations", nothing, newest=BEFORE_CONSUMER_TYPES, subject=subject
+        )

@@ -1,0 +1,101 @@
+"""The requests that write resource providers, traits and resource classes.
+
+``wharfinger.reconcile.apply`` decides what is written, and when.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from wharfinger.placement import model
+from wharfinger.placement.client import PlacementClient, provider_path
+from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, Feature
+from wharfinger.providers.inventory import Inventory
+
+
+class ProviderWrites:
+    """Writes providers, traits and resource classes through one client.
+
+    Safe for several threads. Every method raises PlacementError.
+    """
+
+    def __init__(self, client: PlacementClient) -> None:
+        self._client = client
+
+    def create_provider(
+        self, uuid: str, name: str, parent_uuid: str | None
+    ) -> model.ProviderSummary:
+        """Create a provider with nothing on it."""
+        body = {"uuid": uuid, "name": name}
+        if parent_uuid is not None:
+            body["parent_provider_uuid"] = parent_uuid
+        return self._client.send(
+            "POST", "/resource_providers", body, model.ProviderSummary, subject=name
+        )
+
+    def update_provider(
+        self, uuid: str, name: str, parent_uuid: str | None
+    ) -> model.ProviderSummary:
+        """Rename or move a provider; a parent other than the present one needs 1.37."""
+        body = {"name": name, "parent_provider_uuid": parent_uuid}
+        return self._client.send("PUT", provider_path(uuid), body, model.ProviderSummary)
+
+    def delete_provider(self, uuid: str) -> None:
+        """Delete a provider that has neither allocations nor children."""
+        self._client.command("DELETE", provider_path(uuid))
+
+    # Parts of a provider. Each write names the generation that it is based on, raises
+    # ConcurrentUpdate if the provider has another one by now, and returns the next.
+
+    def set_inventories(
+        self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
+    ) -> int:
+        """Replace a provider's inventories."""
+        return self._replace(uuid, generation, "inventories", inventories)
+
+    def set_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
+        """Replace a provider's traits."""
+        return self._replace(uuid, generation, "traits", sorted(traits))
+
+    def set_aggregates(self, uuid: str, generation: int, aggregates: Iterable[str]) -> int:
+        """Replace the aggregates that a provider is in."""
+        return self._replace(uuid, generation, "aggregates", sorted(aggregates))
+
+    def reshape(
+        self,
+        inventories: Mapping[str, tuple[int, Mapping[str, Inventory]]],
+        allocations: Mapping[str, Mapping[str, Any]],
+        subject: str = "",
+    ) -> None:
+        """Replace inventories and allocations together, all or nothing.
+
+        ``inventories`` are by provider uuid, each with the provider's generation. Placement refuses
+        all of them if one generation is no longer current. ``allocations`` have the form that
+        ``PlacementClient.get_allocations`` returns. An error names the ``subject``. Needs 1.30 and
+        the service role.
+        """
+        body = {
+            "inventories": {
+                uuid: {"resource_provider_generation": generation, "inventories": content}
+                for uuid, (generation, content) in inventories.items()
+            },
+            "allocations": allocations,
+        }
+        self._client.require(Feature.RESHAPE, "POST /reshaper")
+        self._client.command(
+            "POST", "/reshaper", body, newest=BEFORE_CONSUMER_TYPES, subject=subject
+        )
+
+    # Names.
+
+    def create_trait(self, name: str) -> None:
+        """Make sure that a CUSTOM_ trait exists."""
+        self._client.command("PUT", f"/traits/{name}")
+
+    def create_resource_class(self, name: str) -> None:
+        """Make sure that a CUSTOM_ resource class exists."""
+        self._client.command("PUT", f"/resource_classes/{name}")
+
+    def _replace(self, uuid: str, generation: int, part: str, content: object) -> int:
+        body = {"resource_provider_generation": generation, part: content}
+        answer = self._client.send("PUT", provider_path(uuid, part), body, model.Raised)
+        return answer.resource_provider_generation

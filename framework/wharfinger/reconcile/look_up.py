@@ -1,0 +1,382 @@
+"""Look up: answer the questions that the desired trees raise, before anything is planned.
+
+A look-up that fails blocks its own tree. PlacementUnavailable, PermissionRefused and NotFound are
+raised: the next look-up would fail too, or all has to be read again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from oslo_log import log as logging
+
+from wharfinger.driver import Allocations, ComputeDriver
+from wharfinger.exceptions import (
+    MassRemoval,
+    NotFound,
+    PermissionRefused,
+    PlacementError,
+    PlacementUnavailable,
+    WharfingerError,
+)
+from wharfinger.objects import JOB_HOLDER, Reservation, ReservationList
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.reader import FEW, PlacementReader
+from wharfinger.providers import Provider, PublishingMode, ownership
+from wharfinger.providers.function_traits import with_claims, with_functions
+from wharfinger.providers.ownership import Publisher, Standing
+from wharfinger.providers.plan import Plan
+from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.reconcile.availability import Availability
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.driver_calls import guarded, guarded_bool
+from wharfinger.reconcile.observe import by_provider
+from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.reservation_phases import next_phases
+from wharfinger.reconcile.takeover import Takeovers
+from wharfinger.tracker.node import Node
+
+LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """The trees that look-ups have blocked, and why."""
+
+    roots: set[str] = field(default_factory=set)
+    problems: list[WharfingerError] = field(default_factory=list)
+
+    def add(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
+        self.roots.add(root_uuid)
+        if root_uuid in live:
+            self.roots.add(live[root_uuid].root_uuid)
+
+    @contextmanager
+    def on_error(self, root_uuid: str) -> Iterator[None]:
+        """Block a tree if its look-up fails."""
+        try:
+            yield
+        except (PlacementUnavailable, PermissionRefused, NotFound):
+            raise
+        except PlacementError as error:
+            self.roots.add(root_uuid)
+            self.problems.append(error)
+
+    def within(self, state: CycleState) -> CycleState:
+        return replace(
+            state,
+            blocked=state.blocked | self.roots,
+            problems=(*state.problems, *self.problems),
+        )
+
+
+class LookUp:
+    """Look-ups for the cycles of one driver instance, in its database, Placement and driver."""
+
+    def __init__(
+        self,
+        driver: ComputeDriver,
+        publisher: Publisher,
+        client: PlacementClient,
+        reader: PlacementReader,
+        *,
+        store: RecordStore,
+        takeovers: Takeovers,
+        policy: RemovalPolicy,
+    ) -> None:
+        self._driver: Final = driver
+        self._publisher: Final = publisher
+        self._client: Final = client
+        self._reader: Final = reader
+        self._store: Final = store
+        self._takeovers: Final = takeovers
+        self._policy: Final = policy
+
+    def answer(self, state: CycleState) -> CycleState:
+        """Return the state with all answers that its plan needs."""
+        state = self._functions(state)
+        state = self._nodes_of_others(state)
+        state = self._reservations(state)
+        state = self._names(state)
+        return self._removals(state)
+
+    def confirm_removals(
+        self, state: CycleState, plan: Plan, questions: dict[str, bool | WharfingerError]
+    ) -> CycleState:
+        """Return the state in which the removals of a plan are confirmed, or held back.
+
+        The policy has to allow their number, and the driver is asked for each provider: the listing
+        may be partial. ``questions`` keeps its answers for the other attempts of the cycle. Without
+        removals, the same state is returned.
+        """
+        gone = frozenset().union(*(tree.gone for tree in plan.trees))
+        if not gone:
+            return state
+        ours = sum(record.is_ours for record in state.records.values())
+        if not self._policy.believes(len(gone), ours):
+            refused = MassRemoval(instance=self._publisher.instance, count=len(gone), total=ours)
+            return replace(state, withheld=True, other_problems=(*state.other_problems, refused))
+        asked = Availability(
+            self._driver,
+            self._client,
+            state.every_node,
+            state.live,
+            state.records,
+            answers=questions,
+        )
+        kept = asked.keep(gone)
+        return replace(state, kept=kept, other_problems=(*state.other_problems, *asked.problems))
+
+    def _functions(self, state: CycleState) -> CycleState:
+        """Add the function traits of programmable devices, as their jobs have them."""
+        if not state.functions:
+            return state
+        mark = ownership.instance_trait(self._publisher.instance)
+        records = with_claims(state.records, state.functions)
+        desired, superseded = with_functions(
+            state.desired, state.functions, state.live, records, mark
+        )
+        return replace(state, desired=desired, records=records, superseded=superseded)
+
+    def _nodes_of_others(self, state: CycleState) -> CycleState:
+        """Find new nodes, nodes to take over, and nodes that others have taken over."""
+        blocked, live = _Blocked(), state.live
+        # A provider that moves is planned in its new tree, and not without its record.
+        blocked.roots |= {
+            state.desired[uuid].provider.root_uuid
+            for uuid in self._store.damaged.keys() & state.desired.keys()
+        }
+        new = self._without_row(state, state.blocked | blocked.roots)
+        there = new.keys() & live.keys()
+        mark = ownership.instance_trait(self._publisher.instance)
+        others = self._takeovers.find(
+            new,
+            marked={uuid for uuid in there if mark in live[uuid].traits},
+            adoptable={
+                uuid
+                for uuid in there
+                if ownership.adopts(self._publisher, live[uuid], state.desired[uuid])
+            },
+            named=self._publisher.adopts,
+        )
+        for uuid, problem in others.taken.items():
+            blocked.problems.append(problem)
+            blocked.add(uuid, live)
+        for row in others.free:
+            blocked.add(row.uuid, live)
+        released: Mapping[str, bool] = {}
+        if state.is_listing:
+            released = self._takeovers.released(self._published_before(state, blocked.roots))
+            for uuid, is_over in sorted(released.items()):
+                if is_over:
+                    LOG.info("node %s is another host's now; its records are deleted here", uuid)
+                blocked.add(uuid, live)
+        strays = state.strays
+        if strays:
+            known = self._takeovers.nodes_of_namesakes()
+            strays = tuple(one for one in strays if one.root_provider_uuid not in known)
+        return replace(
+            blocked.within(state),
+            new_nodes=tuple(node for uuid, node in new.items() if uuid not in blocked.roots),
+            takeovers=others.free,
+            released_roots=released,
+            strays=strays,
+        )
+
+    def _without_row(self, state: CycleState, blocked: Set[str]) -> dict[str, Node]:
+        """Return the nodes to be published that have no row of this instance, by root uuid."""
+        return {
+            uuid: node.under(uuid)
+            for node in state.nodes.nodes
+            if (uuid := state.roots.get(node.name)) is not None
+            and uuid not in state.rows.node_revisions
+            and uuid not in blocked
+            and (wanted := state.desired.get(uuid)) is not None
+            and wanted.stated
+            and wanted.mode is PublishingMode.OWN
+        }
+
+    def _published_before(self, state: CycleState, blocked: Set[str]) -> set[str]:
+        """Return the roots that this instance published, that are absent, and have no row here."""
+        return {
+            uuid
+            for uuid, record in state.records.items()
+            if record.is_ours
+            and record.mode is PublishingMode.OWN
+            and record.root_uuid == uuid
+            and uuid not in state.desired
+            and uuid not in state.blocked
+            and uuid not in blocked
+            and uuid not in state.rows.node_revisions
+        }
+
+    def _reservations(self, state: CycleState) -> CycleState:
+        """Find which stored reservations go on, and which change their phase or end."""
+        problems: list[WharfingerError] = []
+        rows = state.reservations
+        if state.attempt:
+            rows = {**rows, **self._reservations_of_new(state)}
+
+        def is_clean(uuid: str, since: Any) -> bool:
+            operation = f"is_clean({uuid})"
+            try:
+                return guarded_bool(
+                    self._driver.name, operation, lambda: self._driver.is_clean(uuid, since)
+                )
+            except WharfingerError as error:
+                problems.append(error)
+                return False
+
+        held, phases = next_phases(
+            rows,
+            state.desired,
+            state.snapshot_reservations,
+            is_clean=is_clean,
+            is_given_back=self._is_given_back,
+        )
+        held |= self._programmed_together(state, rows)
+        return replace(
+            state,
+            reservations=rows,
+            held=frozenset(held),
+            phases=phases,
+            problems=(*state.problems, *problems),
+        )
+
+    def _reservations_of_new(self, state: CycleState) -> Mapping[str, tuple[Reservation, ...]]:
+        """Read the reservations of providers without a record, which may be why a write failed.
+
+        A reserved provider may have been removed, and come back.
+        """
+        new = state.desired.keys() - state.records.keys() - state.reservations.keys()
+        if not new:
+            return {}
+        context = self._store.context
+        return by_provider(ReservationList.get_by_filters(context, provider_uuid=sorted(new)))
+
+    def _programmed_together(
+        self, state: CycleState, rows: Mapping[str, tuple[Reservation, ...]]
+    ) -> set[str]:
+        """Return the providers that are programmed together with a provider of a job."""
+        found: set[str] = set()
+        for uuid, its in rows.items():
+            if uuid not in state.desired or not any(map(_is_of_job, its)):
+                continue
+            scope = partial(self._driver.programming_scope, uuid)
+            try:
+                found.update(guarded(self._driver.name, "programming_scope", scope))
+            except WharfingerError as error:
+                LOG.debug("the programming scope of %s is not known: %s", uuid, error)
+        return found & state.desired.keys()
+
+    def _is_given_back(self, uuid: str, consumer: str) -> bool:
+        return uuid not in self._client.get_allocations(consumer)["allocations"]
+
+    def _names(self, state: CycleState) -> CycleState:
+        """Find the providers that have the names of providers to be created or renamed."""
+        new = {
+            wanted.provider.name: wanted.provider.root_uuid
+            for uuid, wanted in state.desired.items()
+            if wanted.stated
+            and (uuid not in state.live or state.live[uuid].name != wanted.provider.name)
+        }
+        if not new:
+            return state
+        blocked = _Blocked()
+        here = {provider.name: provider for provider in state.live.values()}
+        looked_up = (
+            {name for name, uuid in state.nodes.roots.items() if uuid not in state.live}
+            if state.is_read
+            else set()
+        )
+        unknown = new.keys() - looked_up - here.keys()
+        found = {name: here[name] for name in new.keys() & here.keys()}
+        if len(unknown) > FEW:
+            found |= self._reader.by_name(unknown)
+        else:
+            for name in sorted(unknown):
+                with blocked.on_error(new[name]):
+                    found |= self._reader.by_name([name])
+        if self._publisher.adopts_matching:
+            self._store.contested.update(
+                one.uuid
+                for one in found.values()
+                if one.uuid not in state.live and one.root_uuid in state.live
+            )
+        return replace(blocked.within(state), name_owners=found)
+
+    def _removals(self, state: CycleState) -> CycleState:
+        """Find allocations and unlisted children of providers that may be removed."""
+        blocked = _Blocked()
+        due = [
+            uuid
+            for uuid, record in (state.records.items() if state.is_listing else ())
+            if self._policy.is_due(record, state.uptime)
+            and uuid in state.live
+            and uuid not in state.desired
+            and state.live[uuid].root_uuid not in state.blocked
+        ]
+        allocated = set()
+        for uuid in [*due, *self._changing_owner(state)]:
+            with blocked.on_error(state.live[uuid].root_uuid):
+                if self._client.get_provider_allocations(uuid):
+                    allocated.add(uuid)
+        parents: frozenset[str] = frozenset()
+        for root in sorted({state.live[uuid].root_uuid for uuid in due}):
+            with blocked.on_error(root):
+                parents |= self._reader.unseen_parents(root, state.live.keys())
+        return replace(blocked.within(state), allocated=frozenset(allocated), parents=parents)
+
+    def _changing_owner(self, state: CycleState) -> list[str]:
+        """Return the providers that this instance published under another owner."""
+        return [
+            uuid
+            for uuid, record in state.records.items()
+            if uuid in state.desired
+            and uuid in state.live
+            and self._publisher.owner not in state.live[uuid].traits
+            and ownership.standing(state.live[uuid], self._publisher, record)
+            is Standing.OURS_BEFORE
+        ]
+
+
+def _is_of_job(held: Reservation) -> bool:
+    return "holder" in held and held.holder == JOB_HOLDER
+
+
+def allocations_of(client: PlacementClient) -> Callable[[Iterable[str]], Allocations]:
+    """Return a function that reads the allocations of providers, as a driver edits them.
+
+    It returns all allocations of each consumer that has some of these providers, by consumer uuid.
+    Raises PlacementError.
+    """
+
+    def read(uuids: Iterable[str]) -> Allocations:
+        wanted = set(uuids)
+        consumers = {
+            consumer
+            for uuid in sorted(wanted)
+            for consumer in client.get_provider_allocations(uuid)
+        }
+        allocations = {
+            consumer: _without_generations(client.get_allocations(consumer))
+            for consumer in sorted(consumers)
+        }
+        # A consumer that was deleted meanwhile has nothing here.
+        return {
+            consumer: its
+            for consumer, its in allocations.items()
+            if not wanted.isdisjoint(its["allocations"])
+        }
+
+    return read
+
+
+def _without_generations(allocations: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a consumer's allocations as they are sent: without the providers' generations."""
+    amounts = {
+        uuid: {"resources": part["resources"]} for uuid, part in allocations["allocations"].items()
+    }
+    return {**allocations, "allocations": amounts}

@@ -1,0 +1,226 @@
+"""Observe: read what Placement and the database have of a driver instance's trees."""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from operator import attrgetter
+from typing import Final
+
+from wharfinger.exceptions import WharfingerError
+from wharfinger.objects import DeviceJob, HostState, Migration, Reservation, ReservationList
+from wharfinger.placement.reader import PlacementReader, Reading
+from wharfinger.providers import Provider, PublishingMode, full_reservation
+from wharfinger.providers.function_traits import HeldFunction
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.record import Record
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.desire import shares
+from wharfinger.reconcile.node_list import NodeList
+from wharfinger.reconcile.records import RecordStore
+
+_NO_RECORD: Final = Record()
+
+
+class Observer:
+    """Observations for the cycles of one driver instance. Each method completes a state.
+
+    Raises PlacementError, ObjectError and StateError.
+    """
+
+    def __init__(self, publisher: Publisher, reader: PlacementReader, store: RecordStore) -> None:
+        self._publisher: Final = publisher
+        self._reader: Final = reader
+        self._store: Final = store
+
+    def listing(self, state: CycleState) -> CycleState:
+        """Return the state of a complete listing: all trees are planned."""
+        named = self._store.contested | self._publisher.adopts
+        reading = self._reader.read(state.every_node.roots, state.records, named=named)
+        return self._with_reading(replace(state, is_listing=True), reading)
+
+    def changes(
+        self, state: CycleState, changed: NodeList, failed: Set[str], *, all_trees: bool
+    ) -> CycleState:
+        """Return the state of the trees that other programs have changed.
+
+        Trees of ``changed`` nodes and of ``failed`` roots are planned, too. One list of
+        providers is read where nothing has changed.
+        """
+        every = state.every_node
+        # A list by our instance trait lacks roots of other owners; full cycles see those.
+        believed = every.listed - set(changed.roots.values())
+        reading = self._reader.read(every.roots, state.records, believed, self._store.contested)
+        state = self._with_reading(state, reading)
+        if all_trees:
+            return state
+        scope = changed_trees(state) | set(changed.roots.values()) | (failed & every.listed)
+        return self.within(state, frozenset(scope))
+
+    def remembered(self, state: CycleState, changed: NodeList) -> CycleState | None:
+        """Return the state of changed nodes, with providers as we last saw them in Placement.
+
+        None where Placement has to be read: a root may be new, an answer was lost, or another
+        program writes a provider, too.
+        """
+        roots = frozenset(changed.roots.values())
+        live = {uuid: record.live for uuid, record in state.records.items() if record.live}
+        if not live.keys() >= roots or any(
+            _has_to_be_read(record)
+            or (
+                record.root_uuid in roots
+                and (
+                    record.intended is not None
+                    or uuid in state.reservations
+                    or _is_others_to_write(record)
+                )
+            )
+            for uuid, record in state.records.items()
+        ):
+            return None
+        if any(shares(provider) for provider in live.values()):
+            # What the driver reports of one node concerns all.
+            return replace(state, live=live, is_read=False, snapshot_reservations=frozenset())
+        return self.within(replace(state, live=live, is_read=False), roots)
+
+    def disabled(self, state: CycleState, due: Mapping[str, Record]) -> CycleState:
+        """Return the state of roots that need COMPUTE_STATUS_DISABLED, without their driver."""
+        roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
+        live = self._reader.read(roots, due).live
+        return replace(
+            state, records=dict(due), live=live, scope=frozenset(), blocked=frozenset(due)
+        )
+
+    def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
+        """Return the state with the nodes of these roots alone; all where trees share providers."""
+        if scope and any(shares(provider) for provider in state.live.values()):
+            return state
+        return replace(state, scope=scope, nodes=state.nodes.only(scope))
+
+    def _with_reading(self, state: CycleState, reading: Reading) -> CycleState:
+        live = reading.live
+        damaged = {
+            live[uuid].root_uuid if uuid in live else uuid: error
+            for uuid, error in self._store.damaged.items()
+        }
+        unreadable: dict[str, WharfingerError] = {**reading.unreadable, **damaged}
+        late = self._late_reservations(state, live)
+        state = replace(
+            state,
+            live=live,
+            strays=reading.strays,
+            reservations=by_provider([*state.rows.reservations, *late])
+            if late
+            else state.reservations,
+            blocked=frozenset(unreadable),
+            problems=(*state.problems, *unreadable.values()),
+        )
+        return replace(state, records=_with_spare_figures(state))
+
+    def _late_reservations(
+        self, state: CycleState, live: Mapping[str, Provider]
+    ) -> list[Reservation]:
+        """Read the reservations of providers that are fully reserved without a known reason.
+
+        They were stored after the rows were read, or our record of the provider is lost.
+        """
+        wanted = [
+            uuid
+            for uuid, provider in live.items()
+            if uuid not in state.reservations
+            and (
+                (record := state.records.get(uuid, _NO_RECORD)).is_ours
+                or provider.traits >= self._publisher.traits
+            )
+            and full_reservation.foreign(provider.inventories, record)
+        ]
+        if not wanted:
+            return []
+        context = self._store.context
+        return list(ReservationList.get_by_filters(context, provider_uuid=sorted(wanted)))
+
+
+def changed_trees(state: CycleState) -> set[str]:
+    """Return the roots of trees that differ from our records, or that a reservation changes."""
+    live = state.live
+    found = {record.root_uuid for uuid, record in state.records.items() if uuid not in live}
+    for uuid, provider in live.items():
+        record = state.records.get(uuid)
+        if (
+            record is None
+            or record.live is not provider  # the reader returns what we know if nothing moved
+            or (record.intended is not None and record.absent_since is None)
+            or _reservation_changes(state, uuid, provider, record)
+        ):
+            found.add(provider.root_uuid)
+    return {root for root in found if root is not None} | state.blocked
+
+
+def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: Record) -> bool:
+    """Return whether a provider has to be reserved or released though nobody has written it."""
+    if uuid in state.reservations:
+        return any(not one.is_fully_reserved for one in live.inventories.values())
+    return bool(record.own_reserved) and not record.reservations
+
+
+def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
+    """Return the records, completed by the own figures that reservations have stored.
+
+    A record has newer figures; those of a reservation count only where the record lacks them.
+    """
+    completed: dict[str, Record] = {}
+    for uuid, its in state.reservations.items():
+        if uuid not in state.live:
+            continue
+        record = state.records.get(uuid, _NO_RECORD)
+        spare = full_reservation.figures_of(
+            one.own_reserved for one in its if "own_reserved" in one
+        )
+        if spare.keys() - record.own_reserved.keys():
+            completed[uuid] = replace(record, own_reserved={**spare, **record.own_reserved})
+    return {**state.records, **completed} if completed else state.records
+
+
+def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...]]:
+    """Return reservations by provider uuid, without those that cannot be read."""
+    found: dict[str, tuple[Reservation, ...]] = {}
+    for one in rows:
+        if "provider_uuid" in one:
+            found[one.provider_uuid] = (*found.get(one.provider_uuid, ()), one)
+    return found
+
+
+def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
+    """Return the migrations in progress by the names of the host's nodes."""
+    found: dict[str, list[Migration]] = {}
+    for one in rows.migrations:
+        for node in _nodes_here(one, host):
+            found.setdefault(node, []).append(one)
+    return found
+
+
+def _nodes_here(migration: Migration, host: str) -> list[str]:
+    ends = (("source_compute", "source_node"), ("dest_compute", "dest_node"))
+    nodes = [
+        getattr(migration, node)
+        for compute, node in ends
+        if compute in migration and node in migration and getattr(migration, compute) == host
+    ]
+    return [node for node in dict.fromkeys(nodes) if node is not None]
+
+
+def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
+    """Return the functions that jobs have loaded into devices, by provider uuid."""
+    held: dict[str, HeldFunction] = {}
+    known = (one for one in jobs if one.is_whole and one.held_since is not None)
+    for one in sorted(known, key=attrgetter("held_since")):
+        function = HeldFunction(one.held_trait, frozenset(one.stale_traits), one.scope)
+        held.update(dict.fromkeys(one.scope, function))
+    return held
+
+
+def _is_others_to_write(record: Record) -> bool:
+    return record.is_ours and record.mode is PublishingMode.OVERLAY
+
+
+def _has_to_be_read(record: Record) -> bool:
+    """Return whether a provider was created or reshaped and not read since."""
+    return record.is_ours and (record.live is None or record.live.generation is None)

@@ -1,0 +1,181 @@
+"""Plan: from the state of a cycle to the plans of its trees. Pure."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from wharfinger.providers import compute_status, full_reservation
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import (
+    ForeignReservation,
+    PendingRemoval,
+    Plan,
+    Reshape,
+    SetInventories,
+    TreePlan,
+)
+from wharfinger.providers.record import Record
+from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
+from wharfinger.providers.tree_draft import step_target
+from wharfinger.providers.tree_planner import plan_trees
+from wharfinger.reconcile.cycle_state import CycleState
+
+
+def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -> Plan:
+    """Return the plan of a cycle. It depends on nothing but its arguments."""
+    planned = plan_trees(
+        publisher,
+        state.desired.values(),
+        state.live,
+        state.records,
+        removals=_removals(state, policy),
+        allocated=state.allocated,
+        held=state.held,
+        name_owners=state.name_owners,
+        reshapes=state.reshapes,
+        is_planned=lambda root: (
+            root not in state.blocked
+            and root not in state.unchanged
+            and (state.scope is None or root in state.scope)
+        ),
+    )
+    trees = {tree.root_uuid: tree for tree in (*planned, *_blocked_trees(state, publisher, policy))}
+    for root, records in _records_of_blocked(state).items():
+        tree = trees.get(root, TreePlan(root_uuid=root))
+        trees[root] = replace(tree, records={**records, **tree.records})
+    for uuid in _ended(state):
+        its = [tree.root_uuid for tree in trees.values() if uuid in tree.records]
+        root = its[0] if its else state.live[uuid].root_uuid
+        trees[root] = _write_again(state, trees.get(root, TreePlan(root_uuid=root)), uuid)
+    for root, foreign in _foreign_elsewhere(state, {tree.root_uuid for tree in planned}).items():
+        tree = trees.get(root, TreePlan(root_uuid=root))
+        trees[root] = replace(tree, foreign=tuple(foreign))
+    return Plan(
+        trees=tuple(trees.values()),
+        orphans=tuple(_orphans(state)),
+        errors=(*state.problems, *state.other_problems),
+    )
+
+
+def _removals(state: CycleState, policy: RemovalPolicy) -> Removals:
+    return Removals(
+        now=state.now,
+        policy=policy,
+        parents=state.parents,
+        is_listing=state.is_listing,
+        children_may_be_elsewhere=bool(state.problems) or state.is_partial,
+        roots_may_be_elsewhere=state.every_node.has_unknown_nodes(state.records),
+        uptime=state.uptime,
+        withheld=state.withheld,
+        kept=state.kept,
+    )
+
+
+def _blocked_trees(
+    state: CycleState, publisher: Publisher, policy: RemovalPolicy
+) -> tuple[TreePlan, ...]:
+    """Plan what needs no driver in blocked trees: reservations, and the status of the service.
+
+    All else stays as our records have it.
+    """
+    disabled = bool(state.rows.service_disabled)
+    roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots.keys()
+    due = {
+        uuid: state.records[uuid]
+        for uuid in {*roots, *state.held} & state.live.keys() & state.records.keys()
+        if (uuid in state.held and state.live[uuid].root_uuid in roots)
+        or (disabled and uuid in roots)
+        if _can_be_written(state.records[uuid]) and not _moves_away(state, uuid)
+    }
+    return plan_trees(
+        publisher,
+        [
+            compute_status.desired_from_record(
+                state.live[uuid], record, disabled=disabled and uuid in roots
+            )
+            for uuid, record in due.items()
+        ],
+        {uuid: state.live[uuid] for uuid in due},
+        due,
+        removals=Removals(now=state.now, policy=policy, is_listing=False),
+        held=state.held,
+    )
+
+
+def _moves_away(state: CycleState, uuid: str) -> bool:
+    """Return whether a provider moves to a tree that is planned: it is planned there."""
+    wanted = state.desired.get(uuid)
+    return wanted is not None and wanted.provider.root_uuid not in state.blocked
+
+
+def _can_be_written(record: Record) -> bool:
+    """Return whether a provider is ours and not absent."""
+    return record.applied is not None and record.absent_since is None
+
+
+def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record | None]]:
+    """Return the new records of blocked trees, by root uuid.
+
+    A node that is listed again is no longer absent. The records of a node that another host has
+    taken over are deleted when that host has its own.
+    """
+    found: dict[str, dict[str, Record | None]] = {}
+    for uuid, record in state.records.items() if state.released_roots else ():
+        root = record.root_uuid or ""
+        if state.released_roots.get(root, False):
+            found.setdefault(root, {})[uuid] = None
+    for node in (*state.nodes.nodes, *state.nodes.failed):
+        known = state.records.get(node.uuid)
+        if node.uuid in state.blocked and known and known.absent_since is not None:
+            found.setdefault(node.uuid, {}).setdefault(node.uuid, replace(known, absence=None))
+    return found
+
+
+def _ended(state: CycleState) -> set[str]:
+    """Return the live providers whose last reservation ends."""
+    ended = {one.provider_uuid for one, phase in state.phases if phase is None}
+    return (ended - state.held) & state.live.keys()
+
+
+def _write_again(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
+    """Return the plan with a write of a provider's inventories, even if they do not change.
+
+    So a reservation that another process is about to write has an old generation, and is refused.
+    """
+    if any(
+        isinstance(step, SetInventories | Reshape) and uuid in step.touched for step in tree.steps
+    ):
+        return tree
+    live, record = state.live[uuid], state.records.get(uuid)
+    if record is None or not record.is_ours or not live.inventories:
+        return tree
+    same = SetInventories(**step_target(live), before=live.inventories, after=live.inventories)
+    return replace(
+        tree,
+        steps=(*tree.steps, same),
+        live={**tree.live, uuid: live},
+        records={uuid: record, **tree.records},
+    )
+
+
+def _foreign_elsewhere(
+    state: CycleState, planned: Collection[str]
+) -> Mapping[str, list[ForeignReservation]]:
+    """Return the reservations of other programs outside the planned trees, by root uuid."""
+    found: dict[str, list[ForeignReservation]] = {}
+    if state.scope is None or not state.is_read:
+        return found
+    for uuid, provider in state.live.items():
+        root = provider.root_uuid
+        record = state.records.get(uuid)
+        if record is None or not record.is_ours or root in state.scope or root in planned:
+            continue
+        if classes := full_reservation.foreign(provider.inventories, record):
+            one = ForeignReservation(uuid=uuid, name=provider.name, classes=classes)
+            found.setdefault(root, []).append(one)
+    return found
+
+
+def _orphans(state: CycleState) -> Iterator[PendingRemoval]:
+    """Yield the providers with our instance trait that belong to no node of any host."""
+    for one in state.strays:
+        yield orphan(one.uuid, one.name)

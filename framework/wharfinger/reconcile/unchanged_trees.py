@@ -1,0 +1,62 @@
+"""Trees that the last full cycle left as they are: not planned again while nothing changes."""
+
+from collections.abc import Iterable, Mapping
+
+from wharfinger.providers import DesiredProvider, Provider
+from wharfinger.providers.plan import Plan
+from wharfinger.reconcile.cycle_state import CycleState
+
+_Trees = Mapping[str, list[DesiredProvider]]
+
+
+class UnchangedTrees:
+    """What was desired of each unchanged tree, by root uuid. It saves computing time only."""
+
+    def __init__(self) -> None:
+        self._desired: dict[str, list[DesiredProvider]] = {}
+
+    def find(self, state: CycleState, changing: Iterable[str]) -> frozenset[str]:
+        """Return the roots of whole trees of which the driver reports what it reported before.
+
+        ``changing`` are the roots of trees that may change for another reason.
+        """
+        same = {
+            root
+            for root, desired in _trees(state).items()
+            if self._desired.get(root) == desired
+            and all(_is_in(root, state.live.get(wanted.provider.uuid)) for wanted in desired)
+        }
+        return frozenset(same.difference(changing))
+
+    def forget(self, roots: Iterable[str]) -> None:
+        """Forget trees that a plan of another kind may have changed."""
+        for root in roots:
+            self._desired.pop(root, None)
+
+    def update(self, state: CycleState, plan: Plan) -> None:
+        """Note the trees that the plan of a full cycle leaves as they are."""
+        changed = {tree.root_uuid for tree in plan.trees} | state.blocked
+        for tree in plan.trees:
+            uuids = [
+                *tree.records,
+                *(one.uuid for one in tree.pending),
+                *(one.uuid for one in tree.foreign),
+            ]
+            changed.update(state.live[uuid].root_uuid for uuid in uuids if uuid in state.live)
+            changed.update(step.root_uuid for step in tree.steps)
+        self._desired = {
+            root: desired
+            for root, desired in _trees(state).items()
+            if root in state.unchanged or root not in changed
+        }
+
+
+def _is_in(root: str, provider: Provider | None) -> bool:
+    return provider is not None and provider.root_uuid == root
+
+
+def _trees(state: CycleState) -> _Trees:
+    trees: dict[str, list[DesiredProvider]] = {}
+    for wanted in state.desired.values():
+        trees.setdefault(wanted.provider.root_uuid, []).append(wanted)
+    return trees

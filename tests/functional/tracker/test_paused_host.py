@@ -1,0 +1,24 @@
+"""A host that sleeps in the middle of a cycle, and wakes up after another host took its node."""
+
+from pathlib import Path
+
+from tests.lab.drawing import Draw
+from tests.lab.pausing import Pausing
+from tests.lab.placement import PlacementFixture, Requests
+
+
+def test_host_paused_at_any_point_changes_nothing_of_the_host_that_took_its_node(
+    placement: PlacementFixture,
+    placement_url: tuple[str, Requests],
+    tmp_path: Path,
+    draw: Draw,
+) -> None:
+    with Pausing(placement, placement_url[0], tmp_path) as pausing:
+        for stage in ("get_available", "GET", "update_provider_tree", "write", "PUT", "DELETE"):
+            assert any(stage in point for point in pausing.points), stage
+        found = {
+            pausing.points[number]: faults
+            for number in draw(range(len(pausing.points)), 3)
+            if (faults := pausing.faults(number))
+        }
+    assert not found

@@ -1,0 +1,224 @@
+"""A host that is paused by SIGSTOP in the middle of a cycle while another host takes its node."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import fixtures
+
+from tests.lab import killing
+from tests.lab.cycles import HOST, Publishing, everything, stored
+from tests.lab.database_writes import DatabaseWrites
+from tests.lab.moments import Moments
+from tests.lab.placement import PlacementFixture, RecordingAdapter, adapter_to
+from tests.lab.skewed import Machine
+from tests.lab.sqlite import WithoutSync
+from wharfinger.db.database import Database
+from wharfinger.objects import ComputeNodeList, Service
+from wharfinger.objects.field_types import now
+from wharfinger.tracker import service_report
+
+FAR: Final = "far-host"
+#: Both hosts count as down after so many seconds without a report; intents last half of that.
+DOWN_TIME: Final = 1.0
+BEFORE: Final = {"cn": Machine(own=1, vgpus=4)}
+#: What the paused cycle is about to publish: a new node, other inventories, and no vGPUs.
+PAUSED: Final = {"cn": Machine(16, own=3, why="cleaning"), "new": Machine(2)}
+TAKEN: Final = {"cn": Machine(32, own=2, vgpus=8)}
+
+
+class Pausing(fixtures.Fixture):
+    """Cycles of one host, each from the same beginning; ``points`` are where one can be paused."""
+
+    def __init__(self, placement: PlacementFixture, url: str, directory: Path) -> None:
+        super().__init__()
+        self._placement = placement
+        self._url = url
+        self._state = directory / "state"
+
+    def _setUp(self) -> None:
+        with self._publishing(HOST, BEFORE) as near:
+            service_report.begin(near.context, HOST)
+            assert not near.cycle.sync().problems
+            near.driver.nodes["cn"] = Machine(own=1)  # its vGPUs are absent for the first time
+            near.cycle.sync()
+        self._moments = Moments(self._state)
+        self._beginning = self._moments.take()
+        with self._started(None) as paused:
+            self.points = paused.end()
+
+    def faults(self, point: int) -> list[str]:
+        """Pause a cycle at a point, have the other host take the node, and wake it up."""
+        with self._started(point) as paused:
+            paused.wait_until_stopped()
+            # The service of the paused host counts as down after that: times are in full seconds.
+            time.sleep(DOWN_TIME + 1)
+            with self._publishing(FAR, TAKEN) as far:
+                _report_for_an_hour(far)
+                faults = [str(one) for one in far.cycle.sync().problems]
+                expected = self._work_of_far(far)
+                if expected["hosts"]["cn"] != FAR:
+                    return [*faults, f"it was not taken over: {expected['hosts']}"]
+                paused.wake()
+                paused.end()
+                if (found := self._work_of_far(far)) != expected:
+                    faults.append(f"it was {expected}, and is {found}")
+                result = far.cycle.sync()
+                faults += [f"{step.verb} {step.name}" for step in result.steps]
+                faults += [str(one) for one in result.problems]
+        return faults
+
+    def _work_of_far(self, far: Publishing) -> dict[str, Any]:
+        rows = ComputeNodeList.get_by_filters(far.context, hypervisor_hostname="cn")
+        return {
+            "placement": {
+                name: one for name, one in everything().items() if name in ("cn", "cn-gpu")
+            },
+            "records": stored(self._state, host=FAR),
+            "hosts": {one.hypervisor_hostname: one.host for one in rows},
+            "rows": [(one.vcpus, one.revision) for one in rows],
+        }
+
+    @contextmanager
+    def _started(self, point: int | None) -> Iterator["_Paused"]:
+        self._moments.go_back(self._beginning)
+        paused = _Paused(self._url, self._state, point)
+        try:
+            yield paused
+        finally:
+            paused.stop()
+
+    @contextmanager
+    def _publishing(self, host: str, nodes: dict[str, Machine]) -> Iterator[Publishing]:
+        with Publishing(
+            self._placement, self._state, host=host, down_time=timedelta(seconds=DOWN_TIME)
+        ) as publishing:
+            publishing.driver.nodes = dict(nodes)
+            yield publishing
+
+
+def _report_for_an_hour(far: Publishing) -> None:
+    """Have the service of the other host count as up, however slow the machine is."""
+    service_report.begin(far.context, FAR)
+    service = Service.get_by_host_and_binary(far.context, FAR, service_report.BINARY)
+    service.last_seen_up = now() + timedelta(hours=1)
+    service.save()
+
+
+class _Paused:
+    """The process that is paused."""
+
+    def __init__(self, url: str, state: Path, point: int | None) -> None:
+        self._receiver, sender = killing._CONTEXT.Pipe(duplex=False)
+        self._process = killing._CONTEXT.Process(target=_cycle, args=(url, state, point, sender))
+        self._process.start()
+        sender.close()
+
+    def wait_until_stopped(self) -> None:
+        self._receive()
+        status = Path(f"/proc/{self._process.pid}/stat")
+        while status.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+
+    def wake(self) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def end(self) -> list[str]:
+        """Wait for the end of its cycles; return the points that it came to."""
+        points = self._receive()
+        self._process.join(killing.TIMEOUT)
+        assert self._process.exitcode == 0, "its traceback is on standard error"
+        return points
+
+    def stop(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._receiver.close()
+
+    def _receive(self) -> list[str]:
+        assert self._receiver.poll(killing.TIMEOUT), "it does not come to that point"
+        points: list[str] = self._receiver.recv()
+        return points
+
+
+class _Points:
+    """The points that a process has come to; at one of them it stops itself."""
+
+    def __init__(self, point: int | None, report: Connection) -> None:
+        self._point = point
+        self._report = report
+        self._lock = threading.Lock()
+        self.passed: list[str] = []
+
+    def reach(self, name: str) -> None:
+        with self._lock:
+            self.passed.append(name)
+            if len(self.passed) - 1 == self._point:
+                self._report.send(self.passed)
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+    @contextmanager
+    def around(self, name: str, _work: object = None) -> Iterator[None]:
+        self.reach(f"before {name}")
+        yield
+        self.reach(f"after {name}")
+
+
+class _Placement(PlacementFixture):
+    """The Placement of the test's process, with points between any two requests."""
+
+    def __init__(self, url: str, points: _Points) -> None:
+        fixtures.Fixture.__init__(self)
+        self._url = url
+        self._points = points
+
+    def _setUp(self) -> None:
+        self.adapter = RecordingAdapter(adapter_to(self._url))
+        # A write is checked and sent at once: it has no point in between.
+        self.adapter.before = lambda method, path: (
+            self._points.reach(f"before {method} {path}") if method == "GET" else None
+        )
+        self.adapter.after = lambda method, path: self._points.reach(f"after {method} {path}")
+        self.client = self.new_client()
+        self.requests = self.adapter.requests
+
+
+def _cycle(url: str, state: Path, point: int | None, report: Connection) -> None:
+    """Run two cycles: the one that is paused, and the one after it."""
+    points = _Points(point, report)
+    with (
+        WithoutSync(),
+        DatabaseWrites(points.around),
+        fixtures.MonkeyPatch(
+            f"{Database.__module__}.{Database.__qualname__}.read", _around(Database.read, points)
+        ),
+        _Placement(url, points) as placement,
+        Publishing(
+            placement, state, host=HOST, down_time=timedelta(seconds=DOWN_TIME)
+        ) as publishing,
+    ):
+        driver: Any = publishing.driver
+        for name in ("get_available_nodes", "update_provider_tree"):
+            setattr(driver, name, _around(getattr(driver, name), points))
+        driver.nodes = dict(PAUSED)
+        publishing.cycle.sync()
+        first = list(points.passed)
+        publishing.cycle.sync()
+    report.send(first)
+
+
+def _around(call: Callable[..., Any], points: _Points) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with points.around(call.__name__):
+            return call(*args, **kwargs)
+
+    return called
