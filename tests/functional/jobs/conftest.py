@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.functional.tracker.conftest import files_stay_open, keeper, nobody_waits, where
+from tests.functional.reconcile.conftest import files_stay_open, keeper, nobody_waits, where
 from tests.lab.cycles import Publishing
 from tests.lab.devices import CARD, OWN, SIBLING, Device, ProgrammableDriver, publish_devices
 from tests.lab.placement import PlacementFixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.claiming import flavor, instance, lead, migration
 from tests.lab.cycles import HOST, Publishing, allocate, contents
 from tests.lab.drivers import also, flat, with_children

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.objects import opened
 from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import (

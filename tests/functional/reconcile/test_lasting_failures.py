@@ -9,7 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 import os_traits
 import pytest
 
-from tests.functional.tracker.test_reserved_all_the_same import NEWER, unknown
+from tests.functional.reconcile.test_reserved_all_the_same import NEWER, unknown
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.devices import Device, publish_devices
 from tests.lab.drivers import also, flat

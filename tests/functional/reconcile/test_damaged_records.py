@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.cycles import HOST, Publishing, contents, stored
 from tests.lab.drivers import DEVICE, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture

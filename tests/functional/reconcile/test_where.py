@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import flat, moves_vgpus
 from tests.lab.objects import questions, statements

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab import claiming
 from tests.lab.claiming import instance, migration, noted, taken
 from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored

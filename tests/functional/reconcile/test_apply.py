@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import flat, with_children
 from tests.lab.placement import PlacementFixture

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import (
     Edit,

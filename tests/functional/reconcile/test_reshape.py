@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab import placement as lab
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drawing import Draw

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.claiming import instance, noted, taken
 from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored
 from tests.lab.drawing import Draw

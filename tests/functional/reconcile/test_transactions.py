@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.tracker.places import ANYWHERE
+from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.cycles import Publishing
 from tests.lab.database_writes import Transactions
 from tests.lab.drivers import flat
