@@ -110,7 +110,7 @@ def _mark(
             raise _refused(
                 (one.name, one.uuid),
                 "no driver instance publishes it any more.",
-                "Have its owner say what it reservations, and resolve the job as unchanged.",
+                "Have its owner say what it holds, and resolve the job as unchanged.",
             )
     for one in scope:
         reservations.set_function_trait(one, trait, owners[one.uuid])

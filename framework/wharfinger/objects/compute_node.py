@@ -33,8 +33,8 @@ class ComputeNode(KeptObject):
       times over they are given out.
     - ``pci_stats``: the PCI devices by kind, None where they are not looked at.
     - ``capabilities``: whether the driver can do what a capability of that name means.
-    - ``last_seen``: when the node was last in a complete listing of its driver, in UTC; None
-      before the first.
+    - ``last_seen``: when a complete listing of its driver lacked the node for the first time, in
+      UTC; None while it is listed.
     - ``revision``: how often it was saved.
     """
 

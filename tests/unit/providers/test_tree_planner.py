@@ -1,4 +1,4 @@
-"""The rules of the three-way diff, one by one. For random trees: test_tree_planner_properties.py."""
+"""Rules of the three-way diff, one by one. For random trees: test_tree_planner_properties.py."""
 
 from collections.abc import Mapping
 from dataclasses import replace
