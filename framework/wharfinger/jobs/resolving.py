@@ -100,9 +100,9 @@ def _mark(
     scope: Sequence[ProviderSummary],
     trait: str | None,
 ) -> None:
-    """Have all parts of a device say what it reservations.
+    """Set the function trait of all parts of a device.
 
-    Raises JobRefused before any does, if some are somebody else's by now.
+    Raises JobRefused before the first write if another owner publishes one of them by now.
     """
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:

@@ -1,4 +1,4 @@
-"""What the database has of a driver instance, or of some providers, read in one transaction."""
+"""State of a driver instance, or of some providers, read from the database in one transaction."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, TypeVar

@@ -13,11 +13,11 @@ from wharfinger.objects.persistence import RowList, RowObject
 
 @register
 class ProviderRecord(RowObject):
-    """One provider's memory, of one driver instance on one host.
+    """Record of one provider: what a driver instance on a host has applied, intends and has seen.
 
-    - ``host``, ``driver_instance``: whose it is: the service host, and the instance as configured.
+    - ``host``, ``driver_instance``: the service host, and the name of the instance.
     - ``provider_uuid``: the resource provider.
-    - ``mode``: ``own`` where we create and delete it, ``overlay`` where somebody else does.
+    - ``mode``: ``own`` where we create and delete it, ``overlay`` where another program does.
     - ``applied``: what the instance put there and answers for, None where that is nothing.
     - ``intended``: what a plan under way puts there; None when all of it is done.
     - ``live``: the whole provider as Placement last told it, None where that is not known. These

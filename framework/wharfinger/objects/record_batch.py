@@ -1,4 +1,4 @@
-"""What one cycle writes of several trees, in one transaction."""
+"""Rows of several trees that a cycle writes in one transaction."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final

@@ -29,7 +29,7 @@ _Summaries = dict[str, ProviderSummary]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What Placement has.
+    """Providers in Placement.
 
     ``live`` are the providers of the instance's trees, by uuid. ``strays`` carry the
     instance's mark too, but stand in none of its trees and nothing is remembered of them.

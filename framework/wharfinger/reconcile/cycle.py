@@ -267,8 +267,8 @@ class Reconciler:
     def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
         """Run a drift cycle: repair what other programs have changed, and note the usage of nodes.
 
-        What polls could not finish is tried again. The backend is not listed. One list is read from
-        Placement where nothing has changed.
+        Nodes that polls could not finish are tried again. The backend is not listed. One list is
+        read from Placement where nothing has changed.
         """
         before = self._nodes
         if before is None:
@@ -294,7 +294,7 @@ class Reconciler:
         """Run a poll: publish the nodes that the driver's change feed names.
 
         Without changes, neither Placement nor the database is asked. A driver without a feed has
-        none. What fails for a lasting reason is left to the next drift cycle.
+        none. A node that fails for a lasting reason is left to the next drift cycle.
         """
         before = self._nodes
         if before is None:
@@ -628,7 +628,7 @@ class Reconciler:
             self._rows.saved(batch)
         return True
 
-    # What cycles ask for.
+    # Questions of the cycles.
 
     def _disable(self, state: CycleState, on_step: OnStep) -> Iterator[WharfingerError]:
         """Add COMPUTE_STATUS_DISABLED to all roots though the driver cannot be asked."""

@@ -46,8 +46,8 @@ class CycleState:
     ``parents`` children that are not in ``live``. ``kept`` has the reason why a provider that is
     due for removal stays; ``withheld``: none is removed.
 
-    ``unchanged`` are the roots of trees that the last full cycle left as they are, and of which
-    nothing has changed. ``blocked`` are the roots of trees that stay as they are, ``problems`` the
+    ``unchanged`` are the roots of trees that the last full cycle left as they are, and that have
+    not changed since. ``blocked`` are the roots of trees that stay as they are, ``problems`` the
     errors because of which they do. ``is_partial``: an earlier attempt of this cycle had such
     errors. ``other_problems`` are errors that block no tree.
     """

@@ -58,8 +58,8 @@ class _Answers:
     ) -> None:
         """Add the providers of a node, its root first.
 
-        A sharing provider is in the trees of several nodes. What the driver reports about it in
-        one of them holds.
+        A sharing provider is in the trees of several nodes. A report about it in one of
+        them is enough.
         """
         for wanted in desired:
             uuid = wanted.provider.uuid
@@ -224,7 +224,7 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Have the driver edit the tree; return the allocations before and after a reshape."""
+    """Let the driver edit the tree; return the allocations before and after a reshape."""
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids()) if _may_reshape(driver) else set()

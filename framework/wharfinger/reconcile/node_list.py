@@ -65,7 +65,7 @@ class NodeList:
         return len(self.problems) > len(known)
 
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
-        """Return the list with the root uuids in our records, whoever published these roots.
+        """Return the list with the root uuids in our records, also of roots of other programs.
 
         So a root is found that another program has renamed, or that was adopted under another
         uuid than the driver's.

@@ -77,7 +77,7 @@ class Observer:
         ):
             return None
         if any(shares(provider) for provider in live.values()):
-            # What the driver reports of one node concerns all.
+            # A report about one node concerns all.
             return replace(state, live=live, is_read=False, snapshot_reservations=frozenset())
         return self.within(replace(state, live=live, is_read=False), roots)
 
@@ -155,7 +155,7 @@ def changed_trees(state: CycleState) -> set[str]:
 
 
 def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: Record) -> bool:
-    """Return whether a provider has to be reserved or released though nobody has written it."""
+    """Return whether a provider has to be reserved or released though no program has written it."""
     if uuid in state.reservations:
         return any(not one.is_fully_reserved for one in live.inventories.values())
     return bool(record.own_reserved) and not record.reservations
