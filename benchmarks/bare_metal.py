@@ -31,7 +31,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_ironic.client import Ironic as IronicClient
 from wharfinger_ironic.feed import OVERLAP
@@ -101,8 +101,8 @@ def requests_of_cycles(config: Path, client: PlacementClient) -> dict[str, dict[
             "written": len(outcome.steps),
         }
 
-    instance = driver_instances.load(conf, INSTANCE)
-    with driver_instances.running(
+    instance = driver_instance_loader.load(conf, INSTANCE)
+    with driver_instance_loader.running(
         instance, client, context, policy=RemovalPolicy(delay=60)
     ) as cycle:
         run("first full cycle", cycle.sync)

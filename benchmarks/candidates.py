@@ -17,9 +17,9 @@ from typing import Any, Final
 from uuid import NAMESPACE_DNS, uuid5
 
 from wharfinger import conf
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION, Context, Service
-from wharfinger.objects.context import local
+from wharfinger.objects.database_context import local
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
 from wharfinger.scheduling import RequestGroup, ResourceRequest

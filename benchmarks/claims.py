@@ -17,7 +17,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
 from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
     ComputeNode,

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from wharfinger.driver import Capabilities, ComputeDriver, unsupported
-from wharfinger.objects.context import local
+from wharfinger.objects.database_context import local
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher

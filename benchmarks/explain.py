@@ -14,7 +14,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
     Context,
@@ -24,9 +24,9 @@ from wharfinger.objects import (
 )
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.record import encode
+from wharfinger.providers.provider_record import encode
 from wharfinger.scheduling import RequestGroup, ResourceRequest
-from wharfinger.scheduling.explaining import Explaining
+from wharfinger.scheduling.explainer import Explaining
 from wharfinger.scheduling.filters import Surroundings, loader
 
 FILTERS: Final = ("compute_status", "owner")

@@ -18,7 +18,7 @@ from typing import Any, Final
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import TreePlan
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 

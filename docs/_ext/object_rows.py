@@ -10,7 +10,7 @@ from inspect import cleandoc
 from typing import Any, Final
 
 import wharfinger.objects
-from wharfinger.objects import SERVICE_VERSIONS, WharfingerObject, field_types, fields
+from wharfinger.objects import SERVICE_VERSIONS, WharfingerObject, field_base, field_types
 from wharfinger.objects.base import REGISTERED, ObjectList
 
 #: An item of a list in a docstring, to the next item or paragraph.
@@ -126,23 +126,23 @@ def _clauses(item: str) -> Iterator[tuple[list[str], str]]:
         yield re.findall(r"\w+", subjects), " ".join((ended, *common))
 
 
-def _type(field: fields.Field[Any]) -> str:
+def _type(field: field_base.Field[Any]) -> str:
     match field:
         case field_types.Word():
             return f"one of {', '.join(field.values)}"
-        case fields.ObjectField():
+        case field_base.ObjectField():
             return field.objname
-        case fields.ListOfObjectsField():
+        case field_base.ListOfObjectsField():
             return f"list of {field.objname}"
-        case fields.List():
+        case field_base.List():
             return f"list of {_KINDS[type(field.element)][1]}"
-        case fields.Dict():
+        case field_base.Dict():
             return f"{_KINDS[type(field.element)][1]}, by name"
     longest = getattr(field, "_longest", None)
     return _KINDS[type(field)][0] + (f", up to {longest} characters" if longest else "")
 
 
-def _default(field: fields.Field[Any]) -> str:
-    if field.default is fields.UnspecifiedDefault:
+def _default(field: field_base.Field[Any]) -> str:
+    if field.default is field_base.UnspecifiedDefault:
         return ""
     return repr(field.default) if not isinstance(field.default, str) else field.default

@@ -12,7 +12,7 @@ from typing import Any, Final
 from oslo_concurrency import lockutils
 from sqlalchemy import Connection, Engine, event
 
-from wharfinger import files
+from wharfinger import private_files
 
 _SCHEMA_LOCK: Final = "wharfinger-schema"
 #: Readers do not stop the writer; writers wait for each other, in milliseconds; what is
@@ -28,7 +28,7 @@ def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
     StateError, OSError where its file cannot be used.
     """
     if directory is not None:
-        files.make_file(directory / _SCHEMA_LOCK)  # lockutils would follow a link
+        private_files.make_file(directory / _SCHEMA_LOCK)  # lockutils would follow a link
     lock: AbstractContextManager[Any] = lockutils.lock(
         _SCHEMA_LOCK,
         external=directory is not None,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab.drawing import Draw
+from wharfinger.conformance.overall_verdict import ExitCode
 from wharfinger.conformance.rules import all_rules
-from wharfinger.conformance.verdict import ExitCode
 
 REPORTS = Path(__file__).parents[2] / "docs" / "conformance"
 #: In each run: what a driver declares, describes and publishes; what comes, goes and is busy;

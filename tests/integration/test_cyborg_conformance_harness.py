@@ -10,8 +10,8 @@ import pytest
 from tests.lab.accelerators import Clock
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement import RunPlacement
+from wharfinger.conformance.placement_diff import Contents
 from wharfinger.conformance.subject import Publishing, Subject, describe
-from wharfinger.conformance.trees import Contents
 from wharfinger.exceptions import BackendError
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger_harnesses.cyborg_harness import HOST, CyborgHarness

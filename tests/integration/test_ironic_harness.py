@@ -9,12 +9,12 @@ import pytest
 
 from wharfinger.conf import load
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.placement_client import WritingClient
 from wharfinger.conformance.subject import describe
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import BackendError
 from wharfinger.providers import DesiredProvider, Inventory
-from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger_harnesses.ironic_harness import IronicHarness
 
 GOLD = {"CUSTOM_BAREMETAL_GOLD": Inventory(total=1, min_unit=1, max_unit=1, step_size=1)}
@@ -55,8 +55,8 @@ def driver(harness: IronicHarness, tmp_path: Path) -> Iterator[ComputeDriver]:
         "[DEFAULT]\nenabled_drivers = metal\n"
         f"{harness.configuration('metal')}[metal]\ndriver = ironic\n"
     )
-    driver = driver_instances.load(load([str(file)]), "metal").driver
-    with driver_instances.connected(driver):
+    driver = driver_instance_loader.load(load([str(file)]), "metal").driver
+    with driver_instance_loader.connected(driver):
         yield driver
 
 

@@ -17,7 +17,7 @@ from tests.lab.placement import PlacementFixture, Requests
 from wharfinger.conf import load
 from wharfinger.objects import Context, DeviceJob, Reservation, Service
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instances, provider_report
+from wharfinger.reconcile import driver_instance_loader, provider_details
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.reconcile.reservations import Reservations
 from wharfinger_cyborg import accelerators
@@ -71,7 +71,7 @@ class Cards(fixtures.Fixture):
 
     def restarted(self) -> Reconciler:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
-        instance = driver_instances.load(load([str(self.configuration)]), self.name)
+        instance = driver_instance_loader.load(load([str(self.configuration)]), self.name)
         instance.driver.init_host(Service(host=CONTROLLER, binary="wharfinger"))
         self.driver = instance.driver
         self.context = opened(self._state_path, CONTROLLER)
@@ -110,7 +110,7 @@ class Cards(fixtures.Fixture):
 
     def hold(self, uuid: str, reason: str = "maintenance") -> Reservation:
         """Have an operator reserve a provider."""
-        provider = provider_report.find(self.client, uuid)
+        provider = provider_details.find(self.client, uuid)
         return Reservations(self.client, self.context).reserve(
             provider, holder="operator", reason=reason
         )
@@ -118,7 +118,7 @@ class Cards(fixtures.Fixture):
     def release(self, uuid: str) -> None:
         """Have the operator give it back."""
         Reservations(self.client, self.context).release(
-            provider_report.find(self.client, uuid), "operator"
+            provider_details.find(self.client, uuid), "operator"
         )
 
     def allocate(self, name: str, consumer: str, **amounts: int) -> None:
@@ -149,7 +149,7 @@ class Cards(fixtures.Fixture):
 
     def reasons(self, uuid: str) -> list[str]:
         """Why a provider is reserved, as ``wharfinger reservation list`` has it."""
-        every = provider_report.reserved(self.context)
+        every = provider_details.reserved(self.context)
         return [one.reason for one in every if one.provider_uuid == uuid]
 
     @contextmanager

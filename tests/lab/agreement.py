@@ -20,8 +20,8 @@ from wharfinger.objects import (
     ReservationList,
 )
 from wharfinger.placement.client import PlacementClient
-from wharfinger.providers.record import Record
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.providers.provider_record import Record
+from wharfinger.reconcile.record_store import RecordStore
 
 MARKS: Final = frozenset({OWNER, f"CUSTOM_WHARFINGER_{INSTANCE.upper()}"})
 #: What somebody else has put on providers of ours: how much there is, and his own reserved amount.

@@ -9,7 +9,7 @@ import fixtures
 from tests.lab.cycles import everything
 from wharfinger.allocations import AllocationClaims, Claimed, FlavorSearch, Moves
 from wharfinger.conf import parse
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import Context, Flavor, InstanceList, Migration, MigrationList
 from wharfinger.scheduling.filters import Surroundings
 

@@ -32,7 +32,7 @@ from tests.lab.placement import adapter_to
 from tests.lab.sqlite import WithoutSync
 from tests.lab.yard import HOSTS, Yard, YardDriver
 from wharfinger.allocations.release import AllocationRelease
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.db.database import Database
 from wharfinger.exceptions import PlacementUnavailable, StateError, WharfingerError
 from wharfinger.objects import (
@@ -49,7 +49,7 @@ from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.reservations import Reservations
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims, End
 
 INSTANCE: Final = "scripted"
@@ -470,7 +470,7 @@ def _be_agent(work: Work, *of_process: Any) -> None:
 
             def cycle() -> None:
                 outcome = draw.choice((one.sync, one.sync, one.drift, one.poll))()
-                service_report.report(process.context, host, [OWNER], complete=not outcome.problems)
+                service_record.report(process.context, host, [OWNER], complete=not outcome.problems)
                 for _ in range(draw.randrange(5) if host == HOSTS[0] else 0):
                     process.note("step", yard.step + 1)
                     yard.advance()

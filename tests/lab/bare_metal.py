@@ -23,7 +23,7 @@ from wharfinger.allocations.release import AllocationRelease
 from wharfinger.conf import load
 from wharfinger.objects import Context, Service
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instances, provider_report
+from wharfinger.reconcile import driver_instance_loader, provider_details
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger_harnesses.ironic import Ironic
 
@@ -105,7 +105,7 @@ class Metal(fixtures.Fixture):
 
     def restarted(self) -> Reconciler:
         """From now on, the cycle of a process that starts now: it knows what is on the disk."""
-        instance = driver_instances.load(load([str(self._configuration)]), self.name)
+        instance = driver_instance_loader.load(load([str(self._configuration)]), self.name)
         instance.driver.init_host(Service(host=self._host, binary="wharfinger"))
         self.context = opened(self._state_path, self._host)
         self._open.append(self.context)
@@ -202,7 +202,7 @@ class Metal(fixtures.Fixture):
 
     def reasons(self, uuid: str) -> list[str]:
         """Why a node is reserved, as ``wharfinger reservation list`` has it."""
-        every = provider_report.reserved(self.context)
+        every = provider_details.reserved(self.context)
         return [one.reason for one in every if one.provider_uuid == uuid]
 
     def shows(self, uuid: str) -> tuple[Figures | None, list[str]]:

@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from wharfinger.providers.absence import Uptime
+from wharfinger.providers.absence_timer import Uptime
 
 
 class Clock:

@@ -17,10 +17,10 @@ import fixtures
 from tests.lab.between import Between, forward
 from tests.lab.cycles import everything
 from tests.lab.placement import PlacementFixture, Requests, adapter_to, empty, over_http
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
-from wharfinger.reconcile import provider_report
+from wharfinger.reconcile import provider_details
 from wharfinger_harnesses.cyborg import Cyborg, Part
 from wharfinger_harnesses.daemons import PythonDaemon
 
@@ -280,7 +280,7 @@ def create(
     traits: Iterable[str],
 ) -> str:
     """Have somebody publish a provider below that of a name; returns its uuid."""
-    above = None if parent is None else provider_report.find(client, parent).uuid
+    above = None if parent is None else provider_details.find(client, parent).uuid
     made = client.create_provider(str(uuid4()), name, above)
     inventories = {kind: Inventory(total=total) for kind, total in totals.items()}
     client.set_inventories(made.uuid, made.generation, inventories)

@@ -17,14 +17,14 @@ from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
 from wharfinger.db.database import FILE_NAME, Database
 from wharfinger.objects import Context
-from wharfinger.objects.context import local
-from wharfinger.providers.absence import Uptime
+from wharfinger.objects.database_context import local
+from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import uptime
+from wharfinger.reconcile import kernel_uptime
 from wharfinger.reconcile.cycle import Reconciler
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.record_store import RecordStore
 
 HOST = "test-host"
 #: What everything in Placement is read with, as ``contents`` shows it.
@@ -59,7 +59,7 @@ class Publishing(fixtures.Fixture):
         allow_mass_removal: bool = False,
         database: str | None = None,
         down_time: timedelta = timedelta(seconds=60),
-        read_uptime: Callable[[], Uptime | None] = uptime.read,
+        read_uptime: Callable[[], Uptime | None] = kernel_uptime.read,
         adopts_matching: bool = False,
         adopts: frozenset[str] = frozenset(),
     ) -> None:

@@ -13,7 +13,7 @@ from wharfinger.driver import SUPPORTED, Capabilities
 from wharfinger.exceptions import BackendError
 from wharfinger.jobs import HOLDER, program
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
-from wharfinger.providers.function_traits import PREFIX, function_traits
+from wharfinger.providers.device_function_traits import PREFIX, function_traits
 
 IMAGE: Final = uuid("image")
 #: Of each device that is published: total, and what is reserved of it.

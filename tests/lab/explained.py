@@ -7,10 +7,10 @@ from tests.lab.samples import uuid
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.placement.trait_conditions import NO_CONDITIONS, TraitConditions
 from wharfinger.providers import Inventory, ownership
-from wharfinger.reconcile.provider_report import Reserved
-from wharfinger.scheduling import RequestGroup, ResourceRequest, funnel, trees
+from wharfinger.reconcile.provider_details import Reserved
+from wharfinger.scheduling import RequestGroup, ResourceRequest, part_funnel, request_funnel
 from wharfinger.scheduling.explanation import Explanation, TreeStage
-from wharfinger.scheduling.facts import SHARES, Facts, Stock
+from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 
 NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 
@@ -62,16 +62,16 @@ class World:
         """What is explained of a request; ``asked`` are the stages that Placement has told."""
         facts = self._seen(request, root)
         parts = tuple(
-            funnel.explain(one, facts, _may_take if minds_owners else None)
-            for one in funnel.wanted(request)
+            part_funnel.explain(one, facts, _may_take if minds_owners else None)
+            for one in part_funnel.wanted(request)
         )
-        stages = (*trees.before_asking(request, root, parts, facts), *asked)
+        stages = (*request_funnel.before_asking(request, root, parts, facts), *asked)
         return Explanation(
             request=request,
             parts=parts,
             trees=stages,
-            tree_misses=trees.misses(
-                stages, root, trees.within(request, parts, facts), parts, facts
+            tree_misses=request_funnel.misses(
+                stages, root, request_funnel.within(request, parts, facts), parts, facts
             ),
             candidates=candidates,
             dropped={},

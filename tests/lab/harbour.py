@@ -24,7 +24,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.reconcile.reservations import Reservations
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims
 
 #: What the processes are called by a database.
@@ -65,7 +65,7 @@ class Harbour(fixtures.Fixture):
         for before in self._beginning:
             before.come_back()
         for host in HOSTS:
-            service_report.report(self._kept.context, host, [OWNER], complete=True)
+            service_record.report(self._kept.context, host, [OWNER], complete=True)
         ledger = Ledger()
         with self._served() as url:
             work = Work(

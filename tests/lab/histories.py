@@ -21,7 +21,7 @@ from tests.lab.objects import elsewhere, opened
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, Steps, drives
 from tests.lab.sqlite import WithoutSync
-from wharfinger.allocations.nodes import Suits
+from wharfinger.allocations.candidate_nodes import Suits
 from wharfinger.db.database import FILE_NAME
 from wharfinger.driver import Allocations
 from wharfinger.objects import (
@@ -34,7 +34,7 @@ from wharfinger.objects import (
     MigrationList,
 )
 from wharfinger.providers import ProviderTree
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 #: For who is at work; ``age`` has more pass.
 A_WHILE: Final = timedelta(minutes=10)
@@ -118,7 +118,7 @@ class Quay(fixtures.Fixture):
             by.driver.nodes[node] = self._host
             cards.driver.nodes[node] = self._card
         self.cycle()
-        service_report.report(self.context, HOST, {"OWNER_NOVA", "OWNER_CYBORG"}, complete=True)
+        service_record.report(self.context, HOST, {"OWNER_NOVA", "OWNER_CYBORG"}, complete=True)
 
     @property
     def context(self) -> Context:

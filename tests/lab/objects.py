@@ -34,8 +34,8 @@ from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import Context, WharfingerObject
 from wharfinger.objects.base import IndirectionAPI
-from wharfinger.objects.context import local
-from wharfinger.objects.remote import ObjectServer, RemoteObjects
+from wharfinger.objects.database_context import local
+from wharfinger.objects.remote_objects import ObjectServer, RemoteObjects
 
 HOST = "test-host"
 #: Seconds; an answer takes milliseconds.

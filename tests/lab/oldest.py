@@ -18,14 +18,14 @@ from wharfinger.objects import (
     WharfingerObject,
 )
 from wharfinger.objects.base import REGISTERED
-from wharfinger.reconcile.records import RecordStore, to_object, to_record
-from wharfinger.tracker import instance_moves
+from wharfinger.reconcile.record_store import RecordStore, to_object, to_record
+from wharfinger.tracker import instance_relocation
 
 #: Starts processes that have nothing of this one but their code.
 PROCESSES = multiprocessing.get_context("forkserver")
 #: What takes long to import, and what most of them do.
 PRELOADED = (
-    *("__main__", "wharfinger.objects", "wharfinger.objects.remote"),
+    *("__main__", "wharfinger.objects", "wharfinger.objects.remote_objects"),
     *("alembic.autogenerate", "oslo_db.sqlalchemy.engines", "psycopg", "pymysql"),
 )
 PROCESSES.set_forkserver_preload(list(PRELOADED))
@@ -73,7 +73,7 @@ def _move_to(nodes: ComputeNodeList, host: str, driver_instance: str) -> None:
         node.host, node.driver_instance = host, driver_instance
     nodes.save()
     for former, names in before.items():
-        instance_moves.follow_host(nodes._context, former, host, names)
+        instance_relocation.follow_host(nodes._context, former, host, names)
 
 
 def _save_batch(batch: RecordBatch) -> None:

@@ -23,7 +23,7 @@ from tests.lab.sqlite import WithoutSync
 from wharfinger.db.database import Database
 from wharfinger.objects import ComputeNodeList, Service
 from wharfinger.objects.field_types import now
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 FAR: Final = "far-host"
 #: Both hosts count as down after so many seconds without a report; intents last half of that.
@@ -45,7 +45,7 @@ class Pausing(fixtures.Fixture):
 
     def _setUp(self) -> None:
         with self._publishing(HOST, BEFORE) as near:
-            service_report.begin(near.context, HOST)
+            service_record.begin(near.context, HOST)
             assert not near.cycle.sync().problems
             near.driver.nodes["cn"] = Machine(own=1)  # its vGPUs are absent for the first time
             near.cycle.sync()
@@ -106,8 +106,8 @@ class Pausing(fixtures.Fixture):
 
 def _report_for_an_hour(far: Publishing) -> None:
     """Have the service of the other host count as up, however slow the machine is."""
-    service_report.begin(far.context, FAR)
-    service = Service.get_by_host_and_binary(far.context, FAR, service_report.BINARY)
+    service_record.begin(far.context, FAR)
+    service = Service.get_by_host_and_binary(far.context, FAR, service_record.BINARY)
     service.last_seen_up = now() + timedelta(hours=1)
     service.save()
 

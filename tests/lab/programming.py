@@ -25,12 +25,12 @@ from tests.lab.program import Done
 from tests.lab.running import Running, Work, Working, play, play_work
 from wharfinger import jobs
 from wharfinger.conf import parse
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList, connect
 from wharfinger.objects.field_types import now
-from wharfinger.providers.function_traits import function_traits
+from wharfinger.providers.device_function_traits import function_traits
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger_cyborg.driver import CyborgDriver
 from wharfinger_harnesses.cyborg import HOST, Part
@@ -190,9 +190,9 @@ class Programming(fixtures.Fixture):
     @contextmanager
     def cycle(self) -> Iterator[Reconciler]:
         """An agent's."""
-        instance = driver_instances.load(self._conf, INSTANCE)
+        instance = driver_instance_loader.load(self._conf, INSTANCE)
         policy = RemovalPolicy(delay=0, allow_mass=False)
-        with driver_instances.running(
+        with driver_instance_loader.running(
             instance, self.through(), self.context, policy=policy
         ) as cycle:
             yield cycle

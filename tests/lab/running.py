@@ -37,7 +37,7 @@ from wharfinger.conf import parse
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import DeviceJob, connect
 from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile import driver_instances, provider_report
+from wharfinger.reconcile import driver_instance_loader, provider_details
 from wharfinger.reconcile.driver_calls import list_nodes
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
@@ -69,14 +69,14 @@ class Work:
         client = PlacementClient(adapter_to(self.placement), connections=4)
         context = connect(conf)
         try:
-            driver = driver_instances.load(conf, self.instance).driver
-            with driver_instances.connected(driver):
+            driver = driver_instance_loader.load(conf, self.instance).driver
+            with driver_instance_loader.connected(driver):
                 list_nodes(driver)
                 return jobs.program(
                     client,
                     context,
                     driver,
-                    provider_report.find(client, self.device),
+                    provider_details.find(client, self.device),
                     image=self.image,
                     function=self.function,
                     wait_for_idle=self.wait_for_idle,

@@ -21,7 +21,7 @@ from tests.lab.sqlite import WithoutSync
 from wharfinger.driver import Allocations
 from wharfinger.objects import ComputeNode, PciDevice, PciDeviceList
 from wharfinger.providers import ProviderTree
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims
 
 OWNER = "OWNER_NOVA"
@@ -86,7 +86,7 @@ class Host:
         if machines is not None:
             publishing.driver.nodes = dict(machines)
         outcome = getattr(publishing.cycle, pace)()
-        service_report.report(
+        service_record.report(
             publishing.context, publishing.host, {OWNER}, complete=not outcome.problems
         )
         return Told(

@@ -12,10 +12,10 @@ from tests.lab.cycles import everything
 from tests.lab.placement import empty
 from tests.lab.program import SAMPLE, Done, Program
 from wharfinger.conf import parse
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import Context, ServiceList, connect
 from wharfinger.placement.session import make_adapter
-from wharfinger.scheduling.gates import gates
+from wharfinger.scheduling.owner_gates import gates
 
 HOST: Final = "gpu-host-1"
 #: What the sample has of each owner: 8 of nova's, and 1 of Cyborg's.

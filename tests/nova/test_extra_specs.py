@@ -22,8 +22,8 @@ from tests.lab import samples
 from wharfinger.exceptions import InvalidRequest
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling import known_extra_specs as known
+from wharfinger.scheduling.extra_spec_translation import check
 from wharfinger.scheduling.extra_specs import from_flavor, split
-from wharfinger.scheduling.translation import check
 
 objects.register_all()
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from wharfinger.providers import Inventory
-from wharfinger.providers.function_traits import function_trait
+from wharfinger.providers.device_function_traits import function_trait
 from wharfinger.providers.inventory import check_inventories
 from wharfinger.providers.names import check_provider_name, check_trait
 

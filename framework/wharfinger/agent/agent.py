@@ -7,13 +7,13 @@ from typing import Final
 
 from oslo_log import log as logging
 
+from wharfinger.agent.driver_instance_worker import Worker
 from wharfinger.agent.problem_log import Problems
-from wharfinger.agent.worker import Worker
 from wharfinger.conf import DefaultSection, Options
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import Context
 from wharfinger.placement.client import PlacementClient
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 from wharfinger.tracker.heartbeat import BEATS, HANGS_AFTER
 
 LOG: Final = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Agent:
         owners = {worker.owner for worker in self._workers if worker.owner is not None}
         complete = all(worker.is_complete for worker in self._workers)
         try:
-            service_report.report(self._context, self._host, owners, complete=complete)
+            service_record.report(self._context, self._host, owners, complete=complete)
         except Exception as error:
             # The instances go on, and so does this.
             self._problems.found("report", [error])

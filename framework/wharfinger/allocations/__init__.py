@@ -6,8 +6,8 @@ is found by the rows of instances and migrations, and finished or undone by whoe
 Nothing here publishes, and no instance is started or stopped: that is for who calls it.
 """
 
+from wharfinger.allocations.candidate_attempts import FlavorSearch
 from wharfinger.allocations.claims import AllocationClaims, Claimed
 from wharfinger.allocations.moves import Moves
-from wharfinger.allocations.search import FlavorSearch
 
 __all__ = ["AllocationClaims", "Claimed", "FlavorSearch", "Moves"]

@@ -9,16 +9,16 @@ from uuid import uuid4
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.consumers import (
+from wharfinger.allocations.allocation_writer import (
     Allocations,
     Change,
     Consumer,
     ConsumerType,
     is_unsure,
 )
-from wharfinger.allocations.nodes import SHARES, Suits, anywhere, nodes_of, place_of
+from wharfinger.allocations.candidate_attempts import Choice, FlavorSearch
+from wharfinger.allocations.candidate_nodes import SHARES, Suits, anywhere, nodes_of, place_of
 from wharfinger.allocations.release import AllocationRelease
-from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.allocations.task_state import (
     again,
     ends_of,

@@ -6,11 +6,11 @@ Each step may have been done already, by a process that died or by one that is a
 from datetime import timedelta
 from typing import Final
 
+from wharfinger.allocations.allocation_writer import Change, Consumer, ConsumerType, was_refused
+from wharfinger.allocations.candidate_attempts import FlavorSearch
+from wharfinger.allocations.candidate_nodes import place_of
 from wharfinger.allocations.claims import AllocationClaims
-from wharfinger.allocations.consumers import Change, Consumer, ConsumerType, was_refused
-from wharfinger.allocations.nodes import place_of
 from wharfinger.allocations.release import AllocationRelease
-from wharfinger.allocations.search import FlavorSearch
 from wharfinger.allocations.task_state import again, ends_of, is_recent, refuse_released, state_of
 from wharfinger.exceptions import (
     AllocationRefused,

@@ -12,10 +12,10 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.consumers import Change, Consumer, ConsumerType
+from wharfinger.allocations.allocation_writer import Change, Consumer, ConsumerType
+from wharfinger.allocations.candidate_attempts import Choice, FlavorSearch
+from wharfinger.allocations.candidate_nodes import Suits, anywhere, place_of
 from wharfinger.allocations.move_endings import Ended, Endings
-from wharfinger.allocations.nodes import Suits, anywhere, place_of
-from wharfinger.allocations.search import Choice, FlavorSearch
 from wharfinger.allocations.task_state import is_recent, moves_of, refuse_released
 from wharfinger.exceptions import (
     AllocationRefused,

@@ -10,7 +10,7 @@ from typing import Final
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
-from wharfinger.allocations.consumers import Consumers
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.exceptions import ConcurrentSave, ConcurrentUpdate, NotFound
 from wharfinger.objects import Context, Reservation
 from wharfinger.placement.client import PlacementClient

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from wharfinger.cli.main import DIFFERENCE, DONE
-from wharfinger.cli.objects import ObjectCommand, text, uuid
+from wharfinger.cli.object_command import ObjectCommand, text, uuid
 from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class ProviderAdopt(ObjectCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         from wharfinger.conf import DefaultSection
         from wharfinger.providers.removal import RemovalPolicy
-        from wharfinger.reconcile import driver_instances
+        from wharfinger.reconcile import driver_instance_loader
 
         self._console = Console(soft_wrap=True, highlight=False, emoji=False)
         self._planned = False
         uuids = frozenset(parsed_args.providers)
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
-        instance = driver_instances.load(self.conf, parsed_args.instance)
-        with driver_instances.running(
+        instance = driver_instance_loader.load(self.conf, parsed_args.instance)
+        with driver_instance_loader.running(
             replace(instance, publisher=replace(instance.publisher, adopts=uuids)),
             self.placement,
             self.objects,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from wharfinger.cli.main import DONE
-from wharfinger.cli.objects import ObjectCommand
+from wharfinger.cli.object_command import ObjectCommand
 from wharfinger.cli.start import USUAL_THRESHOLDS
 
 

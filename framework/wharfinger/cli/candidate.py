@@ -12,18 +12,18 @@ from cliff.lister import Lister
 from rich.console import Console
 
 from wharfinger.cli import request_options as options
-from wharfinger.cli.conditions import SUBJECT, naming_unknown, usage
 from wharfinger.cli.flavor import find as find_flavor
-from wharfinger.cli.objects import UNSET, ObjectCommand, row, text
+from wharfinger.cli.object_command import UNSET, ObjectCommand, row, text
+from wharfinger.cli.trait_options import SUBJECT, naming_unknown, usage
 from wharfinger.exceptions import StateError, printable, shown
 
 if TYPE_CHECKING:
     from wharfinger.objects import Context
     from wharfinger.scheduling import ResourceRequest
-    from wharfinger.scheduling.asked_names import Place
     from wharfinger.scheduling.candidate import Candidate
     from wharfinger.scheduling.candidates import Candidates
     from wharfinger.scheduling.filters import RequestFilter
+    from wharfinger.scheduling.requested_names import Place
 
 #: Columns, where nothing is to be wrapped.
 _UNLIMITED: Final = 1_000_000
@@ -57,9 +57,9 @@ class _CandidateCommand(ObjectCommand):
         return parser
 
     def _request(self, parsed_args: argparse.Namespace) -> "ResourceRequest":
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
 
-        find = cache(lambda name: provider_report.find(self.placement, name).uuid)
+        find = cache(lambda name: provider_details.find(self.placement, name).uuid)
         with usage(self._parser):
             groups = options.written(parsed_args.groups, find)
         sources = list(self._sources(parsed_args))
@@ -69,7 +69,7 @@ class _CandidateCommand(ObjectCommand):
             return options.whole(parsed_args, sources, groups)
 
     def _sources(self, parsed_args: argparse.Namespace) -> "Iterator[ResourceRequest]":
-        from wharfinger.scheduling import asked_names
+        from wharfinger.scheduling import requested_names
         from wharfinger.scheduling.extra_specs import from_flavor
         from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE
         from wharfinger.scheduling.profile_sources import read_profile
@@ -93,7 +93,7 @@ class _CandidateCommand(ObjectCommand):
                     f"own: {shown(flavor.extra_specs[DEVICE_PROFILE])}"
                 )
             request = from_flavor(flavor, profile)
-            self._of_flavor = asked_names.of_flavor(flavor, request)
+            self._of_flavor = requested_names.of_flavor(flavor, request)
             for group in request.groups:
                 self._origins.setdefault(group.suffix, (f"flavor {flavor.name}", group.suffix))
             yield request
@@ -132,13 +132,13 @@ class _CandidateCommand(ObjectCommand):
         self, parsed_args: argparse.Namespace, giving: Set[str]
     ) -> Iterator[Exception]:
         """Of each owner that is named and gives nothing: that nobody has heard of it."""
-        from wharfinger.placement import owner_traits
-        from wharfinger.scheduling.asked_names import unknown
+        from wharfinger.placement import known_owner_traits
+        from wharfinger.scheduling.requested_names import unknown
 
         said = [one for group in parsed_args.groups.values() for one in group]
         named = {owner for option, owner in said if option == "owner" and owner}
         if absent := named - giving:
-            known = owner_traits.find(self.placement)
+            known = known_owner_traits.find(self.placement)
             yield from unknown("trait", [(SUBJECT, "owner", absent)], known)
 
 
@@ -150,8 +150,8 @@ class CandidateList(_CandidateCommand, Lister):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.scheduling.asked_names import check_known
         from wharfinger.scheduling.candidates import CandidateSearch
+        from wharfinger.scheduling.requested_names import check_known
 
         request = self._request(parsed_args)
         filters = {} if parsed_args.no_filters else self._filters()
@@ -214,7 +214,7 @@ class CandidateExplain(_CandidateCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import explanation
         from wharfinger.objects.field_types import now
-        from wharfinger.scheduling.explaining import Explaining
+        from wharfinger.scheduling.explainer import Explaining
 
         request = self._request(parsed_args)
         filters = {} if parsed_args.no_filters else self._filters()
@@ -235,7 +235,7 @@ class CandidateExplain(_CandidateCommand):
 
     def _memory(self) -> "Context | None":
         """Where it is kept who has reserved what, if anybody keeps it; nothing is created."""
-        from wharfinger.objects.context import look
+        from wharfinger.objects.database_context import look
 
         try:
             is_there = self.has_opened or look(self.conf).schema.current is not None

@@ -12,7 +12,7 @@ from wharfinger.exceptions import WharfingerError, printable
 
 if TYPE_CHECKING:
     from wharfinger.conf import Options
-    from wharfinger.reconcile.driver_instances import Check
+    from wharfinger.reconcile.driver_instance_loader import Check
 
 
 def check(conf: "Options") -> "Check":
@@ -22,10 +22,10 @@ def check(conf: "Options") -> "Check":
     """
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session
-    from wharfinger.reconcile import driver_instances
+    from wharfinger.reconcile import driver_instance_loader
     from wharfinger.scheduling.filters import loader
 
-    found = driver_instances.check(conf)
+    found = driver_instance_loader.check(conf)
     # A section that cannot be read is among the problems already.
     problems = {str(problem): problem for problem in found.problems}
     for look in (

@@ -12,17 +12,17 @@ from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
 from wharfinger.exceptions import StateError, printable
 
 if TYPE_CHECKING:
-    from wharfinger.objects.context import Condition
+    from wharfinger.objects.database_context import Condition
 
 
 class DbUpgrade(WharfingerCommand):
     """Create the database, or bring it to the newest version."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from wharfinger.objects import context
+        from wharfinger.objects import database_context
 
-        before = context.upgrade(self.conf)
-        after = context.look(self.conf)
+        before = database_context.upgrade(self.conf)
+        after = database_context.look(self.conf)
         if after.missing:
             raise StateError(path=after.name, problem=f"it {_result(after)}.", remedy="")
         schema = before.schema
@@ -40,9 +40,9 @@ class DbVersion(WharfingerCommand, ShowOne):
     """Show the version that the database has, and the newest that is known here."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.objects import context
+        from wharfinger.objects import database_context
 
-        found = context.look(self.conf)
+        found = database_context.look(self.conf)
         return ("database", "current", "newest"), (
             printable(found.name),
             found.schema.current,
@@ -58,9 +58,9 @@ class DbCheck(WharfingerCommand, Lister):
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        from wharfinger.objects import context
+        from wharfinger.objects import database_context
 
-        self._found = context.look(self.conf)
+        self._found = database_context.look(self.conf)
         super().run(parsed_args)
         schema = self._found.schema
         if schema.is_known and not schema.is_head:

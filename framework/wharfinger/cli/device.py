@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wharfinger.cli.objects import (
+from wharfinger.cli.object_command import (
     ObjectCommand,
     ObjectLister,
     as_uuid,
@@ -43,18 +43,18 @@ class _DeviceCommand(ObjectCommand):
 
         Raises WharfingerError.
         """
-        from wharfinger.reconcile import driver_instances
+        from wharfinger.reconcile import driver_instance_loader
         from wharfinger.reconcile.driver_calls import list_nodes
 
         driver = self._driver_of(provider)
-        with driver_instances.connected(driver):
+        with driver_instance_loader.connected(driver):
             list_nodes(driver)
             yield driver
 
     def _driver_of(self, provider: "ProviderSummary") -> "ComputeDriver":
         from wharfinger.conf import DefaultSection
         from wharfinger.objects import ProviderRecordList
-        from wharfinger.reconcile import driver_instances
+        from wharfinger.reconcile import driver_instance_loader
 
         host = DefaultSection.read(self.conf).host
         publishers = [
@@ -64,7 +64,7 @@ class _DeviceCommand(ObjectCommand):
         ]
         for where, name in publishers:
             if where == host:
-                return driver_instances.load(self.conf, name).driver
+                return driver_instance_loader.load(self.conf, name).driver
         others = "; ".join(f"instance {name} on host {where} does" for where, name in publishers)
         raise WharfingerError(
             reason=f"{which(provider)}: no driver instance of this host ({host}) publishes it"
@@ -103,9 +103,9 @@ class DeviceProgram(_DeviceCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import progress
         from wharfinger.jobs import program
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
 
-        provider = provider_report.find(self.placement, parsed_args.provider)
+        provider = provider_details.find(self.placement, parsed_args.provider)
         with (
             _terminated_as_interrupted(),
             self.connected(provider) as driver,
@@ -229,14 +229,14 @@ class DeviceResolve(_DeviceCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.jobs import resolve
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
 
         if parsed_args.function and not parsed_args.programmed:
             raise WharfingerError(reason="--function goes with --programmed alone")
         name = parsed_args.provider
         provider: ProviderSummary | None = None
         try:
-            provider = provider_report.find(self.placement, name)
+            provider = provider_details.find(self.placement, name)
             uuid = provider.uuid
         except NotFound:
             if (former := self._former(name)) is None:

@@ -79,7 +79,7 @@ class DriverCheck(WharfingerCommand, Lister):
         from wharfinger.conf import DefaultSection, InstanceSection
         from wharfinger.driver import loader
         from wharfinger.placement import session
-        from wharfinger.reconcile import driver_instances
+        from wharfinger.reconcile import driver_instance_loader
 
         is_instance = name in DefaultSection.read(self.conf).enabled_drivers
         driver = InstanceSection.read(self.conf, name).driver if is_instance else name
@@ -87,7 +87,7 @@ class DriverCheck(WharfingerCommand, Lister):
         yield from found
         if is_instance and not found:
             for look in (
-                lambda: driver_instances.load(self.conf, name),
+                lambda: driver_instance_loader.load(self.conf, name),
                 lambda: session.check(self.conf),
             ):
                 try:

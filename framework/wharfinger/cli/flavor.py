@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from wharfinger.cli.main import DONE, FAILED
-from wharfinger.cli.objects import (
+from wharfinger.cli.object_command import (
     ObjectCommand,
     ObjectLister,
     ObjectShow,

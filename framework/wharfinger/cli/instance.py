@@ -11,7 +11,7 @@ from cliff.columns import FormattableColumn
 
 from wharfinger.cli.flavor import find as find_flavor
 from wharfinger.cli.node import find as find_node
-from wharfinger.cli.objects import (
+from wharfinger.cli.object_command import (
     ObjectCommand,
     ObjectLister,
     ObjectShow,
@@ -27,7 +27,7 @@ from wharfinger.exceptions import printable
 
 if TYPE_CHECKING:
     from wharfinger.allocations import AllocationClaims, Moves
-    from wharfinger.allocations.nodes import Suits
+    from wharfinger.allocations.candidate_nodes import Suits
     from wharfinger.objects import Context, Instance, Migration, Reservation
 
 #: Whose an instance is that names nobody.
@@ -99,7 +99,7 @@ class _OneShown(InstanceCommand, ObjectShow):
         self, one: "Instance", moves: "Iterable[Migration]"
     ) -> Iterator[dict[str, Any]]:
         """What the instance has, and what its moves have, each by provider."""
-        from wharfinger.allocations.consumers import Consumers
+        from wharfinger.allocations.allocation_writer import Consumers
 
         consumers = Consumers(self.placement)
         kinds = {one.uuid: "instance"} | {move.uuid: "migration" for move in moves}
@@ -335,7 +335,7 @@ def _flavor_of(one: "Instance") -> Any:
 
 def _on(context: "Context", node: str | None) -> "Suits":
     """What says that a node is the one of that name or uuid; every node, where none is named."""
-    from wharfinger.allocations.nodes import anywhere
+    from wharfinger.allocations.candidate_nodes import anywhere
 
     if node is None:
         return anywhere

@@ -5,7 +5,7 @@ from typing import Any
 
 from wharfinger.cli.instance import InstanceCommand
 from wharfinger.cli.main import DONE, FAILED
-from wharfinger.cli.objects import ObjectLister, ObjectShow, given, row, text, uuid, values
+from wharfinger.cli.object_command import ObjectLister, ObjectShow, given, row, text, uuid, values
 from wharfinger.exceptions import WharfingerError, printable
 
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from wharfinger.cli.objects import (
+from wharfinger.cli.object_command import (
     ObjectLister,
     ObjectShow,
     ambiguous,

@@ -9,7 +9,8 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from wharfinger.cli.command import Json, WharfingerCommand
-from wharfinger.cli.conditions import (
+from wharfinger.cli.object_command import ObjectCommand, owner
+from wharfinger.cli.trait_options import (
     SUBJECT,
     SYNTAX,
     forbidden,
@@ -18,12 +19,11 @@ from wharfinger.cli.conditions import (
     together,
     usage,
 )
-from wharfinger.cli.objects import ObjectCommand, owner
 from wharfinger.exceptions import ObjectError, StateError, printable
 
 if TYPE_CHECKING:
     from wharfinger.placement.model import ProviderSummary
-    from wharfinger.reconcile.provider_report import Details
+    from wharfinger.reconcile.provider_details import Details
 
 _UNLIMITED: Final = 1_000_000
 
@@ -56,10 +56,10 @@ class ProviderList(WharfingerCommand, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.placement import owner_traits
+        from wharfinger.placement import known_owner_traits
 
         providers = sorted(self._found(parsed_args), key=lambda provider: provider.name)
-        owners = owner_traits.by_provider(self.placement)
+        owners = known_owner_traits.by_provider(self.placement)
         names = self._names(providers)
         rows = (
             (
@@ -102,10 +102,10 @@ class ProviderShow(WharfingerCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.console import tree
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
 
-        provider = provider_report.find(self.placement, parsed_args.provider)
-        [found] = provider_report.details(
+        provider = provider_details.find(self.placement, parsed_args.provider)
+        [found] = provider_details.details(
             self.placement, [provider], inventory=True, traits=True, usage=True
         )
         data = tree.provider_data(found)
@@ -138,12 +138,12 @@ class ProviderTreeCommand(ObjectCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import tree
         from wharfinger.objects.field_types import now
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
 
         in_tree = None
         if parsed_args.provider is not None:
-            in_tree = provider_report.find(self.placement, parsed_args.provider).uuid
-        providers = provider_report.details(
+            in_tree = provider_details.find(self.placement, parsed_args.provider).uuid
+        providers = provider_details.details(
             self.placement,
             self.placement.list_providers(in_tree=in_tree),
             inventory=parsed_args.inventory,
@@ -166,12 +166,12 @@ class ProviderTreeCommand(ObjectCommand):
 
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
         """The providers with who has reserved them, where that can be read; nothing is created."""
-        from wharfinger.objects.context import look
-        from wharfinger.reconcile import provider_report
+        from wharfinger.objects.database_context import look
+        from wharfinger.reconcile import provider_details
 
         try:
             is_empty = look(self.conf).schema.current is None
-            return provider_report.with_reservations(None if is_empty else self.objects, providers)
+            return provider_details.with_reservations(None if is_empty else self.objects, providers)
         except (ObjectError, StateError) as error:
             self.app.LOG.warning("Who has reserved what is not known: %s", error)
             return providers

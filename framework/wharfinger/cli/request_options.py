@@ -6,8 +6,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from wharfinger.cli.conditions import SYNTAX, forbidden, refused, required, together
-from wharfinger.cli.objects import number, owner, text, uuid
+from wharfinger.cli.object_command import number, owner, text, uuid
+from wharfinger.cli.trait_options import SYNTAX, forbidden, refused, required, together
 from wharfinger.exceptions import InvalidRequest, shown
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cliff.columns import FormattableColumn
 
-from wharfinger.cli.objects import (
+from wharfinger.cli.object_command import (
     ObjectCommand,
     ObjectLister,
     as_uuid,
@@ -32,7 +32,7 @@ from wharfinger.exceptions import (
 if TYPE_CHECKING:
     from wharfinger.objects import ReservationList as Reservations
     from wharfinger.placement.model import ProviderSummary
-    from wharfinger.reconcile.provider_report import Reserved
+    from wharfinger.reconcile.provider_details import Reserved
 
 #: Whose a reservation is that names no holder.
 _OPERATOR: Final = "operator"
@@ -100,10 +100,10 @@ class ReservationList(ObjectLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
 
-        every = provider_report.reserved(self.objects)
-        names = provider_report.names(self.objects, every)
+        every = provider_details.reserved(self.objects)
+        names = provider_details.names(self.objects, every)
         wanted, holder = parsed_args.provider, parsed_args.holder
         rows = sorted(
             (
@@ -149,12 +149,12 @@ class ProviderReserve(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import reservations
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
         from wharfinger.reconcile.reservations import Reservations
 
         holder = parsed_args.holder
         _refuse_jobs(holder)
-        provider = provider_report.find(self.placement, parsed_args.provider)
+        provider = provider_details.find(self.placement, parsed_args.provider)
         self._refuse_second(provider, holder)
         try:
             held = Reservations(self.placement, self.objects).reserve(
@@ -197,13 +197,13 @@ class ProviderRelease(ObjectCommand):
         return _takes_provider(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
         from wharfinger.reconcile.reservations import Reservations
 
         holder = parsed_args.holder
         _refuse_jobs(holder)
         try:
-            provider = provider_report.find(self.placement, parsed_args.provider)
+            provider = provider_details.find(self.placement, parsed_args.provider)
         except NotFound:
             if not self._forget(parsed_args.provider, holder):
                 raise
@@ -231,12 +231,12 @@ class ProviderRelease(ObjectCommand):
         return bool(held)
 
     def _not_held(self, provider: "ProviderSummary", holder: str) -> WharfingerError:
-        from wharfinger.reconcile import provider_report
+        from wharfinger.reconcile import provider_details
 
         holders = sorted(
             {
                 one.holder
-                for one in provider_report.reserved(self.objects)
+                for one in provider_details.reserved(self.objects)
                 if one.provider_uuid == provider.uuid
             }
         )

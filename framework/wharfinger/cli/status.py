@@ -22,10 +22,10 @@ from wharfinger.masking import masked
 
 if TYPE_CHECKING:
     from wharfinger.conf import Options
-    from wharfinger.objects.context import Condition
+    from wharfinger.objects.database_context import Condition
     from wharfinger.placement.client import PlacementClient
     from wharfinger.placement.model import ProviderSummary
-    from wharfinger.reconcile.driver_instances import Instance
+    from wharfinger.reconcile.driver_instance_loader import Instance
 
 UNCHECKED: Final = 255
 #: What argparse exits with, and upgradecheck means a failure by.
@@ -62,7 +62,7 @@ class Checks(UpgradeCommands):
 
     @cached_property
     def _database(self) -> "Condition":
-        from wharfinger.objects.context import look
+        from wharfinger.objects.database_context import look
 
         return look(self._conf)
 
@@ -83,12 +83,12 @@ class Checks(UpgradeCommands):
     def _instances(self) -> "list[Instance]":
         """Those of the enabled driver instances that can be loaded."""
         from wharfinger.conf import DefaultSection
-        from wharfinger.reconcile import driver_instances
+        from wharfinger.reconcile import driver_instance_loader
 
         found = []
         for name in DefaultSection.read(self._conf).enabled_drivers:
             try:
-                found.append(driver_instances.load(self._conf, name))
+                found.append(driver_instance_loader.load(self._conf, name))
             except WharfingerError:
                 continue  # told by the check of the drivers
         return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console
 
 from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
-from wharfinger.cli.objects import ObjectCommand, seconds
+from wharfinger.cli.object_command import ObjectCommand, seconds
 from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ class Sync(ObjectCommand):
 
     def _begin(self, default: "DefaultSection") -> None:
         """Say that the service is up, or other hosts take its nodes for those of a dead one."""
-        from wharfinger.tracker import service_report
+        from wharfinger.tracker import service_record
 
         try:
-            service_report.begin(self.objects, default.host)
+            service_record.begin(self.objects, default.host)
         except WharfingerError as error:
             # The instances tell of the database, and the report at the end of the service.
             self.app.LOG.debug("the service cannot be said to be up: %s", error)
@@ -121,12 +121,12 @@ class Sync(ObjectCommand):
 
         Yields the function that cycles call when they make progress.
         """
-        from wharfinger.tracker import service_report
+        from wharfinger.tracker import service_record
         from wharfinger.tracker.heartbeat import Heartbeat
 
         def report() -> None:
             if self.has_opened:  # otherwise each instance reports why not
-                service_report.begin(self.objects, default.host)
+                service_record.begin(self.objects, default.host)
 
         if dry_run:
             yield lambda: None
@@ -135,14 +135,14 @@ class Sync(ObjectCommand):
             yield heartbeat.progress
 
     def _report(self, default: "DefaultSection", outcomes: Mapping[str, "CycleResult"]) -> None:
-        from wharfinger.tracker import service_report
+        from wharfinger.tracker import service_record
 
         if not self.has_opened:
             return  # no instance could open the database, and each has said so
         complete = outcomes.keys() == set(default.enabled_drivers) and not any(
             outcome.problems for outcome in outcomes.values()
         )
-        service_report.report(self.objects, default.host, self._owners, complete=complete)
+        service_record.report(self.objects, default.host, self._owners, complete=complete)
 
     def _run(
         self, name: str, parsed_args: argparse.Namespace, on_progress: Callable[[], None]
@@ -150,19 +150,19 @@ class Sync(ObjectCommand):
         """One instance's cycle; its failure does not stop the others."""
         from wharfinger.console import progress
         from wharfinger.providers.removal import RemovalPolicy
-        from wharfinger.reconcile import driver_instances
+        from wharfinger.reconcile import driver_instance_loader
         from wharfinger.reconcile.cycle import CycleResult
 
         taken: list[Step] = []
         try:
-            instance = driver_instances.load(self.conf, name)
+            instance = driver_instance_loader.load(self.conf, name)
             self._owners.add(instance.publisher.owner)
             delay = parsed_args.removal_delay
             policy = RemovalPolicy(
                 delay=instance.section.removal_delay if delay is None else delay,
                 allow_mass=parsed_args.allow_mass_removal,
             )
-            with driver_instances.running(
+            with driver_instance_loader.running(
                 instance,
                 self.placement,
                 self.objects,

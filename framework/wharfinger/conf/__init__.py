@@ -16,16 +16,16 @@ from wharfinger.conf import (
     agent,
     database,
     default,
-    instance,
+    driver_instance,
     placement,
     scheduling,
 )
 from wharfinger.conf.accelerator import AcceleratorSection
 from wharfinger.conf.agent import AgentSection
+from wharfinger.conf.config_opts import DEFAULT, Options, Value
 from wharfinger.conf.database import DatabaseSection
 from wharfinger.conf.default import DefaultSection
-from wharfinger.conf.instance import InstanceSection
-from wharfinger.conf.options import DEFAULT, Options, Value
+from wharfinger.conf.driver_instance import InstanceSection
 from wharfinger.conf.placement import PlacementSection
 from wharfinger.conf.scheduling import SchedulingSection
 from wharfinger.exceptions import ConfigurationFileError, WharfingerError
@@ -229,5 +229,5 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (scheduling.GROUP, scheduling.OPTIONS),
         (agent.GROUP, agent.OPTIONS),
         (accelerator.GROUP, accelerator.sample_options()),
-        ("<instance>", instance.OPTIONS),
+        ("<instance>", driver_instance.OPTIONS),
     ]

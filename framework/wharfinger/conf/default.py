@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf.options import DEFAULT
+from wharfinger.conf.config_opts import DEFAULT
 from wharfinger.conf.reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 

@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
-from wharfinger.conformance.examination import TIMEOUT
+from wharfinger.conformance.pytest_session import SUFFIXES, Session
+from wharfinger.conformance.rule_runner import TIMEOUT
 from wharfinger.conformance.rules import Profile
-from wharfinger.conformance.run import Asked, Run
-from wharfinger.conformance.session import SUFFIXES, Session
+from wharfinger.conformance.run_setup import Asked, Run
 
 _ASKED: Final = pytest.StashKey[Asked]()
 

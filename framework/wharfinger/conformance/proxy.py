@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.relay import Fate, Relay
+from wharfinger.conformance.proxy_server import Fate, Relay
 
 #: Seconds between two looks whether to stop.
 _PACE: Final = 0.02

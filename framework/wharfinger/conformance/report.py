@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from wharfinger.conformance.examination import Result, Status
+from wharfinger.conformance.exceptions import NotShown
+from wharfinger.conformance.overall_verdict import Verdict
+from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import VERSION, Level, Rule
-from wharfinger.conformance.run import Asked, find_harness
-from wharfinger.conformance.verdict import Verdict
-from wharfinger.conformance.violations import NotShown
+from wharfinger.conformance.run_setup import Asked, find_harness
 from wharfinger.driver import Capability, loader
 from wharfinger.exceptions import DriverLoadError, printable
 

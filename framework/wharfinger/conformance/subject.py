@@ -9,25 +9,25 @@ from typing import Final
 
 from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
+from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
-from wharfinger.conformance.trees import Contents
-from wharfinger.conformance.violations import NotShown, Violation
+from wharfinger.conformance.placement_diff import Contents
 from wharfinger.driver import Capabilities, ComputeDriver, loader
 from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import ConfigurationError, WharfingerError
 from wharfinger.objects import Migration
-from wharfinger.objects.context import local
+from wharfinger.objects.database_context import local
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderTree, PublishingMode
 from wharfinger.providers.ownership import NOVA
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.reconcile.desire import REPORTED
 from wharfinger.reconcile.driver_calls import check_names
 from wharfinger.reconcile.driver_calls import describe as describe_nodes
-from wharfinger.reconcile.driver_instances import Instance
+from wharfinger.reconcile.driver_instance_loader import Instance
 from wharfinger.reconcile.node_list import NodeList
 
 #: What the driver instance is called, unless a configuration file enables one of the driver.
@@ -213,13 +213,13 @@ class Subject:
 
     def load(self) -> Instance:
         """A new instance, which is not connected yet."""
-        return driver_instances.load(self.configured(), self.instance_name)
+        return driver_instance_loader.load(self.configured(), self.instance_name)
 
     @contextmanager
     def driver(self) -> Iterator[ComputeDriver]:
         """A new instance of the driver, connected for as long."""
         driver = self.load().driver
-        with driver_instances.connected(driver):
+        with driver_instance_loader.connected(driver):
             yield driver
 
     @contextmanager
@@ -250,7 +250,7 @@ class Publishing:
         self._open.callback(context.close)
         self.driver = instance.driver
         self.cycle = self._open.enter_context(
-            driver_instances.running(
+            driver_instance_loader.running(
                 instance,
                 self._subject.placement.client,
                 context,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from wharfinger.conformance import telling
-from wharfinger.conformance.examination import Status
+from wharfinger.conformance import terminal_output
+from wharfinger.conformance.pytest_session import properties
+from wharfinger.conformance.rule_runner import Status
 from wharfinger.conformance.rules import Level, Rule, all_rules
-from wharfinger.conformance.run import Run
-from wharfinger.conformance.session import properties
+from wharfinger.conformance.run_setup import Run
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in all_rules()])
@@ -22,4 +22,4 @@ def test_rule(rule: Rule, conformance_run: Run, request: pytest.FixtureRequest) 
         case Status.FAILED if rule.level is not Level.MUST:
             pytest.xfail(result.found)
         case status if status.is_bad:
-            pytest.fail(telling.failure(result, conformance_run.asked), pytrace=False)
+            pytest.fail(terminal_output.failure(result, conformance_run.asked), pytrace=False)

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from wharfinger.console import advice, reasons, reservations
-from wharfinger.console.counting import many
-from wharfinger.console.shortage import named
+from wharfinger.console import exclusion_reasons, request_advice, reservations
+from wharfinger.console.count_words import many
+from wharfinger.console.request_part_advice import named
 from wharfinger.exceptions import printable
 from wharfinger.placement.trait_conditions import TraitConditions
-from wharfinger.reconcile.provider_report import Reserved
-from wharfinger.scheduling import funnel
+from wharfinger.reconcile.provider_details import Reserved
+from wharfinger.scheduling import part_funnel
 from wharfinger.scheduling.explanation import (
     Explanation,
     Held,
@@ -53,10 +53,10 @@ def as_text(told: Explanation, now: datetime) -> Iterator[Text]:
         yield Text()
     yield Text("the whole request", style="bold")
     yield from _table(list(_tree_rows(told)))
-    for tree in told.tree_misses[: funnel.NAMED]:
+    for tree in told.tree_misses[: part_funnel.NAMED]:
         yield _line(f"the tree of {tree.name} ({tree.uuid}) {_of_tree(told, tree, now)}")
     yield Text()
-    yield Text(printable(advice.sentence(told, now)), style="bold")
+    yield Text(printable(request_advice.sentence(told, now)), style="bold")
 
 
 def as_data(told: Explanation, now: datetime) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def as_data(told: Explanation, now: datetime) -> dict[str, Any]:
     return {
         "candidates": told.candidates,
         "dropped": dict(told.dropped),
-        "advice": printable(advice.sentence(told, now)),
+        "advice": printable(request_advice.sentence(told, now)),
         "parts": [_part_data(part, now) for part in told.parts],
         "trees": [_tree_data(stage) for stage in told.trees],
         "sharing_not_looked_at": told.not_looked_at,
@@ -74,9 +74,9 @@ def as_data(told: Explanation, now: datetime) -> dict[str, Any]:
                 "name": one.name,
                 "step": str(one.step),
                 "without": [named(told.parts[number]) for number in one.parts],
-                "reasons": [reasons.words(reason, now) for reason in one.reasons],
+                "reasons": [exclusion_reasons.words(reason, now) for reason in one.reasons],
             }
-            for one in told.tree_misses[: funnel.NAMED]
+            for one in told.tree_misses[: part_funnel.NAMED]
         ],
     }
 
@@ -108,7 +108,7 @@ def _part_data(part: Part, now: datetime) -> dict[str, Any]:
                 "uuid": one.uuid,
                 "name": one.name,
                 "step": str(one.step),
-                "reasons": [reasons.words(reason, now) for reason in _all(one)],
+                "reasons": [exclusion_reasons.words(reason, now) for reason in _all(one)],
                 "reserved": [_reserved_data(known, now) for known in _holders(one)],
             }
             for one in part.misses
@@ -214,14 +214,14 @@ def _holding(reason: str, providers: int, first: Reserved | None, now: datetime)
     if first is None:
         return f"{providers} reserved{f': {reason}' if reason else ' by others'}"
     which = "" if providers == 1 else "the first: "
-    return f"{providers} reserved: {which}{reasons.holder(first, now)}"
+    return f"{providers} reserved: {which}{exclusion_reasons.holder(first, now)}"
 
 
 def _of_miss(miss: Miss, now: datetime) -> str:
-    return ", ".join(reasons.words(reason, now) for reason in _all(miss))
+    return ", ".join(exclusion_reasons.words(reason, now) for reason in _all(miss))
 
 
 def _of_tree(told: Explanation, one: TreeMiss, now: datetime) -> str:
     said = [f"has no provider for {named(told.parts[number])}" for number in one.parts]
-    said += [f"has a root that {reasons.words(reason, now)}" for reason in one.reasons]
+    said += [f"has a root that {exclusion_reasons.words(reason, now)}" for reason in one.reasons]
     return ", ".join(said) or f"ends at: {_TREES[one.step]}"

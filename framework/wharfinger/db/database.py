@@ -13,10 +13,10 @@ from oslo_db.sqlalchemy import enginefacade
 from oslo_log import log as logging
 from sqlalchemy.exc import SQLAlchemyError
 
-from wharfinger import files
+from wharfinger import private_files
 from wharfinger.db import migration
 from wharfinger.db.migration import BrokenSchemaError, Schema
-from wharfinger.db.rows import Change, Following, Rows, Sole, Values
+from wharfinger.db.row_statements import Change, Following, Rows, Sole, Values
 from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import StateError
 from wharfinger.sqlite import allow_concurrent_writers, reason
@@ -75,9 +75,9 @@ class Database:
         self._missing: Mapping[str, frozenset[str]] = {}
         with self._errors():
             if managed and self._engine_name() == "sqlite":
-                files.make_directory(directory)
+                private_files.make_directory(directory)
             if not look_only and self._file is not None:
-                files.make_database(self._file)
+                private_files.make_database(self._file)
             if look_only and not self._is_there():
                 url = "sqlite://"  # SQLite would make the file: an empty one in memory, then
             elif self._engine_name() in ("mysql", "mariadb"):

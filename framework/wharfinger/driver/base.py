@@ -13,7 +13,7 @@ from oslo_config import cfg
 from wharfinger.driver.capabilities import Capabilities
 from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import AnyInventory, ProviderTree
-from wharfinger.providers.function_traits import function_trait
+from wharfinger.providers.device_function_traits import function_trait
 
 #: By consumer uuid, what GET /allocations/{consumer} of the Placement API answers:
 #: {"allocations": {provider uuid: {"resources": {class: amount}}}, "project_id": ...,

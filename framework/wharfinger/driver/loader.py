@@ -15,7 +15,7 @@ from stevedore.exception import MultipleMatches, NoMatches
 from wharfinger.driver import signatures
 from wharfinger.driver.base import ComputeDriver
 from wharfinger.driver.capabilities import METHODS, Capabilities, Capability
-from wharfinger.driver.plugins import PluginManager, entry_points
+from wharfinger.driver.entry_points import PluginManager, entry_points
 from wharfinger.exceptions import DriverLoadError, InvalidName
 from wharfinger.objects.base import REGISTERED
 from wharfinger.providers.ownership import check_owner

@@ -5,9 +5,9 @@ operator has to decide afterwards. Both keep to what the database says: a proces
 step, and nothing is released by itself then.
 """
 
-from wharfinger.jobs.job_state import describe, is_at_work
-from wharfinger.jobs.programming import program
-from wharfinger.jobs.resolving import resolve
+from wharfinger.jobs.device_programming import program
+from wharfinger.jobs.job_activity import describe, is_at_work
+from wharfinger.jobs.job_resolution import resolve
 from wharfinger.objects import JOB_HOLDER as HOLDER
 
 __all__ = ["HOLDER", "describe", "is_at_work", "program", "resolve"]

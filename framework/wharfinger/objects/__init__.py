@@ -6,13 +6,14 @@ each carries a version, and a field changes only with it.
 
 from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.compute_node import ComputeNode, ComputeNodeList
-from wharfinger.objects.context import Context, connect
+from wharfinger.objects.database_context import Context, connect
 from wharfinger.objects.device_job import HOLDER as JOB_HOLDER
 from wharfinger.objects.device_job import DeviceJob, DeviceJobList
+from wharfinger.objects.driver_instance_state import HostState, ProviderState
 from wharfinger.objects.flavor import Flavor, FlavorList
-from wharfinger.objects.host_state import HostState, ProviderState
 from wharfinger.objects.instance import Instance, InstanceList
 from wharfinger.objects.migration import Migration, MigrationList
+from wharfinger.objects.node_takeover import Takeover
 from wharfinger.objects.pci_device import PciDevice, PciDeviceList
 from wharfinger.objects.provider_record import ProviderRecord, ProviderRecordList
 from wharfinger.objects.record_batch import RecordBatch
@@ -25,7 +26,6 @@ from wharfinger.objects.service import (
     Service,
     ServiceList,
 )
-from wharfinger.objects.takeover import Takeover
 
 __all__ = [
     "AGENT_BINARY",

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, ParamSpec, Protocol, Self, TypeVar, ove
 from oslo_utils import versionutils
 
 from wharfinger.exceptions import FieldUnset, IncompatibleVersion, InvalidObject, shown
-from wharfinger.objects.fields import Field, ListOfObjectsField, ObjectField, UnspecifiedDefault
+from wharfinger.objects.field_base import Field, ListOfObjectsField, ObjectField, UnspecifiedDefault
 
 #: The class of each name.
 REGISTERED: Final[dict[str, "type[WharfingerObject]"]] = {}

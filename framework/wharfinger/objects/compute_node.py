@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import ClassVar, Self
 
-from wharfinger.db.rows import Following, NotIn
+from wharfinger.db.row_statements import Following, NotIn
 from wharfinger.db.tables import INSTANCE
-from wharfinger.objects import base, field_types, fields
+from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import Step, register
-from wharfinger.objects.context import Context
+from wharfinger.objects.database_context import Context
 from wharfinger.objects.instance import Instance
 from wharfinger.objects.migration import OVER, Migration
 from wharfinger.objects.pci_device import PciDeviceList
@@ -72,7 +72,7 @@ class ComputeNode(KeptObject):
         "cpu_allocation_ratio": field_types.ratio(default=1.0),
         "ram_allocation_ratio": field_types.ratio(default=1.0),
         "disk_allocation_ratio": field_types.ratio(default=1.0),
-        "pci_stats": fields.ObjectField("PciDeviceList", nullable=True, default=None),
+        "pci_stats": field_base.ObjectField("PciDeviceList", nullable=True, default=None),
         "capabilities": field_types.flags_by_name(default={}),
         "last_seen": field_types.moment(nullable=True),
     }
@@ -100,7 +100,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
     )
     KIND = ComputeNode
     objects: list[ComputeNode]
-    fields = {"objects": fields.ListOfObjectsField("ComputeNode")}
+    fields = {"objects": field_base.ListOfObjectsField("ComputeNode")}
     child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.1",

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from wharfinger.db.tables import INSTANCE
-from wharfinger.objects import field_types, fields
+from wharfinger.objects import field_base, field_types
 from wharfinger.objects.base import register
 from wharfinger.objects.persistence import KeptList, KeptObject
 
@@ -126,5 +126,5 @@ class DeviceJobList(KeptList[DeviceJob]):
 
     KIND = DeviceJob
     objects: list[DeviceJob]
-    fields = {"objects": fields.ListOfObjectsField("DeviceJob")}
+    fields = {"objects": field_base.ListOfObjectsField("DeviceJob")}
     child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}

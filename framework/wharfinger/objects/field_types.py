@@ -12,7 +12,7 @@ from typing import Any, Final
 from oslo_utils import timeutils
 
 from wharfinger.db.tables import NAME
-from wharfinger.objects.fields import Dict, Field, List, wrong
+from wharfinger.objects.field_base import Dict, Field, List, wrong
 
 #: MySQL's first, and the first of four digits.
 _FIRST_YEAR: Final = 1000

@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar, Self
 
-from wharfinger.objects import base, field_types, fields
+from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import register
-from wharfinger.objects.context import Context
+from wharfinger.objects.database_context import Context
 from wharfinger.objects.persistence import KeptList, KeptObject
 
 
@@ -85,5 +85,5 @@ class FlavorList(KeptList[Flavor]):
 
     KIND = Flavor
     objects: list[Flavor]
-    fields = {"objects": fields.ListOfObjectsField("Flavor")}
+    fields = {"objects": field_base.ListOfObjectsField("Flavor")}
     child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
-from wharfinger.objects import base, field_types, fields
+from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import Step, register
-from wharfinger.objects.context import Context
+from wharfinger.objects.database_context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.persistence import KeptList, KeptObject
 
@@ -46,7 +46,7 @@ class Instance(KeptObject):
         "user_id": field_types.name(),
         "host": field_types.name(nullable=True),
         "node": field_types.name(nullable=True),
-        "flavor": fields.ObjectField("Flavor"),
+        "flavor": field_base.ObjectField("Flavor"),
         "task_state": field_types.one_of(*TASK_STATES, nullable=True),
         "updated_at": field_types.moment(nullable=True),
     }
@@ -81,7 +81,7 @@ class InstanceList(KeptList[Instance]):
     )
     KIND = Instance
     objects: list[Instance]
-    fields = {"objects": fields.ListOfObjectsField("Instance")}
+    fields = {"objects": field_base.ListOfObjectsField("Instance")}
     child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.0",

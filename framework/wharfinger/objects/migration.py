@@ -5,10 +5,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
-from wharfinger.db.rows import NotIn, Rows, Sole
-from wharfinger.objects import base, field_types, fields
+from wharfinger.db.row_statements import NotIn, Rows, Sole
+from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import Step, register
-from wharfinger.objects.context import Context
+from wharfinger.objects.database_context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.instance import Instance
 from wharfinger.objects.persistence import KeptList, KeptObject
@@ -62,7 +62,7 @@ class _Status(field_types.Word):
         before = getattr(obj, attr)
         if wanted != before and wanted not in self.transitions[before]:
             after = ", ".join(sorted(self.transitions[before])) or "none"
-            raise fields.wrong(attr, wanted, f"a status that {before} leads to ({after})")
+            raise field_base.wrong(attr, wanted, f"a status that {before} leads to ({after})")
         return wanted
 
 
@@ -112,8 +112,8 @@ class Migration(KeptObject):
         "source_node": field_types.name(),
         "dest_compute": field_types.name(nullable=True),
         "dest_node": field_types.name(nullable=True),
-        "old_flavor": fields.ObjectField("Flavor"),
-        "new_flavor": fields.ObjectField("Flavor"),
+        "old_flavor": field_base.ObjectField("Flavor"),
+        "new_flavor": field_base.ObjectField("Flavor"),
         "created_at": field_types.moment(),
         "updated_at": field_types.moment(nullable=True),
     }
@@ -167,7 +167,7 @@ class MigrationList(KeptList[Migration]):
     HISTORY = (Step("1.0", "Migration 1.0"), Step("1.1", "Migration 1.1"))
     KIND = Migration
     objects: list[Migration]
-    fields = {"objects": fields.ListOfObjectsField("Migration")}
+    fields = {"objects": field_base.ListOfObjectsField("Migration")}
     child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.1",

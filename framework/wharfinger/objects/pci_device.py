@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from wharfinger.objects import base, field_types, fields
+from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import WharfingerObject, register
 
 
@@ -35,5 +35,5 @@ class PciDeviceList(base.ObjectList[PciDevice]):
     """
 
     objects: list[PciDevice]
-    fields = {"objects": fields.ListOfObjectsField("PciDevice")}
+    fields = {"objects": field_base.ListOfObjectsField("PciDevice")}
     child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}

@@ -10,7 +10,7 @@ from uuid import uuid4
 from oslo_log import log as logging
 
 from wharfinger.db.database import Database, TakenError
-from wharfinger.db.rows import Change, Following, Sole, StaleError, is_several
+from wharfinger.db.row_statements import Change, Following, Sole, StaleError, is_several
 from wharfinger.exceptions import (
     ConcurrentSave,
     InvalidObject,
@@ -19,9 +19,9 @@ from wharfinger.exceptions import (
     printable,
     shown,
 )
-from wharfinger.objects import base, fields
+from wharfinger.objects import base, field_base
 from wharfinger.objects.base import WharfingerObject
-from wharfinger.objects.context import Context
+from wharfinger.objects.database_context import Context
 from wharfinger.objects.field_types import count
 
 LOG: Final = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class RowObject(WharfingerObject):
         return {
             name: _text(getattr(self, name))
             for name in names
-            if isinstance(self.fields[name], fields.List | fields.Dict) and name in self
+            if isinstance(self.fields[name], field_base.List | field_base.Dict) and name in self
         }
 
     def obj_to_primitive(
@@ -148,7 +148,7 @@ class RowObject(WharfingerObject):
         self.obj_reset_changes(recursive=True)
         return self
 
-    def _read(self, field: fields.Field[Any], name: str, value: Any) -> Any:
+    def _read(self, field: field_base.Field[Any], name: str, value: Any) -> Any:
         if value is None or not _is_document(field):
             return value
         return field.from_primitive(self, name, json.loads(value))
@@ -248,7 +248,7 @@ class KeptObject(RowObject):
     def _settle(self) -> None:
         """Nothing has changed any more; objects within stay as they are with whoever has them."""
         for name, field in self.fields.items():
-            if isinstance(field, fields.ObjectField) and name in self:
+            if isinstance(field, field_base.ObjectField) and name in self:
                 part = getattr(self, name)
                 if part is not None:
                     part = part.obj_clone()
@@ -392,8 +392,8 @@ def _stored(value: Any) -> Any:
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-def _is_document(field: fields.Field[Any]) -> bool:
-    return isinstance(field, fields.List | fields.Dict | fields.ObjectField)
+def _is_document(field: field_base.Field[Any]) -> bool:
+    return isinstance(field, field_base.List | field_base.Dict | field_base.ObjectField)
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
-from wharfinger.db.rows import NotIn
+from wharfinger.db.row_statements import NotIn
 from wharfinger.db.tables import INSTANCE, NAME
-from wharfinger.objects import base, field_types, fields
+from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import Step, register
-from wharfinger.objects.context import Context
+from wharfinger.objects.database_context import Context
 from wharfinger.objects.persistence import RowList, RowObject
 
 
@@ -29,7 +29,7 @@ class ProviderRecord(RowObject):
     - ``absent_since``: when a complete listing first lacked it, in seconds since the epoch; None
       while it is there.
     - ``absence``: the same moment in uptime, from which the absence is counted: JSON text of a
-      ``wharfinger.providers.absence.Absence``. It is valid only if its ``since`` equals
+      ``wharfinger.providers.absence_timer.Absence``. It is valid only if its ``since`` equals
       ``absent_since``: an old release writes only ``absent_since``. None without an uptime.
     - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such
       a release does not change the revision: nobody notices its writes, and the last writer wins.
@@ -119,7 +119,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
     )
     KIND = ProviderRecord
     objects: list[ProviderRecord]
-    fields = {"objects": fields.ListOfObjectsField("ProviderRecord")}
+    fields = {"objects": field_base.ListOfObjectsField("ProviderRecord")}
     child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.1",

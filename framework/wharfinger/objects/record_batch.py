@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
 
-from wharfinger.db.rows import Rows
+from wharfinger.db.row_statements import Rows
 from wharfinger.db.tables import INSTANCE
 from wharfinger.exceptions import ConcurrentSave, ObjectExists
-from wharfinger.objects import base, field_types, fields
+from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import WharfingerObject, register
 from wharfinger.objects.compute_node import ComputeNode
 from wharfinger.objects.persistence import KeptObject, stale_keys, write_checked
@@ -53,16 +53,16 @@ class RecordBatch(WharfingerObject):
     fields = {
         "host": field_types.name(),
         "driver_instance": field_types.text(INSTANCE),
-        "records": fields.ListOfObjectsField("ProviderRecord", default=[]),
+        "records": field_base.ListOfObjectsField("ProviderRecord", default=[]),
         "forgotten": field_types.counts_by_name(default={}),
         "our_nodes": field_types.texts(default=[]),
-        "new_nodes": fields.ListOfObjectsField("ComputeNode", default=[]),
-        "changed_nodes": fields.ListOfObjectsField("ComputeNode", default=[]),
+        "new_nodes": field_base.ListOfObjectsField("ComputeNode", default=[]),
+        "changed_nodes": field_base.ListOfObjectsField("ComputeNode", default=[]),
         "reserved_providers": field_types.texts(default=[]),
         "known_reservations": field_types.counts_by_name(default={}),
         "reservation_providers": field_types.texts_by_name(default={}),
-        "new_reservations": fields.ListOfObjectsField("Reservation", default=[]),
-        "changed_reservations": fields.ListOfObjectsField("Reservation", default=[]),
+        "new_reservations": field_base.ListOfObjectsField("Reservation", default=[]),
+        "changed_reservations": field_base.ListOfObjectsField("Reservation", default=[]),
         "ended": field_types.counts_by_name(default={}),
         "reports_service": field_types.flag(default=False),
     }

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
-from wharfinger.objects import field_types, fields
+from wharfinger.objects import field_base, field_types
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.persistence import KeptList, KeptObject
 
@@ -80,7 +80,7 @@ class ReservationList(KeptList[Reservation]):
     HISTORY = (Step("1.0", "Reservation 1.0"), Step("1.1", "Reservation 1.1"))
     KIND = Reservation
     objects: list[Reservation]
-    fields = {"objects": fields.ListOfObjectsField("Reservation")}
+    fields = {"objects": field_base.ListOfObjectsField("Reservation")}
     child_versions: ClassVar[dict[str, str]] = {
         "1.0": "1.0",
         "1.1": "1.1",

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import ClassVar, Final, Self
 
-from wharfinger.db.rows import Rows
+from wharfinger.db.row_statements import Rows
 from wharfinger.exceptions import ObjectNotFound
-from wharfinger.objects import base, field_types, fields
+from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import register
-from wharfinger.objects.context import Context
+from wharfinger.objects.database_context import Context
 from wharfinger.objects.persistence import KeptList, KeptObject
 
 #: What each service version brought that others have to know of before they rely on it.
@@ -148,5 +148,5 @@ class ServiceList(KeptList[Service]):
 
     KIND = Service
     objects: list[Service]
-    fields = {"objects": fields.ListOfObjectsField("Service")}
+    fields = {"objects": field_base.ListOfObjectsField("Service")}
     child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0"}

@@ -1,6 +1,6 @@
 """The requests that write allocations.
 
-``wharfinger.allocations.consumers`` decides what is written, and when.
+``wharfinger.allocations.allocation_writer`` decides what is written, and when.
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ import requests
 from keystoneauth1 import exceptions as keystone_exceptions
 from keystoneauth1.adapter import Adapter
 
-from wharfinger.conf.transport import AnswerTooLarge
+from wharfinger.conf.http_transport import AnswerTooLarge
 from wharfinger.exceptions import MicroversionUnsupported, PlacementError, UnexpectedAnswer
 from wharfinger.placement import errors, model, query
 from wharfinger.placement.microversions import (

@@ -22,7 +22,7 @@ from keystoneauth1.session import Session
 from oslo_config import cfg
 from requests.adapters import HTTPAdapter
 
-from wharfinger import files
+from wharfinger import private_files
 from wharfinger.exceptions import ConfigurationError, StateError
 from wharfinger.sqlite import allow_concurrent_writers, reason, schema_lock
 
@@ -95,8 +95,8 @@ class EmbeddedPlacement:
         # From here on its globals are taken, even if it does not come up.
         cls._started = database
         try:
-            files.make_directory(database.parent)
-            files.make_database(database)
+            private_files.make_directory(database.parent)
+            private_files.make_database(database)
             db_api.configure(conf)
             allow_concurrent_writers(db_api.get_placement_engine())
             with schema_lock(database.parent):

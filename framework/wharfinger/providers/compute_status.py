@@ -8,9 +8,9 @@ from typing import Final
 
 import os_traits
 
-from wharfinger.providers.merge import own_view
 from wharfinger.providers.provider import DesiredProvider, Provider
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_merge import own_view
+from wharfinger.providers.provider_record import Record
 
 DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 
 
 def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:

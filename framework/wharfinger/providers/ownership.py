@@ -16,7 +16,7 @@ import os_traits
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_trait
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 
 #: nova 34 requires it on the roots that it schedules to.
 NOVA: Final = "OWNER_NOVA"

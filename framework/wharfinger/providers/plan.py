@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

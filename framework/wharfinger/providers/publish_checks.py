@@ -13,7 +13,7 @@ from wharfinger.exceptions import (
 from wharfinger.providers import ownership
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 
 _KEEP_APART: Final = "Publish under another name, or remove the other's provider first."
 

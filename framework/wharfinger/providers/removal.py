@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from wharfinger.providers import full_reservation, ownership
-from wharfinger.providers.absence import Absence, Uptime
+from wharfinger.providers.absence_timer import Absence, Uptime
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import PendingRemoval
+from wharfinger.providers.plan_draft import TreeDraft
 from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.record import Record
-from wharfinger.providers.tree_draft import TreeDraft
+from wharfinger.providers.provider_record import Record
 
 #: A cycle may find so many providers gone, or one in so many, and is believed.
 _FEW: Final = 4

@@ -16,8 +16,8 @@ from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import Reshape, SetInventories, Step
+from wharfinger.providers.plan_draft import TreeDraft, step_target
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.tree_draft import TreeDraft, step_target
 
 #: Allocations by consumer uuid, as the Placement API has them.
 Allocations = Mapping[str, Mapping[str, Any]]

@@ -12,14 +12,14 @@ from types import MappingProxyType
 
 from wharfinger.providers import ownership, publish_checks
 from wharfinger.providers import reshape as reshaping
-from wharfinger.providers.merge import merge
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import SetInventories, Step, TreePlan
+from wharfinger.providers.plan_draft import TreeDraft
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_merge import merge
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import Removals, orphan, remove
 from wharfinger.providers.reshape import Allocations
-from wharfinger.providers.tree_draft import TreeDraft
 
 #: Allocations before and after a driver edited them, by root uuid.
 Reshapes = Mapping[str, tuple[Allocations, Allocations]]

@@ -51,8 +51,8 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.provider import Provider
-from wharfinger.providers.record import Record
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.providers.provider_record import Record
+from wharfinger.reconcile.record_store import RecordStore
 
 LOG: Final = logging.getLogger(__name__)
 #: Trees in one batch, and providers in one POST /reshaper: half the server's work for each

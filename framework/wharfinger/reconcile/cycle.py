@@ -38,9 +38,9 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode, Context, HostState, Reservation
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.reader import PlacementReader
+from wharfinger.placement.tree_reader import PlacementReader
 from wharfinger.providers import compute_status
-from wharfinger.providers.absence import Uptime
+from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     ForeignReservation,
@@ -51,11 +51,10 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import adoption, driver_calls, uptime
+from wharfinger.reconcile import adoption, driver_calls, kernel_uptime
 from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
-from wharfinger.reconcile.function_records import delete_functions, supersede_functions
 from wharfinger.reconcile.look_up import LookUp, allocations_of
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import (
@@ -65,13 +64,14 @@ from wharfinger.reconcile.observe import (
     changed_trees,
     held_functions,
 )
+from wharfinger.reconcile.outdated_functions import delete_functions, supersede_functions
 from wharfinger.reconcile.plan import plan_cycle
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import released_since
 from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
-from wharfinger.tracker.node import Node
 from wharfinger.tracker.node_rows import NodeRows
+from wharfinger.tracker.reported_node import Node
 
 LOG: Final = logging.getLogger(__name__)
 #: Attempts at a tree that others keep changing, and the longest wait between two, in seconds.
@@ -187,7 +187,7 @@ class Reconciler:
         policy: RemovalPolicy,
         *,
         down_time: timedelta = timedelta(seconds=60),
-        read_uptime: Callable[[], Uptime | None] = uptime.read,
+        read_uptime: Callable[[], Uptime | None] = kernel_uptime.read,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher

@@ -10,12 +10,12 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNode, HostState, Migration, Reservation
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Provider
-from wharfinger.providers.absence import Uptime
-from wharfinger.providers.function_traits import HeldFunction
-from wharfinger.providers.record import Record
+from wharfinger.providers.absence_timer import Uptime
+from wharfinger.providers.device_function_traits import HeldFunction
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.tree_planner import Reshapes
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.tracker.node import Node
+from wharfinger.tracker.reported_node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,11 +22,11 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Migration
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, compute_status
-from wharfinger.providers.merge import own_view
-from wharfinger.reconcile.allocation_edits import edited
+from wharfinger.providers.provider_merge import own_view
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import as_problem, guarded
-from wharfinger.tracker.node import Node
+from wharfinger.reconcile.reshape_allocation_checks import edited
+from wharfinger.tracker.reported_node import Node
 
 #: The operation in the error of a driver that reports a problem itself.
 REPORTED: Final = "publishing"

@@ -19,16 +19,16 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import names
-from wharfinger.providers.absence import Uptime
-from wharfinger.reconcile import uptime
+from wharfinger.providers.absence_timer import Uptime
+from wharfinger.reconcile import kernel_uptime
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.tracker.node import Node, NodeFacts, pci_stats_of
+from wharfinger.tracker.reported_node import Node, NodeFacts, pci_stats_of
 
 LOG: Final = logging.getLogger(__name__)
 
 
 def list_nodes(
-    driver: ComputeDriver, read_uptime: Callable[[], Uptime | None] = uptime.read
+    driver: ComputeDriver, read_uptime: Callable[[], Uptime | None] = kernel_uptime.read
 ) -> NodeList:
     """Return all nodes of a driver, from a new snapshot; raises BackendError without a list."""
     operation = "get_available_nodes"

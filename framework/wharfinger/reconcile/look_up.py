@@ -23,20 +23,20 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import JOB_HOLDER, Reservation, ReservationList
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.reader import FEW, PlacementReader
+from wharfinger.placement.tree_reader import FEW, PlacementReader
 from wharfinger.providers import Provider, PublishingMode, ownership
-from wharfinger.providers.function_traits import with_claims, with_functions
+from wharfinger.providers.device_function_traits import with_claims, with_functions
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile.availability import Availability
+from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import guarded, guarded_bool
 from wharfinger.reconcile.observe import by_provider
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import next_phases
 from wharfinger.reconcile.takeover import Takeovers
-from wharfinger.tracker.node import Node
+from wharfinger.tracker.reported_node import Node
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.providers.absence import Uptime
-from wharfinger.providers.record import Record
-from wharfinger.tracker.node import Node
+from wharfinger.providers.absence_timer import Uptime
+from wharfinger.providers.provider_record import Record
+from wharfinger.tracker.reported_node import Node
 
 
 @dataclass(frozen=True, slots=True)

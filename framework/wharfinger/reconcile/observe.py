@@ -7,15 +7,15 @@ from typing import Final
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import DeviceJob, HostState, Migration, Reservation, ReservationList
-from wharfinger.placement.reader import PlacementReader, Reading
+from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, full_reservation
-from wharfinger.providers.function_traits import HeldFunction
+from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import shares
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.record_store import RecordStore
 
 _NO_RECORD: Final = Record()
 

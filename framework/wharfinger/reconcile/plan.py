@@ -13,9 +13,9 @@ from wharfinger.providers.plan import (
     SetInventories,
     TreePlan,
 )
-from wharfinger.providers.record import Record
+from wharfinger.providers.plan_draft import step_target
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
-from wharfinger.providers.tree_draft import step_target
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.cycle_state import CycleState
 

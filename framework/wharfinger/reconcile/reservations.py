@@ -37,13 +37,13 @@ from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import full_reservation, ownership
-from wharfinger.providers.function_traits import function_traits
+from wharfinger.providers.device_function_traits import function_traits
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import SetInventories, SetTraits, Step, TreePlan
 from wharfinger.providers.provider import Provider
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import TreeWrite, Writer
-from wharfinger.reconcile.records import RecordStore, to_record
+from wharfinger.reconcile.record_store import RecordStore, to_record
 
 _ATTEMPTS: Final = 5
 #: Seconds between two attempts, at most.

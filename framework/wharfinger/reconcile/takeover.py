@@ -22,9 +22,9 @@ from wharfinger.objects import (
     ServiceList,
     Takeover,
 )
-from wharfinger.providers.record import Record
-from wharfinger.reconcile.records import RecordStore, read_record
-from wharfinger.tracker import service_report
+from wharfinger.providers.provider_record import Record
+from wharfinger.reconcile.record_store import RecordStore, read_record
+from wharfinger.tracker import service_record
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ class Takeovers:
 
     def _hosts_up(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
         found = ServiceList.get_by_filters(
-            self._context, host=sorted({row.host for row in rows}), binary=service_report.BINARY
+            self._context, host=sorted({row.host for row in rows}), binary=service_record.BINARY
         )
         return frozenset(one.host for one in found if self._is_up(one))
 

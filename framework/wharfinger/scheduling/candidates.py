@@ -21,9 +21,9 @@ from wharfinger.placement.microversions import Feature
 from wharfinger.placement.model import AllocationCandidates
 from wharfinger.placement.query import encoded
 from wharfinger.scheduling.candidate import Candidate, from_answer
-from wharfinger.scheduling.encoding import encode
 from wharfinger.scheduling.filters.base import RequestFilter
 from wharfinger.scheduling.request import MAX_AMOUNT, UNNUMBERED, ResourceRequest
+from wharfinger.scheduling.request_query import encode
 
 LOG: Final = logging.getLogger(__name__)
 #: How many are asked for at least where filters may drop some: a lower limit saves Placement

@@ -19,7 +19,7 @@ from wharfinger.exceptions import InvalidRequest
 from wharfinger.objects import Flavor
 from wharfinger.placement.trait_conditions import TraitConditions, check_name
 from wharfinger.providers import ownership
-from wharfinger.scheduling import translation
+from wharfinger.scheduling import extra_spec_translation
 from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE, GROUP_POLICY, Asked, find
 from wharfinger.scheduling.request import (
     MAX_AMOUNT,
@@ -230,11 +230,11 @@ def _read(flavor: Flavor) -> _Draft:
                 "nothing is asked for by that. The keys are resources:CLASS, trait:TRAIT, both "
                 f"with a group's suffix before the colon, {GROUP_POLICY} and {DEVICE_PROFILE}.",
             )
-        elif (usual := translation.check(key, value)) is not None:
+        elif (usual := extra_spec_translation.check(key, value)) is not None:
             values[key] = usual
     draft.policy = cast("GroupPolicy | None", values.get(GROUP_POLICY))
     cpus = dict(_cpus(draft.groups.values()))
-    for key, asked in translation.asked(flavor, values, cpus):
+    for key, asked in extra_spec_translation.asked(flavor, values, cpus):
         draft.groups[UNNUMBERED].ask(key, flavor.extra_specs[key], asked)
         draft.root |= dict.fromkeys(asked.root, key)
     return draft

@@ -15,7 +15,7 @@ from tests.lab.placement import PlacementFixture
 from wharfinger import agent, conf
 from wharfinger.agent.agent import Agent
 from wharfinger.objects import Service
-from wharfinger.tracker.service_report import BINARY
+from wharfinger.tracker.service_record import BINARY
 
 #: Longer than any test.
 NEVER = 10_000.0

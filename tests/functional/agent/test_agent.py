@@ -12,14 +12,14 @@ from tests.lab.cycles import contents
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import summary
 from wharfinger.agent import agent as agent_module
-from wharfinger.agent import worker as worker_module
+from wharfinger.agent import driver_instance_worker as worker_module
 from wharfinger.agent.agent import Agent
-from wharfinger.agent.worker import Worker
+from wharfinger.agent.driver_instance_worker import Worker
 from wharfinger.exceptions import StateError
 from wharfinger.objects import OWNER_TAG_VERSION
 from wharfinger.reconcile.cycle import Reconciler
-from wharfinger.reconcile.instance_lock import exclusive
-from wharfinger.tracker import service_report
+from wharfinger.reconcile.driver_instance_lock import exclusive
+from wharfinger.tracker import service_record
 
 Act = Callable[[], object]
 
@@ -53,7 +53,7 @@ class Reports:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._said: list[bool] = []
         self._written = threading.Condition()
-        report = service_report.report
+        report = service_record.report
 
         def reported(*args: object, complete: bool) -> None:
             report(*args, complete=complete)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ class Reports:
                 self._said.append(complete)
                 self._written.notify_all()
 
-        monkeypatch.setattr(service_report, "report", reported)
+        monkeypatch.setattr(service_record, "report", reported)
 
     @property
     def said(self) -> list[bool]:
@@ -426,7 +426,7 @@ def test_a_report_that_fails_is_told_once_and_the_agent_goes_on(
         raise StateError(path="the database", problem="it is away.", remedy="Look.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(service_report, "report", fail)
+        patch.setattr(service_record, "report", fail)
         running.start()
         for _ in range(3):
             assert failed.acquire(timeout=TIMEOUT)

@@ -16,7 +16,7 @@ from tests.lab.samples import uuid
 from tests.lab.sqlite import StayingOpen
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 
@@ -53,7 +53,7 @@ def gpus(desk: Desk, publishing: Publishing) -> Desk:
         made = client.create_provider(uuid(name), name, root)
         generation = client.set_traits(made.uuid, made.generation, traits)
         client.set_inventories(made.uuid, generation, {"VGPU": Inventory(total=total)})
-    service_report.report(publishing.context, HOST, [NOVA, CYBORG], complete=True)
+    service_record.report(publishing.context, HOST, [NOVA, CYBORG], complete=True)
     return desk
 
 

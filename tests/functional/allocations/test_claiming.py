@@ -35,7 +35,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNodeList, Context, Flavor, Instance
 from wharfinger.providers import ProviderTree
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 ONE = uuid("an instance")
@@ -181,7 +181,7 @@ def test_shared_disk_is_claimed_with_the_node_that_shares_it(
     assert not publishing.cycle.sync().problems
     traits = "MISC_SHARES_VIA_AGGREGATE"
     publish(publishing.client, "disk", {"DISK_GB": 20}, traits, aggregate=AGGREGATE)
-    service_report.report(publishing.context, HOST, [NOVA], complete=True)
+    service_record.report(publishing.context, HOST, [NOVA], complete=True)
     with pytest.raises(NoCandidates, match="what is free is on"):  # alone it is on no node
         desk.claim(flavor("disk", 0, **{"resources:DISK_GB": "15"}), uuid=ONE)
     assert (held(), there_are(publishing.context)) == ({}, [])

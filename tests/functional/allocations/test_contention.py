@@ -26,7 +26,7 @@ from tests.lab.faults import FAULTS, Interceptor
 from tests.lab.moments import Moments
 from tests.lab.placement import adapter_to
 from tests.lab.samples import uuid
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import NoCandidates, PlacementError
 from wharfinger.reconcile.reservations import Reservations
 

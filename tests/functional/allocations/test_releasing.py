@@ -16,7 +16,7 @@ from tests.lab.moments import Moments
 from tests.lab.placement import adapter_to
 from tests.lab.reserving import CleaningDriver, rows, summary
 from tests.lab.samples import uuid
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import (
     AllocationRefused,
     NoCandidates,

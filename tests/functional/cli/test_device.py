@@ -10,7 +10,7 @@ from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.jobs import HOLDER
 from wharfinger.objects import DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now

@@ -13,9 +13,9 @@ from tests.lab.allocating import faults, held
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests, adapter_to
 from tests.lab.program import Done, Program
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import Instance, InstanceList, Migration, MigrationList
-from wharfinger.reconcile import provider_report
+from wharfinger.reconcile import provider_details
 
 HOST = "gpu-host-1"
 GPU = f"{HOST}_pci_0000_84_00_0"
@@ -263,7 +263,7 @@ def test_one_that_cannot_be_recovered_does_not_stop_the_others(
         left(kept, uuid, "reverting")
     # The first has what it does not let go of: it is of another size by now.
     client = WritingClient(adapter_to(placement_url[0]))
-    device = provider_report.find(client, GPU)
+    device = provider_details.find(client, GPU)
     live = client.get_inventories(device.uuid)
     sized = {"VGPU": replace(live.inventories["VGPU"], min_unit=2)}
     client.set_inventories(device.uuid, live.resource_provider_generation, sized)

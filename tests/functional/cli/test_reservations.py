@@ -15,13 +15,13 @@ from tests.lab.faults import FAULTS, Interceptor, Request
 from tests.lab.objects import KeptInFile, statements
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import ProviderRecordList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.record import encode
+from wharfinger.providers.provider_record import encode
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 FREE, FULL = {"VGPU": (8, 0)}, {"VGPU": (8, 8)}

@@ -18,7 +18,7 @@ from tests.lab.cycles import contents
 from tests.lab.limits import LimitedProgram
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.program import Done, Program
-from wharfinger.reconcile.instance_lock import exclusive
+from wharfinger.reconcile.driver_instance_lock import exclusive
 
 NEW_DEVICE = "gpu-host-1_pci_0000_c5_00_0"
 

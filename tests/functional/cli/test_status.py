@@ -22,7 +22,7 @@ from wharfinger.cli import status
 from wharfinger.db import migration
 from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import ServiceList
-from wharfinger.objects.context import local
+from wharfinger.objects.database_context import local
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 

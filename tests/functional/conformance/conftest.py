@@ -13,8 +13,8 @@ from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
 from tests.lab.conformance.unusual import UNUSUAL
-from wharfinger.conformance.checks import feeds
-from wharfinger.conformance.examination import Result
+from wharfinger.conformance.checks import change_feed
+from wharfinger.conformance.rule_runner import Result
 from wharfinger.conformance.rules import all_rules
 from wharfinger.placement.embedded import EmbeddedPlacement
 
@@ -39,7 +39,7 @@ def examiner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Examiner]:
     """What examines a driver."""
-    monkeypatch.setattr(feeds, "_WITHIN", 0.2)  # these feeds tell at once, or never
+    monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
     placement = QuickPlacement(placement_service)
     with InOneProcess():
         yield Examiner(tmp_path, placement)

@@ -12,9 +12,9 @@ from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.reach import honest as honest_of
 from tests.lab.conformance.unusual import UNUSUAL
 from tests.lab.drawing import Draw
-from wharfinger.conformance.examination import Result, Status
+from wharfinger.conformance.overall_verdict import ExitCode, Word, exit_code, judge
+from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import Rule, all_rules
-from wharfinger.conformance.verdict import ExitCode, Word, exit_code, judge
 
 RULES = {rule.id: rule for rule in all_rules()}
 MUTANTS = [*all_mutants()]

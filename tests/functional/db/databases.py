@@ -12,7 +12,7 @@ from wharfinger.db import migration
 from wharfinger.db.database import Database
 from wharfinger.db.tables import METADATA
 from wharfinger.objects import Context
-from wharfinger.objects.context import local
+from wharfinger.objects.database_context import local
 
 HOST = "test-host"
 #: A version that nobody here knows.

@@ -9,7 +9,7 @@ from tests.functional.db import elsewhere, spine
 from tests.functional.db.databases import HOST, Place, upgrade
 from tests.lab.drawing import Draw
 from tests.lab.oldest import PROCESSES
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.record_store import RecordStore
 
 
 def is_killed_after(place: Place, steps: int) -> bool:

@@ -20,7 +20,7 @@ from wharfinger.objects import (
     ReservationList,
     ServiceList,
 )
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.record_store import RecordStore
 
 #: Where the servers say that somebody waits until a table is not used.
 WAITING = {

@@ -9,8 +9,8 @@ import pytest
 from tests.functional.db import spine
 from tests.functional.db.databases import HOST, Place, upgrade
 from tests.lab.samples import uuid
-from wharfinger.providers.record import Record
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.providers.provider_record import Record
+from wharfinger.reconcile.record_store import RecordStore
 
 #: As the first version wrote it, to the letter.
 WRITTEN = (

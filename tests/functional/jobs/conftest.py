@@ -6,7 +6,7 @@ from tests.functional.reconcile.conftest import files_stay_open, keeper, nobody_
 from tests.lab.cycles import Publishing
 from tests.lab.devices import CARD, OWN, SIBLING, Device, ProgrammableDriver, publish_devices
 from tests.lab.placement import PlacementFixture
-from wharfinger.jobs import programming
+from wharfinger.jobs import device_programming
 
 __all__ = ["files_stay_open", "keeper", "nobody_waits", "where"]
 
@@ -14,7 +14,7 @@ __all__ = ["files_stay_open", "keeper", "nobody_waits", "where"]
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for is looked at often."""
-    monkeypatch.setattr(programming, "_PACE", 0.005)
+    monkeypatch.setattr(device_programming, "_PACE", 0.005)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.lab.libvirt_driver import INSTANCE, make_driver
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.program import SAMPLE, Program
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects.context import local
+from wharfinger.objects.database_context import local
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import CycleResult, Reconciler

@@ -17,7 +17,7 @@ from tests.lab.drivers import flat
 from tests.lab.libvirt_driver import INSTANCE, make_driver
 from tests.lab.placement import PlacementFixture
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import BackendError
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import Reconciler

@@ -16,7 +16,7 @@ from wharfinger.exceptions import (
     RemoteError,
 )
 from wharfinger.objects import ComputeNode, Context, MigrationList, ServiceList
-from wharfinger.objects.fields import UnspecifiedDefault
+from wharfinger.objects.field_base import UnspecifiedDefault
 
 #: What ``create`` says itself where nobody did.
 SAID_BY_CREATE = {"uuid", "revision", "created_at", "since", "started_at", "seen_at"}

@@ -11,7 +11,7 @@ from tests.lab.objects import KeptElsewhere, Served, decoded, remotely
 from tests.lab.samples import gpus, node, service, uuid
 from wharfinger.exceptions import InvalidObject, RemoteError
 from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Service, WharfingerObject
-from wharfinger.objects.remote import Serializer
+from wharfinger.objects.remote_objects import Serializer
 
 #: Imported there alone.
 NEWER = "tests.lab.newer"

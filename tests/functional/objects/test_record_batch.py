@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.objects import Kept, KeptElsewhere, KeptInFile, statements, transactions
 from tests.lab.samples import node, record, reservation, service, uuid
-from wharfinger.db.rows import Rows
+from wharfinger.db.row_statements import Rows
 from wharfinger.exceptions import ConcurrentSave, FieldUnset, ObjectExists, WharfingerError
 from wharfinger.objects import (
     AGENT_BINARY,

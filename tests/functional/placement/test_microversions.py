@@ -17,7 +17,7 @@ from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import also, flat, moves_vgpus, with_children, with_gpu_below
 from tests.lab.placement import PlacementFixture, Requests, lower
 from tests.lab.program import Program
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import ConcurrentUpdate, MicroversionUnsupported
 from wharfinger.placement.microversions import HIGHEST, LOWEST, Feature, Microversion
 from wharfinger.placement.query import Query

@@ -37,7 +37,7 @@ from wharfinger.objects import (
     ProviderRecordList,
     Reservation,
 )
-from wharfinger.reconcile.records import to_object, to_record
+from wharfinger.reconcile.record_store import to_object, to_record
 from wharfinger.reconcile.reservations import Reservations
 from wharfinger.tracker.instance_claims import Claims
 

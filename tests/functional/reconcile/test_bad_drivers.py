@@ -22,7 +22,7 @@ from wharfinger.objects import ComputeNode
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import Reconciler
 
 GOOD = "good"
@@ -316,7 +316,7 @@ def test_running_a_driver_that_cannot_end_logs_it_after_its_work(
 @contextmanager
 def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Reconciler]:
     """The driver as the program runs it."""
-    instance = driver_instances.Instance(
+    instance = driver_instance_loader.Instance(
         InstanceSection("scripted", "scripted", None, 0),
         publishing.state_path,
         publishing.driver,
@@ -324,7 +324,7 @@ def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Rec
     )
     context = opened(publishing.state_path)
     try:
-        with driver_instances.running(
+        with driver_instance_loader.running(
             instance, placement.new_client(), context, policy=RemovalPolicy(delay=0)
         ) as cycle:
             yield cycle

@@ -11,7 +11,7 @@ from wharfinger.exceptions import BackendError, RemoteError
 from wharfinger.objects import RecordBatch, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import SetTraits
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 DISABLED = "COMPUTE_STATUS_DISABLED"
 AGGREGATE = "0b6a5a0c-3f0e-4f0a-8f5e-6a3b9c1d2e4f"
@@ -25,12 +25,12 @@ def service(publishing: Publishing) -> Service:
         "metal": flat(CUSTOM_METAL=1),
     }
     assert not publishing.cycle.sync().problems
-    service_report.report(publishing.context, HOST, ["OWNER_NOVA"], complete=True)
+    service_record.report(publishing.context, HOST, ["OWNER_NOVA"], complete=True)
     return _service(publishing)
 
 
 def _service(publishing: Publishing) -> Service:
-    return Service.get_by_host_and_binary(publishing.context, HOST, service_report.BINARY)
+    return Service.get_by_host_and_binary(publishing.context, HOST, service_record.BINARY)
 
 
 def _set(service: Service, disabled: bool) -> None:
@@ -104,7 +104,7 @@ def test_where_it_is_not_known_they_say_what_they_said(
     unknown = _service(publishing)
     del unknown.disabled
     monkeypatch.setattr(Service, "get_by_host_and_binary", lambda *_key: unknown)
-    assert service_report.is_disabled(publishing.context, HOST) is None
+    assert service_record.is_disabled(publishing.context, HOST) is None
 
     assert not publishing.cycle.sync().steps
     assert _disabled(placement) == {"cn", "metal"}
@@ -132,7 +132,7 @@ def test_a_root_that_shares_says_so_though_another_node_speaks_of_it(
     edits = {"nfs": shares, "cn": uses}
     publishing.driver.nodes = {name: edits[name] for name in order}
     assert not publishing.cycle.sync().problems
-    service_report.report(publishing.context, HOST, ["OWNER_NOVA"], complete=True)
+    service_record.report(publishing.context, HOST, ["OWNER_NOVA"], complete=True)
 
     _set(_service(publishing), disabled=True)
     publishing.cycle.sync()

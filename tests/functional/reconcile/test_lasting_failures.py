@@ -26,7 +26,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))
@@ -194,8 +194,8 @@ def test_reservation_in_the_failing_tree_ends_only_when_the_tree_is_written(flee
 def test_drift_cycle_tells_a_repaired_tree_that_the_service_is_disabled(fleet: Fleet) -> None:
     fleet.wants_an_unknown_trait()
     context, host = fleet.publishing.context, fleet.publishing.host
-    service_report.begin(context, host)
-    service = Service.get_by_host_and_binary(context, host, service_report.BINARY)
+    service_record.begin(context, host)
+    service = Service.get_by_host_and_binary(context, host, service_record.BINARY)
     service.disabled = True
     service.save()
     assert fleet.sync() == [UnknownTrait]

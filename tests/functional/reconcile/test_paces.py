@@ -28,7 +28,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode, ComputeNodeList, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle import CycleResult
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 LIST = "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED"
 
@@ -434,9 +434,9 @@ def test_a_device_that_a_poll_has_moved_is_moved_back_by_a_full_cycle(
 def test_a_plan_that_is_not_applied_changes_nothing_for_the_next_cycle(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
-    service_report.report(publishing.context, publishing.host, {"OWNER_NOVA"}, complete=True)
+    service_record.report(publishing.context, publishing.host, {"OWNER_NOVA"}, complete=True)
     service = Service.get_by_host_and_binary(
-        publishing.context, publishing.host, service_report.BINARY
+        publishing.context, publishing.host, service_record.BINARY
     )
     service.disabled = True
     service.save()

@@ -48,7 +48,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ProviderRecordList, ReservationList
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile import records
+from wharfinger.reconcile import record_store
 from wharfinger.reconcile.reservations import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -338,8 +338,8 @@ def remembers(publishing: Publishing, host: str, provider: ProviderSummary, rese
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=HOST, provider_uuid=provider.uuid
     )
-    theirs = records.to_object(
-        provider.uuid, replace(records.to_record(record), own_reserved={"FPGA": reserved})
+    theirs = record_store.to_object(
+        provider.uuid, replace(record_store.to_record(record), own_reserved={"FPGA": reserved})
     )
     ProviderRecordList.replace(
         publishing.context,
@@ -389,7 +389,9 @@ def forget_reasons(publishing: Publishing, host: str, provider: ProviderSummary)
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=host, provider_uuid=provider.uuid
     )
-    free = records.to_object(provider.uuid, replace(records.to_record(record), reservations=()))
+    free = record_store.to_object(
+        provider.uuid, replace(record_store.to_record(record), reservations=())
+    )
     ProviderRecordList.replace(
         publishing.context,
         host,

@@ -33,7 +33,7 @@ from wharfinger.objects import (
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.reconcile.reservations import Reservations
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 pytestmark = ANYWHERE
 
@@ -78,7 +78,7 @@ def sync(*every: Publishing) -> None:
 
 
 def report(one: Publishing) -> None:
-    service_report.report(one.context, one.host, {"OWNER_NOVA"}, complete=True)
+    service_record.report(one.context, one.host, {"OWNER_NOVA"}, complete=True)
 
 
 def let_go(one: Publishing, *names: str) -> None:
@@ -99,7 +99,7 @@ def hosts(one: Publishing) -> dict[str, str]:
 
 
 def force_down(one: Publishing, *, down: bool = True) -> None:
-    service = Service.get_by_host_and_binary(one.context, one.host, service_report.BINARY)
+    service = Service.get_by_host_and_binary(one.context, one.host, service_record.BINARY)
     service.forced_down = down
     service.save()
 
@@ -304,7 +304,7 @@ def test_node_that_was_taken_over_is_not_disabled_with_the_host_that_it_left(
     force_down(near)
     far.driver.nodes["cn"] = NODE
     sync(far)
-    service = Service.get_by_host_and_binary(near.context, HOST, service_report.BINARY)
+    service = Service.get_by_host_and_binary(near.context, HOST, service_record.BINARY)
     service.forced_down, service.disabled = False, True
     service.save()
 
@@ -326,14 +326,14 @@ def test_what_a_host_that_is_down_had_is_taken_over(
     near.cycle.drift()
     match down:
         case "silent":
-            [service] = [Service.get_by_host_and_binary(near.context, HOST, service_report.BINARY)]
+            [service] = [Service.get_by_host_and_binary(near.context, HOST, service_record.BINARY)]
             assert service.last_seen_up is not None
             service.last_seen_up = service.last_seen_up.replace(year=2001)
             service.save()
         case "forced":
             force_down(near)
         case "never there":
-            Service.get_by_host_and_binary(near.context, HOST, service_report.BINARY).destroy()
+            Service.get_by_host_and_binary(near.context, HOST, service_record.BINARY).destroy()
     before = everything()
     far.driver.nodes["cn"] = NODE
     sync(far)

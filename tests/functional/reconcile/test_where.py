@@ -12,7 +12,7 @@ from tests.lab.placement import PlacementFixture
 from wharfinger.db.database import FILE_NAME
 from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import RemoteError, StateError
-from wharfinger.tracker import service_report
+from wharfinger.tracker import service_record
 
 pytestmark = ANYWHERE
 
@@ -34,7 +34,7 @@ def live(publishing: Publishing, placement: PlacementFixture) -> None:
     for _ in range(3):
         assert not publishing.cycle.sync().problems
     assert not publishing.restarted().sync().steps
-    service_report.report(publishing.context, "test-host", {"OWNER_NOVA"}, complete=True)
+    service_record.report(publishing.context, "test-host", {"OWNER_NOVA"}, complete=True)
     assert contents(placement).keys() == {"cn", "gpu"}
 
 

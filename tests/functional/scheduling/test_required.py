@@ -20,7 +20,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.query import Query
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
-from wharfinger.scheduling.encoding import encode
+from wharfinger.scheduling.request_query import encode
 
 A, B, C = VULKAN, DXVA, FAST
 BY_UUID = {uuid(name): traits for name, traits in GPUS.items()}

@@ -28,8 +28,8 @@ from wharfinger.objects import OWNER_TAG_VERSION, Service
 from wharfinger.providers import Inventory
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
-from wharfinger.scheduling.gates import Gates
-from wharfinger.tracker import service_report
+from wharfinger.scheduling.owner_gates import Gates
+from wharfinger.tracker import service_record
 
 
 class Host(fixtures.Fixture):
@@ -59,7 +59,7 @@ class Host(fixtures.Fixture):
         Service(
             self._context,
             host=self.service,
-            binary=service_report.BINARY,
+            binary=service_record.BINARY,
             owners=[NOVA],
             version=BEFORE,
         ).create()
@@ -77,7 +77,7 @@ class Host(fixtures.Fixture):
 
     @property
     def version(self) -> int:
-        found = Service.get_by_host_and_binary(self._context, self.service, service_report.BINARY)
+        found = Service.get_by_host_and_binary(self._context, self.service, service_record.BINARY)
         return found.version
 
     def _publish_as(self, state: str) -> None:
@@ -101,7 +101,7 @@ class Host(fixtures.Fixture):
     def cycle(self) -> None:
         """The current release runs a cycle, and reports as ``sync`` does."""
         outcome = self.publishing.restarted().sync()
-        service_report.report(self._context, self.service, {NOVA}, complete=not outcome.problems)
+        service_record.report(self._context, self.service, {NOVA}, complete=not outcome.problems)
 
     def upgrade(self) -> None:
         """The current release takes over, with the records of the former one."""
@@ -186,13 +186,13 @@ def asking(searching: Searching, hosts: dict[str, Host], spec: str) -> Asking:
 @pytest.fixture
 def changes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """Gives what has been told of gates, in few words, since it was last asked for."""
-    caplog.set_level(logging.INFO, logger="wharfinger.scheduling.gates")
+    caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_gates")
 
     def told() -> list[str]:
         lines = [
             f"{record.levelname} {record.getMessage().partition(':')[0]}"
             for record in caplog.records
-            if record.name == "wharfinger.scheduling.gates"
+            if record.name == "wharfinger.scheduling.owner_gates"
         ]
         caplog.clear()
         return lines
@@ -301,7 +301,7 @@ def test_a_host_that_is_taken_away_holds_nothing_back(
     assert not asking.gate()
 
     Service.get_by_host_and_binary(
-        searching.kept.context, hosts["b"].service, service_report.BINARY
+        searching.kept.context, hosts["b"].service, service_record.BINARY
     ).destroy()
 
     searching.clock.advance(CACHE_TIME)

@@ -19,7 +19,7 @@ from wharfinger.objects import (
     Service,
     ServiceList,
 )
-from wharfinger.tracker.service_report import BINARY, begin, report
+from wharfinger.tracker.service_record import BINARY, begin, report
 
 pytestmark = ANYWHERE
 

@@ -15,9 +15,9 @@ from tests.lab.cycles import everything
 from tests.lab.faults import Answer
 from tests.lab.placement import adapter_to
 from wharfinger import jobs
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import BackendError, PartialListing, ProgrammingRefused
-from wharfinger.reconcile import provider_report
+from wharfinger.reconcile import provider_details
 from wharfinger_harnesses.cyborg import deployable, device
 
 #: One is the beginning of the other.
@@ -241,7 +241,7 @@ def programmable(harness: Harness, cards: Cards) -> str:
 def loads(harness: Harness, cards: Cards, name: str, function: str | None) -> None:
     """Load an image of a function into a device; of None nobody knows which it is."""
     image = harness.cyborg.create_image(function)
-    provider = provider_report.find(cards.client, name)
+    provider = provider_details.find(cards.client, name)
     jobs.program(
         cards.client, cards.context, cards.driver, provider, image=image, function=function
     )
@@ -278,7 +278,7 @@ def test_a_job_that_comes_to_nothing_changes_nothing_of_that(
 
 def loads_nothing(harness: Harness, cards: Cards, name: str) -> None:
     """Have an image be loaded that Glance does not have."""
-    provider = provider_report.find(cards.client, name)
+    provider = provider_details.find(cards.client, name)
     image = str(uuid4())
     jobs.program(cards.client, cards.context, cards.driver, provider, image=image, function="C")
 

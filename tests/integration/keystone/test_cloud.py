@@ -28,13 +28,13 @@ from tests.lab.guarded_placement import GuardedPlacement
 from tests.lab.keystone import SERVICE_PROJECT, Keystone, User
 from tests.lab.program import Done, Program
 from wharfinger import conf
-from wharfinger.conformance.placement_client import WritingClient
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import BackendError, PermissionRefused, PlacementUnavailable
 from wharfinger.objects import Context, connect
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers.plan import Step
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger_harnesses.ironic import Ironic
 
@@ -309,8 +309,8 @@ def running(here: Here) -> Iterator[Reconciler]:
     loaded = conf.load([str(here.program.config)])
     with (
         opened(loaded) as context,
-        driver_instances.running(
-            driver_instances.load(loaded, "metal"),
+        driver_instance_loader.running(
+            driver_instance_loader.load(loaded, "metal"),
             WritingClient(make_adapter(loaded)),
             context,
             policy=RemovalPolicy(delay=0),

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.lab.conformance.harnesses import harness_of
 from tests.lab.conformance.quick import QuickSubject
-from wharfinger.conformance.examination import Examination, guarded
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
+from wharfinger.conformance.rule_runner import Examination, guarded
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDrive
 from wharfinger.exceptions import BackendError, ProgrammingRefused, ReshapeNeeded
 from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import Inventory, ProviderTree
-from wharfinger.providers.function_traits import function_trait
+from wharfinger.providers.device_function_traits import function_trait
 
 OPTIONS = [
     cfg.StrOpt("world", required=True, help="The name of the backend."),

@@ -16,8 +16,8 @@ from tests.lab import placement as lab
 from tests.lab.cycles import make_state
 from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance.placement import RunPlacement
+from wharfinger.conformance.placement_diff import Contents
 from wharfinger.conformance.subject import Subject
-from wharfinger.conformance.trees import Contents
 from wharfinger.driver import loader
 from wharfinger.providers import Inventory, Provider
 

@@ -14,8 +14,8 @@ from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance import (  # what a run imports first, pytester forgets after it
     plugin,  # noqa: F401
     rules,
-    run,
-    telling,  # noqa: F401
+    run_setup,
+    terminal_output,  # noqa: F401
 )
 from wharfinger.driver import loader
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -70,7 +70,7 @@ class Authors(fixtures.Fixture):
         (information / "METADATA").write_text(metadata)
         groups = {
             loader.NAMESPACE: _DRIVERS,
-            run.HARNESSES: _HARNESSES,
+            run_setup.HARNESSES: _HARNESSES,
             "oslo.config.opts": {"authors": "honest:list_opts"},
         }
         lines: list[str] = []
@@ -99,7 +99,7 @@ class HereAndQuick(fixtures.Fixture):
             ("EmbeddedPlacement", lambda database: self._service),
             ("RunPlacement", QuickPlacement),
         ):
-            self.useFixture(fixtures.MonkeyPatch(f"{run.__name__}.{name}", value))
+            self.useFixture(fixtures.MonkeyPatch(f"{run_setup.__name__}.{name}", value))
         self.useFixture(fixtures.MonkeyPatch(f"{rules.__name__}._REGISTRY", _FEW))
 
 

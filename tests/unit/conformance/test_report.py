@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.conformance import badge, report
-from wharfinger.conformance.verdict import Word
+from wharfinger.conformance.overall_verdict import Word
 from wharfinger.exceptions import printable
 
 MARKS = r"|*_`<>[]&~$\/-+#"

@@ -8,9 +8,9 @@ import pytest
 
 from tests.lab.explained import CYBORG, NOVA, World, asking, stock, wanted
 from tests.lab.samples import uuid
-from wharfinger.console import advice, explanation, reasons
+from wharfinger.console import exclusion_reasons, explanation, request_advice
 from wharfinger.placement.trait_conditions import NO_CONDITIONS, TraitConditions
-from wharfinger.reconcile.provider_report import UNKNOWN, UNSAID, Reserved
+from wharfinger.reconcile.provider_details import UNKNOWN, UNSAID, Reserved
 from wharfinger.scheduling import RequestGroup
 from wharfinger.scheduling.explanation import (
     Belonging,
@@ -29,7 +29,7 @@ from wharfinger.scheduling.explanation import (
     Unknown,
     Untraited,
 )
-from wharfinger.scheduling.facts import Stock
+from wharfinger.scheduling.provider_facts import Stock
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
 FAST, SLOW = "CUSTOM_FAST", "CUSTOM_SLOW"
@@ -53,7 +53,7 @@ def have(world: World, count: int, stocks: dict[str, Stock], *traits: str, name:
 
 
 def said(told: Explanation) -> str:
-    return advice.sentence(told, NOW)
+    return request_advice.sentence(told, NOW)
 
 
 def assert_says(text: str, *facts: str) -> None:
@@ -100,7 +100,7 @@ HOLDER = "driver metal on host-a"
     ids=repr,
 )
 def test_words_of_a_reason_have_its_facts(reason: Reason, facts: tuple[str, ...]) -> None:
-    assert_says(reasons.words(reason, NOW), *facts)
+    assert_says(exclusion_reasons.words(reason, NOW), *facts)
 
 
 # What would help.

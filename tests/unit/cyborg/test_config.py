@@ -8,7 +8,7 @@ import pytest
 from wharfinger.conf import load, parse
 from wharfinger.exceptions import ConfigurationError, WharfingerError
 from wharfinger.providers import PublishingMode
-from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger_cyborg.config import OPTIONS, CyborgSection, list_opts
 
 #: A Cyborg without Keystone.
@@ -35,7 +35,7 @@ def read(directory: Path, text: str) -> CyborgSection:
 
 def problems(directory: Path, text: str) -> list[WharfingerError]:
     """What is found when the configuration is checked."""
-    return list(driver_instances.check(parse([written(directory, text)])).problems)
+    return list(driver_instance_loader.check(parse([written(directory, text)])).problems)
 
 
 def test_what_is_left_out_has_a_default(tmp_path: Path) -> None:
@@ -56,12 +56,12 @@ def test_another_section_may_say_how_to_authenticate(tmp_path: Path, section: st
     text += "embedded = false\n" if section == "placement" else "[placement]\nembedded = true\n"
     assert read(tmp_path, text).credentials == section
     assert problems(tmp_path, text) == []
-    instance = driver_instances.load(load([written(tmp_path, text)]), "fpga")
+    instance = driver_instance_loader.load(load([written(tmp_path, text)]), "fpga")
     assert list(instance.driver.config_sections(instance.driver.conf, "fpga")) == [section]
 
 
 def test_an_instance_of_its_own_credentials_has_no_other_section(tmp_path: Path) -> None:
-    instance = driver_instances.load(load([written(tmp_path, BARE)]), "fpga")
+    instance = driver_instance_loader.load(load([written(tmp_path, BARE)]), "fpga")
     assert list(instance.driver.config_sections(instance.driver.conf, "fpga")) == []
 
 

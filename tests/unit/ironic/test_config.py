@@ -7,7 +7,7 @@ import pytest
 
 from wharfinger.conf import load, parse
 from wharfinger.exceptions import ConfigurationError, WharfingerError
-from wharfinger.reconcile import driver_instances
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger_ironic.config import OPTIONS, FleetSection, list_opts
 
 #: An Ironic without Keystone.
@@ -34,7 +34,7 @@ def read(directory: Path, text: str) -> FleetSection:
 
 def problems(directory: Path, text: str) -> list[WharfingerError]:
     """What is found when the configuration is checked."""
-    return list(driver_instances.check(parse([written(directory, text)])).problems)
+    return list(driver_instance_loader.check(parse([written(directory, text)])).problems)
 
 
 # What may be written.
@@ -96,12 +96,12 @@ def test_another_section_may_say_how_to_authenticate(tmp_path: Path, section: st
     text += "embedded = false\n" if section == "placement" else "[placement]\nembedded = true\n"
     assert read(tmp_path, text).credentials == section
     assert problems(tmp_path, text) == []
-    instance = driver_instances.load(load([written(tmp_path, text)]), "metal")
+    instance = driver_instance_loader.load(load([written(tmp_path, text)]), "metal")
     assert list(instance.driver.config_sections(instance.driver.conf, "metal")) == [section]
 
 
 def test_an_instance_of_its_own_credentials_has_no_other_section(tmp_path: Path) -> None:
-    instance = driver_instances.load(load([written(tmp_path, BARE)]), "metal")
+    instance = driver_instance_loader.load(load([written(tmp_path, BARE)]), "metal")
     assert list(instance.driver.config_sections(instance.driver.conf, "metal")) == []
 
 
@@ -170,7 +170,7 @@ def test_what_is_wrong_is_told_at_the_check_and_at_the_start(tmp_path: Path, lin
     assert len(found) == 1
     assert UNKNOWN[line] in str(found[0])
     with pytest.raises(WharfingerError) as caught:
-        driver_instances.load(load([written(tmp_path, f"{BARE}{line}\n")]), "metal")
+        driver_instance_loader.load(load([written(tmp_path, f"{BARE}{line}\n")]), "metal")
     assert str(caught.value) == str(found[0])
 
 

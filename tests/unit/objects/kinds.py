@@ -10,7 +10,7 @@ import wharfinger.objects  # noqa: F401 - registers them
 from tests.lab import samples
 from wharfinger.objects import PciDevice, WharfingerObject, field_types
 from wharfinger.objects.base import REGISTERED
-from wharfinger.objects.fields import Dict, List, ObjectField, UnspecifiedDefault
+from wharfinger.objects.field_base import Dict, List, ObjectField, UnspecifiedDefault
 
 OURS: Final = dict(sorted(REGISTERED.items()))
 

@@ -9,7 +9,7 @@ from tests.lab import samples
 from wharfinger.db.migration import Schema
 from wharfinger.exceptions import InvalidObject, StateError
 from wharfinger.objects import Context, DeviceJob, Flavor, field_types
-from wharfinger.objects.context import Condition
+from wharfinger.objects.database_context import Condition
 from wharfinger.objects.device_job import FINISHED, UNFINISHED
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)

@@ -29,8 +29,8 @@ with warnings.catch_warnings():
 from tests.unit.objects.kinds import ANYTHING, OURS, objects, of, sorted_changes
 from wharfinger.objects import ComputeNode, ComputeNodeList, WharfingerObject
 from wharfinger.objects.base import ObjectList, _part_version, versions_within
-from wharfinger.objects.fields import Dict, List, ListOfObjectsField, ObjectField
-from wharfinger.objects.fields import UnspecifiedDefault as Unspecified
+from wharfinger.objects.field_base import Dict, List, ListOfObjectsField, ObjectField
+from wharfinger.objects.field_base import UnspecifiedDefault as Unspecified
 
 DATA: Final = "wharfinger_object.data"
 

@@ -8,8 +8,8 @@ import pytest
 from wharfinger.exceptions import InvalidObject
 from wharfinger.objects import Context, WharfingerObject, field_types
 from wharfinger.objects.base import REGISTERED, ObjectList, remotable
-from wharfinger.objects.fields import ListOfObjectsField, ObjectField
-from wharfinger.objects.remote import ObjectServer, RemoteObjects
+from wharfinger.objects.field_base import ListOfObjectsField, ObjectField
+from wharfinger.objects.remote_objects import ObjectServer, RemoteObjects
 
 NOWHERE = Context()
 MOMENT = datetime(2031, 5, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from wharfinger.exceptions import NameTaken
 from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, UpdateProvider
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 

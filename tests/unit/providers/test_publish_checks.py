@@ -8,8 +8,8 @@ import pytest
 from wharfinger.exceptions import NameTaken, OwnershipConflict, ProviderMissing, WharfingerError
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode, names
 from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.publish_checks import misuse, problem
-from wharfinger.providers.record import Record
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 ACME: Final = Publisher("gpus", "CUSTOM_OWNER_ACME")

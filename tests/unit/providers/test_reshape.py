@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.unit.providers.world import planned_records
 from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
-from wharfinger.providers.merge import own_view
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Reshape, SetInventories
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_merge import own_view
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.reshape import Allocations, admitting
 from wharfinger.providers.tree_planner import plan_trees

@@ -33,7 +33,7 @@ from wharfinger.providers.plan import (
     SetTraits,
     UpdateProvider,
 )
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 

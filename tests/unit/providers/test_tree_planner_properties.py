@@ -10,7 +10,7 @@ from tests.unit.providers.world import Crash, Fuse, World, planned_records
 from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import CreateProvider, DeleteProvider, Plan
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 
 US = Publisher("gpus", "OWNER_NOVA")
 CLASSES = ("VGPU", "CUSTOM_A")

@@ -23,15 +23,15 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import HIGHEST, Feature, Microversion
 from wharfinger.placement.model import ProviderSummary, Raised, Traits
 from wharfinger.providers import Inventory, Provider, ProviderTree
-from wharfinger.providers.absence import Uptime
-from wharfinger.providers.merge import own_view
+from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Step, TreePlan
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_merge import own_view
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.apply import TreeWrite, Writer
-from wharfinger.reconcile.records import RecordStore
+from wharfinger.reconcile.record_store import RecordStore
 
 Answer = TypeVar("Answer")
 Driver = Callable[[ProviderTree], None]

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.providers.world import Fuse, Memory
 from tests.unit.reconcile.states import child, published, root, state_of
 from wharfinger.objects import Reservation
-from wharfinger.placement.reader import PlacementReader, Reading
+from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.observe import Observer, changed_trees
 

@@ -21,7 +21,7 @@ from wharfinger.objects.base import WharfingerObject
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderTree
-from wharfinger.providers.absence import Absence, Uptime
+from wharfinger.providers.absence_timer import Absence, Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -38,7 +38,7 @@ from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.plan import plan_cycle
-from wharfinger.tracker.node import Node
+from wharfinger.tracker.reported_node import Node
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 POLICY: Final = RemovalPolicy(delay=60.0)

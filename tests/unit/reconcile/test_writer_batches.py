@@ -20,7 +20,7 @@ from wharfinger.exceptions import (
 from wharfinger.placement.microversions import HIGHEST, Microversion
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.plan import SetAggregates, SetInventories, SetTraits, Step
-from wharfinger.providers.record import Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer
 
 VALID: Final = timedelta(seconds=30)

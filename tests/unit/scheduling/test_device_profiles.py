@@ -14,9 +14,9 @@ from wharfinger.exceptions import ConfigurationError, DeviceProfileError, Invali
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.device_profiles import from_profile
-from wharfinger.scheduling.encoding import encode
 from wharfinger.scheduling.profile_sources import CyborgProfiles, ProfileFile, open_source
 from wharfinger.scheduling.profile_sources import read_profile as read_from
+from wharfinger.scheduling.request_query import encode
 
 CYBORG = "OWNER_CYBORG"
 FPGA = {"resources:FPGA": "1"}

@@ -14,8 +14,8 @@ from wharfinger.objects import Flavor
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling import known_extra_specs as known
-from wharfinger.scheduling.encoding import encode
 from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.request_query import encode
 
 NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 LARGEST = 2**31 - 1

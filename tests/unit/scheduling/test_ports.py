@@ -11,8 +11,8 @@ from tests.lab.samples import uuid
 from wharfinger.exceptions import InvalidRequest
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
-from wharfinger.scheduling.encoding import encode
 from wharfinger.scheduling.ports import from_port
+from wharfinger.scheduling.request_query import encode
 
 BANDWIDTH, PACKETS = uuid("bandwidth"), uuid("packets")
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"

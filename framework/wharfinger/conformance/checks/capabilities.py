@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
 
+from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import Contents
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe
-from wharfinger.conformance.trees import Contents
-from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.driver import ComputeDriver
 from wharfinger.driver.capabilities import METHODS
 from wharfinger.exceptions import ProgrammingRefused, ReshapeNeeded, WharfingerError, shown

@@ -6,11 +6,11 @@ from importlib.metadata import entry_points
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from wharfinger.conf.instance import OPTIONS as FRAMEWORKS
+from wharfinger.conf.driver_instance import OPTIONS as FRAMEWORKS
+from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.rules import Level, rule
+from wharfinger.conformance.side_effects import watching
 from wharfinger.conformance.subject import Subject
-from wharfinger.conformance.violations import Violation
-from wharfinger.conformance.watching import watching
 from wharfinger.driver import loader
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from itertools import product
 
-from wharfinger.conformance.breaking import Breaking
 from wharfinger.conformance.checks.stability import see_nothing_done
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.fault_injection import Breaking
 from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, as_contents, describe
-from wharfinger.conformance.trees import difference
-from wharfinger.conformance.violations import Violation
 from wharfinger.exceptions import WharfingerError, shown
 
 _SAFE = (

@@ -1,9 +1,9 @@
 """Rules of what a driver says, and what is published of that (WHF-2..)."""
 
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, rule
 from wharfinger.conformance.subject import Subject, describe, listed, tree_of, update
-from wharfinger.conformance.trees import Contents, difference
-from wharfinger.conformance.violations import Violation
 from wharfinger.exceptions import ReshapeNeeded, shown
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Inventory

@@ -1,9 +1,9 @@
 """Rules of what is there, and not to be had (WHF-5..)."""
 
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.placement_diff import at_and_below, difference
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe, sound
-from wharfinger.conformance.trees import at_and_below, difference
-from wharfinger.conformance.violations import Violation
 from wharfinger.providers import DesiredProvider
 
 #: A trait that somebody else puts on a provider.

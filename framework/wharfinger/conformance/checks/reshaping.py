@@ -6,11 +6,11 @@ from contextlib import suppress
 from typing import Final
 
 from wharfinger.conformance.checks.stability import see_nothing_done
+from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault, OldLayout
+from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Publishing, Subject, listed
-from wharfinger.conformance.trees import difference
-from wharfinger.conformance.violations import NotShown, Violation
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import Inventory
 

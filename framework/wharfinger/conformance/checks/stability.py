@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from wharfinger.conformance.elsewhere import said_elsewhere
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, as_contents, describe, listed
-from wharfinger.conformance.trees import Contents, difference
-from wharfinger.conformance.violations import Violation
-from wharfinger.reconcile import driver_instances
+from wharfinger.conformance.subprocess_driver import said_elsewhere
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import CycleResult
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def in_any_thread(subject: Subject) -> None:
     """Connect it in one thread, list in another, ask in a third, and let go in a fourth."""
     live = subject.placement.contents()
     driver = subject.load().driver
-    connection = driver_instances.connected(driver)
+    connection = driver_instance_loader.connected(driver)
     in_thread(connection.__enter__)
     try:
         here = in_thread(lambda: describe(driver, live))

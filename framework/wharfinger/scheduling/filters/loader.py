@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint
 from typing import Final, NoReturn
 
 from wharfinger.conf.scheduling import GROUP
-from wharfinger.driver.plugins import PluginManager, entry_points
+from wharfinger.driver.entry_points import PluginManager, entry_points
 from wharfinger.exceptions import ConfigurationError, WharfingerError
 from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
 

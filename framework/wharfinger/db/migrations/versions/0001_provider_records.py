@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from wharfinger.db.migrations import steps
+from wharfinger.db.migrations import repeatable_operations
 
 revision = "0001"
 down_revision = None
@@ -10,7 +10,7 @@ down_revision = None
 
 def upgrade() -> None:
     """Take the step."""
-    steps.create_table(
+    repeatable_operations.create_table(
         "provider_records",
         sa.Column("instance", sa.String(64), primary_key=True),
         sa.Column("uuid", sa.String(36), primary_key=True),

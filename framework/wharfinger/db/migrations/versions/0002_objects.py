@@ -10,7 +10,7 @@ from alembic import context, op
 from oslo_log import log as logging
 from sqlalchemy.dialects import mysql
 
-from wharfinger.db.migrations import steps
+from wharfinger.db.migrations import repeatable_operations
 
 revision = "0002"
 down_revision = "0001"
@@ -80,7 +80,7 @@ def _long_text() -> sa.Text:
 
 
 def _create_services() -> None:
-    steps.create_table(
+    repeatable_operations.create_table(
         "services",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("uuid", sa.String(36), nullable=False),
@@ -103,7 +103,7 @@ def _create_services() -> None:
 
 
 def _create_compute_nodes() -> None:
-    steps.create_table(
+    repeatable_operations.create_table(
         "compute_nodes",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("uuid", sa.String(36), nullable=False),
@@ -127,13 +127,13 @@ def _create_compute_nodes() -> None:
         sa.Column("deleted_at", sa.DateTime),
         sa.UniqueConstraint("uuid", "deleted", name="uniq_compute_nodes_uuid"),
     )
-    steps.create_index(
+    repeatable_operations.create_index(
         "idx_compute_nodes_host_driver_instance", "compute_nodes", "host", "driver_instance"
     )
 
 
 def _create_flavors() -> None:
-    steps.create_table(
+    repeatable_operations.create_table(
         "flavors",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("flavorid", sa.String(255), nullable=False),
@@ -155,7 +155,7 @@ def _create_flavors() -> None:
 
 
 def _create_instances() -> None:
-    steps.create_table(
+    repeatable_operations.create_table(
         "instances",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("uuid", sa.String(36), nullable=False),
@@ -167,11 +167,11 @@ def _create_instances() -> None:
         sa.Column("revision", sa.Integer, nullable=False),
         sa.UniqueConstraint("uuid", name="uniq_instances_uuid"),
     )
-    steps.create_index("idx_instances_host_node", "instances", "host", "node")
+    repeatable_operations.create_index("idx_instances_host_node", "instances", "host", "node")
 
 
 def _create_migrations() -> None:
-    steps.create_table(
+    repeatable_operations.create_table(
         "migrations",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("uuid", sa.String(36), nullable=False),
@@ -189,12 +189,14 @@ def _create_migrations() -> None:
         sa.Column("revision", sa.Integer, nullable=False),
         sa.UniqueConstraint("uuid", name="uniq_migrations_uuid"),
     )
-    steps.create_index("idx_migrations_instance_uuid", "migrations", "instance_uuid")
-    steps.create_index("idx_migrations_status", "migrations", "status")
+    repeatable_operations.create_index(
+        "idx_migrations_instance_uuid", "migrations", "instance_uuid"
+    )
+    repeatable_operations.create_index("idx_migrations_status", "migrations", "status")
 
 
 def _create_reservations() -> None:
-    steps.create_table(
+    repeatable_operations.create_table(
         "reservations",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("uuid", sa.String(36), nullable=False),
@@ -214,9 +216,9 @@ def _move_provider_records() -> None:
 
     What cannot be read stays where it is, under another name: no other record waits for it.
     """
-    if steps.has_column("provider_records", "document"):
+    if repeatable_operations.has_column("provider_records", "document"):
         op.rename_table("provider_records", "provider_documents")
-    steps.create_table(
+    repeatable_operations.create_table(
         "provider_records",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("host", sa.String(255), nullable=False),
@@ -233,7 +235,7 @@ def _move_provider_records() -> None:
             "host", "driver_instance", "provider_uuid", name="uniq_provider_records_key"
         ),
     )
-    if steps.has_table("provider_documents") and _move_documents():
+    if repeatable_operations.has_table("provider_documents") and _move_documents():
         op.drop_table("provider_documents")
 
 

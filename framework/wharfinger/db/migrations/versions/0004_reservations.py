@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from wharfinger.db.migrations import steps
+from wharfinger.db.migrations import repeatable_operations
 
 revision = "0004"
 down_revision = "0003"
@@ -12,7 +12,7 @@ down_revision = "0003"
 def upgrade() -> None:
     """Take the steps."""
     text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
-    steps.add_column("reservations", sa.Column("own_reserved", text))
-    steps.add_column("reservations", sa.Column("consumer_uuid", sa.String(36)))
-    steps.add_column("reservations", sa.Column("phase", sa.String(16)))
-    steps.add_column("provider_records", sa.Column("reserved_since", text))
+    repeatable_operations.add_column("reservations", sa.Column("own_reserved", text))
+    repeatable_operations.add_column("reservations", sa.Column("consumer_uuid", sa.String(36)))
+    repeatable_operations.add_column("reservations", sa.Column("phase", sa.String(16)))
+    repeatable_operations.add_column("provider_records", sa.Column("reserved_since", text))

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from wharfinger.db.migrations import steps
+from wharfinger.db.migrations import repeatable_operations
 
 revision = "0005"
 down_revision = "0004"
@@ -12,7 +12,7 @@ down_revision = "0004"
 def upgrade() -> None:
     """Take the step."""
     long_text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
-    steps.create_table(
+    repeatable_operations.create_table(
         "device_jobs",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("provider_uuid", sa.String(36), nullable=False),

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from wharfinger.db.migrations import steps
+from wharfinger.db.migrations import repeatable_operations
 
 revision = "0006"
 down_revision = "0005"
@@ -10,5 +10,5 @@ down_revision = "0005"
 
 def upgrade() -> None:
     """Take the step."""
-    steps.add_column("instances", sa.Column("task_state", sa.String(255)))
-    steps.add_column("instances", sa.Column("updated_at", sa.DateTime))
+    repeatable_operations.add_column("instances", sa.Column("task_state", sa.String(255)))
+    repeatable_operations.add_column("instances", sa.Column("updated_at", sa.DateTime))

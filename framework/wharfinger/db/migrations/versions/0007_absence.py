@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from wharfinger.db.migrations import steps
+from wharfinger.db.migrations import repeatable_operations
 
 revision = "0007"
 down_revision = "0006"
@@ -10,4 +10,4 @@ down_revision = "0006"
 
 def upgrade() -> None:
     """Take the step."""
-    steps.add_column("provider_records", sa.Column("absence", sa.String(255)))
+    repeatable_operations.add_column("provider_records", sa.Column("absence", sa.String(255)))

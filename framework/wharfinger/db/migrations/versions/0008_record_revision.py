@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from wharfinger.db.migrations import steps
+from wharfinger.db.migrations import repeatable_operations
 
 revision = "0008"
 down_revision = "0007"
@@ -10,7 +10,7 @@ down_revision = "0007"
 
 def upgrade() -> None:
     """Take the step."""
-    steps.add_column(
+    repeatable_operations.add_column(
         "provider_records",
         sa.Column("revision", sa.Integer, nullable=False, server_default="0"),
     )

@@ -1,0 +1,219 @@
+"""Breaking a backend: one call after the other, while a driver publishes."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import Contents, difference, trees
+from wharfinger.conformance.rules import can_be_busy
+from wharfinger.conformance.subject import Publishing, Subject
+from wharfinger.exceptions import WharfingerError
+from wharfinger.reconcile.cycle import CycleResult
+
+#: Seconds for a cycle to end when no call hangs any more.
+_END: Final = 60.0
+#: Seconds between two looks whether a call has been made.
+_PACE: Final = 0.01
+#: Calls after which a cycle is no cycle.
+_MOST: Final = 2000
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A cycle in which a call was to meet a fault.
+
+    ``call`` is that call, None where the cycle made none with that index; ``calls`` are all that it
+    made. ``meanwhile`` is what Placement held while it hung; None: it did not. ``gone`` is what the
+    cycle took to be gone; ``failed``: it has said that something was wrong.
+    """
+
+    call: str | None = None
+    calls: Sequence[str] = ()
+    meanwhile: Contents | None = None
+    gone: Sequence[str] = ()
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What Placement held at a moment of an attempt, in words."""
+
+    when: str
+    contents: Contents
+    #: Whether a cycle had ended, and had said that all is well.
+    is_well: bool = False
+
+
+class Breaking:
+    """One kind of fault, in a backend."""
+
+    def __init__(self, subject: Subject, fault: Fault) -> None:
+        self._subject: Final = subject
+        self._harness: Final = subject.harness
+        self._fault: Final = fault
+        self._is_felt = False
+        self._busy: str | None = None
+
+    def sweep(self) -> None:
+        """Have each call fail in its turn: while the world changes, and when a driver starts.
+
+        One thing is busy all the while, if things can be. Raises Violation where what is published
+        then is neither as it was nor as it is to be, and where a cycle says that all is well and is
+        not; NotShown where the faults are not felt.
+        """
+        with self._subject.publishing() as publishing:
+            publishing.settle()
+            if can_be_busy(self._subject):
+                self._busy = self._harness.things()[0]
+                self._harness.make_busy(self._busy)
+                publishing.settle()
+            self._harness.expect()
+            publishing.sync()
+            if not self._harness.calls:
+                raise NotShown("the harness counts no calls in a cycle")
+            self._while_changing(publishing)
+            self._at_the_start(publishing)
+        if not self._is_felt:
+            raise NotShown(f"the harness lets no call meet {self._fault}: every cycle is as ever")
+
+    def lasting(self) -> None:
+        """Have the backend go away at each call in its turn, and stay away for the cycle.
+
+        The call hangs until every later one meets the fault. Raises Violation where what is
+        published is not as it was, NotShown where a cycle makes no calls.
+        """
+        with self._subject.publishing() as publishing:
+            old = publishing.settle()
+            at = 0
+            while self._goes_away(publishing, at, old):
+                at += 1
+        if not at:
+            raise NotShown("the harness counts no calls in a cycle")
+
+    def _goes_away(self, publishing: Publishing, at: int, old: Contents) -> bool:
+        """Whether a cycle makes the call at which the backend is to go away."""
+        hanging = Breaking(self._subject, Fault.HANG)
+        attempt = hanging.attempt(publishing.cycle.sync, at, then=self._fault)
+        when = f"from call {at} ({attempt.call}) on every call meets {self._fault}"
+        if attempt.gone:
+            raise Violation(f"{when}: said to be gone: {', '.join(attempt.gone)}", "an error")
+        after = self._subject.placement.contents()
+        if after != old:
+            raise Violation(f"{when}: {difference(old, after)}", "no difference")
+        return attempt.call is not None
+
+    def attempt(
+        self,
+        cycle: Callable[[], CycleResult],
+        at: int,
+        patience: float = 0,
+        then: Fault | None = None,
+    ) -> Attempt:
+        """Run a cycle whose call ``at`` meets the fault. What it raises is what it may raise.
+
+        Where that hangs it is let go after so many seconds; every call meets ``then``, after that.
+        """
+        self._harness.expect(at, self._fault)
+        attempt = Attempt()
+        running = threading.Thread(target=_ends, args=(cycle, attempt), name="cycle", daemon=True)
+        running.start()
+        hangs = self._fault is Fault.HANG
+        while running.is_alive() and not (hangs and len(self._harness.calls) > at):
+            running.join(_PACE)
+        running.join(patience)
+        attempt.meanwhile = self._subject.placement.contents() if running.is_alive() else None
+        attempt.calls = [*self._harness.calls]
+        self._harness.expect(fault=then)
+        running.join(_END)
+        self._harness.expect()
+        if running.is_alive():
+            raise Violation(f"call {at} met {self._fault}, and the cycle never ended", "an error")
+        attempt.call = attempt.calls[at] if at < len(attempt.calls) else None
+        return attempt
+
+    def _while_changing(self, publishing: Publishing) -> None:
+        """Have one call after the other fail while a thing is added, and another becomes busy."""
+        at: int | None = 0
+        while at is not None:
+            thing = self._subject.add()
+            other = next(one for one in self._harness.things() if one not in (self._busy, thing))
+            if can_be_busy(self._subject):
+                self._harness.make_busy(other)
+            old = self._subject.placement.contents()  # some of it may be others' to publish
+            seen, at = self._each(publishing.cycle.sync, "call", old, at)
+            new = publishing.settle()
+            for one in seen:
+                see_old_or_new(new if one.is_well else old, one.contents, new, one.when)
+            if can_be_busy(self._subject):
+                self._harness.make_free(other)
+            self._harness.remove(thing)
+            publishing.settle()
+
+    def _at_the_start(self, publishing: Publishing) -> None:
+        """Have one call after the other fail while a driver starts."""
+        old = self._subject.placement.contents()
+
+        def start() -> CycleResult:
+            publishing.restart()
+            return publishing.cycle.sync()
+
+        for one in self._each(start, "call of a start", old)[0]:
+            see_old_or_new(old, one.contents, old, one.when)
+
+    def _each(
+        self, cycle: Callable[[], CycleResult], kind: str, old: Contents, first: int = 0
+    ) -> tuple[list[_Seen], int | None]:
+        """Run a cycle again and again: each time another call fails.
+
+        What was seen, until something is published in spite of that, and the index of the next
+        call; None where there is none.
+        """
+        seen: list[_Seen] = []
+        attempts: list[Attempt] = []
+        for at in range(first, _MOST):
+            attempt = self.attempt(cycle, at)
+            when = f"{kind} {at} ({attempt.call}) meets {self._fault}"
+            if attempt.gone:
+                raise Violation(f"{when}: said to be gone: {', '.join(attempt.gone)}", "an error")
+            after = self._subject.placement.contents()
+            attempts.append(attempt)
+            hung = [attempt.meanwhile] if attempt.meanwhile is not None else []
+            seen += [_Seen(when, one) for one in hung]
+            seen.append(_Seen(when, after, is_well=not attempt.failed))
+            if attempt.call is None:
+                self._feel(attempts)
+                return seen, None
+            if after != old:
+                return seen, at + 1
+        raise NotShown(f"a cycle makes more than {_MOST} calls")
+
+    def _feel(self, attempts: Sequence[Attempt]) -> None:
+        """Note whether a call that met the fault was otherwise than without: as the last cycle."""
+        *broken, usual = attempts
+        if self._fault is Fault.HANG:
+            self._is_felt |= any(one.meanwhile is not None for one in broken)
+        else:
+            self._is_felt |= any(one.failed or one.calls != usual.calls for one in broken)
+
+
+def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:
+    """See that each tree is the old one or the new one; raises Violation."""
+    before, now, after = trees(old), trees(seen), trees(new)
+    for root in before.keys() | now.keys() | after.keys():
+        if now.get(root) not in (before.get(root), after.get(root)):
+            raise Violation(
+                f"{when}: {difference(old, seen)}", f"no difference, or {difference(old, new)}"
+            )
+
+
+def _ends(cycle: Callable[[], CycleResult], attempt: Attempt) -> None:
+    try:
+        outcome = cycle()
+    except (WharfingerError, Violation, NotShown):
+        attempt.failed = True
+        return
+    attempt.gone = [one.name for one in outcome.pending]
+    attempt.failed = bool(outcome.problems)

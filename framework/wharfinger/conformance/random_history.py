@@ -1,0 +1,218 @@
+"""Random histories of a backend and of the driver that publishes it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from hypothesis import strategies
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.fault_injection import Breaking, see_old_or_new
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import difference
+from wharfinger.conformance.rules import are_kept_so_far, can_be_busy
+from wharfinger.conformance.subject import Publishing, Subject, problems
+from wharfinger.providers import Provider
+
+#: Which of what can happen does, and to which of the things.
+_WHICH: Final = strategies.integers(0, 1023)
+#: What cycle sees a change; or the next one does.
+_PACES: Final = ("", "sync", "drift", "poll")
+#: Which of the calls of a cycle fail: one of the first.
+_CALLS: Final = 10
+_FAULTS: Final = {Fault.RAISE: "WHF-703", Fault.HALF: "WHF-704"}
+#: More things than that are not made.
+_MANY: Final = 6
+#: What happens, and to one of what.
+_Step = tuple[Callable[[str], None], Sequence[str]]
+
+
+class History(RuleBasedStateMachine):
+    """What there is, and what has to be in Placement because of that.
+
+    What is known not to be kept is left out: it has been told.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._subject = subject
+        self._harness = subject.harness
+        self._told: list[str] = []
+        self._busy: set[str] = set()
+        self._gone: list[str] = []
+        #: What was busy, and free, when all was listed last.
+        self._listed_busy: set[str] = set()
+        self._listed_free: set[str] = set()
+        self._free: dict[str, Provider] = {}
+        self._publishing: Publishing | None = None
+
+    @initialize()
+    def begins(self) -> None:
+        """Publish what there is at the beginning."""
+        self._subject.begin()
+        self._publishing = Publishing(self._subject)
+        self._publishing.start()
+        self._settle()
+
+    def teardown(self) -> None:
+        """Let go of the driver."""
+        if self._publishing is not None:
+            self._publishing.stop()
+
+    # There is one rule alone: of several, each history would leave out most.
+
+    @rule(step=_WHICH, which=_WHICH, pace=strategies.sampled_from([*_PACES]))
+    def happens(self, step: int, which: int, pace: str) -> None:
+        """Have something happen to the backend, which a cycle may see, or to the driver."""
+        changes, others = [*self._changes()], [*self._of_driver()]
+        (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
+        happens(things[which % len(things)])
+        if (happens, things) in changes and self._may_run(pace):
+            self._publish(pace)
+
+    def _changes(self) -> Iterator[_Step]:
+        """What can happen to the backend, and to which of its things."""
+        free = [thing for thing in self._there if thing not in self._busy]
+        if len(self._there) < _MANY:
+            yield self._add, [""]
+        if len(self._there) > 1 and free and self._keeps("WHF-402", "WHF-403"):
+            yield self._remove, free
+        if self._gone:
+            yield self._put_back, self._gone
+        if free and self._can_be_busy:
+            yield self._make_busy, free
+        if self._busy:
+            yield self._make_free, sorted(self._busy)
+
+    def _add(self, _: str) -> None:
+        self._tell(f"add {self._subject.add()}")
+
+    def _remove(self, thing: str) -> None:
+        self._harness.remove(thing)
+        self._gone.append(thing)
+        self._tell(f"remove {thing}")
+
+    def _put_back(self, thing: str) -> None:
+        self._harness.put_back(thing)
+        self._gone.remove(thing)
+        self._tell(f"put back {thing}")
+
+    def _make_busy(self, thing: str) -> None:
+        self._harness.make_busy(thing)
+        self._busy.add(thing)
+        self._tell(f"make {thing} busy")
+
+    def _make_free(self, thing: str) -> None:
+        self._harness.make_free(thing)
+        self._busy.remove(thing)
+        self._tell(f"make {thing} free")
+
+    # What the driver does.
+
+    def _of_driver(self) -> Iterator[_Step]:
+        """What can happen to the driver, and how."""
+        yield self._publish, ["sync"]
+        if self._keeps("WHF-303"):
+            yield self._restart, [""]
+        for fault, id in _FAULTS.items():
+            if self._keeps("WHF-304", "WHF-702", id):
+                yield self._fail_at, [f"{fault} {at}" for at in range(_CALLS)]
+
+    def _may_run(self, pace: str) -> bool:
+        return pace in ("sync", "drift") or (
+            pace == "poll" and self._keeps("WHF-911", "WHF-912", "WHF-913")
+        )
+
+    def _publish(self, pace: str) -> None:
+        """Run a cycle; after that, all of it is as it has to be when it has been listed."""
+        self._tell(pace)
+        outcome = getattr(self._running.cycle, pace)()
+        # Only a listing tells that something is gone: until then it may be missed, and reported.
+        for problem in problems(outcome, may_report=pace != "sync"):
+            self._fail(str(problem), "a cycle without a problem")
+        self._see_kept()
+        self._settle()
+
+    def _restart(self, _: str) -> None:
+        self._tell("restart")
+        self._running.restart()
+        self._settle()
+
+    def _fail_at(self, how: str) -> None:
+        """Run a cycle in which a call fails, and go on."""
+        fault, at = how.split(" ")
+        self._tell(f"call {at} meets {fault}")
+        old = self._subject.placement.contents()
+        Breaking(self._subject, Fault(fault)).attempt(self._running.cycle.sync, int(at))
+        middle = self._subject.placement.contents()
+        self._settle()
+        if not self._gone:  # what is gone goes in two steps
+            new = self._subject.placement.contents()
+            see_old_or_new(old, middle, new, ", ".join(self._told))
+
+    # What has to be.
+
+    def _see_kept(self) -> None:
+        """See that what is as it was when all was listed last is published as it was, too."""
+        contents = self._subject.placement.contents()
+        for thing in self._listed_busy & self._busy & contents.keys():
+            self._see_reserved(contents[thing])
+        for thing in (self._listed_free & {*self._there} & contents.keys()) - self._busy:
+            self._see_free(contents[thing])
+
+    def _see_free(self, provider: Provider) -> None:
+        before = self._free.setdefault(provider.name, provider)
+        if before != provider:
+            told = difference({provider.name: before}, {provider.name: provider})
+            self._fail(told, "no difference")
+
+    def _settle(self) -> None:
+        contents = self._running.settle()
+        for thing in self._there:
+            if thing not in contents:
+                self._fail(f"{thing} is not in Placement", f"+ {thing}")
+            elif thing in self._busy:
+                self._see_reserved(contents[thing])
+            else:
+                self._see_free(contents[thing])
+        for thing in self._gone:
+            if thing in contents:
+                self._fail(f"{thing} is in Placement", f"- {thing}")
+        self._listed_busy = {*self._busy}
+        self._listed_free = {*self._there} - self._busy
+
+    def _see_reserved(self, provider: Provider) -> None:
+        for kind, one in sorted(provider.inventories.items()):
+            if not one.is_fully_reserved:
+                self._fail(f"{provider.name} {kind}: {one.reserved} of {one.total}", "all reserved")
+
+    def _fail(self, found: str, expected: str) -> None:
+        raise Violation(f"{', '.join(self._told)}: {found}", expected)
+
+    def _tell(self, what: str) -> None:
+        self._told.append(what)
+
+    def _keeps(self, *ids: str) -> bool:
+        return are_kept_so_far(self._subject, ids)
+
+    @property
+    def _can_be_busy(self) -> bool:
+        return can_be_busy(self._subject)
+
+    @property
+    def _there(self) -> Sequence[str]:
+        return self._harness.things()
+
+    @property
+    def _running(self) -> Any:
+        return self._publishing
+
+
+def histories_of(subject: Subject) -> type[History]:
+    """The histories of one driver."""
+
+    class Its(History):
+        def __init__(self) -> None:
+            super().__init__(subject)
+
+    return Its

@@ -1,0 +1,205 @@
+"""Looking at a driver: one rule after the other, and what came of each."""
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from typing import Any, Final, cast
+
+from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.limit import Overdue, within
+from wharfinger.conformance.rules import Profile, Rule, requirements
+from wharfinger.conformance.subject import Subject
+from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
+from wharfinger.reconcile.driver_calls import text_of
+
+#: Seconds that a rule may take; what is slowest here, histories of a real Cyborg, takes a tenth.
+TIMEOUT: Final = 300.0
+#: Characters that are told of what somebody else has written, and frames of a traceback.
+_LONGEST: Final = 1000
+_FRAMES: Final = 6
+
+
+def _bounded(text: str) -> str:
+    """A text as a terminal and a report can take it."""
+    told = printable(text)
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}... ({len(told)} characters)"
+
+
+class Status(StrEnum):
+    """What came of a rule."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    #: It failed, as was declared.
+    KNOWN = "known failure"
+    #: It was declared to fail, and did not.
+    UNEXPECTED = "unexpected pass"
+    #: It is not for a driver with these capabilities.
+    EXEMPT = "exempt"
+    NOT_RUN = "not run"
+    #: The core alone was asked for.
+    NOT_ASKED = "not asked"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether there is something to mend."""
+        return self in (Status.FAILED, Status.UNEXPECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one rule.
+
+    ``found`` is what the driver did, or why there is nothing to be said. ``details`` is a traceback
+    where one helps.
+    """
+
+    rule: Rule
+    status: Status
+    found: str = ""
+    expected: str = ""
+    details: str = ""
+
+
+class Examination:
+    """A driver, and what has been seen of it so far.
+
+    ``profile`` is what was asked for: the core alone, or all. ``known`` are, by the ids of rules,
+    the reasons why they are known to fail; each is of a rule that there is. ``timeout`` is how many
+    seconds a rule may take.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        *,
+        profile: Profile = Profile.EXTENDED,
+        known: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self._subject: Final = subject
+        self._profile: Final = profile
+        self._known: Final = dict(known or {})
+        self._timeout: Final = timeout
+        self.results: Final[dict[str, Result]] = {}
+
+    def look(self, rule: Rule) -> Result:
+        """Look whether a rule is kept, as far as it is for this driver."""
+        result = self._judged(self._look(rule))
+        self.results[rule.id] = result
+        if result.status in (Status.FAILED, Status.KNOWN):
+            self._subject.broken.add(rule.id)
+        return result
+
+    def look_at(self, rules: Iterable[Rule]) -> list[Result]:
+        """Look at several, in their order."""
+        return [self.look(rule) for rule in rules]
+
+    def _look(self, rule: Rule) -> Result:
+        why_not = self._keeps_from(rule)
+        if why_not is not None:
+            return why_not
+        try:
+            with within(self._timeout):
+                self._subject.have_begun()
+                rule.check(self._subject)
+        except Violation as violation:
+            expected = _bounded(violation.expected)
+            return Result(rule, Status.FAILED, _bounded(violation.found), expected)
+        except NotShown as reason:
+            return Result(rule, Status.NOT_RUN, _bounded(str(reason)))
+        except WharfingerError as error:
+            return Result(rule, Status.FAILED, _bounded(str(error)), "no error")
+        except BaseException as error:  # whatever a driver raises, and Overdue
+            if type(error) is KeyboardInterrupt:
+                raise
+            found = f"{type(error).__name__}: {text_of(error)}"
+            details = "".join(traceback.format_tb(error.__traceback__, -_FRAMES))
+            return Result(rule, Status.FAILED, _bounded(found), "no error", details)
+        return Result(rule, Status.PASSED)
+
+    def _keeps_from(self, rule: Rule) -> Result | None:
+        """Why nothing is to be seen of a rule."""
+        if rule.profile is Profile.EXTENDED and self._profile is Profile.CORE:
+            return Result(rule, Status.NOT_ASKED)
+        for id in sorted(requirements(rule.after) & self._subject.broken):
+            return Result(rule, Status.NOT_RUN, f"{id} is not kept")
+        try:
+            exempt = rule.exempts(self._subject.capabilities)
+        except DriverLoadError:
+            # That is what the first rule is about.
+            why_not = Result(rule, Status.NOT_RUN, "the driver cannot be loaded")
+            return why_not if rule.after else None
+        if exempt is None and self._subject.declared is not None:
+            exempt = _exempts(rule, self._subject.declared)
+        if exempt is not None:
+            return Result(rule, Status.EXEMPT, printable(exempt))
+        if rule.profile is Profile.EXTENDED and not self._subject.has_harness:
+            return Result(rule, Status.NOT_RUN, "there is no harness")
+        return None
+
+    def _judged(self, result: Result) -> Result:
+        """The result, seen with what was declared of the rule."""
+        reason = self._known.get(result.rule.id)
+        if reason is None:
+            return result
+        match result.status:
+            case Status.FAILED:
+                return Result(
+                    result.rule, Status.KNOWN, f"{reason} ({result.found})", result.expected
+                )
+            case Status.PASSED | Status.EXEMPT:
+                found = f"it is {result.status}, and was declared to fail: {reason}"
+                return Result(result.rule, Status.UNEXPECTED, found, "the failure, or no such word")
+            case _:
+                return result
+
+
+def _exempts(rule: Rule, harness: Harness) -> str | None:
+    """Why the backend has nothing to do with a rule; None where it has."""
+    for concerned, declared, what in (
+        (rule.busy, harness.busy, "nothing is ever busy"),
+        (rule.elsewhere, harness.other_processes, "no other process finds the backend"),
+    ):
+        if concerned and not declared.supported:
+            return f"{what}: {declared.reason}"
+    return None
+
+
+class _Guarded:
+    """A harness whose own failures are not the driver's."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            value = getattr(self._harness, name)
+        except Exception as error:
+            raise _failed(name, error) from error
+        return _guarded(name, value) if callable(value) else value
+
+
+def guarded(harness: Harness) -> Harness:
+    """The harness; what its methods raise says that nothing can be seen, and not of the driver."""
+    return cast(Harness, _Guarded(harness))
+
+
+def _guarded(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except (Exception, Overdue) as error:
+            raise _failed(name, error) from error
+
+    return call
+
+
+def _failed(name: str, error: BaseException) -> NotShown:
+    if isinstance(error, NotImplementedError):
+        return NotShown(f"the harness has no {name}")
+    return NotShown(f"the harness failed in {name}: {type(error).__name__}: {error}")

@@ -1,0 +1,185 @@
+"""What would help a part of a request of which no provider is left, in one sentence."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+from wharfinger.console import reservations
+from wharfinger.console.count_words import are, have, many, were
+from wharfinger.scheduling import part_funnel
+from wharfinger.scheduling.explanation import (
+    Belonging,
+    Holding,
+    Misfit,
+    Miss,
+    Part,
+    Reason,
+    Short,
+    Stage,
+    Step,
+    Traited,
+    Untraited,
+)
+from wharfinger.scheduling.request import UNNUMBERED
+
+#: What narrows at a step.
+NARROWING: Final = {
+    Step.TREE: "the tree that is named",
+    Step.AGGREGATES: "the aggregates",
+    Step.OWNER: "the owner",
+    Step.TRAITS: "the traits",
+    Step.NOT_RESERVED: "reservations",
+    Step.NOT_USED_UP: "what is used up",
+    Step.ENOUGH: "the amount",
+    Step.FITTING: "the units",
+}
+#: What may pass, or be asked for otherwise; the first of these where several count as many.
+_NEAR: Final = (Step.NOT_RESERVED, Step.TRAITS, Step.FITTING, Step.ENOUGH, Step.NOT_USED_UP)
+#: What somebody else has.
+_OF_OTHERS: Final = (Step.ENOUGH, Step.NOT_USED_UP)
+#: What the request is about.
+_FAR: Final = (Step.OWNER, Step.AGGREGATES, Step.TREE)
+
+
+def named(part: Part) -> str:
+    """A part, as it is asked for."""
+    asked = " ".join(f"{kind}={amount}" for kind, amount in part.resources.items())
+    if part.suffix == UNNUMBERED:
+        return asked
+    return f"group {part.suffix}: {asked}" if asked else f"group {part.suffix}"
+
+
+def of_part(part: Part, now: datetime) -> str:
+    """What would help a part of which no provider is left; not fit for a terminal yet."""
+    alone = {stage.step: stage.alone for stage in part.stages}
+    for steps in (_NEAR, _FAR):
+        best = max(steps, key=lambda step: len(alone.get(step, ())))
+        if misses := alone.get(best, ()):
+            said = _alone(part, best, misses, now)
+            held = alone.get(Step.NOT_RESERVED, ()) if best in _OF_OTHERS else ()
+            # What ends by itself comes first: the rest has to be taken from somebody.
+            told = f"{_reserved(held, now)} {said}" if held else said
+            unseen = part.not_looked_at
+            return f"{told} {unseen} more {were(unseen)} not looked at." if unseen else told
+    before, after = next(pair for pair in pairwise(part.stages) if not pair[1].count)
+    return _ended(part, before, after)
+
+
+def _ended(part: Part, before: Stage, after: Stage) -> str:
+    """Where nothing is kept out by one thing alone."""
+    classes = " and ".join(part.resources)
+    if not before.count:
+        return "There are no providers in Placement."
+    if after.step is not Step.CLASS:
+        narrowing = NARROWING[after.step]
+        return (
+            f"{many(before.count, 'provider')} came as far as {narrowing}, each kept out by "
+            f"more than that: see the nearest misses of {named(part)}."
+        )
+    if unseen := part.not_looked_at:
+        return (
+            f"No provider that was looked at has {classes}; {unseen} {were(unseen)} not looked "
+            "at, and would not give it now."
+        )
+    return f"No provider has {classes}."
+
+
+def _alone(part: Part, step: Step, misses: Sequence[Miss], now: datetime) -> str:
+    """What would help those that one step alone keeps out."""
+    before = next(one for one, other in pairwise(part.stages) if other.step is step)
+    count = f"{'All ' if before.count == len(misses) > 1 else ''}{len(misses)}"
+    reasons = [reason for one in misses for reason in one.reasons[step]]
+    match step:
+        case Step.NOT_RESERVED:
+            said = _reserved(misses, now)
+        case Step.TRAITS:
+            said = _traits(misses)
+        case Step.OWNER:
+            said = _owner(part, reasons)
+        case Step.NOT_USED_UP:
+            said = f"{count} that would do {are(len(misses))} used up."
+        case Step.ENOUGH:
+            said = _enough(reasons, count)
+        case Step.FITTING:
+            said = _fitting(misses)
+        case _:
+            where = "in other trees" if step is Step.TREE else "not in such aggregates"
+            said = f"{count} that would do {are(len(misses))} {where}: ask for {named(part)} there."
+    return said
+
+
+def _reserved(misses: Sequence[Miss], now: datetime) -> str:
+    those = list(part_funnel.holdings(misses))
+    count = len(misses)
+    them = f"{many(count, 'provider')} {are(count)} reserved"
+    if len(those) == 1:
+        return f"{them} {_why(those[0], now)}."
+    return f"{them}: {'; '.join(f'{one.providers} {_why(one, now)}' for one in those)}."
+
+
+def _why(one: Holding, now: datetime) -> str:
+    if not one.reason:
+        return "by others"
+    if one.first is None or not isinstance(one.first.since, datetime):
+        return f"for {one.reason}"
+    first = "" if one.providers == 1 else "the first "
+    return f"for {one.reason}, {first}since {reservations.age(one.first.since, now)}"
+
+
+def _traits(misses: Sequence[Miss]) -> str:
+    [(reasons, count)] = Counter(one.reasons[Step.TRAITS] for one in misses).most_common(1)
+    lacking = [" or ".join(one.choice) for one in reasons if isinstance(one, Untraited)]
+    having = [one.trait for one in reasons if isinstance(one, Traited)]
+    what = []
+    if lacking:
+        what.append(f"{'lacks' if count == 1 else 'lack'} only {' and '.join(lacking)}")
+    if having:
+        only = "" if lacking else "only "
+        what.append(f"{have(count)} {only}{' and '.join(having)} against it")
+    return f"{many(count, 'provider')} {' and '.join(what)}."
+
+
+def _owner(part: Part, reasons: Iterable[Reason]) -> str:
+    owners = Counter(one.owners for one in reasons if isinstance(one, Belonging))
+    [(whose, count)] = owners.most_common(1)
+    has, asked = have(count), named(part)
+    if not whose:
+        return f"{count} of nobody's {has} {asked}: tag what is the owner's, or ask for nobody's."
+    if len(whose) > 1:
+        return f"{count} of {' and '.join(whose)} at once {has} {asked}: a provider has one owner."
+    return f"{count} of {' and '.join(whose)} {has} {asked}: ask for that owner."
+
+
+def _enough(reasons: Iterable[Reason], count: str) -> str:
+    short = [one for one in reasons if isinstance(one, Short)]
+    free = [one.capacity - one.used for one in short if one.used is not None and one.capacity]
+    [one, *_others] = short
+    return (
+        f"{count} {'has' if count == '1' else 'have'} {one.resource_class} free, {max(free)} at "
+        f"most: {one.asked} {are(one.asked)} asked for."
+    )
+
+
+def _fitting(misses: Sequence[Miss]) -> str:
+    reasons = [one.reasons[Step.FITTING] for one in misses]
+    # Of others, the least that they give is not free.
+    free = [some for some in reasons if not any(isinstance(one, Short) for one in some)]
+    known = Counter(
+        one for some in free or reasons for one in some if isinstance(one, Misfit) and one.figure
+    )
+    if not known:
+        return f"{many(len(misses), 'provider')} would do, but for the units that they give."
+    [(one, _times)] = known.most_common(1)
+    it = f"{one.figure} of {one.resource_class}"
+    if not free:
+        them = many(len(misses), "provider")
+        return f"{it} is {one.value}, and {them} {have(len(misses))} less free."
+    match one.figure:
+        case "max_unit":
+            return f"{it} is {one.value}: ask in {-(-one.asked // one.value)} groups."
+        case "min_unit":
+            return f"{it} is {one.value}: ask for that many."
+        case _:
+            return f"{it} is {one.value}: ask for a multiple of it."

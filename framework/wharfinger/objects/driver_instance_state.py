@@ -1,0 +1,204 @@
+"""State of a driver instance, or of some providers, read from the database in one transaction."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+from wharfinger.db.row_statements import Rows
+from wharfinger.objects import base, field_base, field_types
+from wharfinger.objects.base import WharfingerObject, register
+from wharfinger.objects.compute_node import ComputeNode
+from wharfinger.objects.database_context import Context
+from wharfinger.objects.device_job import DeviceJob
+from wharfinger.objects.instance import Instance
+from wharfinger.objects.migration import Migration, rows_in_progress
+from wharfinger.objects.persistence import RowObject
+from wharfinger.objects.provider_record import ProviderRecord
+from wharfinger.objects.reservation import Reservation
+from wharfinger.objects.service import AGENT_BINARY, Service
+
+_Row = TypeVar("_Row", bound=RowObject)
+_Revisions = Mapping[str, int]
+
+
+@register
+class HostState(WharfingerObject):
+    """State of one driver instance on one host, at one moment.
+
+    A row that the caller knows already, by its revision, is not read again. A row whose revision
+    cannot be read is in the list, but not among the revisions. So a caller has all rows if it
+    drops those without a revision here, and then adds those in the lists.
+
+    - ``service_disabled``: whether an operator has disabled the service of the host; False without
+      a service, None if it cannot be read.
+    - ``node_revisions``: the revisions of the nodes of the driver instance on the host, by uuid.
+    - ``nodes``: those of them that the caller does not know.
+    - ``instance_revisions``: the revisions of all instances on the host, by uuid.
+    - ``instances``: those of them that the caller does not know.
+    - ``migrations``: the moves in progress from or to the host.
+    - ``record_revisions``: the revisions of the records of the driver instance on the host, by
+      provider uuid; empty while the database has no column for them.
+    - ``records``: those of them that the caller does not know; all records without revisions.
+    - ``reservations``: the reservations of the providers that have one of these records.
+    - ``jobs``: the programming jobs of these providers, and those of the driver instance on the
+      host, whose providers may be gone; empty unless they were asked for.
+    """
+
+    service_disabled: bool | None
+    node_revisions: dict[str, int]
+    nodes: list[ComputeNode]
+    instance_revisions: dict[str, int]
+    instances: list[Instance]
+    migrations: list[Migration]
+    record_revisions: dict[str, int]
+    records: list[ProviderRecord]
+    reservations: list[Reservation]
+    jobs: list[DeviceJob]
+    fields = {
+        "service_disabled": field_types.flag(nullable=True),
+        "node_revisions": field_types.counts_by_name(),
+        "nodes": field_base.ListOfObjectsField("ComputeNode"),
+        "instance_revisions": field_types.counts_by_name(),
+        "instances": field_base.ListOfObjectsField("Instance"),
+        "migrations": field_base.ListOfObjectsField("Migration"),
+        "record_revisions": field_types.counts_by_name(),
+        "records": field_base.ListOfObjectsField("ProviderRecord"),
+        "reservations": field_base.ListOfObjectsField("Reservation"),
+        "jobs": field_base.ListOfObjectsField("DeviceJob"),
+    }
+    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
+        "nodes": [("1.0", "1.1")],
+        "instances": [("1.0", "1.1")],
+        "migrations": [("1.0", "1.1")],
+        "records": [("1.0", "1.3")],
+        "reservations": [("1.0", "1.1")],
+        "jobs": [("1.0", "1.0")],
+    }
+
+    @classmethod
+    @base.remotable
+    def get(
+        cls,
+        context: Context,
+        host: str,
+        driver_instance: str,
+        known: Mapping[str, Mapping[str, int]],
+        with_jobs: bool = False,
+        *,
+        binary: str = AGENT_BINARY,
+    ) -> Self:
+        """Read the state in one transaction.
+
+        ``known`` has the revisions that the caller knows: ``nodes`` and ``instances`` by uuid,
+        ``records`` by provider uuid. ``binary`` is the program of the service.
+        """
+        kinds = [Service, ComputeNode, Instance, Migration, ProviderRecord, Reservation]
+        tables = [kind.TABLE for kind in kinds] + ([DeviceJob.TABLE] if with_jobs else [])
+        ours = {"host": host, "driver_instance": driver_instance}
+
+        def read(*rows: Rows) -> dict[str, Any]:
+            services, nodes, instances, migrations, records, reservations, *jobs = rows
+            service = services.select({"host": host, "binary": binary})
+            providers = {ProviderRecord.KEY: records.values(ProviderRecord.KEY, ours)}
+            found: dict[str, Any] = {
+                "service_disabled": _is_disabled(_objects(context, Service, service)),
+                "migrations": _objects(context, Migration, rows_in_progress(migrations, host)),
+                "reservations": _objects(context, Reservation, reservations.select(providers)),
+                "jobs": [job for some in jobs for job in _jobs(context, some, ours, providers)],
+            }
+            for name, kind, some, where in (
+                ("node", ComputeNode, nodes, ours),
+                ("instance", Instance, instances, {"host": host}),
+                ("record", ProviderRecord, records, ours),
+            ):
+                found[f"{name}_revisions"], found[f"{name}s"] = _changed(
+                    context, kind, some, where, known.get(f"{name}s", {})
+                )
+            return found
+
+        state = cls(context, **context.db.read(tables, read))
+        state.obj_reset_changes()
+        return state
+
+
+@register
+class ProviderState(WharfingerObject):
+    """Records, reservations and nodes of some providers, at one moment.
+
+    - ``records``: the records of the providers, of all hosts and driver instances.
+    - ``reservations``: the reservations of the providers.
+    - ``nodes``: the nodes whose root providers were asked for.
+    """
+
+    records: list[ProviderRecord]
+    reservations: list[Reservation]
+    nodes: list[ComputeNode]
+    fields = {
+        "records": field_base.ListOfObjectsField("ProviderRecord"),
+        "reservations": field_base.ListOfObjectsField("Reservation"),
+        "nodes": field_base.ListOfObjectsField("ComputeNode"),
+    }
+    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
+        "records": [("1.0", "1.3")],
+        "reservations": [("1.0", "1.1")],
+        "nodes": [("1.0", "1.1")],
+    }
+
+    @classmethod
+    @base.remotable
+    def get(
+        cls, context: Context, provider_uuids: Iterable[str], root_uuids: Iterable[str]
+    ) -> Self:
+        """Read the state of providers, and the nodes of root providers, in one transaction."""
+        providers = {"provider_uuid": list(provider_uuids)}
+        roots = {"uuid": list(root_uuids)}
+
+        def read(records: Rows, reservations: Rows, nodes: Rows) -> dict[str, Any]:
+            return {
+                "records": _objects(context, ProviderRecord, records.select(providers)),
+                "reservations": _objects(context, Reservation, reservations.select(providers)),
+                "nodes": _objects(context, ComputeNode, nodes.select(roots)),
+            }
+
+        tables = [kind.TABLE for kind in (ProviderRecord, Reservation, ComputeNode)]
+        state = cls(context, **context.db.read(tables, read))
+        state.obj_reset_changes()
+        return state
+
+
+def _jobs(context: Context, rows: Rows, *conditions: Mapping[str, Any]) -> list[DeviceJob]:
+    """Return the jobs that one of the conditions selects, each once."""
+    found = {row["id"]: row for where in conditions for row in rows.select(where)}
+    return _objects(context, DeviceJob, found.values())
+
+
+def _changed(
+    context: Context, kind: type[_Row], rows: Rows, where: Mapping[str, Any], known: _Revisions
+) -> tuple[dict[str, int], list[_Row]]:
+    """Return the revisions of the rows, by key, and the objects that are not known."""
+    found = rows.revisions(kind.KEY, where) if rows.has("revision") else None
+    if not found:
+        return {}, [] if found is not None else _objects(context, kind, rows.select(where))
+    changed = {key for key, revision in found.items() if known.get(key) != revision}
+    # Many keys in conditions cost more than to read the rest of the rows.
+    few = 2 * len(changed) <= len(found)
+    selected = (
+        rows.select({**where, kind.KEY: sorted(changed)} if few else where) if changed else []
+    )
+    objects = _objects(context, kind, [row for row in selected if row[kind.KEY] in changed])
+    damaged = {row[kind.KEY] for row in selected if not _is_revision(row["revision"])}
+    return {key: revision for key, revision in found.items() if key not in damaged}, objects
+
+
+def _is_revision(value: object) -> bool:
+    return type(value) is int and 0 <= value <= field_types.MAX_COUNT
+
+
+def _objects(context: Context, kind: type[_Row], rows: Iterable[Mapping[str, Any]]) -> list[_Row]:
+    return [kind._from_row(context, row) for row in rows]
+
+
+def _is_disabled(services: Iterable[Service]) -> bool | None:
+    """Return whether one of the services is disabled; None if that cannot be read."""
+    for service in services:
+        return service.disabled if "disabled" in service else None
+    return False

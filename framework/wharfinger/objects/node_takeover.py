@@ -1,0 +1,175 @@
+"""The move of nodes, with all that belongs to them, from other hosts to a driver instance."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, ClassVar, Final
+
+from wharfinger.db.row_statements import Change, Following, Rows
+from wharfinger.db.tables import INSTANCE
+from wharfinger.exceptions import ConcurrentSave, FieldUnset
+from wharfinger.objects import base, field_base, field_types
+from wharfinger.objects.base import WharfingerObject, register
+from wharfinger.objects.compute_node import ComputeNode, following
+from wharfinger.objects.instance import Instance
+from wharfinger.objects.migration import Migration
+from wharfinger.objects.persistence import stale_keys, write_checked
+from wharfinger.objects.provider_record import ProviderRecord
+from wharfinger.objects.service import AGENT_BINARY, Service
+
+#: In the order in which RecordBatch locks them, too.
+_TABLES: Final = tuple(
+    kind.TABLE for kind in (Service, ComputeNode, ProviderRecord, Instance, Migration)
+)
+
+
+@register
+class Takeover(WharfingerObject):
+    """Nodes that a driver instance takes over, with their instances, moves and records.
+
+    - ``host``, ``driver_instance``: the service host and the driver instance that take over.
+    - ``nodes``: the nodes of other hosts or instances, as they were read.
+    - ``records``: the records that come along, as they were read.
+    - ``superseded``: the revisions of older records of the same providers, by provider uuid. They
+      belong to the host and instance that take over, and are deleted.
+    - ``down_hosts``: the hosts whose services must still be down.
+    - ``down_time``: after how many seconds without a report a service is down.
+    """
+
+    host: str
+    driver_instance: str
+    nodes: list[ComputeNode]
+    records: list[ProviderRecord]
+    superseded: dict[str, int]
+    down_hosts: list[str]
+    down_time: float
+    fields = {
+        "host": field_types.name(),
+        "driver_instance": field_types.text(INSTANCE),
+        "nodes": field_base.ListOfObjectsField("ComputeNode", default=[]),
+        "records": field_base.ListOfObjectsField("ProviderRecord", default=[]),
+        "superseded": field_types.counts_by_name(default={}),
+        "down_hosts": field_types.texts(default=[]),
+        "down_time": field_types.ratio(default=0.0),
+    }
+    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
+        "nodes": [("1.0", "1.1")],
+        "records": [("1.0", "1.3")],
+    }
+
+    @base.remotable
+    def save(self) -> None:
+        """Move everything in one transaction, or nothing.
+
+        The ends of moves in progress come along. Absences of providers are counted anew.
+
+        Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record is not as
+        it was read. Its ``keys`` are the uuids of all nodes and providers concerned. For a host
+        that is up, they are the uuids of its nodes.
+        """
+        self.obj_set_defaults()
+        has_revisions = write_checked(self._context.db, _TABLES, self._write)
+        for node in self.nodes:
+            node.host, node.driver_instance = self.host, self.driver_instance
+            node._saved()
+        for record in self.records:
+            record.absence = record.absent_since = None
+            record.note_written(self.host, self.driver_instance, has_revisions)
+        self.obj_reset_changes()
+
+    def _write(
+        self, services: Rows, nodes: Rows, records: Rows, instances: Rows, migrations: Rows
+    ) -> bool:
+        """Check and write; return whether the database has revisions of records."""
+        stale = {
+            *self._of_hosts_up(services),
+            *self._stale_nodes(nodes),
+            *self._stale_records(records),
+        }
+        if stale:
+            raise ConcurrentSave(kind="node or provider", keys=sorted(stale))
+        nodes.update(ComputeNode.KEY, [self._change(node) for node in self.nodes])
+        self._move_records(records)
+        tables = {Instance.TABLE: instances, Migration.TABLE: migrations}
+        for one in self._following():
+            tables[one.table].touch(one.values, {"revision"}, one.where)
+        return records.has("revision")
+
+    @property
+    def _taker(self) -> dict[str, Any]:
+        return {"host": self.host, "driver_instance": self.driver_instance}
+
+    def _of_hosts_up(self, services: Rows) -> Iterator[str]:
+        """Yield the uuids of nodes whose hosts are up; all uuids for a host without a node."""
+        within = timedelta(seconds=self.down_time)
+        held = services.hold("host", set(self.down_hosts), {"binary": AGENT_BINARY})
+        for host, row in held.items():
+            if _is_up(Service._from_row(self._context, row), within):
+                theirs = [node.uuid for node in self.nodes if node.host == host]
+                yield from theirs or [one.key for one in (*self.nodes, *self.records)]
+
+    def _stale_nodes(self, nodes: Rows) -> Iterator[str]:
+        revisions = {node.uuid: node.revision for node in self.nodes}
+        yield from stale_keys(nodes.hold(ComputeNode.KEY, revisions, {}, ["revision"]), revisions)
+
+    def _stale_records(self, records: Rows) -> Iterator[str]:
+        if not records.has("revision"):
+            return
+        by_scope = self._records_by_scope()
+        taker = (self.host, self.driver_instance)
+        for scope in sorted({*by_scope, taker}):  # the same order in each transaction
+            revisions = {
+                one.key: None if one.is_new else one.revision for one in by_scope.get(scope, ())
+            }
+            older = self.superseded if scope == taker else {}
+            keys = revisions.keys() | older.keys()
+            held = records.hold(ProviderRecord.KEY, keys, _where(scope), ["revision"])
+            yield from stale_keys(held, revisions)
+            # An older record may be gone.
+            yield from stale_keys(held, {key: older[key] for key in older.keys() & held.keys()})
+        others = [one.key for one in self.records if one.key not in self.superseded]
+        yield from records.existing(self._taker, ProviderRecord.KEY, others)
+
+    def _change(self, node: ComputeNode) -> Change:
+        values = {**node._row(node.obj_what_changed() - {"revision"}), **self._taker}
+        return Change(node.uuid, node.revision, values)
+
+    def _move_records(self, records: Rows) -> None:
+        older = dict.fromkeys(self.superseded)
+        there = records.existing(self._taker, ProviderRecord.KEY, older)
+        records.put(self._taker, ProviderRecord.KEY, older, there)
+        moved = {**self._taker, "absence": None, "absent_since": None}
+        for scope, theirs in sorted(self._records_by_scope().items()):
+            where = {**_where(scope), ProviderRecord.KEY: [one.key for one in theirs]}
+            records.touch(moved, ["revision"], where)
+
+    def _records_by_scope(self) -> dict[tuple[str, str], list[ProviderRecord]]:
+        """Return the records by host and driver instance."""
+        found: dict[tuple[str, str], list[ProviderRecord]] = {}
+        for one in self.records:
+            found.setdefault((one.host, one.driver_instance), []).append(one)
+        return found
+
+    def _following(self) -> list[Following]:
+        """Return the changes of instances and moves, in the order of their tables."""
+        names: dict[str, list[str]] = {}
+        for node in self.nodes:
+            if node.host != self.host:
+                names.setdefault(node.host, []).append(node.hypervisor_hostname)
+        changes = [
+            change
+            for before in sorted(names)
+            for change in following(before, self.host, names[before])
+        ]
+        return sorted(changes, key=lambda change: _TABLES.index(change.table))
+
+
+def _where(scope: tuple[str, str]) -> dict[str, Any]:
+    return dict(zip(("host", "driver_instance"), scope, strict=True))
+
+
+def _is_up(service: Service, within: timedelta) -> bool:
+    """Return whether a service is up, or may be: its row cannot be read."""
+    try:
+        return service.is_up(within)
+    except FieldUnset:
+        return True

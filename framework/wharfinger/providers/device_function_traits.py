@@ -1,0 +1,143 @@
+"""Which function a programmable device holds: a trait of its provider says so. Pure.
+
+The names are those that Cyborg gives them, so that its device profiles ask for them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from oslo_utils.uuidutils import is_uuid_like
+
+from wharfinger.exceptions import InvalidName
+from wharfinger.providers.names import check_trait
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+from wharfinger.providers.provider_record import Record
+
+_NO_RECORD: Final = Record()
+PREFIX: Final = "CUSTOM_FPGA_FUNCTION_ID_"
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
+
+
+def function_trait(function: str, vendor: str = "") -> str:
+    """The trait for a function, whatever characters it is written with.
+
+    A uuid loses its dashes. ``vendor`` stands before it, where functions of several are told
+    apart. Raises InvalidName where nothing is left, or it is too long.
+    """
+    named = function.replace("-", "") if is_uuid_like(function) else function
+    words = [_NOT_IN_NAMES.sub("_", word.upper()).strip("_") for word in (vendor, named)]
+    if not words[-1]:
+        raise InvalidName(
+            kind="function", name=function, problem="needs a letter or digit for a trait's name"
+        )
+    return check_trait(PREFIX + "_".join(filter(None, words)))
+
+
+def function_traits(traits: Iterable[str]) -> frozenset[str]:
+    """Those of the traits that say which function a device holds."""
+    return frozenset(trait for trait in traits if trait.startswith(PREFIX))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFunction:
+    """What a device was programmed with last: the trait of its function, None where unknown.
+
+    ``stale`` are the traits of functions that were said of it before that; ``parts`` the uuids of
+    all its providers.
+    """
+
+    trait: str | None
+    stale: frozenset[str] = frozenset()
+    parts: tuple[str, ...] = ()
+
+
+def said_since(
+    wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
+) -> frozenset[str]:
+    """The other functions that have been said of a device since it was programmed.
+
+    Whoever programs it behind our back, and says so, is right. A driver that reports what was said
+    before does not know better.
+    """
+    known = {held.trait} if held.trait else set[str]()
+    newer = function_traits(live.traits) - known if live else frozenset[str]()
+    if wanted.mode is PublishingMode.OWN:
+        said = function_traits(wanted.provider.traits) - held.stale - known
+        return said | newer - record.claimed_traits
+    return newer - (held.stale & record.claimed_traits)
+
+
+def with_function(
+    wanted: DesiredProvider, record: Record, held: HeldFunction, *, superseded: bool
+) -> DesiredProvider:
+    """A device with the trait of the function that it was programmed with, if that still holds.
+
+    The driver of an overlay hands back what is there: of that, what is stale goes if it is ours.
+    """
+    mine = wanted.provider
+    known = {held.trait} if held.trait else set[str]()
+    is_own = wanted.mode is PublishingMode.OWN
+    stale = held.stale if is_own else held.stale & record.claimed_traits
+    traits = mine.traits - stale - known if superseded else mine.traits - stale | known
+    if traits == mine.traits:
+        return wanted
+    return replace(wanted, provider=replace(mine, traits=traits))
+
+
+def with_functions(
+    desired: Mapping[str, DesiredProvider],
+    functions: Mapping[str, HeldFunction],
+    live: Mapping[str, Provider],
+    records: Mapping[str, Record],
+    mark: str,
+) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
+    """Return the desired providers with the traits of their functions, and what is superseded.
+
+    ``functions`` are the functions that jobs have loaded, all others by provider uuid, too. The
+    function of a job is superseded if another function was reported since, and not one that was
+    reported before the job, too; or if the device was replaced: a new provider under an old name
+    lacks the instance trait ``mark``.
+    """
+    mine = {
+        uuid: held
+        for uuid, held in functions.items()
+        if (wanted := desired.get(uuid)) and wanted.stated
+    }
+    since = {
+        uuid: said_since(desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held)
+        for uuid, held in mine.items()
+    }
+    anew = {uuid for uuid in mine if uuid in live and mark not in live[uuid].traits}
+    superseded = anew.union(uuid for uuid, said in since.items() if said)
+    changed = {
+        uuid: with_function(
+            desired[uuid],
+            records.get(uuid, _NO_RECORD),
+            held,
+            superseded=not superseded.isdisjoint((uuid, *held.parts)),
+        )
+        for uuid, held in mine.items()
+    }
+    # A trait that was reported before may come from a look at Placement before the job's end.
+    ended = anew.union(uuid for uuid, said in since.items() if said - mine[uuid].stale)
+    return {**desired, **changed}, frozenset(uuid for uuid in ended if mine[uuid].trait is not None)
+
+
+def with_claims(
+    records: Mapping[str, Record], held: Mapping[str, HeldFunction]
+) -> Mapping[str, Record]:
+    """The records, with the traits of functions, by provider uuid, as ours to take away again.
+
+    A job has put them there.
+    """
+    claimed = {
+        uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))
+        for uuid, function in held.items()
+        if function.trait is not None
+        and (record := records.get(uuid)) is not None
+        and (applied := record.applied) is not None
+        and function.trait not in applied.traits
+    }
+    return {**records, **claimed} if claimed else records

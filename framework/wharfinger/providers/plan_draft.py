@@ -1,0 +1,152 @@
+"""Draft of the plan of one tree: the planner, removal and reshape add steps to it."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from wharfinger.exceptions import WharfingerError
+from wharfinger.providers import full_reservation
+from wharfinger.providers.absence_timer import Absence
+from wharfinger.providers.ownership import Publisher, Standing, standing
+from wharfinger.providers.plan import (
+    CreateProvider,
+    DeleteProvider,
+    ForeignReservation,
+    Identity,
+    PendingRemoval,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+    Step,
+    UpdateProvider,
+)
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+from wharfinger.providers.provider_record import Record
+
+_NOTHING = Record()
+
+
+@dataclass(slots=True)
+class TreeDraft:
+    """Steps of one tree by kind, in the order in which they were added, and its new records.
+
+    ``desired`` has the providers that the driver wants, parents first, without those of ``refused``
+    roots; ``wanted`` has the uuids of all of them. ``live`` has the providers
+    in Placement and ``known`` our records of them, both by uuid. ``held`` are the uuids of the
+    providers that stored reservations keep fully reserved. ``now`` is in seconds since the epoch.
+    """
+
+    publisher: Publisher
+    root_uuid: str
+    desired: Sequence[DesiredProvider]
+    live: Mapping[str, Provider]
+    known: Mapping[str, Record]
+    now: float = 0.0
+    held: Collection[str] = frozenset()
+    wanted: Collection[str] = frozenset()
+    identities: list[Step] = field(default_factory=list)
+    inventories: list[SetInventories] = field(default_factory=list)
+    deletions: list[Step] = field(default_factory=list)
+    records: dict[str, Record | None] = field(default_factory=dict)
+    pending: list[PendingRemoval] = field(default_factory=list)
+    foreign: list[ForeignReservation] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    problems: list[WharfingerError] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+
+    def record(self, uuid: str) -> Record:
+        """Return our record of a provider; an empty one without a record."""
+        return self.known.get(uuid, _NOTHING)
+
+    def proven(self, uuid: str) -> Record:
+        """Return the record of a provider; in own mode, without claims that it does not prove."""
+        record, live = self.record(uuid), self.live.get(uuid)
+        if (
+            live is None
+            or record.mode is not PublishingMode.OWN
+            or self.standing(live) is not Standing.UNPROVEN
+        ):
+            return record
+        return replace(record, applied=None, intended=None)
+
+    def standing(self, live: Provider) -> Standing:
+        """Return the standing of a provider."""
+        return standing(live, self.publisher, self.record(live.uuid))
+
+    def is_ours(self, live: Provider) -> bool:
+        """Return whether this instance may write a provider."""
+        return self.standing(live) in (Standing.OURS, Standing.OURS_BEFORE)
+
+    def change(self, before: Provider | None, after: Provider, record: Record) -> None:
+        """Add the steps from one state of a provider to the next, and its new record."""
+        self.records[after.uuid] = record
+        self.identities += _identity_steps(before, after)
+        have = before.inventories if before else {}
+        if have != after.inventories:
+            self.inventories.append(
+                SetInventories(**step_target(after), before=have, after=after.inventories)
+            )
+
+    def note_foreign(self, after: Provider, record: Record) -> None:
+        """Note the classes that another program has fully reserved."""
+        classes = full_reservation.foreign(after.inventories, record)
+        if classes:
+            self.foreign.append(
+                ForeignReservation(uuid=after.uuid, name=after.name, classes=classes)
+            )
+
+    def delete(self, live: Provider) -> None:
+        """Delete a provider and its record."""
+        self.deletions.append(DeleteProvider(**step_target(live)))
+        self.records[live.uuid] = None
+
+    def wait(self, live: Provider, reason: str) -> None:
+        """Note why the removal of an absent provider waits."""
+        self.pending.append(PendingRemoval(uuid=live.uuid, name=live.name, reason=reason))
+
+    def leave(self, uuid: str) -> None:
+        """Keep a provider as it is in Placement; its record keeps our claims."""
+        if uuid in self.live:
+            record = _seen(self.proven(uuid), self.live[uuid])
+            self.records[uuid] = replace(record, absence=None)
+
+    def keep_absent(self, live: Provider, absence: Absence | None) -> None:
+        """Keep an absent provider as it is, or fully reserved if it is held."""
+        record = replace(self.seen(live), absence=absence)
+        after = live
+        if live.uuid in self.held and self.is_ours(live):
+            figures = full_reservation.own_reserved(live.inventories, record)
+            after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
+            record = replace(record, live=after, own_reserved=figures)
+        self.change(live, after, record)
+
+    def seen(self, live: Provider) -> Record:
+        """Return our record of a provider, with its present state."""
+        return _seen(self.record(live.uuid), live)
+
+
+def _seen(record: Record, live: Provider) -> Record:
+    has_figures = record.own_reserved and record.is_ours  # restore no figures of other owners
+    figures = full_reservation.own_reserved(live.inventories, record) if has_figures else {}
+    return replace(record, live=live, own_reserved=figures)
+
+
+def step_target(provider: Provider) -> dict[str, str]:
+    """Return the fields of a step that name its provider."""
+    return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}
+
+
+def _identity_steps(before: Provider | None, after: Provider) -> Iterator[Step]:
+    """Yield the steps for name, parent, traits and aggregates."""
+    if before is None:
+        yield CreateProvider(**step_target(after), parent_uuid=after.parent_uuid)
+    else:
+        here = Identity(name=before.name, parent_uuid=before.parent_uuid)
+        there = Identity(name=after.name, parent_uuid=after.parent_uuid)
+        if here != there:
+            yield UpdateProvider(**step_target(after), before=here, after=there)
+    traits = before.traits if before else frozenset()
+    if traits != after.traits:
+        yield SetTraits(**step_target(after), before=traits, after=after.traits)
+    aggregates = before.aggregates if before else frozenset()
+    if aggregates != after.aggregates:
+        yield SetAggregates(**step_target(after), before=aggregates, after=after.aggregates)

@@ -1,0 +1,125 @@
+"""One provider: what a driver wants of it, merged into what Placement has.
+
+What others put there stays; what we put there and no longer want goes.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from wharfinger.providers import full_reservation, ownership
+from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+from wharfinger.providers.provider_record import Record
+
+
+def own_view(live: Provider, record: Record | None) -> Provider:
+    """A provider as its driver knows it.
+
+    With its own ``reserved`` figures, not ours, and under the name that we gave it.
+    """
+    if record is None:
+        return live
+    if record.own_reserved:
+        live = replace(live, inventories=full_reservation.release(live.inventories, record))
+    applied = record.applied
+    if applied and record.mode is PublishingMode.OWN and applied.name != live.name:
+        live = replace(live, name=applied.name)
+    return live
+
+
+def merge(
+    publisher: Publisher,
+    wanted: DesiredProvider,
+    live: Provider | None,
+    record: Record,
+    *,
+    now: float,
+    is_held: bool = False,
+    dropped: Collection[str] = frozenset(),
+) -> tuple[Provider, Record]:
+    """What a provider becomes, and what is then to be remembered of it.
+
+    ``live`` is what Placement has of it, None where it has nothing; ``now`` is in seconds since the
+    epoch. It is fully reserved if the driver wants that, or if it ``is_held``. ``dropped`` are
+    classes that its driver has moved away: they go, whoever put them there.
+    """
+    mine = wanted.provider
+    is_own = wanted.mode is PublishingMode.OWN
+    there = live or Provider(uuid=mine.uuid, name=mine.name, root_uuid=mine.root_uuid)
+    # An owner trait besides ours is one that we published it under before.
+    own_traits = mine.traits - ownership.owners(mine.traits) | publisher.traits
+    own_aggregates = mine.aggregates if is_own else frozenset()
+    own_classes = mine.inventories if is_own else {}
+    leaving = {*record.claimed_classes, *dropped} if is_own else frozenset()
+    others = {
+        name: inventory
+        for name, inventory in there.inventories.items()
+        if name not in own_classes and name not in leaving
+    }
+    foreign = full_reservation.foreign(there.inventories, record)
+    inventories = {**full_reservation.release(others, record), **own_classes}
+    for name in foreign & own_classes.keys():
+        inventories[name] = replace(own_classes[name], reserved=own_classes[name].total)
+    own_reserved = {}
+    if wanted.reservations or is_held:
+        own_reserved = {
+            name: item.reserved for name, item in inventories.items() if name not in foreign
+        }
+        inventories = full_reservation.reserve_fully(inventories)
+    after = Provider(
+        uuid=mine.uuid,
+        name=mine.name if is_own else there.name,
+        root_uuid=mine.root_uuid,
+        parent_uuid=mine.parent_uuid if is_own else there.parent_uuid,
+        generation=there.generation,
+        inventories=inventories,
+        traits=own_traits | (there.traits - record.claimed_traits),
+        aggregates=own_aggregates | (there.aggregates - record.claimed_aggregates),
+    )
+    applied = replace(
+        after,
+        generation=None,
+        inventories={
+            name: own_classes[name] if name in foreign else inventories[name]
+            for name in _claimed_classes(wanted, own_classes, own_view(there, record), record)
+        },
+        traits=_claimed(own_traits, there.traits, record.claimed_traits) | publisher.traits,
+        aggregates=_claimed(own_aggregates, there.aggregates, record.claimed_aggregates),
+    )
+    return after, Record(
+        applied=applied,
+        live=after,
+        own_reserved=own_reserved,
+        reservations=wanted.reservations,
+        reserved_since={
+            reason: record.reserved_since.get(reason, now) for reason in wanted.reservations
+        },
+        mode=wanted.mode,
+    )
+
+
+def _claimed(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
+    """Of what is wanted, what is ours to take away again: not what others had put there."""
+    return frozenset(name for name in wanted if name in ours or name not in there)
+
+
+def _claimed_classes(
+    wanted: DesiredProvider,
+    classes: Mapping[str, Inventory],
+    there: Provider,
+    record: Record,
+) -> list[str]:
+    """Of the classes that are wanted, those that are ours to take away again.
+
+    A driver that edits a tree hands back others' classes as it found them: that does not
+    make them ours. A provider that we see for the first time is ours with all that the
+    driver reports of it.
+    """
+    return [
+        name
+        for name, inventory in classes.items()
+        if (wanted.reported and not record.is_ours)
+        or name in record.claimed_classes
+        or there.inventories.get(name) != inventory
+    ]

@@ -1,0 +1,112 @@
+"""What is remembered of a provider between cycles.
+
+The third side of the diff: without it nothing could tell what we put on a provider
+from what others did. Also the cache that makes an unchanged cycle one request.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from wharfinger.providers.absence_timer import Absence
+from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.provider import Provider, PublishingMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One provider's memory, of one driver instance.
+
+    ``applied`` is what this instance put there and answers for (its classes, traits
+    and aggregates, not others'). ``intended`` is what a plan under way puts there: set
+    before its first write, None when all are done. ``live`` is the whole provider as
+    Placement last told it; without a generation, as a reshape was to leave it. ``own_reserved``
+    holds, while the provider is reserved, the ``reserved`` figures to restore; ``reservations`` the
+    reasons for which its driver has it reserved, and ``reserved_since`` since when, by reason.
+    ``absence`` is set when a complete listing of the backend lacks it. Times are in seconds
+    since the epoch. A record with neither ``applied`` nor ``intended`` is of a provider that is
+    not ours.
+    """
+
+    applied: Provider | None = None
+    intended: Provider | None = None
+    live: Provider | None = None
+    own_reserved: Mapping[str, int] = field(default_factory=dict)
+    reservations: tuple[str, ...] = ()
+    reserved_since: Mapping[str, float] = field(default_factory=dict)
+    mode: PublishingMode = PublishingMode.OWN
+    absence: Absence | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this instance put anything there, or was about to."""
+        return self.applied is not None or self.intended is not None
+
+    @property
+    def absent_since(self) -> float | None:
+        """Moment of the first complete listing without it: seconds since the epoch, for display."""
+        return self.absence.since if self.absence else None
+
+    @property
+    def left(self) -> Mapping[str, Inventory]:
+        """Inventories as a reshape was to leave them; none where Placement was read since."""
+        return self.live.inventories if self.live and self.live.generation is None else {}
+
+    @property
+    def root_uuid(self) -> str | None:
+        """The root of the tree that it was last seen in, or was to be put into."""
+        known = self.live or self.applied or self.intended
+        return known.root_uuid if known else None
+
+    @property
+    def claimed_traits(self) -> frozenset[str]:
+        """Traits that we put there, or may have before a crash."""
+        return frozenset().union(*(side.traits for side in self._ours()))
+
+    @property
+    def claimed_aggregates(self) -> frozenset[str]:
+        """Aggregates that we put it in, or may have before a crash."""
+        return frozenset().union(*(side.aggregates for side in self._ours()))
+
+    @property
+    def claimed_classes(self) -> frozenset[str]:
+        """Resource classes that we put there, or may have before a crash."""
+        return frozenset().union(*(side.inventories for side in self._ours()))
+
+    @property
+    def claimed_full(self) -> frozenset[str]:
+        """Resource classes that we put there fully reserved, or may have before a crash."""
+        return frozenset(
+            name
+            for side in self._ours()
+            for name, inventory in side.inventories.items()
+            if inventory.is_fully_reserved
+        )
+
+    def _ours(self) -> list[Provider]:
+        return [side for side in (self.applied, self.intended) if side is not None]
+
+
+def encode(side: Provider) -> str:
+    """A side of a record as a JSON document."""
+    return msgspec.json.encode(side).decode()
+
+
+def decode(document: str) -> Provider:
+    """The side that a document says; raises ValueError for one that is none."""
+    return _DECODER.decode(document)
+
+
+def encode_absence(absence: Absence) -> str:
+    """Return an absence as a JSON document."""
+    return msgspec.json.encode(absence).decode()
+
+
+def decode_absence(document: str) -> Absence:
+    """Return the absence of a JSON document; raises ValueError for any other document."""
+    return _ABSENCE_DECODER.decode(document)
+
+
+_DECODER = msgspec.json.Decoder(Provider)
+_ABSENCE_DECODER = msgspec.json.Decoder(Absence)

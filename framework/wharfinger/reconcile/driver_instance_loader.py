@@ -1,0 +1,181 @@
+"""From the configuration to driver instances, ready for their cycles."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from oslo_log import log as logging
+
+from wharfinger import conf as configuration
+from wharfinger.conf import DefaultSection, InstanceSection, Options
+from wharfinger.conf.config_opts import DEFAULT
+from wharfinger.conf.driver_instance import Adopt
+from wharfinger.conf.reading import reading
+from wharfinger.driver import ComputeDriver, loader
+from wharfinger.exceptions import (
+    ConfigurationError,
+    ConfigurationFileError,
+    InvalidName,
+    WharfingerError,
+)
+from wharfinger.objects import Context, Service
+from wharfinger.placement.client import PlacementClient
+from wharfinger.providers.ownership import Publisher, check_owner
+from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.driver_calls import guarded
+from wharfinger.reconcile.driver_instance_lock import exclusive
+from wharfinger.tracker import service_record
+
+LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A configured driver instance: the driver, not yet connected, and its owner.
+
+    ``state_path`` is the state directory of its host.
+    """
+
+    section: InstanceSection
+    state_path: Path
+    driver: ComputeDriver
+    publisher: Publisher
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The sections that are read, as far as that is known, and all that is wrong."""
+
+    sections: tuple[str, ...]
+    problems: tuple[WharfingerError, ...]
+
+
+def check(conf: Options) -> Check:
+    """Look through the whole configuration, with the drivers that it enables."""
+    sections = list(configuration.OWN)
+    for group in configuration.SERVICES:
+        try:
+            sections += configuration.service_sections(conf, group)
+        except WharfingerError:
+            sections.append(group)  # told below
+    problems = list(configuration.problems(conf))
+    try:
+        instances = DefaultSection.read(conf).enabled_drivers
+    except WharfingerError:
+        instances = ()  # told already
+    for name in instances:
+        sections.append(name)
+        try:
+            driver = _make(conf, name).driver
+            sections += _sections(conf, driver)[1:]
+            problems += _unknown(conf, driver)
+        except WharfingerError as error:
+            problems.append(error)
+    # Of a section that several read, one is enough.
+    once = {str(problem): problem for problem in problems}
+    return Check(tuple(dict.fromkeys(sections)), tuple(once.values()))
+
+
+def load(conf: Options, name: str) -> Instance:
+    """Load the driver of an instance and make it.
+
+    Raises ConfigurationError (for a name that is not enabled too), ConfigurationFileError,
+    DriverLoadError, or BackendError where the driver's __init__ fails.
+    """
+    instance = _make(conf, name)
+    for problem in _unknown(conf, instance.driver):
+        raise problem
+    return instance
+
+
+def _make(conf: Options, name: str) -> Instance:
+    default = DefaultSection.read(conf)
+    if name not in default.enabled_drivers:
+        raise ConfigurationError(
+            section=DEFAULT,
+            key="enabled_drivers",
+            value=", ".join(default.enabled_drivers),
+            problem=f"there is no driver instance {name!r}.",
+            remedy="Name one of these, or add it.",
+        )
+    section = InstanceSection.read(conf, name)
+    kind = loader.load(section.driver)
+    try:
+        owner = check_owner(section.owner or kind.default_owner)
+    except InvalidName as error:
+        raise ConfigurationError(
+            section=name,
+            key="owner",
+            value=section.owner,
+            problem=f"it {error.problem}.",
+            remedy="Correct it, or leave it out for the driver's own.",
+        ) from error
+    made = reading(name)(lambda: kind(conf, default.host, name))
+    driver = guarded(name, "__init__", made)
+    publisher = Publisher(name, owner, adopts_matching=section.adopt is Adopt.MATCHING)
+    return Instance(section, default.state_path, driver, publisher)
+
+
+@contextmanager
+def running(
+    instance: Instance,
+    client: PlacementClient,
+    context: Context,
+    *,
+    policy: RemovalPolicy,
+    may_write: bool = True,
+    down_time: timedelta = timedelta(seconds=60),
+) -> Iterator[Reconciler]:
+    """Connect a driver instance to its backend, and let go of it at the end.
+
+    An instance that may write is run by one process at a time; one that only plans may be
+    run beside it. ``down_time`` is Reconciler's. Raises BackendError, StateError.
+    """
+    section = instance.section
+    driver = instance.driver
+    with exclusive(instance.state_path, section.name) if may_write else nullcontext():
+        cycle = Reconciler(driver, instance.publisher, client, context, policy, down_time=down_time)
+        with connected(driver):
+            yield cycle
+
+
+@contextmanager
+def connected(driver: ComputeDriver) -> Iterator[None]:
+    """Connect a driver to its backend, and let go of it at the end; raises BackendError."""
+    guarded(
+        driver.name,
+        "init_host",
+        lambda: driver.init_host(Service(host=driver.host, binary=service_record.BINARY)),
+    )
+    try:
+        yield
+    finally:
+        try:
+            guarded(driver.name, "cleanup_host", driver.cleanup_host)
+        except WharfingerError as error:
+            # What the cycle did stands.
+            LOG.warning("%s", error)
+
+
+def _unknown(conf: Options, driver: ComputeDriver) -> Iterator[ConfigurationFileError]:
+    """Sections of an instance, and options in them, that its driver has no use for."""
+    known = _sections(conf, driver)
+    for section in conf.list_all_sections():
+        if section.startswith(f"{driver.name}:") and section not in known:
+            yield ConfigurationFileError(
+                problem=f"driver instance {driver.name} has no use for section [{section}].",
+                remedy=f"It reads {', '.join(f'[{one}]' for one in known)}.",
+            )
+    for section in known:
+        yield from conf.unknown(section)
+
+
+def _sections(conf: Options, driver: ComputeDriver) -> list[str]:
+    """The sections that a driver instance reads, its own first."""
+    name = driver.name
+    more = guarded(name, "config_sections", lambda: list(driver.config_sections(conf, name)))
+    return [name, *sorted(more)]

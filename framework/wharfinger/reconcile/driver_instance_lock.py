@@ -1,0 +1,82 @@
+"""One process at a time works on a driver instance of a host."""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from wharfinger import private_files
+from wharfinger.exceptions import StateError
+
+#: Content of our lock files.
+_NUMBER: Final = re.compile(rb"[0-9]{0,20}\Z")
+#: Number of bytes to read of a file: enough to recognise a lock file of ours.
+_ENOUGH: Final = 21
+
+
+@contextmanager
+def exclusive(directory: Path, instance: str) -> Iterator[None]:
+    """Keep other processes of this host from an instance's work for the time of a block.
+
+    So no process writes records that another one has loaded. ``directory`` is the state directory;
+    a lock file in it has the id of the process. Raises StateError at once if another process has
+    the lock, or if the file is not a lock file of ours; that file stays as it is.
+    """
+    path = directory / f"{instance}.lock"
+    try:
+        private_files.make_directory(directory)
+        descriptor = private_files.open_file(path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        _take(descriptor, path, instance)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                os.truncate(descriptor, 0)  # a reader must not find our id any more
+    finally:
+        os.close(descriptor)  # this releases the lock
+
+
+def _take(descriptor: int, path: Path, instance: str) -> None:
+    """Lock the file, and write the id of this process into it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StateError(
+            path=str(path),
+            problem=f"{_holder(descriptor)} is at work on driver instance {instance}.",
+            remedy="Wait until it is done, or stop it.",
+        ) from None
+    except OSError as error:
+        raise _unusable(path, error) from error
+    if not _NUMBER.match(os.pread(descriptor, _ENOUGH, 0)):
+        raise StateError(
+            path=str(path),
+            problem=f"driver instance {instance} uses this name for its lock file, but the file "
+            "contains something other than a process id.",
+            remedy="Move it away.",
+        )
+    try:
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _holder(descriptor: int) -> str:
+    number = os.pread(descriptor, _ENOUGH, 0)
+    is_number = number and _NUMBER.match(number)
+    return f"process {number.decode()}" if is_number else "another process"
+
+
+def _unusable(path: Path, error: OSError) -> StateError:
+    return StateError(
+        path=str(path),
+        problem=f"{error}.",
+        remedy="Run as the user that owns the state directory, and see that it has space.",
+    )

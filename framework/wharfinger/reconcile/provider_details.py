@@ -1,0 +1,267 @@
+"""What Placement has, whoever put it there, and who has reserved it: for people to look at.
+
+Not for cycles: it asks for each provider's contents anew.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from oslo_log import log as logging
+from oslo_utils import uuidutils
+
+from wharfinger.exceptions import FieldUnset, NotFound
+from wharfinger.objects import Context, ProviderRecord, ProviderRecordList, ReservationList
+from wharfinger.placement import known_owner_traits
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import full_reservation
+from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.provider import Provider
+from wharfinger.providers.provider_record import Record, decode
+from wharfinger.reconcile import record_store
+
+LOG: Final = logging.getLogger(__name__)
+#: What stands for what is stored and cannot be read, or was never said.
+UNKNOWN: Final = "?"
+#: The reason of a driver that sets the figures itself.
+UNSAID: Final = "no reason given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """That somebody has a provider fully reserved; UNKNOWN for what is not known of that.
+
+    ``holder`` is who has stored it, or the driver that reports it. ``expected_end`` is None where
+    nobody has said when it ends.
+    """
+
+    provider_uuid: str
+    reason: str
+    holder: str
+    since: datetime | str = UNKNOWN
+    expected_end: datetime | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """A provider, and of its contents what was asked for (None: it was not).
+
+    ``owners`` are its owner traits: one for all that is published by the rules. ``usages``
+    are amounts by resource class. ``reservations`` are those that are known here, and
+    ``reserved_by_others`` the classes that are fully reserved and known to nobody here.
+    """
+
+    summary: ProviderSummary
+    owners: tuple[str, ...]
+    inventories: Mapping[str, Inventory] | None = None
+    traits: frozenset[str] | None = None
+    usages: Mapping[str, int] | None = None
+    reservations: tuple[Reserved, ...] | None = None
+    reserved_by_others: frozenset[str] | None = None
+
+
+def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
+    """The provider of that name or uuid; raises NotFound."""
+    found = client.list_providers(name=name_or_uuid) if name_or_uuid else []
+    if not found and uuidutils.is_uuid_like(name_or_uuid):
+        found = client.list_providers(uuid=name_or_uuid)
+    if not found:
+        raise NotFound(
+            request="GET /resource_providers",
+            status=404,
+            code="",
+            detail=f"there is no provider with the name or uuid {name_or_uuid!r}",
+        )
+    return found[0]
+
+
+def details(
+    client: PlacementClient,
+    providers: Iterable[ProviderSummary],
+    *,
+    inventory: bool = False,
+    traits: bool = False,
+    usage: bool = False,
+) -> list[Details]:
+    """The providers with what is asked for; a request for each, provider by provider."""
+    owners = known_owner_traits.by_provider(client)
+    return [
+        Details(
+            summary=provider,
+            owners=owners.get(provider.uuid, ()),
+            inventories=client.get_inventories(provider.uuid).inventories if inventory else None,
+            traits=client.get_traits(provider.uuid).traits if traits else None,
+            usages=client.get_usages(provider.uuid) if usage else None,
+        )
+        for provider in providers
+    ]
+
+
+def reserved(context: Context) -> list[Reserved]:
+    """All that is reserved: what is stored, then what drivers report; in two statements.
+
+    Raises ObjectError, StateError.
+    """
+    held = [
+        Reserved(
+            provider_uuid=_known(one, "provider_uuid"),
+            reason=_known(one, "reason"),
+            holder=_known(one, "holder"),
+            since=_known(one, "since"),
+            expected_end=_known(one, "expected_end"),
+        )
+        for one in ReservationList.get_by_filters(context)
+    ]
+    reported = ProviderRecordList.get_reserved(context)
+    return held + [one for record in reported for one in _reported(record)]
+
+
+def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
+    """The names of providers that are reserved, by uuid, as far as driver instances know them.
+
+    Raises ObjectError, StateError.
+    """
+    uuids = {one.provider_uuid for one in reservations} - {UNKNOWN}
+    found: dict[str, str] = {}
+    for record in _records(context, uuids):
+        name = _name(record)
+        if name is not None:
+            found.setdefault(record.provider_uuid, name)
+    return found
+
+
+def last_seen(context: Context) -> dict[str, Provider]:
+    """Providers as driver instances last saw them in Placement, by uuid.
+
+    In one statement. What cannot be read is left out. Raises ObjectError, StateError.
+    """
+    found: dict[str, Provider] = {}
+    for record in ProviderRecordList.get_by_filters(context):
+        live = _side(record, "live")
+        if live is not None and "provider_uuid" in record:
+            known = found.get(record.provider_uuid)
+            if known is None or (known.generation or 0) < (live.generation or 0):
+                found[record.provider_uuid] = live
+    return found
+
+
+def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
+    """Whose driver has reserved providers fully, and has given no reason; by uuid.
+
+    ``classes`` are those that are fully reserved, by uuid. In one statement. Raises ObjectError,
+    StateError.
+    """
+    return {
+        record.provider_uuid: Reserved(
+            provider_uuid=record.provider_uuid, reason=UNSAID, holder=_driver(record)
+        )
+        for record in _records(context, classes)
+        if (ours := _record(record)) is not None
+        and classes[record.provider_uuid] & (ours.claimed_full | ours.own_reserved.keys())
+    }
+
+
+def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
+    """The providers, with who has them reserved; ``context`` is None where nobody has stored any.
+
+    In three statements, however many there are. Raises ObjectError, StateError.
+    """
+    details = list(providers)
+    by_provider: dict[str, tuple[Reserved, ...]] = {}
+    for one in reserved(context) if context else ():
+        by_provider[one.provider_uuid] = (*by_provider.get(one.provider_uuid, ()), one)
+    others = _reserved_by_others(
+        context,
+        {
+            one.summary.uuid: one.inventories
+            for one in details
+            if one.inventories is not None and one.summary.uuid not in by_provider
+        },
+    )
+    return [
+        replace(
+            one,
+            reservations=by_provider.get(one.summary.uuid, ()),
+            reserved_by_others=None
+            if one.inventories is None
+            else others.get(one.summary.uuid, frozenset()),
+        )
+        for one in details
+    ]
+
+
+def _reported(record: ProviderRecord) -> Iterator[Reserved]:
+    """What a driver has reserved of a provider, each for a reason."""
+    since = record.reserved_since if "reserved_since" in record else {}
+    for reason in record.reservations if "reservations" in record else [UNKNOWN]:
+        yield Reserved(
+            provider_uuid=_known(record, "provider_uuid"),
+            reason=reason,
+            holder=_driver(record),
+            since=_moment(since[reason]) if reason in since else UNKNOWN,
+        )
+
+
+def _reserved_by_others(
+    context: Context | None, inventories: Mapping[str, Mapping[str, Inventory]]
+) -> dict[str, frozenset[str]]:
+    """The classes that are fully reserved and that no driver instance has reserved, by uuid."""
+    others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}
+    others = {uuid: classes for uuid, classes in others.items() if classes}
+    for one in _records(context, others) if context else ():
+        uuid = one.provider_uuid
+        ours = _record(one)
+        # Of what cannot be read, nobody can say.
+        others[uuid] &= full_reservation.foreign(inventories[uuid], ours) if ours else frozenset()
+    return others
+
+
+def _record(one: ProviderRecord) -> Record | None:
+    """What is remembered of a provider; None where that cannot be read."""
+    try:
+        return record_store.to_record(one)
+    except (FieldUnset, ValueError) as error:
+        uuid = _known(one, "provider_uuid")
+        LOG.warning("what is remembered of provider %s cannot be read: %s", uuid, error)
+        return None
+
+
+def _driver(record: ProviderRecord) -> str:
+    return f"driver {_known(record, 'driver_instance')} on {_known(record, 'host')}"
+
+
+def _records(context: Context, uuids: Iterable[str]) -> Iterable[ProviderRecord]:
+    """What is remembered of these providers."""
+    wanted = sorted(uuids)
+    return ProviderRecordList.get_by_filters(context, provider_uuid=wanted) if wanted else ()
+
+
+def _name(record: ProviderRecord) -> str | None:
+    """The provider's name, as one of the record's documents has it."""
+    sides = (_side(record, side) for side in ("live", "applied", "intended"))
+    return next((side.name for side in sides if side is not None), None)
+
+
+def _side(record: ProviderRecord, side: str) -> Provider | None:
+    """The provider that one of the record's documents says."""
+    document = getattr(record, side) if side in record else None
+    try:
+        return None if document is None else decode(document)
+    except ValueError as error:
+        LOG.warning("%s of %s cannot be read: %s", side, record.subject, error)
+        return None
+
+
+def _known(one: Any, name: str) -> Any:
+    return getattr(one, name) if name in one else UNKNOWN
+
+
+def _moment(seconds: float) -> datetime | str:
+    """A time in seconds since the epoch, in whole ones."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (OSError, OverflowError, ValueError):
+        LOG.warning("%s s since the epoch is no time", seconds)
+        return UNKNOWN

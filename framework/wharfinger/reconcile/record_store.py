@@ -1,0 +1,277 @@
+"""Remember: the records of one driver instance, as the database has them."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from copy import copy
+from typing import Final, Self
+
+from oslo_utils.uuidutils import is_uuid_like
+
+from wharfinger.exceptions import FieldUnset, StateError
+from wharfinger.objects import (
+    ComputeNode,
+    Context,
+    HostState,
+    ProviderRecord,
+    ProviderRecordList,
+    RecordBatch,
+    Reservation,
+)
+from wharfinger.providers.absence_timer import Absence
+from wharfinger.providers.provider import Provider, PublishingMode
+from wharfinger.providers.provider_record import (
+    Record,
+    decode,
+    decode_absence,
+    encode,
+    encode_absence,
+)
+
+_NO_RECORD: Final = Record()
+
+
+class RecordStore:
+    """Records of one driver instance on one host, by provider uuid.
+
+    They are read once; after that, ``update`` takes the rows that other processes have written.
+    ``damaged`` are errors for the records that cannot be read, by provider uuid. ``contested`` are
+    the uuids of providers that this instance could not create, since another program uses their
+    uuid or name. Methods raise ObjectError and StateError.
+    """
+
+    def __init__(self, context: Context, host: str, instance: str) -> None:
+        self.context: Final = context
+        self.host: Final = host
+        self.instance: Final = instance
+        self.damaged: Final[dict[str, StateError]] = {}
+        self.contested: Final[set[str]] = set()
+        self._records: dict[str, Record] = {}
+        self._revisions: dict[str, int | None] = {}
+        self._is_loaded = False
+
+    @classmethod
+    def of(cls, context: Context, host: str, instance: str, rows: Iterable[ProviderRecord]) -> Self:
+        """Return a store of these rows alone."""
+        store = cls(context, host, instance)
+        store._is_loaded = True
+        store._take(rows)
+        return store
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        """All records by provider uuid."""
+        if not self._is_loaded:
+            self._take(
+                ProviderRecordList.get_by_filters(
+                    self.context, host=self.host, driver_instance=self.instance
+                )
+            )
+            self._is_loaded = True
+        return self._records
+
+    @property
+    def revisions(self) -> dict[str, int]:
+        """The revisions of the rows that have been read, by provider uuid."""
+        return {uuid: one for uuid, one in self._revisions.items() if one is not None}
+
+    def get(self, uuid: str) -> Record:
+        """Return the record of a provider; an empty one without a record."""
+        return self.records.get(uuid, _NO_RECORD)
+
+    def update(self, rows: HostState) -> frozenset[str]:
+        """Take the records that other processes have written since the last read.
+
+        Return the uuids of the providers whose damaged records are repaired.
+        """
+        before = frozenset(self.damaged)
+        self._is_loaded = True
+        self.damaged.clear()
+        read = self._take(rows.records)
+        for uuid in self._records.keys() - rows.record_revisions.keys() - read:
+            self._drop(uuid)
+        return before - self.damaged.keys()
+
+    def with_others(self, records: Mapping[str, Record]) -> Self:
+        """Return a copy with these records added, for a dry run; nothing is written."""
+        imagined = copy(self)
+        imagined._records = {**self.records, **records}
+        return imagined
+
+    def write(
+        self,
+        records: Mapping[str, Record | None],
+        *,
+        our_nodes: Sequence[str] = (),
+        new_nodes: Sequence[ComputeNode] = (),
+        changed_nodes: Sequence[ComputeNode] = (),
+        known_reservations: Mapping[str, Mapping[str, int]] | None = None,
+        new_reservations: Sequence[Reservation] = (),
+        changed_reservations: Sequence[Reservation] = (),
+        ended: Sequence[Reservation] = (),
+        reports_service: bool = False,
+    ) -> None:
+        """Write records and the rows that go with them in one transaction; None deletes a record.
+
+        All is refused with ConcurrentSave, whose ``keys`` are provider and node uuids, if a record
+        or row has changed since it was read, if one of ``our_nodes`` is no longer this instance's,
+        or if the reservations of a provider are not those in ``known_reservations`` (revisions by
+        reservation uuid, by provider uuid). Records that have not changed are not written.
+        """
+        changed = {
+            uuid: record for uuid, record in records.items() if self.records.get(uuid) != record
+        }
+        known = known_reservations or {}
+        batch = RecordBatch(
+            self.context,
+            host=self.host,
+            driver_instance=self.instance,
+            records=[
+                self._row(uuid, record) for uuid, record in changed.items() if record is not None
+            ],
+            forgotten={
+                uuid: self._revisions.get(uuid) or 0  # 0 where the database has no revisions yet
+                for uuid, record in changed.items()
+                if record is None
+            },
+            our_nodes=sorted(our_nodes),
+            new_nodes=list(new_nodes),
+            changed_nodes=list(changed_nodes),
+            reserved_providers=sorted(known),
+            known_reservations={
+                uuid: revision for its in known.values() for uuid, revision in its.items()
+            },
+            reservation_providers={
+                **{uuid: provider for provider, its in known.items() for uuid in its},
+                **{one.uuid: one.provider_uuid for one in ended},
+            },
+            new_reservations=list(new_reservations),
+            changed_reservations=list(changed_reservations),
+            ended={one.uuid: one.revision for one in ended},
+            reports_service=reports_service,
+        )
+        batch.save()
+        for uuid, record in changed.items():
+            if record is None:
+                self._drop(uuid)
+            else:
+                self._records[uuid] = record
+        self._revisions.update((one.provider_uuid, _revision(one)) for one in batch.records)
+
+    def withdraw(self, uuid: str) -> None:
+        """Note that another program has the uuid or name of a provider that was to be created."""
+        self.contested.add(uuid)
+
+    def known_on(self, host: str, roots: Container[str]) -> list[ProviderRecord]:
+        """Return the rows that the instance of this name has on another host for these trees."""
+        found = ProviderRecordList.get_by_filters(
+            self.context, host=host, driver_instance=self.instance
+        )
+        return [
+            one
+            for one in found
+            if (record := read_record(one)) is not None and record.root_uuid in roots
+        ]
+
+    def _take(self, rows: Iterable[ProviderRecord]) -> set[str]:
+        """Keep the records in rows; return their provider uuids."""
+        read = set()
+        for number, one in enumerate(rows):
+            uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
+            try:
+                self._records[one.provider_uuid] = to_record(one)
+                self._revisions[uuid] = _revision(one)
+            except (FieldUnset, ValueError) as error:
+                self._drop(uuid)
+                self.damaged[uuid] = _damaged(uuid, self.host, self.instance, error)
+            read.add(uuid)
+        return read
+
+    def _drop(self, uuid: str) -> None:
+        self._records.pop(uuid, None)
+        self._revisions.pop(uuid, None)
+
+    def _row(self, uuid: str, record: Record) -> ProviderRecord:
+        row = to_object(uuid, record)
+        row.host, row.driver_instance = self.host, self.instance
+        revision = self._revisions.get(uuid)
+        if revision is not None:
+            row.revision = revision
+        return row
+
+
+def to_object(uuid: str, record: Record) -> ProviderRecord:
+    """Return the row of a provider's record."""
+    return ProviderRecord(
+        provider_uuid=uuid,
+        mode=str(record.mode),
+        applied=_document(record.applied),
+        intended=_document(record.intended),
+        live=_document(record.live),
+        own_reserved=dict(record.own_reserved),
+        reservations=list(record.reservations),
+        reserved_since=dict(record.reserved_since),
+        absent_since=record.absent_since,
+        absence=None if record.absence is None else encode_absence(record.absence),
+    )
+
+
+def to_record(row: ProviderRecord) -> Record:
+    """Return the record in a row; raises FieldUnset, ValueError if it is damaged."""
+    return Record(
+        applied=_provider(row.applied),
+        intended=_provider(row.intended),
+        live=_provider(row.live),
+        own_reserved=dict(row.own_reserved),
+        reservations=tuple(row.reservations),
+        reserved_since=_since(row),
+        mode=PublishingMode(row.mode),
+        absence=_absence(row),
+    )
+
+
+def read_record(row: ProviderRecord) -> Record | None:
+    """Return the record in a row, None if it is damaged."""
+    try:
+        return to_record(row)
+    except (FieldUnset, ValueError):
+        return None
+
+
+def _revision(row: ProviderRecord) -> int | None:
+    return row.revision if "revision" in row else None
+
+
+def _document(provider: Provider | None) -> str | None:
+    return None if provider is None else encode(provider)
+
+
+def _provider(document: str | None) -> Provider | None:
+    return None if document is None else decode(document)
+
+
+def _since(row: ProviderRecord) -> dict[str, float]:
+    """Return the times of the present reasons; an old release leaves those of ended reasons."""
+    since = row.reserved_since if "reserved_since" in row else {}
+    return {reason: since[reason] for reason in row.reservations if reason in since}
+
+
+def _absence(row: ProviderRecord) -> Absence | None:
+    """Return the absence; without an uptime if an old release wrote it last."""
+    if row.absent_since is None:
+        return None
+    document = row.absence if "absence" in row else None
+    counted = None if document is None else decode_absence(document)
+    if counted is not None and counted.since == row.absent_since:
+        return counted
+    return Absence(row.absent_since)
+
+
+def _damaged(uuid: str, host: str, instance: str, error: Exception) -> StateError:
+    which = f"provider_uuid {uuid}" if is_uuid_like(uuid) else "a provider_uuid that is no uuid"
+    return StateError(
+        path=f"the records of driver instance {instance}",
+        problem=f"the record of provider {uuid} cannot be read: {error}. "
+        "Its tree, where it is known, is left as it is.",
+        remedy=f"Restore the row of table provider_records with host {host}, driver_instance "
+        f"{instance} and {which} from a backup, or delete it: this deletes nothing in Placement. "
+        "The next full or drift cycle reads the row again; the agent needs no restart.",
+    )

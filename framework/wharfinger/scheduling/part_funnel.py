@@ -1,0 +1,256 @@
+"""The funnel of each part of a request, made of what is known of the providers. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.providers.inventory import Inventory
+from wharfinger.reconcile.provider_details import Reserved
+from wharfinger.scheduling.explanation import (
+    Belonging,
+    Held,
+    Holding,
+    Lacking,
+    Misfit,
+    Miss,
+    Outside,
+    Part,
+    Reason,
+    Short,
+    Small,
+    Stage,
+    Step,
+    Traited,
+    Unknown,
+    Untraited,
+)
+from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
+from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
+
+#: So many of the nearest misses are named.
+NAMED: Final = 5
+#: Whether a group may take from a provider with these owner traits, or that shares.
+MayTake = Callable[[RequestGroup, frozenset[str]], bool]
+Reasons = tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one provider has to give alone."""
+
+    group: RequestGroup
+    resources: Mapping[str, int]
+
+    @property
+    def traits(self) -> TraitConditions:
+        """What holds for that provider.
+
+        What is required of the group without a suffix, its providers have together.
+        """
+        if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
+            return TraitConditions(forbidden=self.group.traits.forbidden)
+        return self.group.traits
+
+
+def wanted(request: ResourceRequest) -> list[Wanted]:
+    """The parts of a request: a group with a suffix is one, each class of the other group too."""
+    found = []
+    for group in request.groups:
+        if group.suffix == UNNUMBERED:
+            found += [Wanted(group, {kind: it}) for kind, it in sorted(group.resources.items())]
+        else:
+            found.append(Wanted(group, group.resources))
+    return found
+
+
+def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
+    """The funnel of a part; ``may_take`` is None where nobody minds owners."""
+    looks = dict(_looks(part, facts, may_take))
+    misses, passing, unknown = [], set(), 0
+    for uuid, provider in facts.providers.items():
+        reasons = {step: found for step, look in looks.items() if (found := look(uuid))}
+        reasons |= _amounts(facts, part.resources, uuid)
+        if not reasons:
+            passing.add(uuid)
+            continue
+        unknown += Unknown() in reasons.get(Step.CLASS, ())
+        misses.append(Miss(uuid, provider.name, next(iter(reasons)), reasons))
+    steps = [*looks, *(_AMOUNTS if part.resources else ())]
+    return Part(
+        suffix=part.group.suffix,
+        resources=part.resources,
+        stages=tuple(_stages(steps, misses, frozenset(passing))),
+        misses=_nearest(misses),
+        holdings=tuple(holdings(one for one in misses if one.step is Step.NOT_RESERVED)),
+        not_looked_at=unknown,
+        last_seen=sum(one.uuid in facts.last_seen and one.step in _AMOUNTS for one in misses),
+    )
+
+
+#: What is looked at of amounts.
+_AMOUNTS: Final = (Step.NOT_RESERVED, Step.NOT_USED_UP, Step.ENOUGH, Step.FITTING)
+_ORDER: Final = {step: number for number, step in enumerate(Step)}
+
+
+def _stages(
+    steps: Collection[Step], misses: Collection[Miss], passing: frozenset[str]
+) -> Iterator[Stage]:
+    left = passing | {one.uuid for one in misses}
+    yield Stage(Step.ALL, left)
+    out: dict[Step, list[Miss]] = {}
+    for one in misses:
+        out.setdefault(one.step, []).append(one)
+    for step in steps:
+        gone = out.get(step, [])
+        left -= {one.uuid for one in gone}
+        # What lacks the class has nothing that could be looked at further.
+        alone = () if step is Step.CLASS else tuple(one for one in gone if one.is_alone)
+        yield Stage(step, left, alone)
+
+
+def _nearest(misses: Collection[Miss]) -> tuple[Miss, ...]:
+    """Those that came furthest; those first that least keeps out."""
+    near = [one for one in misses if Step.CLASS not in one.reasons]
+    near.sort(key=lambda one: (-_ORDER[one.step], len(one.reasons), one.name, one.uuid))
+    return tuple(near[:NAMED])
+
+
+def holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
+    """For which reasons providers are reserved, those of most providers first."""
+    counts: Counter[str] = Counter()
+    first: dict[str, Reserved] = {}
+    for one in misses:
+        held = [reason for reason in one.reasons[Step.NOT_RESERVED] if isinstance(reason, Held)]
+        by = {known for reason in held for known in reason.by}
+        counts.update({known.reason for known in by} or {""})
+        for known in by:
+            first[known.reason] = min(first.get(known.reason, known), known, key=_since)
+    for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        yield Holding(reason, count, first.get(reason))
+
+
+def _since(one: Reserved) -> tuple[bool, float]:
+    """Those of which it is known before the others."""
+    is_known = isinstance(one.since, datetime)
+    return not is_known, one.since.timestamp() if isinstance(one.since, datetime) else 0.0
+
+
+def _looks(
+    part: Wanted, facts: Facts, may_take: MayTake | None
+) -> Iterator[tuple[Step, Callable[[str], Reasons]]]:
+    """What is looked at before amounts are, and what then keeps a provider out."""
+    group, resources = part.group, part.resources
+    if resources:
+        yield Step.CLASS, partial(_classes, facts, resources)
+        if group.in_tree is not None:  # of a group without resources, Placement looks at none
+            yield Step.TREE, partial(_tree, facts, group.in_tree)
+    if group.member_of or group.forbidden_aggregates:
+        yield Step.AGGREGATES, partial(_aggregates, facts, group)
+    if resources and may_take is not None:
+        yield Step.OWNER, partial(_owner, facts, group, may_take)
+    if part.traits:
+        yield Step.TRAITS, partial(traits, facts, part.traits)
+
+
+def _classes(facts: Facts, resources: Mapping[str, int], uuid: str) -> Reasons:
+    stocks = facts.stocks.get(uuid)
+    if stocks is None:
+        is_given = all(uuid in facts.fitting[item] for item in resources.items())
+        return () if is_given else (Unknown(),)
+    missing = tuple(kind for kind in resources if kind not in stocks)
+    return (Lacking(missing),) if missing else ()
+
+
+def _tree(facts: Facts, of: str, uuid: str) -> Reasons:
+    there = facts.providers.get(of)
+    inside = there is not None and facts.root(uuid) == there.root_provider_uuid
+    return () if inside else (Outside(Step.TREE),)
+
+
+def _aggregates(facts: Facts, group: RequestGroup, uuid: str) -> Reasons:
+    """In the group without a suffix, those of the root are those of the whole tree."""
+    places = {uuid, facts.root(uuid)} if group.suffix == UNNUMBERED else {uuid}
+    is_member = any(
+        all(one in facts.members[aggregates] for aggregates in group.member_of) for one in places
+    )
+    forbidden = group.forbidden_aggregates
+    is_out = bool(forbidden) and bool(places & facts.members[forbidden])
+    return () if is_member and not is_out else (Outside(Step.AGGREGATES),)
+
+
+def _owner(facts: Facts, group: RequestGroup, may_take: MayTake, uuid: str) -> Reasons:
+    owners = facts.owners.get(uuid, ())
+    shares = {SHARES} if uuid in facts.sharing else set()
+    return () if may_take(group, frozenset(owners) | shares) else (Belonging(owners),)
+
+
+def traits(facts: Facts, conditions: TraitConditions, uuid: str) -> Reasons:
+    """What of conditions on traits does not hold for a provider."""
+    choices = sorted(
+        [*conditions.any_of, *(frozenset([one]) for one in conditions.required)], key=sorted
+    )
+    return (
+        *(Untraited(tuple(sorted(one))) for one in choices if uuid not in facts.with_one_of[one]),
+        *(
+            Traited(one)
+            for one in sorted(conditions.forbidden)
+            if uuid in facts.with_one_of[frozenset([one])]
+        ),
+    )
+
+
+def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step, Reasons]:
+    """What keeps amounts from being had, by step."""
+    found: dict[Step, Reasons] = {}
+    for kind, amount in resources.items():
+        stock = facts.stocks.get(uuid, {}).get(kind)
+        if stock is not None and uuid not in facts.fitting[kind, amount]:
+            for step, reason in _amount(kind, amount, stock, facts.reserved.get(uuid, ())):
+                found[step] = (*found.get(step, ()), reason)
+    return {step: found[step] for step in sorted(found, key=_ORDER.__getitem__)}
+
+
+def _amount(
+    kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
+) -> Iterator[tuple[Step, Reason]]:
+    """What keeps an amount from being had that is not; then what would, were all of it free.
+
+    Of a stock whose use is not known, it is known that not one unit can be had.
+    """
+    inventory, short = stock.inventory, Short(kind, amount, stock.capacity, stock.used)
+    misfit = _misfit(kind, amount, inventory)
+    if stock.capacity < 1 or (stock.used is None and held):
+        yield Step.NOT_RESERVED, Held(kind, held)
+        most = None if inventory is None else inventory.total * inventory.allocation_ratio
+        if most is not None and amount > most:
+            yield Step.ENOUGH, Small(kind, amount, int(most))
+    elif stock.used is None or stock.used >= stock.capacity:
+        yield Step.NOT_USED_UP, short
+        if amount > stock.capacity:
+            yield Step.ENOUGH, Small(kind, amount, stock.capacity)
+    elif stock.used + amount > stock.capacity:
+        yield Step.ENOUGH, short
+    else:
+        yield Step.FITTING, misfit or Misfit(kind, amount)
+        if inventory is not None and stock.used + inventory.least > stock.capacity:
+            yield Step.FITTING, replace(short, asked=inventory.least)
+        return
+    if misfit is not None:
+        yield Step.FITTING, misfit
+
+
+def _misfit(kind: str, amount: int, inventory: Inventory | None) -> Misfit | None:
+    """What of an inventory's units does not fit, whatever is free."""
+    if inventory is not None:
+        for figure, value, is_wrong in (
+            ("max_unit", inventory.max_unit, amount > inventory.max_unit),
+            ("min_unit", inventory.min_unit, amount < inventory.min_unit),
+            ("step_size", inventory.step_size, amount % inventory.step_size),
+        ):
+            if is_wrong:
+                return Misfit(kind, amount, figure, value)
+    return None

@@ -1,0 +1,179 @@
+"""What providers have of the classes that a request asks for, whether they offer it or not.
+
+What they do not offer is told by the candidates of their trees, and by what driver instances
+remember of those that have not changed since. The rest is looked at one by one, as far as that
+goes, and is taken as it was last seen beyond that.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from wharfinger.exceptions import NotFound
+from wharfinger.objects import Context
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.model import AllocationCandidates
+from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.provider import Provider
+from wharfinger.reconcile import provider_details
+from wharfinger.scheduling.part_funnel import Wanted
+from wharfinger.scheduling.provider_facts import Facts, Stock
+
+#: Up to so many providers are looked at one by one, of which it is not known what they have.
+LOOKED_AT: Final = 50
+#: Of so many it is tried first whether others have what they have.
+_TRIED: Final = 4
+
+
+class Stocks:
+    """Finds out what providers have of the classes that are asked for."""
+
+    def __init__(
+        self,
+        client: PlacementClient,
+        objects: Context | None,
+        facts: Facts,
+        parts: Iterable[Wanted],
+    ) -> None:
+        self._client: Final = client
+        self._objects: Final = objects
+        self._facts: Final = facts
+        self._wanted: Final = sorted({item for one in parts for item in one.resources.items()})
+        self._classes: Final = {kind for kind, _amount in self._wanted}
+        self._stocks: Final[dict[str, dict[str, Stock]]] = {}
+        self._fitting: Final[dict[tuple[str, int], frozenset[str]]] = {}
+        self._gone: Final[set[str]] = set()
+        self._looks = 0
+
+    def gathered(self) -> Facts:
+        """The facts, with the stocks, without those that have gone."""
+        tried = set()
+        for kind, amount in self._wanted:
+            self._fitting[kind, amount] = self._offered(kind, amount)
+            tried |= {kind} if amount == 1 else set()
+        for kind in sorted(self._classes - tried):
+            self._fitting[kind, 1] = self._offered(kind, 1)
+        remembered = self._remembered()
+        unchanged = [one for one in remembered if self._is_as_seen(one)]
+        self._try_least(remembered)
+        self._believe(unchanged)
+        self._try_others()
+        for uuid in self._unknown()[: LOOKED_AT - self._looks]:
+            self._look_at(uuid)
+        self._complete(unchanged)
+        last_seen = self._believe(remembered)
+        providers = {
+            uuid: one for uuid, one in self._facts.providers.items() if uuid not in self._gone
+        }
+        return replace(
+            self._facts,
+            providers=providers,
+            stocks=self._stocks,
+            fitting=self._fitting,
+            last_seen=last_seen,
+        )
+
+    def _offered(self, kind: str, amount: int) -> frozenset[str]:
+        """Who gives that; notes what the trees of those have besides."""
+        answer = self._client.get_allocation_candidates([("resources", f"{kind}:{amount}")])
+        self._note(answer)
+        return frozenset(uuid for one in answer.allocation_requests for uuid in one.allocations)
+
+    def _note(self, answer: AllocationCandidates) -> None:
+        for uuid, one in answer.provider_summaries.items():
+            self._stocks[uuid] = {
+                kind: Stock(its.capacity, its.used) for kind, its in one.resources.items()
+            }
+
+    def _remembered(self) -> list[Provider]:
+        """What driver instances remember of providers that are there."""
+        seen = provider_details.last_seen(self._objects) if self._objects else {}
+        return [one for uuid, one in seen.items() if uuid in self._facts.providers]
+
+    def _try_least(self, remembered: Iterable[Provider]) -> None:
+        """Ask who gives the least that can be had of what cannot be had by one."""
+        least = Counter(
+            (kind, one.least)
+            for provider in remembered
+            if provider.uuid not in self._stocks
+            for kind, one in provider.inventories.items()
+            if kind in self._classes and not one.is_fully_reserved
+        )
+        for (kind, amount), _times in least.most_common(_TRIED):
+            if (kind, amount) not in self._fitting:
+                self._fitting[kind, amount] = self._offered(kind, amount)
+
+    def _is_as_seen(self, one: Provider) -> bool:
+        """Whether nobody has changed it since, nor what is allocated of it."""
+        return one.generation == self._facts.providers[one.uuid].generation
+
+    def _complete(self, seen: Iterable[Provider]) -> None:
+        """Take the units of what answers have told the amounts of."""
+        for one in seen:
+            stocks = self._stocks.get(one.uuid, {})
+            for kind in stocks.keys() & one.inventories.keys():
+                stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
+
+    def _believe(self, remembered: Iterable[Provider]) -> frozenset[str]:
+        """Take providers as they are remembered, if nothing else is known of them; gives those."""
+        believed = {
+            one.uuid: one.inventories
+            for one in remembered
+            if one.uuid not in self._stocks.keys() | self._gone and self._is_clear(one.inventories)
+        }
+        for uuid, inventories in believed.items():
+            self._stocks[uuid] = {
+                kind: Stock(int(one.capacity), None, one) for kind, one in inventories.items()
+            }
+        return frozenset(believed)
+
+    def _is_clear(self, inventories: Mapping[str, Inventory]) -> bool:
+        """Whether it is clear why nothing is offered: not one unit of what can be had by one."""
+        return all(
+            one.is_fully_reserved or one.least == 1
+            for kind, one in inventories.items()
+            if kind in self._classes
+        )
+
+    def _unknown(self) -> list[str]:
+        """The providers of which it is not known what they have: those first that may matter."""
+        facts = self._facts
+        return sorted(
+            facts.providers.keys() - self._stocks.keys() - self._gone,
+            key=lambda uuid: (uuid not in facts.reserved, facts.providers[uuid].name, uuid),
+        )
+
+    def _try_others(self) -> None:
+        """Look at a few, and ask who else has what they have: fleets are much alike."""
+        asked = {kind for kind, _amount in self._fitting}
+        for _ in range(_TRIED):
+            unknown = self._unknown()
+            if len(unknown) <= _TRIED:
+                return
+            uuid = unknown[0]
+            self._look_at(uuid)
+            for kind, stock in sorted(self._stocks.get(uuid, {}).items()):
+                if kind not in asked and stock.capacity >= 1 and stock.inventory:
+                    asked.add(kind)
+                    self._offered(kind, stock.inventory.least)
+                    break
+
+    def _look_at(self, uuid: str) -> None:
+        """Look at what a provider has; at its use, where it has anything that is asked for."""
+        self._looks += 1
+        try:
+            inventories = self._client.get_inventories(uuid).inventories
+            has_any = any(
+                inventories[kind].capacity >= 1 for kind in self._classes & {*inventories}
+            )
+            # Without a look at its use, what has any and offers none is used up.
+            is_clear = self._is_clear(inventories) and uuid not in self._facts.reserved
+            used = self._client.get_usages(uuid) if has_any and not is_clear else {}
+        except NotFound:
+            self._gone.add(uuid)
+        else:
+            self._stocks[uuid] = {
+                kind: Stock(int(one.capacity), None if is_clear else used.get(kind, 0), one)
+                for kind, one in inventories.items()
+            }

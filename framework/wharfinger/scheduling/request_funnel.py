@@ -1,0 +1,136 @@
+"""The funnel of the whole of a request: which trees have what its parts need. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from wharfinger.placement.trait_conditions import TraitConditions
+from wharfinger.scheduling import part_funnel
+from wharfinger.scheduling.candidate import Candidate
+from wharfinger.scheduling.explanation import Part, TreeMiss, TreeStage, TreeStep
+from wharfinger.scheduling.provider_facts import Facts
+from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
+
+#: By root, of each part, the providers that may give it there.
+Within = Mapping[str, Sequence[Collection[str]]]
+_ORDER: Final = {step: number for number, step in enumerate(TreeStep)}
+
+
+def before_asking(
+    request: ResourceRequest, root: TraitConditions, parts: Sequence[Part], facts: Facts
+) -> list[TreeStage]:
+    """The stages that can be known without asking Placement for candidates.
+
+    ``root`` is what holds for roots, by the request and by its filters.
+    """
+    left = frozenset(uuid for uuid in facts.providers if facts.root(uuid) == uuid)
+    stages = [TreeStage(TreeStep.ALL, left)]
+    if root:
+        left = frozenset(uuid for uuid in left if not part_funnel.traits(facts, root, uuid))
+        stages.append(TreeStage(TreeStep.ROOT, left))
+    there = within(request, parts, facts)
+    left = frozenset(uuid for uuid in left if uuid in there and all(there[uuid]))
+    stages.append(TreeStage(TreeStep.PARTS, left))
+    if group := _together(request):
+        of_group = [number for number, part in enumerate(parts) if part.suffix == UNNUMBERED]
+        left = frozenset(
+            uuid
+            for uuid in left
+            if _have_together(group, [there[uuid][number] for number in of_group], facts)
+        )
+        stages.append(TreeStage(TreeStep.TRAITS, left))
+    return stages
+
+
+def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
+    """By root, the providers that are left of each part and may give to it there.
+
+    None of a tree in whose reach no provider is left of any part.
+    """
+    found: dict[str, list[set[str]]] = {}
+    barred = _barred(request, facts)
+    for number, part in enumerate(parts):
+        for uuid in part.survivors:
+            for root in facts.reached.get(uuid, frozenset()) | {facts.root(uuid)}:
+                if part.suffix != UNNUMBERED or root not in barred:
+                    found.setdefault(root, [set() for _ in parts])[number].add(uuid)
+    return found
+
+
+def holding(candidates: Iterable[Candidate], facts: Facts, roots: frozenset[str]) -> frozenset[str]:
+    """Those of the trees in which there is a candidate.
+
+    One that takes from nobody but who shares is in each of the trees that all of those share with.
+    """
+    found: set[str] = set()
+    for candidate in candidates:
+        uuids = set(candidate.allocations).union(*candidate.mappings.values())
+        trees = [
+            facts.reached.get(uuid, frozenset()) | {facts.root(uuid)}
+            for uuid in uuids
+            if uuid in facts.providers
+        ]
+        if trees:
+            found |= frozenset.intersection(*trees)
+    return roots & found
+
+
+def misses(
+    stages: Sequence[TreeStage],
+    root: TraitConditions,
+    there: Within,
+    parts: Sequence[Part],
+    facts: Facts,
+) -> tuple[TreeMiss, ...]:
+    """The trees that fall out in which anything could be had, the nearest first."""
+    out = {
+        uuid: after.step
+        for before, after in pairwise(stages)
+        for uuid in before.roots - after.roots
+        if uuid in there
+    }
+    found = []
+    unseen = facts.sharing - facts.reached.keys() if facts.not_reached else frozenset()
+    for uuid, step in out.items():
+        without = tuple(number for number, givers in enumerate(there[uuid]) if not givers)
+        if any(parts[number].survivors & unseen for number in without):
+            continue  # one of those may share with it
+        reasons = part_funnel.traits(facts, root, uuid)
+        found.append(TreeMiss(uuid, facts.providers[uuid].name, step, without, reasons))
+    found.sort(
+        key=lambda one: (len(one.parts) + len(one.reasons), -_ORDER[one.step], one.name, one.uuid)
+    )
+    return tuple(found)
+
+
+def _barred(request: ResourceRequest, facts: Facts) -> frozenset[str]:
+    """The roots in whose trees the group without a suffix takes nothing, whoever may share."""
+    group = next((one for one in request.groups if one.suffix == UNNUMBERED), None)
+    if group is None:
+        return frozenset()
+    barred = facts.members.get(group.forbidden_aggregates, frozenset())
+    if group.in_tree is not None and group.in_tree in facts.providers:
+        barred |= facts.providers.keys() - {facts.root(group.in_tree)}
+    return barred
+
+
+def _together(request: ResourceRequest) -> RequestGroup | None:
+    """The group whose providers have to have some traits together."""
+    for group in request.groups:
+        if group.suffix == UNNUMBERED and len(group.resources) > 1 and group.traits.wanted:
+            return group
+    return None
+
+
+def _have_together(group: RequestGroup, givers: Sequence[Collection[str]], facts: Facts) -> bool:
+    """Whether of each of these providers one can be chosen, so that all traits are there."""
+    choices = [*group.traits.any_of, *(frozenset([one]) for one in group.traits.required)]
+    had = {frozenset[int]()}
+    for some in givers:
+        new = {frozenset(_had(choices, uuid, facts)) for uuid in some}
+        had = {one | other for one in had for other in new}
+    return frozenset(range(len(choices))) in had
+
+
+def _had(choices: Sequence[frozenset[str]], uuid: str, facts: Facts) -> Iterator[int]:
+    return (number for number, one in enumerate(choices) if uuid in facts.with_one_of[one])

@@ -1,0 +1,317 @@
+"""What comes of a rule for a driver: with rules of the test's own.
+
+What results come to, the verdicts, is in unit/conformance/test_verdict.py.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.lab.conformance.examining import Examiner
+from tests.lab.conformance.harnesses import WorldHarness
+from tests.lab.conformance.honest import MachinesDriver
+from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.harness import Placement
+from wharfinger.conformance.rule_runner import Examination, Result, Status
+from wharfinger.conformance.rules import Level, Profile, Rule
+from wharfinger.conformance.subject import Subject
+from wharfinger.driver import Capability, unsupported
+from wharfinger.exceptions import BackendError
+
+Check = Callable[[Subject], None]
+
+
+def keeps(_subject: Subject) -> None:
+    """Nothing is wrong."""
+
+
+def breaks(_subject: Subject) -> None:
+    raise Violation("a tree of two", "a tree of one")
+
+
+def raises(error: BaseException) -> Check:
+    def check(_subject: Subject) -> NoReturn:
+        raise error
+
+    return check
+
+
+def a_rule(id: str = "WHF-101", check: Check = keeps, **other: Any) -> Rule:
+    settings = {"level": Level.MUST, "profile": Profile.CORE, "since": "0.1", **other}
+    return Rule(id=id, says="It is so.", because="Else it is not.", check=check, **settings)
+
+
+EXTENDED = a_rule("WHF-201", profile=Profile.EXTENDED)
+
+
+@pytest.fixture
+def examination(examiner: Examiner) -> Iterator[Examination]:
+    with examiner.examining("machines", examiner.harness(MachinesDriver)) as examination:
+        yield examination
+
+
+def with_harness(
+    kind: type[WorldHarness], examiner: Examiner
+) -> AbstractContextManager[Examination]:
+    directory = examiner.directory / "harness"
+    directory.mkdir()
+    return examiner.examining("machines", kind(directory, examiner.placement))
+
+
+def said(result: Result) -> tuple[Status, str]:
+    return result.status, result.found
+
+
+def test_rule_that_is_kept_passes_and_one_that_is_not_fails(examination: Examination) -> None:
+    results = examination.look_at([a_rule(), EXTENDED, a_rule("WHF-301", breaks)])
+
+    assert [one.status for one in results] == [Status.PASSED, Status.PASSED, Status.FAILED]
+    assert (results[2].found, results[2].expected) == ("a tree of two", "a tree of one")
+    assert results[2].details == ""
+    assert [*examination.results.values()] == results
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (BackendError(driver="lab", operation="list", reason="away"), "lab: list failed: away"),
+        (KeyError("name"), "KeyError: 'name'"),
+        (SystemExit(3), "SystemExit: 3"),
+        (AssertionError(), "AssertionError"),
+        (ValueError("two\nlines\x1b[31m"), "ValueError"),
+    ],
+)
+def test_what_a_driver_raises_fails_the_rule_with_its_traceback(
+    error: BaseException, found: str, examination: Examination
+) -> None:
+    result = examination.look(a_rule(check=raises(error)))
+
+    assert result.status is Status.FAILED
+    assert found in result.found
+    assert result.found.isprintable()
+    assert Path(__file__).name in result.details or isinstance(error, BackendError)
+
+
+def test_ctrl_c_is_nobodys_failure(examination: Examination) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        examination.look(a_rule(check=raises(KeyboardInterrupt())))
+
+
+# What has nothing to look at.
+
+
+def test_what_comes_after_a_broken_rule_is_not_run_nor_what_comes_after_that(
+    examination: Examination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = [a_rule("WHF-101", breaks), a_rule("WHF-102", after=("WHF-101",))]
+    chain.append(a_rule("WHF-103", after=("WHF-102",)))
+    monkeypatch.setattr("wharfinger.conformance.rules._REGISTRY", {rule.id: rule for rule in chain})
+
+    results = examination.look_at(chain)
+
+    assert [one.status for one in results] == [Status.FAILED, Status.NOT_RUN, Status.NOT_RUN]
+    assert {one.found for one in results[1:]} == {"WHF-101 is not kept"}
+
+
+class NeverBusy(WorldHarness):
+    """Machines that are free at any time."""
+
+    busy: Capability = unsupported("whoever has a machine keeps it")  # type: ignore[misc]
+
+
+def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: Examiner) -> None:
+    others: list[dict[str, Any]] = [
+        {"supports": "nested_providers"},
+        {"denies": "change_feed"},
+        {"busy": True},
+    ]
+    with with_harness(NeverBusy, examiner) as examination:
+        results = examination.look_at(a_rule(check=breaks, **other) for other in others)
+
+    assert [*map(said, results)] == [
+        (Status.EXEMPT, "nested_providers is not supported: a machine is one provider"),
+        (Status.EXEMPT, "change_feed is supported"),
+        (Status.EXEMPT, "nothing is ever busy: whoever has a machine keeps it"),
+    ]
+
+
+def test_rule_that_finds_nothing_to_see_is_not_run(examination: Examination) -> None:
+    result = examination.look(a_rule(check=raises(NotShown("there is one thing alone"))))
+
+    assert said(result) == (Status.NOT_RUN, "there is one thing alone")
+
+
+def test_driver_that_is_not_installed_fails_the_first_rule_and_no_other_is_run(
+    examiner: Examiner,
+) -> None:
+    def load(subject: Subject) -> None:
+        assert subject.kind
+
+    with examiner.examining("nobody", None) as examination:
+        first, second = examination.look_at(
+            [a_rule(check=load), a_rule("WHF-102", after=("WHF-101",))]
+        )
+
+    assert (first.status, second.status) == (Status.FAILED, Status.NOT_RUN)
+    assert "nobody" in first.found
+
+
+def test_core_alone_is_asked_for(examiner: Examiner) -> None:
+    harness = examiner.harness(MachinesDriver)
+    with examiner.examining("machines", harness, profile=Profile.CORE) as examination:
+        core, extended = examination.look_at([a_rule(), EXTENDED])
+
+    assert (core.status, extended.status) == (Status.PASSED, Status.NOT_ASKED)
+
+
+# The harness.
+
+
+def test_without_a_harness_what_asks_for_one_is_not_run(examiner: Examiner) -> None:
+    asks = a_rule("WHF-102", lambda subject: subject.harness.restart())
+    with examiner.examining("machines", None) as examination:
+        core, asking, extended = examination.look_at([a_rule(), asks, EXTENDED])
+
+    assert core.status is Status.PASSED
+    assert said(asking) == said(extended) == (Status.NOT_RUN, "there is no harness")
+
+
+class Broken(WorldHarness):
+    """Fails in what is asked of it."""
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        super().__init__(directory, placement)
+        self.resets = 0
+
+    def reset(self) -> None:
+        """Fail, the second time."""
+        self.resets += 1
+        if self.resets > 1:
+            raise OSError("no space left")
+        super().reset()
+
+    def add(self) -> str:
+        """Fail as a program does."""
+        raise LookupError("no slot")
+
+    def make_busy(self, thing: str) -> None:
+        """Fail as what is left out does."""
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("does", "found"),
+    [
+        (lambda subject: subject.harness.add(), "the harness failed in add: LookupError: no slot"),
+        (lambda subject: subject.harness.make_busy(""), "the harness has no make_busy"),
+        (lambda subject: subject.begin(), "the harness failed in reset: OSError: no space left"),
+    ],
+)
+def test_harness_that_fails_is_not_the_drivers_failure(
+    does: Check, found: str, examiner: Examiner
+) -> None:
+    with with_harness(Broken, examiner) as examination:
+        result = examination.look(a_rule("WHF-201", does, profile=Profile.EXTENDED))
+        # The next rule begins with another reset.
+        later = examination.look(a_rule("WHF-202"))
+
+    assert said(result) == (Status.NOT_RUN, found)
+    assert said(later) == (Status.NOT_RUN, "the harness failed in reset: OSError: no space left")
+
+
+# Each rule begins anew.
+
+
+class Counting(WorldHarness):
+    """Counts how often it is reset."""
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        super().__init__(directory, placement)
+        self.resets = 0
+
+    def reset(self) -> None:
+        """Once more."""
+        self.resets += 1
+        super().reset()
+
+
+def publishes(subject: Subject) -> None:
+    with subject.publishing() as publishing:
+        publishing.settle()
+    assert subject.placement.contents()
+
+
+def changes_after_a_beginning_of_its_own(subject: Subject) -> None:
+    subject.begin()
+    subject.harness.remove(subject.harness.things()[0])
+
+
+@pytest.mark.parametrize(
+    ("check", "resets"),
+    [
+        pytest.param(keeps, 1, id="nothing is done"),
+        pytest.param(lambda subject: subject.load(), 1, id="a driver is made"),
+        pytest.param(publishes, 2, id="something is published"),
+        pytest.param(lambda subject: subject.harness.add(), 2, id="the backend is changed"),
+        pytest.param(changes_after_a_beginning_of_its_own, 3, id="it begins once more itself"),
+    ],
+)
+def test_each_rule_begins_with_an_empty_placement_and_a_backend_that_was_reset(
+    examiner: Examiner, check: Check, resets: int
+) -> None:
+    seen: list[tuple[Mapping[str, object], list[str], list[str]]] = []
+    counted: list[int] = []
+
+    def looks(subject: Subject) -> None:
+        harness = subject.harness
+        counted.append(harness.resets)  # type: ignore[attr-defined]
+        seen.append((dict(subject.placement.contents()), [*harness.things()], [*harness.calls]))
+
+    with with_harness(Counting, examiner) as examination:
+        results = examination.look_at([a_rule(check=check), a_rule("WHF-102", looks)])
+        examination.look(a_rule("WHF-103", looks))
+
+    assert {one.status for one in results} == {Status.PASSED}
+    assert counted == [resets, resets + 1]
+    assert seen == [({}, ["machine-0", "machine-1"], [])] * 2
+
+
+# What was declared to fail.
+
+
+@pytest.fixture
+def knowing(examiner: Examiner) -> Iterator[Examination]:
+    """An examination that knows of a failure of WHF-301."""
+    known = {"WHF-301": "bug 17"}
+    with examiner.examining("machines", examiner.harness(MachinesDriver), known=known) as one:
+        yield one
+
+
+def test_failure_that_was_declared_is_known_and_what_comes_after_is_not_run(
+    knowing: Examination,
+) -> None:
+    for level in Level:
+        failure = knowing.look(a_rule("WHF-301", breaks, level=level))
+        assert said(failure) == (Status.KNOWN, "bug 17 (a tree of two)")
+
+    assert knowing.look(a_rule("WHF-302", after=("WHF-301",))).status is Status.NOT_RUN
+
+
+@pytest.mark.parametrize("supports", [None, "reshape"])
+def test_pass_or_exemption_that_was_declared_to_fail_is_unexpected(
+    supports: str | None, knowing: Examination
+) -> None:
+    for level in Level:
+        result = knowing.look(a_rule("WHF-301", level=level, supports=supports))
+        assert result.status is Status.UNEXPECTED
+        assert "bug 17" in result.found
+    assert Status.UNEXPECTED.is_bad and not Status.KNOWN.is_bad
+
+
+def test_known_failure_that_is_not_run_stays_so(knowing: Examination) -> None:
+    unseen = a_rule("WHF-301", raises(NotShown("there is no image")))
+
+    assert knowing.look(unseen).status is Status.NOT_RUN

@@ -1,0 +1,187 @@
+"""The reader against the real Placement: which providers are an instance's, in which requests."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.lab.placement import PlacementFixture
+from wharfinger.placement.tree_reader import PlacementReader
+from wharfinger.providers import Provider, names
+from wharfinger.providers.provider_record import Record
+
+MARK = "CUSTOM_WHARFINGER_GPUS"
+MANY = range(9)  # one more than are looked up one by one
+
+
+@pytest.fixture
+def reader(placement: PlacementFixture) -> PlacementReader:
+    placement.client.create_trait(MARK)
+    return PlacementReader(placement.client, "gpus")
+
+
+def create(
+    placement: PlacementFixture, name: str, parent: str | None = None, *, marked: bool = False
+) -> Provider:
+    uuid = names.child_uuid(parent, name) if parent else names.root_uuid(name)
+    made = placement.client.create_provider(uuid, name, parent)
+    generation = made.generation
+    if marked:
+        generation = placement.client.set_traits(uuid, generation, [MARK])
+    return Provider(
+        uuid=uuid,
+        name=name,
+        root_uuid=made.root_provider_uuid,
+        parent_uuid=parent,
+        generation=generation,
+        traits=frozenset([MARK] if marked else []),
+    )
+
+
+def ours(*providers: Provider) -> dict[str, Record]:
+    return {one.uuid: Record(applied=one, live=one) for one in providers}
+
+
+def wanted(*node_names: str) -> dict[str, str]:
+    return {name: names.root_uuid(name) for name in node_names}
+
+
+def nodes(count: range) -> list[str]:
+    return [f"node-{number}" for number in count]
+
+
+def test_roots_without_our_mark_are_found_with_their_trees(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    host = create(placement, "a")
+    gpu = create(placement, "gpu", host.uuid)
+    create(placement, "stranger")
+    placement.requests.clear()
+    assert reader.read(wanted("a", "b"), {}).live.keys() == {host.uuid, gpu.uuid}
+    lists = [one for one in placement.requests.seen if one.startswith("GET /resource_providers?")]
+    # By the mark; in the tree of a, where it is; in that of b, and then by its name.
+    assert len(lists) == 4
+
+
+def test_many_roots_without_our_mark_are_found_in_one_list(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    hosts = [create(placement, name) for name in nodes(MANY)]
+    gpu = create(placement, "gpu", hosts[0].uuid)
+    create(placement, "stranger", create(placement, "other").uuid)
+    renamed = {**wanted(*nodes(MANY)), "new": names.root_uuid("new")}
+    placement.client.update_provider(hosts[1].uuid, "renamed", None)
+    placement.requests.clear()
+    reading = reader.read(renamed, {})
+    assert reading.live.keys() == {*(one.uuid for one in hosts), gpu.uuid}
+    assert reading.strays == ()
+    assert placement.requests.seen.count("GET /resource_providers") == 1
+
+
+def test_a_root_under_another_uuid_is_found_by_its_name(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    host = create(placement, "a")
+    other = names.root_uuid("another uuid than it has")
+    assert reader.read({"a": other}, {}).live.keys() == {host.uuid}
+
+
+def test_many_of_ours_that_lost_their_marks_are_found_in_one_list(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    hosts = [create(placement, name) for name in nodes(MANY)]
+    create(placement, "stranger")
+    placement.requests.clear()
+    reading = reader.read(wanted(*nodes(MANY)), ours(*hosts))
+    assert reading.live.keys() == {one.uuid for one in hosts}
+    assert reading.strays == ()
+    assert placement.requests.seen.count("GET /resource_providers") == 1
+    assert len(placement.requests) == 2
+
+
+def test_what_is_listed_is_not_looked_up_again(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    """By its name, or by its uuid: either will do."""
+    host, renamed = create(placement, "a", marked=True), create(placement, "b", marked=True)
+    placement.client.update_provider(renamed.uuid, "renamed", None)
+    records = ours(host, renamed)
+    roots = {"a": names.root_uuid("another uuid than it has"), "b": renamed.uuid}
+    placement.requests.clear()
+    assert reader.read(roots, records).live.keys() == {host.uuid, renamed.uuid}
+    assert len(placement.requests) == 1
+
+
+def test_a_stray_provider_with_our_mark_is_no_host_of_ours(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    host, other = create(placement, "a", marked=True), create(placement, "b", marked=True)
+    stranger = create(placement, "orphan", marked=True)
+    reading = reader.read(wanted("a", "b"), ours(host, other))
+    assert reading.live.keys() == {host.uuid, other.uuid}
+    assert [one.uuid for one in reading.strays] == [stranger.uuid]
+
+
+def test_what_another_host_publishes_is_no_stranger_to_one_node(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    """Two trees are remembered, so that the list is by the mark."""
+    host, before = create(placement, "a", marked=True), create(placement, "b", marked=True)
+    create(placement, "another hosts", marked=True)
+    reading = reader.read(wanted("a"), ours(host, before))
+    assert reading.live.keys() == {host.uuid, before.uuid}
+    assert reading.strays == ()
+
+
+def test_what_is_deleted_while_it_is_read_is_not_there(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    host = create(placement, "a")
+    gpu = create(placement, "gpu", host.uuid)
+
+    placement.adapter.once_before(
+        lambda method, path: path == f"/resource_providers/{gpu.uuid}/traits",
+        lambda: placement.new_client().delete_provider(gpu.uuid),
+    )
+    reading = reader.read(wanted("a"), {})
+    assert reading.live.keys() == {host.uuid}
+    assert reading.unreadable == {}
+
+
+def test_what_changes_while_it_is_read_has_the_generation_of_its_oldest_part(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    """So that a write which relies on what was read is refused."""
+    host = create(placement, "a")
+    assert host.generation is not None
+    placement.adapter.once_before(
+        lambda method, path: path == f"/resource_providers/{host.uuid}/inventories",
+        lambda: placement.new_client().set_traits(host.uuid, host.generation or 0, [MARK]),
+    )
+    assert reader.read(wanted("a"), {}).live[host.uuid] == host
+
+
+def test_what_was_renamed_is_known_under_its_new_name_without_being_read(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    host = create(placement, "a", marked=True)
+    placement.client.update_provider(host.uuid, "renamed", None)
+    placement.requests.clear()
+    reading = reader.read(wanted("a"), ours(host))
+    assert reading.live == {host.uuid: replace(host, name="renamed")}
+    assert len(placement.requests) == 1
+
+
+def test_many_names_are_looked_up_in_one_list(
+    placement: PlacementFixture, reader: PlacementReader
+) -> None:
+    other = create(placement, "node-0", marked=True)
+    create(placement, "stranger")
+    placement.requests.clear()
+    assert reader.by_name(nodes(MANY)) == {"node-0": replace(other, generation=None)}
+    assert len(placement.requests) == 2
+
+
+def test_a_mark_that_nobody_has_created_lists_nothing(placement: PlacementFixture) -> None:
+    reader = PlacementReader(placement.client, "never-published")
+    reading = reader.read(wanted("a", "b"), {})
+    assert (reading.live, reading.strays) == ({}, ())

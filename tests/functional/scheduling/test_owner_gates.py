@@ -1,0 +1,287 @@
+"""The gates: when an owner's services are believed to tag everything, and what it costs to know."""
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.scheduling.hosts import publish_owners
+from tests.functional.scheduling.searching import (
+    ACME,
+    BEFORE,
+    CACHE_TIME,
+    CYBORG,
+    NOVA,
+    Searching,
+    asking,
+    takers,
+    wanted,
+)
+from tests.lab.objects import statements
+from tests.lab.placement import PlacementFixture
+from tests.lab.samples import service
+from wharfinger.exceptions import StateError
+from wharfinger.objects import OWNER_TAG_VERSION, Context, Service, ServiceList
+from wharfinger.scheduling.candidates import CandidateSearch
+from wharfinger.scheduling.filters import Surroundings
+from wharfinger.scheduling.filters.owner import OwnerFilter
+from wharfinger.scheduling.owner_gates import Gates
+
+TAGS = OWNER_TAG_VERSION
+
+
+@pytest.fixture
+def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching]:
+    with Searching(placement, tmp_path) as fixture:
+        yield fixture
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]]]:
+    """Gives the lines about gates, level and message, since it was last asked for them."""
+    caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_gates")
+
+    def lines() -> list[tuple[str, str]]:
+        found = [
+            (record.levelname, record.getMessage())
+            for record in caplog.records
+            if record.name == "wharfinger.scheduling.owner_gates"
+        ]
+        caplog.clear()
+        return found
+
+    return lines
+
+
+def has(searching: Searching, number: int, version: int, *owners: str, **values: Any) -> Service:
+    """A service host-N that publishes for these owners."""
+    its = service(searching.kept.context, number, owners=list(owners), version=version, **values)
+    its.create()
+    return its
+
+
+def are_on(searching: Searching) -> set[str]:
+    """For whom the gate is on, to one who asks for the first time."""
+    its = Gates(searching.kept.context, CACHE_TIME)
+    return {owner for owner in (NOVA, CYBORG, ACME) if its.is_on(owner)}
+
+
+# Rows of the database.
+
+
+def test_a_gate_is_on_when_each_service_tags_everything_and_deleted_ones_do_not_count(
+    searching: Searching,
+) -> None:
+    assert are_on(searching) == set()
+    has(searching, 1, TAGS, NOVA, ACME)
+    assert are_on(searching) == {NOVA, ACME}
+    old = has(searching, 2, BEFORE, NOVA)
+    assert are_on(searching) == {ACME}
+
+    old.destroy()
+
+    assert are_on(searching) == {NOVA, ACME}
+    assert len(searching.kept.rows("services")) == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "on"),
+    [
+        ("version", "new", {ACME}),
+        ("version", -1, {ACME}),
+        ("owners", "nonsense", set()),
+        ("owners", "[1]", set()),
+        ("owners", "[" * 5000, set()),
+    ],
+    ids=lambda it: repr(it)[:15],
+)
+def test_a_row_that_cannot_be_read_may_be_an_old_service_of_any_owner(
+    searching: Searching, column: str, value: object, on: set[str]
+) -> None:
+    has(searching, 1, TAGS, NOVA, ACME)
+    has(searching, 2, TAGS, NOVA)
+    searching.kept.write("services", {column: value}, host="host-2")
+
+    assert are_on(searching) == on
+
+
+def test_a_database_that_cannot_be_read_is_an_error_and_no_gate(searching: Searching) -> None:
+    its = Gates(Context(), CACHE_TIME)
+
+    for _ in range(2):
+        with pytest.raises(StateError):
+            its.is_on(NOVA)
+
+
+def test_what_could_not_be_read_is_read_again_at_once(searching: Searching) -> None:
+    has(searching, 1, TAGS, NOVA)
+    its = Gates(searching.kept.context, CACHE_TIME)
+    with searching.kept.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE services RENAME TO elsewhere")
+    with pytest.raises(StateError):
+        its.is_on(NOVA)
+    with searching.kept.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO services")
+
+    assert its.is_on(NOVA)
+
+
+# What is told.
+
+
+def test_each_change_of_a_gate_is_one_line(
+    searching: Searching, told: Callable[[], list[tuple[str, str]]]
+) -> None:
+    its = Gates(searching.kept.context, CACHE_TIME)
+
+    def later() -> list[tuple[str, str]]:
+        """Return the levels and the beginnings of the lines, after several questions."""
+        for owner in (NOVA, CYBORG, NOVA):
+            searching.clock.advance(CACHE_TIME)
+            its.is_on(owner)
+        return [(level, line[: line.index(":")]) for level, line in told()]
+
+    on, off = (f"the gate of OWNER_NOVA is {state}" for state in ("on", "off"))
+    assert later() == []
+    first = has(searching, 1, BEFORE, NOVA)
+    assert later() == []
+    first.version = TAGS
+    first.save()
+    assert later() == [("INFO", on)]
+    for number in range(2, 9):
+        has(searching, number, BEFORE, NOVA, CYBORG)
+    searching.clock.advance(CACHE_TIME)
+    its.is_on(NOVA)
+    [(level, line)] = told()
+    assert (level, line[: line.index(":")]) == ("WARNING", off)
+    # A few of many are named.
+    assert "host-2/wharfinger-agent, " in line
+    assert "host-6/wharfinger-agent and 2 more" in line
+    assert "host-7" not in line
+    for one in ServiceList.get_by_filters(searching.kept.context):
+        one.version = TAGS
+        one.save()
+    assert later() == [("INFO", "the gate of OWNER_CYBORG is on"), ("INFO", on)]
+    for one in ServiceList.get_by_filters(searching.kept.context):
+        one.destroy()
+    assert later() == [("WARNING", "the gate of OWNER_CYBORG is off"), ("WARNING", off)]
+
+
+@pytest.mark.parametrize(("version", "state"), [(TAGS, "on"), (BEFORE, "off")])
+def test_first_state_of_a_gate_is_logged_once_as_info(
+    searching: Searching,
+    told: Callable[[], list[tuple[str, str]]],
+    version: int,
+    state: str,
+) -> None:
+    has(searching, 1, version, NOVA)
+    its = Gates(searching.kept.context, CACHE_TIME)
+
+    for _ in range(3):
+        assert its.is_on(NOVA) is (state == "on")
+        searching.clock.advance(CACHE_TIME)
+
+    [(level, line)] = told()
+    assert (level, line[: line.index(":")]) == ("INFO", f"the gate of OWNER_NOVA is {state}")
+
+
+# What it costs, and for how long it is believed.
+
+
+def reads(said: list[str]) -> list[str]:
+    """What was said to the table of services."""
+    return [one for one in said if "services" in one]
+
+
+def test_a_hundred_requests_within_the_time_cost_one_read(searching: Searching) -> None:
+    publish_owners(searching.placement.client)
+    has(searching, 1, TAGS, NOVA)
+    has(searching, 2, TAGS, CYBORG)
+    request = wanted(asking(owner=NOVA, VCPU=1), asking(suffix="_Y", owner=CYBORG, VGPU=1))
+    owner = OwnerFilter(searching.surroundings())
+    search = CandidateSearch(searching.placement.client, {"owner": owner})
+    with statements() as said:
+        [candidate] = search.find(request).candidates
+    assert len(reads(said)) == 1
+    searching.asked()
+
+    with statements() as said:
+        for _ in range(100):
+            searching.clock.advance(CACHE_TIME / 101)
+            narrowed = owner.apply(request)
+            assert owner.objection(narrowed, candidate) is None
+
+    assert said == []
+    assert searching.asked() == []
+
+    searching.clock.advance(CACHE_TIME)
+    with statements() as said:
+        search.find(request)
+    assert len(reads(said)) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "owner", "count"),
+    [("untagged = allow", NOVA, 0), ("", None, 0), ("", NOVA, 1)],
+    ids=["untagged allowed", "nobody's", "an owner's"],
+)
+def test_gates_are_read_only_for_those_whom_they_concern(
+    searching: Searching, line: str, owner: str | None, count: int
+) -> None:
+    publish_owners(searching.placement.client)
+    search = searching.search(line)
+
+    with statements() as said:
+        search.find(wanted(asking(owner=owner, VGPU=1)))
+
+    assert len(reads(said)) == count
+
+
+def test_many_threads_read_the_gates_once(searching: Searching) -> None:
+    has(searching, 1, TAGS, NOVA)
+    its = Gates(searching.kept.context, CACHE_TIME)
+
+    with statements() as said, ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(its.is_on, [NOVA, CYBORG] * 32))
+
+    assert found == [True, False] * 32
+    assert len(reads(said)) == 1
+
+
+def test_a_gate_is_believed_for_as_long_as_is_configured_and_no_longer(
+    searching: Searching,
+) -> None:
+    publish_owners(searching.placement.client)
+    has(searching, 1, TAGS, NOVA)
+    search = searching.search()
+
+    def offered() -> list[str]:
+        found = search.find(wanted(asking(owner=NOVA, VGPU=1))).candidates
+        return sorted(takers(found, *"nyau"))
+
+    assert offered() == ["n"]
+
+    old = has(searching, 2, BEFORE, NOVA)
+    searching.clock.advance(CACHE_TIME - 0.1)
+    assert offered() == ["n"]
+    searching.clock.advance(0.1)
+    assert offered() == ["n", "u"]
+
+    old.version = TAGS
+    old.save()
+    searching.clock.advance(CACHE_TIME - 0.1)
+    assert offered() == ["n", "u"]
+    searching.clock.advance(0.1)
+    assert offered() == ["n"]
+
+
+def test_without_a_database_no_request_is_answered(searching: Searching) -> None:
+    publish_owners(searching.placement.client)
+    its = searching.surroundings()
+    owner = OwnerFilter(Surroundings(its.conf, its.placement, Context()))
+
+    with pytest.raises(StateError):
+        CandidateSearch(its.placement, {"owner": owner}).find(wanted(asking(owner=NOVA, VGPU=1)))

@@ -1,0 +1,65 @@
+"""Entry points are read again when a package has changed, and only then."""
+
+from importlib import metadata
+from typing import Any
+
+import pytest
+
+from tests.unit.driver.packages import Packages
+from wharfinger.driver.entry_points import entry_points
+from wharfinger.driver.loader import NAMESPACE
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The groups that all metadata were read for."""
+    read, groups = metadata.entry_points, list[str]()
+
+    def noted(group: str) -> Any:
+        groups.append(group)
+        return read(group=group)
+
+    monkeypatch.setattr(metadata, "entry_points", noted)
+    return groups
+
+
+def names() -> set[str]:
+    return {one.name for one in entry_points(group=NAMESPACE)}
+
+
+def test_what_has_not_changed_is_read_once(packages: Packages, reads: list[str]) -> None:
+    packages.install_driver("acme")
+    assert names() == names() >= {"acme"}
+    assert reads == [NAMESPACE]
+
+
+def test_each_group_is_read(packages: Packages, reads: list[str]) -> None:
+    packages.install_driver("acme")
+    assert entry_points(group="wharfinger.request_filters") != entry_points(group=NAMESPACE)
+    assert reads == ["wharfinger.request_filters", NAMESPACE]
+
+
+def test_a_package_that_has_come_and_one_that_has_gone_are_seen(packages: Packages) -> None:
+    packages.install_driver("acme")
+    assert names() >= {"acme"}
+    packages.register("wharfinger-beta", "beta = wharfinger_beta:Driver", seconds=1)
+    assert names() >= {"acme", "beta"}
+    packages.uninstall("wharfinger-acme")
+    assert "acme" not in names() >= {"beta"}
+
+
+def test_an_entry_point_that_has_changed_is_seen_though_its_directory_is_as_it_was(
+    packages: Packages,
+) -> None:
+    packages.install_driver("acme")
+    assert names() >= {"acme"}
+    packages.register("wharfinger-acme", "acme-two = wharfinger_acme:Driver")
+    assert "acme" not in names() >= {"acme-two"}
+
+
+def test_a_directory_that_is_not_there_is_none_with_packages(
+    packages: Packages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages.install_driver("acme")
+    monkeypatch.syspath_prepend("/nowhere")
+    assert names() >= {"acme"}

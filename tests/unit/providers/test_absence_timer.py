@@ -1,0 +1,302 @@
+"""What is absent from its backend: what its removal waits for, reason by reason."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from wharfinger.providers import Inventory, Provider, PublishingMode, names
+from wharfinger.providers.absence_timer import Absence, Uptime
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import DeleteProvider, SetInventories
+from wharfinger.providers.plan_draft import TreeDraft
+from wharfinger.providers.provider_record import Record
+from wharfinger.providers.removal import RemovalPolicy, Removals, remove
+
+US: Final = Publisher("gpus", "OWNER_NOVA")
+OURS: Final = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
+HOST: Final = names.root_uuid("host")
+GPU: Final = names.child_uuid(HOST, "gpu")
+BOOT: Final = "6f1e2d3c-0000-4000-8000-000000000001"
+OTHER_BOOT: Final = "6f1e2d3c-0000-4000-8000-000000000002"
+NOW: Final = Uptime(BOOT, 500.0)
+DUE: Final = Removals(now=1000.0, policy=RemovalPolicy(delay=60.0), uptime=NOW)
+
+
+def since(when: float, *, boot_id: str = BOOT) -> Absence:
+    """Return an absence since that uptime; the wall clock is 500 s ahead of it."""
+    return Absence(when, Uptime(boot_id, when - 500.0))
+
+
+def root(**contents: Any) -> Provider:
+    return Provider(**{"uuid": HOST, "name": "host", "root_uuid": HOST, "traits": OURS, **contents})
+
+
+def child(**contents: Any) -> Provider:
+    return Provider(
+        **{
+            "uuid": GPU,
+            "name": "gpu",
+            "root_uuid": HOST,
+            "parent_uuid": HOST,
+            "traits": OURS,
+            **contents,
+        }
+    )
+
+
+def absent(
+    live: Provider,
+    *others: Provider,
+    removals: Removals = DUE,
+    allocated: frozenset[str] = frozenset(),
+    **remembered: Any,
+) -> TreeDraft:
+    """What becomes of a provider that was absent for long, and of nothing beside it."""
+    record = Record(**{"applied": live, "absence": since(900.0), **remembered})
+    providers = {one.uuid: one for one in (live, *others)}
+    draft = TreeDraft(US, HOST, (), providers, {live.uuid: record}, removals.now)
+    remove(draft, [live.uuid], removals, allocated)
+    return draft
+
+
+def waits_for(draft: TreeDraft) -> str:
+    assert draft.deletions == []
+    (pending,) = draft.pending
+    return pending.reason
+
+
+def test_what_is_due_is_deleted_and_forgotten() -> None:
+    draft = absent(child(), root())
+    assert [type(step) for step in draft.deletions] == [DeleteProvider]
+    assert draft.records == {GPU: None}
+    assert draft.gone == {GPU}
+    assert draft.pending == []
+
+
+def test_what_another_took_over_stays_and_its_absence_is_forgotten() -> None:
+    """Should it become ours again, its absence begins anew."""
+    live = child(traits=frozenset(["OWNER_CYBORG"]))
+    draft = absent(live, root())
+    assert "OWNER_CYBORG" in waits_for(draft)
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absent_since is None
+    assert record.live == live
+
+
+def test_what_is_overlaid_is_its_publishers_to_delete() -> None:
+    assert "published by someone else" in waits_for(
+        absent(child(), root(), mode=PublishingMode.OVERLAY)
+    )
+
+
+def test_what_has_another_instances_mark_too_is_not_ours_alone() -> None:
+    draft = absent(child(traits=OURS | {"CUSTOM_WHARFINGER_OTHERS"}), root())
+    assert "CUSTOM_WHARFINGER_OTHERS" in waits_for(draft)
+
+
+@pytest.mark.parametrize("generation", [0, 4])
+def test_absent_provider_that_we_only_intended_to_create_is_kept(generation: int) -> None:
+    live = child(traits=frozenset(), generation=generation)
+    assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
+
+
+def test_what_was_to_be_created_and_has_both_our_marks_is_ours() -> None:
+    live = child(traits=OURS)
+    draft = absent(live, root(), applied=None, intended=live)
+    assert [step.uuid for step in draft.deletions] == [GPU]
+
+
+@pytest.mark.parametrize("mark", sorted(OURS))
+def test_what_was_to_be_adopted_and_has_one_of_them_may_be_somebody_elses(mark: str) -> None:
+    live = child(traits=frozenset([mark]))
+    assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
+
+
+@pytest.mark.parametrize("traits", [(), ("OWNER_NOVA",)])
+def test_absent_provider_without_our_instance_trait_is_kept(traits: tuple[str, ...]) -> None:
+    """Another program may have created it anew under the same uuid, and a deletion is final."""
+    draft = absent(child(traits=frozenset(traits)), root())
+    assert "lost the trait" in waits_for(draft)
+
+
+def test_a_device_may_have_moved_to_a_node_of_which_nothing_is_known() -> None:
+    removals = replace(DUE, children_may_be_elsewhere=True)
+    assert "may have moved" in waits_for(absent(child(), root(), removals=removals))
+
+
+def test_a_node_cannot_have_moved_below_another() -> None:
+    draft = absent(root(), removals=replace(DUE, children_may_be_elsewhere=True))
+    assert [step.uuid for step in draft.deletions] == [HOST]
+
+
+@pytest.mark.parametrize("before", [None, since(1000.0), since(940.5)])
+def test_an_absence_that_is_new_or_short_is_counted_on(before: Absence | None) -> None:
+    draft = absent(child(), root(), absence=before)
+    assert waits_for(draft).startswith("absent for ")
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absence == (before or since(1000.0))
+
+
+@pytest.mark.parametrize(("when", "is_due"), [(940.0, True), (940.5, False), (1000.0, False)])
+def test_an_absence_of_exactly_the_delay_is_long_enough(when: float, is_due: bool) -> None:
+    assert DUE.policy.is_due(Record(absence=since(when)), NOW) is is_due
+
+
+def test_is_due_without_a_delay_needs_a_second_listing() -> None:
+    policy = RemovalPolicy(delay=0.0)
+    assert not policy.is_due(Record(absence=since(1000.0)), NOW)
+    assert policy.is_due(Record(absence=since(999.999)), NOW)
+
+
+#: Old absences whose length cannot be counted.
+UNCOUNTED: Final = {
+    "of an old release": Absence(0.0),
+    "of another boot": replace(since(600.0, boot_id=OTHER_BOOT), since=0.0),
+    "later than now": Absence(0.0, Uptime(BOOT, 500.5)),
+}
+
+
+@pytest.mark.parametrize("what", UNCOUNTED)
+def test_remove_where_an_absence_cannot_be_compared_counts_anew(what: str) -> None:
+    draft = absent(child(), root(), absence=UNCOUNTED[what])
+    assert waits_for(draft).startswith("absent for 0 s")
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absence == Absence(DUE.now, NOW)
+
+
+@pytest.mark.parametrize("wall_clock", [0.0, 1e10])
+def test_remove_whatever_the_wall_clock_says_counts_uptime(wall_clock: float) -> None:
+    removals = replace(DUE, now=wall_clock)
+    short, long = Absence(wall_clock, Uptime(BOOT, 441.0)), Absence(1e9, Uptime(BOOT, 440.0))
+    assert waits_for(absent(child(), root(), removals=removals, absence=short)).startswith(
+        "absent for 59 s"
+    )
+    assert absent(child(), root(), removals=removals, absence=long).deletions
+
+
+@pytest.mark.parametrize("before", [None, since(900.0), Absence(1.0)])
+def test_remove_without_a_boot_id_keeps_the_provider_and_says_why(before: Absence | None) -> None:
+    draft = absent(child(), root(), removals=replace(DUE, uptime=None), absence=before)
+    assert "/proc/sys/kernel/random/boot_id" in waits_for(draft)
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absence == (before or Absence(DUE.now)), "an unchanged cycle writes nothing"
+
+
+@pytest.mark.parametrize("allocated", [frozenset(), frozenset([GPU])])
+def test_remove_of_what_the_driver_still_has_keeps_it_as_it_is(allocated: frozenset[str]) -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
+    removals = replace(DUE, kept={GPU: "it is still there"})
+    draft = absent(live, root(), removals=removals, allocated=allocated)
+    assert waits_for(draft) == "it is still there"
+    assert (draft.inventories, draft.gone) == ([], set())
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absence == since(900.0), "it is asked for again by the next listing"
+
+
+def test_what_waits_is_remembered_as_it_is_now() -> None:
+    """Otherwise it would be read again in each cycle."""
+    live = child(generation=7)
+    record = absent(live, root(), absence=None).records[GPU]
+    assert record is not None
+    assert record.live == live
+
+
+def test_what_is_allocated_is_kept_and_its_own_figures_are_remembered() -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
+    draft = absent(live, root(), allocated=frozenset([GPU]))
+    assert "allocations" in waits_for(draft)
+    (step,) = draft.inventories
+    assert isinstance(step, SetInventories)
+    assert step.after == {"VGPU": Inventory(total=4, reserved=4)}
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.own_reserved == {"VGPU": 1}
+    assert draft.gone == {GPU}
+
+
+def test_what_is_kept_and_reserved_already_is_no_removal_any_more() -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
+    draft = absent(live, root(), allocated=frozenset([GPU]), own_reserved={"VGPU": 1})
+    assert draft.gone == set()
+    assert draft.inventories == []
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.own_reserved == {"VGPU": 1}
+
+
+def figures(step: SetInventories) -> dict[str, tuple[int, int]]:
+    return {name: (one.total, one.reserved) for name, one in step.after.items()}
+
+
+def test_what_is_kept_says_since_when_and_for_what() -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
+    record = absent(live, root(), allocated=frozenset([GPU])).records[GPU]
+    assert record is not None
+    (reason,) = record.reservations
+    assert "allocations" in reason
+    assert record.reserved_since == {reason: DUE.now}
+
+    later = replace(DUE, now=2000.0, uptime=Uptime(BOOT, 1500.0))
+    again = absent(
+        replace(live, inventories={"VGPU": Inventory(total=4, reserved=4)}),
+        root(),
+        removals=later,
+        allocated=frozenset([GPU]),
+        own_reserved=record.own_reserved,
+        reservations=record.reservations,
+        reserved_since=record.reserved_since,
+    ).records[GPU]
+    assert again is not None
+    assert again.reserved_since == {reason: DUE.now}
+
+
+def test_a_foreign_figure_of_what_is_kept_has_none_to_be_restored() -> None:
+    live = child(
+        inventories={
+            "VGPU": Inventory(total=4, reserved=4),
+            "FPGA": Inventory(total=2, reserved=1),
+        }
+    )
+    ours = replace(
+        live,
+        inventories={"VGPU": Inventory(total=4), "FPGA": Inventory(total=2, reserved=1)},
+    )
+    draft = absent(live, root(), allocated=frozenset([GPU]), applied=ours)
+    (step,) = draft.inventories
+    assert figures(step) == {"VGPU": (4, 4), "FPGA": (2, 2)}
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.own_reserved == {"FPGA": 1}
+
+
+@pytest.mark.parametrize("before", [None, since(950.0)])
+def test_what_was_reserved_keeps_its_figures_while_its_absence_is_counted(
+    before: Absence | None,
+) -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
+    draft = absent(
+        live,
+        root(),
+        absence=before,
+        own_reserved={"VGPU": 1},
+        reservations=("cleaning",),
+        reserved_since={"cleaning": 800.0},
+    )
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.own_reserved == {"VGPU": 1}
+    assert record.reserved_since == {"cleaning": 800.0}
+    assert draft.inventories == []
+
+
+def test_what_others_have_fully_reserved_and_is_due_is_deleted_all_the_same() -> None:
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
+    ours = replace(live, inventories={"VGPU": Inventory(total=4)})
+    draft = absent(live, root(), applied=ours)
+    assert [step.uuid for step in draft.deletions] == [GPU]

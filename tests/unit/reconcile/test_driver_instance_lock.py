@@ -1,0 +1,85 @@
+"""One process at a time works on a driver instance: on a real file."""
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wharfinger.exceptions import StateError
+from wharfinger.reconcile.driver_instance_lock import exclusive
+
+
+def test_a_lock_has_the_number_of_its_process_and_nothing_afterwards(tmp_path: Path) -> None:
+    lock = tmp_path / "gpus.lock"
+    with exclusive(tmp_path, "gpus"):
+        assert lock.read_text() == str(os.getpid())
+    assert lock.read_bytes() == b""
+    with pytest.raises(KeyError), exclusive(tmp_path, "gpus"):
+        raise KeyError
+    assert lock.read_bytes() == b""
+
+
+def test_who_finds_a_lock_held_says_by_whom(tmp_path: Path) -> None:
+    told = re.escape(f"process {os.getpid()} is at work on driver instance gpus.")
+    with exclusive(tmp_path, "gpus"):
+        with pytest.raises(StateError, match=rf": {told}") as caught, exclusive(tmp_path, "gpus"):
+            pass
+        # The number stays for the next one who asks.
+        with pytest.raises(StateError, match=told), exclusive(tmp_path, "gpus"):
+            pass
+        with exclusive(tmp_path, "fpgas"):
+            pass
+    assert caught.value.path == str(tmp_path / "gpus.lock")
+    assert "Wait until it is done" in caught.value.remedy
+
+
+def test_who_finds_a_lock_held_and_no_number_says_another_process(tmp_path: Path) -> None:
+    """Between taking the lock and writing its number, a process is nobody yet."""
+    with (
+        (tmp_path / "gpus.lock").open("wb") as file,
+        pytest.raises(StateError, match=": another process is at work on driver instance gpus"),
+    ):
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with exclusive(tmp_path, "gpus"):
+            pass
+
+
+def test_a_number_that_was_left_behind_locks_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / "gpus.lock").write_text("1234567890")
+    with exclusive(tmp_path, "gpus"):
+        assert (tmp_path / "gpus.lock").read_text() == str(os.getpid())
+
+
+#: Takes the lock where no file may grow, and then where files may again.
+WITHOUT_SPACE = """
+import resource, sys
+from pathlib import Path
+from wharfinger.exceptions import StateError
+from wharfinger.reconcile.driver_instance_lock import exclusive
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+try:
+    with exclusive(Path(sys.argv[1]), "gpus"):
+        sys.exit("it holds the lock")
+except StateError as error:
+    told = error
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+with exclusive(Path(sys.argv[1]), "gpus"):
+    print(told)
+"""
+
+
+def test_a_lock_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPACE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"state in {tmp_path / 'gpus.lock'}: " in done.stdout
+    assert "see that it has space" in done.stdout

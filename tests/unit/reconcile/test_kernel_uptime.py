@@ -1,0 +1,26 @@
+"""The machine's uptime, as the kernel tells it."""
+
+from pathlib import Path
+
+import pytest
+
+from wharfinger.reconcile import kernel_uptime
+
+
+def test_read_goes_on_within_one_boot() -> None:
+    first, second = kernel_uptime.read(), kernel_uptime.read()
+    assert first is not None
+    assert second is not None
+    assert first.boot_id == second.boot_id
+    assert first.seconds <= second.seconds
+
+
+@pytest.mark.parametrize("content", [None, b"", b"unknown\n", b"\xff"])
+def test_read_without_a_boot_id_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    path = tmp_path / "boot_id"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setattr(kernel_uptime, "BOOT_ID", path)
+    assert kernel_uptime.read() is None
