@@ -19,7 +19,7 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.base import REGISTERED
 from wharfinger.reconcile.record_store import RecordStore, to_object, to_record
-from wharfinger.tracker import instance_relocation
+from wharfinger.tracker import node_rename
 
 #: Starts processes that have nothing of this one but their code.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -73,7 +73,7 @@ def _move_to(nodes: ComputeNodeList, host: str, driver_instance: str) -> None:
         node.host, node.driver_instance = host, driver_instance
     nodes.save()
     for former, names in before.items():
-        instance_relocation.follow_host(nodes._context, former, host, names)
+        node_rename.follow_host(nodes._context, former, host, names)
 
 
 def _save_batch(batch: RecordBatch) -> None:

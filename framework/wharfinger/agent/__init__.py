@@ -1,4 +1,4 @@
-"""The process that goes on: driver instances at their paces, each in a thread of its own.
+"""The long-running process: cycles of each driver instance, in a thread of its own.
 
-What a cycle is, and what it asks of Placement, is the tracker's. Nothing is printed here.
+The cycles are those of ``wharfinger.reconcile``. Nothing is printed here.
 """

@@ -22,7 +22,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         with warnings.catch_warnings():
             # What libraries say to each other is nothing that a driver's author could mend.
             warnings.simplefilter("ignore", DeprecationWarning)
-            manager.import_plugin("wharfinger.conformance.plugin")
+            manager.import_plugin("wharfinger.conformance.pytest_plugin")
         # They would leave a directory behind where this is run.
         for name in ("cacheprovider", "stepwise"):
             if manager.has_plugin(name):

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Harness
-from wharfinger.conformance.limit import Overdue, within
+from wharfinger.conformance.rule_timeout import Overdue, within
 from wharfinger.conformance.rules import Profile, Rule, requirements
 from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable

@@ -15,9 +15,9 @@ from hypothesis.configuration import set_hypothesis_home_dir
 
 from wharfinger.conformance.exceptions import NotShown
 from wharfinger.conformance.harness import Harness
-from wharfinger.conformance.limit import Overdue, within
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rule_runner import TIMEOUT, Examination, Result, Status, guarded
+from wharfinger.conformance.rule_timeout import Overdue, within
 from wharfinger.conformance.rules import Profile, Rule, all_rules
 from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import (

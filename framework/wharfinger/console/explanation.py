@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from wharfinger.console import exclusion_reasons, request_advice, reservations
-from wharfinger.console.count_words import many
+from wharfinger.console.plurals import many
 from wharfinger.console.request_part_advice import named
 from wharfinger.exceptions import printable
 from wharfinger.placement.trait_conditions import TraitConditions

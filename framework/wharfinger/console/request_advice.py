@@ -8,7 +8,7 @@ from typing import Final
 import os_traits
 
 from wharfinger.console import exclusion_reasons
-from wharfinger.console.count_words import are, have, many
+from wharfinger.console.plurals import are, have, many
 from wharfinger.console.request_part_advice import NARROWING, named, of_part
 from wharfinger.scheduling.explanation import Explanation, Step, Traited, TreeStage, TreeStep
 

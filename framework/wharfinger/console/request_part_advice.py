@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from wharfinger.console import reservations
-from wharfinger.console.count_words import are, have, many, were
+from wharfinger.console.plurals import are, have, many, were
 from wharfinger.scheduling import part_funnel
 from wharfinger.scheduling.explanation import (
     Belonging,

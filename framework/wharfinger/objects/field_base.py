@@ -1,7 +1,7 @@
 """Fields of versioned objects: accepted values, and their form in a primitive.
 
 This module has the base of all fields, and the fields for several values and for other objects.
-kinds.py has the fields for one value.
+field_types.py has the fields for one value.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,7 @@
 """The Placement API, typed: transport, negotiation and reads.
 
-One method for each read; errors are those of ``wharfinger.placement.errors``. The writes are in
-``provider_writes`` and ``allocation_writes``. Callers decide which requests are sent, and when.
+One method for each read; ``error_mapping`` has the errors. Writes are in ``provider_writes`` and
+``allocation_writes``. Callers decide which requests are sent, and when.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from keystoneauth1.adapter import Adapter
 
 from wharfinger.conf.http_transport import AnswerTooLarge
 from wharfinger.exceptions import MicroversionUnsupported, PlacementError, UnexpectedAnswer
-from wharfinger.placement import errors, model, query
+from wharfinger.placement import error_mapping, model, query
 from wharfinger.placement.microversions import (
     BEFORE_CONSUMER_TYPES,
     HIGHEST,
@@ -218,17 +218,21 @@ class PlacementClient:
             )
         except keystone_exceptions.HttpError as error:  # Keystone's answer, not Placement's
             if error.http_status in _KEYSTONE_REFUSES:
-                raise errors.refused(request, error.http_status, f"Keystone: {error}") from error
-            raise errors.unavailable(request, f"Keystone: {error}", error.http_status) from error
+                raise error_mapping.refused(
+                    request, error.http_status, f"Keystone: {error}"
+                ) from error
+            raise error_mapping.unavailable(
+                request, f"Keystone: {error}", error.http_status
+            ) from error
         except keystone_exceptions.EndpointNotFound as error:
             self._adapter.invalidate()  # the catalog comes with the token: it may be there by now
-            raise errors.unavailable(request, f"no answer: {error}") from error
+            raise error_mapping.unavailable(request, f"no answer: {error}") from error
         except keystone_exceptions.UnknownConnectionError as error:
             raise self._unread(request, error) from error
         except (keystone_exceptions.ClientException, ValueError) as error:  # of a URL that is none
-            raise errors.unavailable(request, f"no answer: {error}") from error
+            raise error_mapping.unavailable(request, f"no answer: {error}") from error
         if response.status_code >= 400:
-            raise errors.from_response(request, response)
+            raise error_mapping.from_response(request, response)
         return response
 
     def _unread(
@@ -237,7 +241,7 @@ class PlacementClient:
         """Return the exception for an answer that keystoneauth could not read."""
         cause = error.original
         if not isinstance(cause, AnswerTooLarge):
-            return errors.unavailable(request, f"no answer: {error}")
+            return error_mapping.unavailable(request, f"no answer: {error}")
         detail = f"{cause.url}: {cause}"  # the URL may be Keystone's
         return UnexpectedAnswer(request=request, status=cause.status, code="", detail=detail)
 

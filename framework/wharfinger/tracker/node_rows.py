@@ -21,7 +21,7 @@ from wharfinger.objects.field_types import now
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
-from wharfinger.tracker import instance_relocation
+from wharfinger.tracker import node_rename
 from wharfinger.tracker.reported_node import Node, PciStats, pci_stats_of
 from wharfinger.tracker.usage import HostUsage, Usage
 
@@ -139,7 +139,7 @@ class NodeRows:
             and before.hypervisor_hostname != row.hypervisor_hostname
         }
         if renamed:
-            instance_relocation.follow_names(self._context, self._host, renamed)
+            node_rename.follow_names(self._context, self._host, renamed)
 
     def delete_gone(
         self, nodes: Iterable[Node], records: Mapping[str, Record], damaged: Set[str]

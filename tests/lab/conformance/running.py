@@ -12,7 +12,7 @@ import pytest
 from tests.lab.conformance.quick import QuickPlacement
 from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance import (  # what a run imports first, pytester forgets after it
-    plugin,  # noqa: F401
+    pytest_plugin,  # noqa: F401
     rules,
     run_setup,
     terminal_output,  # noqa: F401

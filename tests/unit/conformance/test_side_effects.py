@@ -5,16 +5,16 @@ import sys
 
 _ENDS = """
 import sys
-from wharfinger.conformance import watching
+from wharfinger.conformance import side_effects
 
 class Late:
     def __del__(self, audit=sys.audit):
         audit("os.mkdir", "/late", 0o777, -1)
 
-with watching.watching():
+with side_effects.watching():
     pass
 # Modules that are still in use are cleared in the reverse order of their import.
-sys.kept = [watching, sys.modules["__main__"]]
+sys.kept = [side_effects, sys.modules["__main__"]]
 late = Late()
 """
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.providers.world import Fuse, PlacementModel
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
-from wharfinger.placement.errors import refused, unavailable
+from wharfinger.placement.error_mapping import refused, unavailable
 from wharfinger.placement.traits_and_classes import TraitsAndClasses
 
 WRONG: Final = PlacementError(request="PUT", status=400, code="", detail="no such name")

@@ -7,7 +7,7 @@ import requests
 
 from wharfinger import exceptions
 from wharfinger.exceptions import PermissionRefused, PlacementUnavailable, UnexpectedAnswer
-from wharfinger.placement.errors import from_response
+from wharfinger.placement.error_mapping import from_response
 
 
 def answer(status: int, content: bytes = b"<html>a proxy's page</html>") -> requests.Response:
