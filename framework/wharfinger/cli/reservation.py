@@ -157,7 +157,7 @@ class ProviderReserve(ObjectCommand):
         provider = provider_details.find(self.placement, parsed_args.provider)
         self._refuse_second(provider, holder)
         try:
-            held = Reservations(self.placement, self.objects).reserve(
+            held = Reservations(self.placement, self.objects, _down_time(self)).reserve(
                 provider,
                 holder=holder,
                 reason=parsed_args.reason,
@@ -209,7 +209,9 @@ class ProviderRelease(ObjectCommand):
                 raise
             return
         try:
-            left = Reservations(self.placement, self.objects).release(provider, holder)
+            left = Reservations(self.placement, self.objects, _down_time(self)).release(
+                provider, holder
+            )
         except ObjectNotFound:
             raise self._not_held(provider, holder) from None
         except PlacementError as error:
@@ -249,6 +251,12 @@ class ProviderRelease(ObjectCommand):
         return WharfingerError(
             reason=f"{which(provider)}: there is no reservation by {holder}. {there}"
         )
+
+
+def _down_time(command: ObjectCommand) -> timedelta:
+    from wharfinger.conf import DefaultSection
+
+    return timedelta(seconds=DefaultSection.read(command.conf).service_down_time)
 
 
 def _takes_provider(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

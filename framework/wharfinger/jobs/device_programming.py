@@ -97,7 +97,7 @@ def program(
         provider=provider,
         scope=scope,
         job=job,
-        beat=down_time.total_seconds() / _BEATS,
+        down_time=down_time,
         tell=on_step,
     )
     return work.do(wait_for_idle)
@@ -196,7 +196,7 @@ class _Known:
 class _Work:
     """A job on its way.
 
-    ``scope`` are the providers that it is about; ``beat`` the seconds between two signs of life.
+    ``scope`` are the providers that it is about. It reports several times within ``down_time``.
     """
 
     def __init__(
@@ -208,17 +208,17 @@ class _Work:
         provider: ProviderSummary,
         scope: Sequence[ProviderSummary],
         job: DeviceJob,
-        beat: float,
+        down_time: timedelta,
         tell: OnStep,
     ) -> None:
         self._client: Final = client
         self._context: Final = context
-        self._reservations: Final = Reservations(client, context)
+        self._reservations: Final = Reservations(client, context, down_time)
         self._driver: Final = driver
         self._provider: Final = provider
         self._scope: Final = scope
         self._job: Final = job
-        self._interval: Final = beat
+        self._interval: Final = down_time.total_seconds() / _BEATS
         self._tell: Final = tell
         self._beaten = time.monotonic()
         self._is_ours = True

@@ -48,7 +48,7 @@ def resolve(
     is_unfinished = job is not None and job.is_unfinished
     if not held and not is_unfinished:
         raise _refused(subject, "no job has left anything of it.", "There is nothing to do.")
-    reservations = Reservations(client, context)
+    reservations = Reservations(client, context, down_time)
     scope = [one for uuid in uuids for one in client.list_providers(uuid=uuid)]
     if job is not None and is_unfinished and scope:
         _decide(client, reservations, scope, job, programmed=programmed, trait=trait)

@@ -1,4 +1,4 @@
-"""The move of nodes, with all that belongs to them, from other hosts to a driver instance."""
+"""Takeover of nodes, with all that belongs to them, by a driver instance from other hosts."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,6 +10,7 @@ from wharfinger.exceptions import ConcurrentSave, FieldUnset
 from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import WharfingerObject, register
 from wharfinger.objects.compute_node import ComputeNode, following
+from wharfinger.objects.device_job import DeviceJob
 from wharfinger.objects.instance import Instance
 from wharfinger.objects.migration import Migration
 from wharfinger.objects.persistence import stale_keys, write_checked
@@ -18,7 +19,7 @@ from wharfinger.objects.service import AGENT_BINARY, Service
 
 #: In the order in which RecordBatch locks them, too.
 _TABLES: Final = tuple(
-    kind.TABLE for kind in (Service, ComputeNode, ProviderRecord, Instance, Migration)
+    kind.TABLE for kind in (Service, ComputeNode, ProviderRecord, Instance, Migration, DeviceJob)
 )
 
 
@@ -60,7 +61,8 @@ class Takeover(WharfingerObject):
     def save(self) -> None:
         """Move everything in one transaction, or nothing.
 
-        The ends of moves in progress come along. Absences of providers are counted anew.
+        The ends of moves in progress come along, and the programming jobs of the providers.
+        Absences of providers are counted anew.
 
         Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record is not as
         it was read. Its ``keys`` are the uuids of all nodes and providers concerned. For a host
@@ -76,9 +78,7 @@ class Takeover(WharfingerObject):
             record.note_written(self.host, self.driver_instance, has_revisions)
         self.obj_reset_changes()
 
-    def _write(
-        self, services: Rows, nodes: Rows, records: Rows, instances: Rows, migrations: Rows
-    ) -> bool:
+    def _write(self, services: Rows, nodes: Rows, records: Rows, *others: Rows) -> bool:
         """Check and write; return whether the database has revisions of records."""
         stale = {
             *self._of_hosts_up(services),
@@ -89,9 +89,12 @@ class Takeover(WharfingerObject):
             raise ConcurrentSave(kind="node or provider", keys=sorted(stale))
         nodes.update(ComputeNode.KEY, [self._change(node) for node in self.nodes])
         self._move_records(records)
-        tables = {Instance.TABLE: instances, Migration.TABLE: migrations}
+        tables = dict(zip(_TABLES[-len(others) :], others, strict=True))
         for one in self._following():
             tables[one.table].touch(one.values, {"revision"}, one.where)
+        for (host, instance), theirs in sorted(self._records_by_scope().items()):
+            where = {**_where((host, instance)), DeviceJob.KEY: [one.key for one in theirs]}
+            tables[DeviceJob.TABLE].touch(self._taker, ["revision"], where)
         return records.has("revision")
 
     @property

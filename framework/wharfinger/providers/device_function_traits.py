@@ -45,12 +45,13 @@ class HeldFunction:
     """What a device was programmed with last: the trait of its function, None where unknown.
 
     ``stale`` are the traits of functions that were said of it before that; ``parts`` the uuids of
-    all its providers.
+    all its providers. ``revision`` is that of the job.
     """
 
     trait: str | None
     stale: frozenset[str] = frozenset()
     parts: tuple[str, ...] = ()
+    revision: int = 0
 
 
 def said_since(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
+from itertools import chain
 from threading import Event, Lock
 from typing import Final
 
@@ -25,8 +26,10 @@ from wharfinger.exceptions import (
     ConcurrentUpdate,
     DuplicateProvider,
     IntentExpired,
+    InvalidObject,
     InventoryInUse,
     NotFound,
+    ObjectExists,
     PermissionRefused,
     PlacementError,
     PlacementUnavailable,
@@ -210,6 +213,9 @@ class Writer:
         for tree in begun:
             tree.intents = dict(_intents(tree, store))
             tree.expires = self._clock() + self._valid_for
+        self._write_intents(begun, store)
+
+    def _write_intents(self, begun: Sequence[TreeWrite], store: RecordStore) -> None:
         while begun:
             try:
                 store.write(
@@ -228,6 +234,14 @@ class Writer:
                 for tree in stale:
                     tree.failed, tree.skips_result = error, True
                 begun = [tree for tree in begun if not tree.skips_result]
+            except (InvalidObject, ObjectExists) as error:
+                # One tree refuses the whole batch. Halves show which one.
+                if len(begun) == 1:
+                    begun[0].failed, begun[0].skips_result = error, True
+                    return
+                middle = len(begun) // 2
+                self._write_intents(begun[:middle], store)
+                begun = begun[middle:]
 
     # Requests.
 
@@ -238,13 +252,18 @@ class Writer:
             return
         self._prepare(trees)
         run = _Run(self, store, on_step)
+        # Trees with identity steps may be slow; the inventories of the others do not wait for them.
+        first = [tree for tree in trees if _identities(tree)]
+        others = [tree for tree in trees if not _identities(tree)]
+        identity_jobs = [partial(run.take, tree, _identities(tree)) for tree in first]
         with ThreadPoolExecutor(self._client.connections) as pool:
-            for jobs in (
-                [partial(run.take, tree, _identities(tree)) for tree in trees],
-                self._inventory_jobs(run, trees),
+            stages: tuple[Iterable[_Job], ...] = (
+                chain(self._inventory_jobs(run, others), identity_jobs),
+                self._inventory_jobs(run, first),
                 (partial(run.reserve_failed, tree) for tree in trees if tree.failed is not None),
                 [partial(run.take, tree, _deletions(tree)) for tree in trees],
-            ):
+            )
+            for jobs in stages:
                 _finish(pool, jobs, run.stop)
 
     def _prepare(self, trees: Sequence[TreeWrite]) -> None:
@@ -290,7 +309,8 @@ class Writer:
             if len(together) >= size:
                 yield partial(self._set_in_batches, run, together)
                 together = []
-        yield partial(self._set_in_batches, run, together)
+        if together:
+            yield partial(self._set_in_batches, run, together)
 
     def _set_in_batches(self, run: "_Run", inventories: Sequence[_Inventories]) -> None:
         """Set inventories in their order: within a tree, some shrink before others grow."""
@@ -584,11 +604,13 @@ def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
         try:
             store.write(
                 {uuid: record for tree in done for uuid, record in _results(tree).items()},
+                # The intents have checked the others, whose records may not change until now.
+                our_nodes=[uuid for tree in done if not tree.plan.steps for uuid in tree.our_nodes],
                 changed_nodes=[row for tree in done for row in tree.changed_nodes],
                 known_reservations={
                     uuid: its
                     for tree in done
-                    if not tree.plan.steps  # otherwise the intent has checked them
+                    if not tree.plan.steps
                     for uuid, its in tree.known_reservations.items()
                 },
                 changed_reservations=[one for tree in done for one in tree.changed_reservations],
@@ -602,15 +624,21 @@ def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
         except ConcurrentSave as error:
             stale = _stale(done, error)
             for tree in stale:
-                is_checked = not tree.plan.steps and tree.known_reservations
-                if not is_checked and (
-                    tree.changed_nodes or tree.changed_reservations or tree.ended
-                ):
-                    # These rows are left to the next cycle; the records are stored.
+                rows = (*tree.changed_reservations, *tree.ended)
+                if tree.plan.steps and (rows or tree.changed_nodes):
+                    # The records are stored all the same; another attempt writes the rows.
+                    tree.failed = tree.failed or (error if rows else None)
                     tree.changed_nodes, tree.changed_reservations, tree.ended = (), (), ()
                 else:
                     tree.failed, tree.skips_result = tree.failed or error, True
             done = [tree for tree in done if not tree.skips_result]
+        except (InvalidObject, ObjectExists) as error:
+            if len(done) == 1:
+                done[0].failed, done[0].skips_result = done[0].failed or error, True
+                return
+            middle = len(done) // 2
+            _store_results(done[:middle], store)
+            done = done[middle:]
         else:
             for tree in done:
                 for uuid in tree.withdrawn:

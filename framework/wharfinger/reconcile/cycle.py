@@ -65,7 +65,7 @@ from wharfinger.reconcile.observe import (
     held_functions,
 )
 from wharfinger.reconcile.outdated_functions import delete_functions, supersede_functions
-from wharfinger.reconcile.plan import plan_cycle
+from wharfinger.reconcile.plan import phases_by_tree, plan_cycle
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import released_since
 from wharfinger.reconcile.takeover import Takeovers
@@ -441,7 +441,7 @@ class Reconciler:
         """Plan and apply; plan the trees again that could not be written, up to a limit."""
         attempts = _Attempts()
         questions: dict[str, bool | WharfingerError] = {}
-        first = self._inherited(state, nodes)
+        first = state
 
         def note(step: Step) -> None:
             attempts.steps.append(step)
@@ -455,6 +455,7 @@ class Reconciler:
                 return state if attempts.again is None else self._again(state, attempts)
 
             try:
+                base = self._inherited(base, nodes)
                 state, plan = self._planned(self._prepared(observed), questions)
             except CONFLICTS as error:
                 attempts.conflict, attempts.is_blocked = error, True
@@ -483,17 +484,13 @@ class Reconciler:
 
     def _apply(self, state: CycleState, plan: Plan, attempts: _Attempts, on_step: OnStep) -> None:
         """Take nodes over, write the plan, and note what is to be tried again."""
-        try:
-            if state.takeovers:
-                self._takeovers.take(state.takeovers)
-        except CONFLICTS as error:
-            attempts.conflict, attempts.is_blocked, attempts.again = error, True, None
-            return
+        not_taken = self._take(state.takeovers)
         writes = self._writes(state, plan)
         nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
         self._writer.apply(writes, self.store, on_step, partial(self._rows_of, nodes))
         again: set[str] = {row.uuid for row in state.takeovers}
-        attempts.is_blocked = False
+        attempts.is_blocked = bool(not_taken)
+        attempts.failures |= {uuid: [error] for uuid, error in not_taken.items()}
         for tree in writes:
             self._rows.saved((*tree.new_nodes, *tree.changed_nodes))
             for failure in tree.errors:
@@ -509,14 +506,22 @@ class Reconciler:
         attempts.again = frozenset(again)
         self._remember(state, plan, writes)
 
+    def _take(self, rows: Sequence[ComputeNode]) -> dict[str, WharfingerError]:
+        """Take nodes over, all at once or else each alone; return the errors by node uuid."""
+        if not rows:
+            return {}
+        try:
+            self._takeovers.take(rows)
+        except CONFLICTS as error:
+            if len(rows) == 1:
+                return {rows[0].uuid: error}
+            return {uuid: one for row in rows for uuid, one in self._take([row]).items()}
+        return {}
+
     def _writes(self, state: CycleState, plan: Plan) -> list[TreeWrite]:
         """Return the trees to write, with the rows that go with them."""
         trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
-        phases: dict[str, list[tuple[Reservation, str | None]]] = {}
-        for one, phase in state.phases:
-            live = state.live.get(one.provider_uuid)
-            root = live.root_uuid if live else one.provider_uuid
-            phases.setdefault(root, []).append((one, phase))
+        phases = phases_by_tree(state, plan.trees)
         new = {}
         for node in state.new_nodes:
             tree = trees.get(node.uuid)
@@ -546,6 +551,7 @@ class Reconciler:
                 moved.append(one)
         roots = {tree.root_uuid, *(step.root_uuid for step in tree.steps)}
         touched = {uuid for step in tree.steps for uuid in step.touched}
+        touched |= {one.provider_uuid for one, _phase in phases}
         return TreeWrite(
             tree,
             new_nodes=[] if new_row is None else [new_row],
@@ -563,7 +569,7 @@ class Reconciler:
         """Return the row of a tree's node if its figures change with the tree's result."""
         root = tree.plan.root_uuid
         node, record = nodes.get(root), tree.plan.records.get(root)
-        if tree.errors or tree.new_nodes or node is None:
+        if tree.errors or tree.unfinished or tree.skips_result or tree.new_nodes or node is None:
             return ()
         if record is None or record.applied is None:
             return ()
@@ -584,7 +590,7 @@ class Reconciler:
             supersede_functions(
                 self._context,
                 {
-                    uuid: state.functions[uuid].trait
+                    uuid: state.functions[uuid].revision
                     for uuid in state.superseded
                     if unfinished.isdisjoint((uuid, *state.functions[uuid].parts))
                 },
@@ -686,7 +692,7 @@ class Reconciler:
         roots = self._to_inherit(nodes, state.rows)
         if not self._takeovers.inherit(roots):
             return state
-        return self._state()
+        return replace(self._state(), attempt=state.attempt)
 
     def _to_inherit(self, nodes: NodeList, rows: HostState) -> set[str]:
         """Return the nodes of this instance for which another host may have newer records."""

@@ -229,12 +229,21 @@ class LookUp:
                 problems.append(error)
                 return False
 
+        def is_given_back(uuid: str, consumer: str) -> bool:
+            try:
+                return uuid not in self._client.get_allocations(consumer)["allocations"]
+            except (PlacementUnavailable, PermissionRefused):
+                raise
+            except PlacementError as error:
+                problems.append(error)
+                return False
+
         held, phases = next_phases(
             rows,
             state.desired,
             state.snapshot_reservations,
             is_clean=is_clean,
-            is_given_back=self._is_given_back,
+            is_given_back=is_given_back,
         )
         held |= self._programmed_together(state, rows)
         return replace(
@@ -270,9 +279,6 @@ class LookUp:
             except WharfingerError as error:
                 LOG.debug("the programming scope of %s is not known: %s", uuid, error)
         return found & state.desired.keys()
-
-    def _is_given_back(self, uuid: str, consumer: str) -> bool:
-        return uuid not in self._client.get_allocations(consumer)["allocations"]
 
     def _names(self, state: CycleState) -> CycleState:
         """Find the providers that have the names of providers to be created or renamed."""

@@ -86,7 +86,12 @@ class Observer:
         roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
         live = self._reader.read(roots, due).live
         return replace(
-            state, records=dict(due), live=live, scope=frozenset(), blocked=frozenset(due)
+            state,
+            records=dict(due),
+            live=live,
+            scope=frozenset(),
+            blocked=frozenset(due),
+            held=frozenset(state.reservations),
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
@@ -212,7 +217,9 @@ def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
     held: dict[str, HeldFunction] = {}
     known = (one for one in jobs if one.is_whole and one.held_since is not None)
     for one in sorted(known, key=attrgetter("held_since")):
-        function = HeldFunction(one.held_trait, frozenset(one.stale_traits), one.scope)
+        function = HeldFunction(
+            one.held_trait, frozenset(one.stale_traits), one.scope, one.revision
+        )
         held.update(dict.fromkeys(one.scope, function))
     return held
 

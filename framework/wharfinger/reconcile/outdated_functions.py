@@ -5,22 +5,21 @@ from contextlib import suppress
 from typing import Final
 
 from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
-from wharfinger.objects import Context, DeviceJob, DeviceJobList
+from wharfinger.objects import Context, DeviceJob, DeviceJobList, ProviderRecordList
 
 #: Another job, or another process that does the same, was faster: it is right.
 _CONFLICTS: Final = (ConcurrentSave, ObjectNotFound)
 
 
-def supersede_functions(context: Context, superseded: Mapping[str, str | None]) -> None:
+def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None:
     """Delete the functions of jobs from devices that another program has programmed since.
 
-    ``superseded`` has the traits of these functions, by provider uuid. A later job may have loaded
-    another function meanwhile: it stays.
+    ``superseded`` has the revisions of the jobs, by provider uuid. A job that has changed since,
+    or come, stays.
     """
     for one in _finished(context, superseded):
-        if one.held_trait is not None and one.held_trait in {
-            superseded[uuid] for uuid in one.scope if uuid in superseded
-        }:
+        known = {superseded[uuid] for uuid in one.scope if uuid in superseded}
+        if one.held_trait is not None and one.revision in known:
             one.stale_traits = sorted({*one.stale_traits, one.held_trait})
             one.held_trait = None
             with suppress(*_CONFLICTS):
@@ -29,8 +28,16 @@ def supersede_functions(context: Context, superseded: Mapping[str, str | None]) 
 
 def delete_functions(context: Context, host: str, instance: str, uuids: Iterable[str]) -> None:
     """Delete the finished jobs of an instance's devices that are gone."""
-    for one in _finished(context, uuids):
-        if (one.host, one.driver_instance) == (host, instance):
+    found = [
+        one
+        for one in _finished(context, uuids)
+        if (one.host, one.driver_instance) == (host, instance)
+    ]
+    scope = sorted({uuid for one in found for uuid in one.scope})
+    records = ProviderRecordList.get_by_filters(context, provider_uuid=scope) if scope else ()
+    known = {record.provider_uuid for record in records if "provider_uuid" in record}
+    for one in found:
+        if known.isdisjoint(one.scope):  # otherwise another host has taken over the device
             with suppress(*_CONFLICTS):
                 one.destroy()
 

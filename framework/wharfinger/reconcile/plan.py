@@ -1,6 +1,6 @@
 """Plan: from the state of a cycle to the plans of its trees. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from wharfinger.providers import compute_status, full_reservation
@@ -18,6 +18,7 @@ from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.reservation_phases import Phases
 
 
 def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -> Plan:
@@ -42,10 +43,11 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
     for root, records in _records_of_blocked(state).items():
         tree = trees.get(root, TreePlan(root_uuid=root))
         trees[root] = replace(tree, records={**records, **tree.records})
-    for uuid in _ended(state):
-        its = [tree.root_uuid for tree in trees.values() if uuid in tree.records]
-        root = its[0] if its else state.live[uuid].root_uuid
-        trees[root] = _write_again(state, trees.get(root, TreePlan(root_uuid=root)), uuid)
+    for root, phases in phases_by_tree(state, trees.values()).items():
+        for one, phase in phases:
+            if phase is None and one.provider_uuid not in state.held:
+                tree = trees.get(root, TreePlan(root_uuid=root))
+                trees[root] = _write_again(state, tree, one.provider_uuid)
     for root, foreign in _foreign_elsewhere(state, {tree.root_uuid for tree in planned}).items():
         tree = trees.get(root, TreePlan(root_uuid=root))
         trees[root] = replace(tree, foreign=tuple(foreign))
@@ -130,10 +132,24 @@ def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record |
     return found
 
 
-def _ended(state: CycleState) -> set[str]:
-    """Return the live providers whose last reservation ends."""
-    ended = {one.provider_uuid for one, phase in state.phases if phase is None}
-    return (ended - state.held) & state.live.keys()
+def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
+    """Return the reservations that change with a tree, by its root uuid.
+
+    A reservation of a provider that cannot be written stays as it is: its tree is blocked, or
+    the plan of the tree has a problem.
+    """
+    plans = {tree.root_uuid: tree for tree in trees}
+    place = {uuid: tree.root_uuid for tree in plans.values() for uuid in tree.records}
+    found: dict[str, Phases] = {}
+    for one, phase in state.phases:
+        uuid = one.provider_uuid
+        live = state.live.get(uuid)
+        root = place.get(uuid, live.root_uuid if live else uuid)
+        wanted = state.desired.get(uuid)
+        roots = {root, live and live.root_uuid, wanted and wanted.provider.root_uuid}
+        if state.blocked.isdisjoint(roots) and not (root in plans and plans[root].problems):
+            found[root] = (*found.get(root, ()), (one, phase))
+    return found
 
 
 def _write_again(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
@@ -145,8 +161,8 @@ def _write_again(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
         isinstance(step, SetInventories | Reshape) and uuid in step.touched for step in tree.steps
     ):
         return tree
-    live, record = state.live[uuid], state.records.get(uuid)
-    if record is None or not record.is_ours or not live.inventories:
+    live, record = state.live.get(uuid), state.records.get(uuid)
+    if live is None or record is None or not record.is_ours or not live.inventories:
         return tree
     same = SetInventories(**step_target(live), before=live.inventories, after=live.inventories)
     return replace(

@@ -1,7 +1,6 @@
 """Remember: the records of one driver instance, as the database has them."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from copy import copy
 from typing import Final, Self
 
 from oslo_utils.uuidutils import is_uuid_like
@@ -89,12 +88,6 @@ class RecordStore:
         for uuid in self._records.keys() - rows.record_revisions.keys() - read:
             self._drop(uuid)
         return before - self.damaged.keys()
-
-    def with_others(self, records: Mapping[str, Record]) -> Self:
-        """Return a copy with these records added, for a dry run; nothing is written."""
-        imagined = copy(self)
-        imagined._records = {**self.records, **records}
-        return imagined
 
     def write(
         self,

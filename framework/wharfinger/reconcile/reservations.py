@@ -9,7 +9,7 @@ provider.
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
@@ -112,14 +112,21 @@ class _Stored:
 class Reservations:
     """Stored reservations of providers that driver instances publish.
 
+    What is planned is written within half of ``down_time``, or planned again.
+
     Methods raise PlacementError, ObjectError and StateError, and ReservationRefused for a provider
     that no driver instance publishes.
     """
 
-    def __init__(self, client: PlacementClient, context: Context) -> None:
+    def __init__(
+        self,
+        client: PlacementClient,
+        context: Context,
+        down_time: timedelta = timedelta(seconds=60),
+    ) -> None:
         self._client: Final = client
         self._context: Final = context
-        self._writer: Final = Writer(client)
+        self._writer: Final = Writer(client, valid_for=down_time / 2)
 
     def reserve(
         self,

@@ -100,19 +100,21 @@ class Takeovers:
 
         Raises ConcurrentSave where another process was faster, or the former host is up again.
         """
+        former = {row.uuid: (row.host, row.driver_instance) for row in rows}
+        namesakes = [row for row in rows if row.driver_instance == self._instance]
+        absent = {one.provider_uuid for one in self._absent_records(namesakes)}
+        down = {row.host for row in namesakes if row.uuid not in absent}
+        self._move(rows, self._records_on_former_hosts(namesakes), down)
         for row in rows:
+            host, instance = former[row.uuid]
             LOG.warning(
                 "node %s (%s) is taken over from driver instance %s on host %s, which has let it "
                 "go, or is down.",
                 row.hypervisor_hostname,
                 row.uuid,
-                row.driver_instance,
-                row.host,
+                instance,
+                host,
             )
-        namesakes = [row for row in rows if row.driver_instance == self._instance]
-        absent = {one.provider_uuid for one in self._absent_records(namesakes)}
-        down = {row.host for row in namesakes if row.uuid not in absent}
-        self._move(rows, self._records_on_former_hosts(namesakes), down)
 
     def inherit(self, roots: Collection[str]) -> bool:
         """Move the records of nodes whose rows this instance has already; return whether any was.
@@ -188,7 +190,7 @@ class Takeovers:
     def _others(self, uuids: Iterable[str]) -> Iterable[ComputeNode]:
         """Yield the readable rows of other publishers."""
         wanted = sorted(uuids)
-        known = ("uuid", "host", "driver_instance", "hypervisor_hostname")
+        known = ("uuid", "host", "driver_instance", "hypervisor_hostname", "revision")
         for row in ComputeNodeList.get_by_filters(self._context, uuid=wanted) if wanted else ():
             if all(name in row for name in known) and (row.host, row.driver_instance) != (
                 self._host,

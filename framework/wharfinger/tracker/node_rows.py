@@ -162,8 +162,9 @@ class NodeRows:
         self._made = {uuid: made for uuid, made in self._made.items() if uuid in seen}
 
     def _note(self, row: ComputeNode) -> None:
-        self._figures[row.uuid] = _figures_of(row)
-        self._revisions[row.uuid] = row.revision
+        if "revision" in row:  # otherwise no write of it could be checked
+            self._figures[row.uuid] = _figures_of(row)
+            self._revisions[row.uuid] = row.revision
 
     def _forget(self, uuid: str) -> None:
         self._revisions.pop(uuid, None)

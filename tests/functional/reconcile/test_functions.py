@@ -8,17 +8,26 @@ from typing import Any
 import pytest
 
 from tests.lab.cycles import Publishing, allocate, contents
-from tests.lab.devices import CARD, OWN, SIBLING, Device, ProgrammableDriver, publish_devices
+from tests.lab.devices import (
+    CARD,
+    FREE,
+    OWN,
+    SIBLING,
+    Device,
+    ProgrammableDriver,
+    publish_devices,
+)
 from tests.lab.drawing import Draw
 from tests.lab.drivers import flat
 from tests.lab.objects import statements
 from tests.lab.placement import PlacementFixture
-from tests.lab.reserving import Steps, node, overlaid
+from tests.lab.reserving import Steps, drives, node, overlaid
 from tests.lab.samples import uuid
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, JobRefused, ProgrammingRefused
 from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.outdated_functions import supersede_functions
 
 CONSUMER = uuid("consumer")
 #: Seconds; what is waited for takes milliseconds.
@@ -350,6 +359,55 @@ def test_a_device_that_is_gone_is_forgotten_unless_its_job_is_unfinished(
         publishing.cycle.sync()
     assert OWN not in contents(publishing.placement)
     assert (device.job is None) == (state == "programmed")
+
+
+# Other jobs and other hosts.
+
+
+def test_job_with_the_same_function_during_a_cycle_is_not_superseded(
+    publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_devices(publishing, placement)
+    device = Device(publishing, placement, CARD)
+    device.driver.nodes[CARD] = handed_back
+    device.program("new")
+    publishing.cycle.sync()
+    device.says("OLD")
+
+    def late(*args: Any) -> None:
+        device.program("new")
+        supersede_functions(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("wharfinger.reconcile.cycle.supersede_functions", late)
+        publishing.cycle.sync()
+    publishing.cycle.sync()
+    assert device.functions == {"NEW"}
+
+
+def test_jobs_of_a_device_belong_to_the_host_that_takes_it_over(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    drives(publishing, ProgrammableDriver())
+    publishing.driver.nodes |= {
+        "cn": node({"VCPU": (8, 0)}, **{OWN: FREE}),
+        "stays": flat(VCPU=1),
+    }
+    publishing.cycle.sync()
+    device = Device(publishing, placement, OWN)
+    device.program("new")
+    host = publishing.driver.nodes.pop("cn")
+    publishing.cycle.sync()
+    with Publishing(placement, publishing.state_path, host="far") as far:
+        driver = ProgrammableDriver()
+        driver.host = "far"
+        drives(far, driver)
+        driver.nodes["cn"] = host
+        for one in (far, publishing, far, publishing):
+            assert not one.cycle.sync().problems
+        assert device.job is not None
+        assert device.job.host == "far"
+        assert device.functions == {"NEW"}
 
 
 # What a driver cannot publish.

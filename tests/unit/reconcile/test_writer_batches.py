@@ -13,7 +13,9 @@ from wharfinger.exceptions import (
     ConcurrentSave,
     ConcurrentUpdate,
     IntentExpired,
+    InvalidObject,
     InventoryInUse,
+    ObjectExists,
     PlacementUnavailable,
     WharfingerError,
 )
@@ -223,22 +225,22 @@ def test_apply_with_an_expired_intent_sends_no_request_and_stores_finished_resul
     }
 
 
-@pytest.mark.parametrize(("seconds", "sent"), [(29.0, 2), (30.0, 1), (31.0, 1)])
+@pytest.mark.parametrize(("seconds", "sent"), [(14.0, 3), (15.0, 2), (16.0, 2)])
 def test_apply_sends_inventories_only_before_the_intent_expires(seconds: float, sent: int) -> None:
-    """The request for traits takes so many seconds, before the inventories of two trees."""
+    """Each request takes so many seconds; the tree without new traits goes first."""
     first, second = all_nodes = nodes(2)
     client, store = Placement(all_nodes, seconds=seconds), Store(all_nodes)
 
     written = write(client, store, [sets_traits(first), *map(sets_inventories, all_nodes)])
 
     assert len(client.requests) == sent
-    is_expired = sent == 1
-    expired = {first.uuid, second.uuid} if is_expired else set()
+    is_expired = 2 * seconds >= 30
+    expired = {first.uuid} if is_expired else set()
     assert written.errors.keys() == expired
     left = BEFORE if is_expired else AFTER
     assert {one.uuid: one.inventories for one in client.providers.values()} == {
         first.uuid: left,
-        second.uuid: left,
+        second.uuid: AFTER,
     }
 
 
@@ -365,3 +367,33 @@ def test_apply_without_an_answer_of_placement_raises_and_stores_finished_results
     assert (
         store.records[all_nodes[BATCH].uuid] == published(all_nodes[BATCH])[all_nodes[BATCH].uuid]
     )
+
+
+@pytest.mark.parametrize("is_result", [False, True], ids=["intent", "result"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ObjectExists(kind="row", key="x", unique="key"),
+        InvalidObject(subject="row", problem="damaged", remedy="Restore it."),
+    ],
+    ids=["exists", "invalid"],
+)
+def test_batch_with_one_row_that_cannot_be_written_writes_all_other_trees(
+    error: WharfingerError, is_result: bool
+) -> None:
+    every = nodes(4)
+    bad = every[2].uuid
+
+    class Bad(Store):
+        def write(self, records: Mapping[str, Record | None], **rows: Any) -> None:
+            record = records.get(bad)
+            if record is not None and (record.intended is None) == is_result:
+                raise error
+            super().write(records, **rows)
+
+    client, store = Placement(every), Bad(every)
+    written = write(client, store, [sets_inventories(one) for one in every])
+
+    assert {uuid: its for uuid, its in written.errors.items() if its} == {bad: [error]}
+    done = {one.uuid for one in every if store.records[one.uuid].intended is None}
+    assert done >= {one.uuid for one in every} - {bad}
