@@ -1,4 +1,4 @@
-"""A host that is paused by SIGSTOP in the middle of a cycle while another host takes its node."""
+"""A host that SIGSTOP pauses in the middle of a cycle, while another host takes its node over."""
 
 import os
 import signal

@@ -32,7 +32,7 @@ class ProviderRecord(RowObject):
       ``wharfinger.providers.absence_timer.Absence``. It is valid only if its ``since`` equals
       ``absent_since``: an old release writes only ``absent_since``. None without an uptime.
     - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such
-      a release does not change the revision: nobody notices its writes, and the last writer wins.
+      a release does not change the revision: its writes go unnoticed, and the last writer wins.
       Unset for a new record, and while the database has no column for it.
     """
 
@@ -146,7 +146,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
         """Write an instance's records, and forget those of other providers: all or nothing.
 
         No revision is compared: the last one to write is right. The revision of each record in the
-        database rises by one. Durable on return. What a record does not say stays.
+        database rises by one. Durable on return. Fields that a record does not have stay.
         """
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}

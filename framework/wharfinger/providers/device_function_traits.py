@@ -42,10 +42,10 @@ def function_traits(traits: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class HeldFunction:
-    """What a device was programmed with last: the trait of its function, None where unknown.
+    """Function that a job has loaded into a device: its trait, None where it is not known.
 
-    ``stale`` are the traits of functions that were said of it before that; ``parts`` the uuids of
-    all its providers. ``revision`` is that of the job.
+    ``stale`` are the traits of earlier functions of the device; ``parts`` the uuids of all its
+    providers. ``revision`` is that of the job.
     """
 
     trait: str | None

@@ -626,7 +626,7 @@ def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
             for tree in stale:
                 rows = (*tree.changed_reservations, *tree.ended)
                 if tree.plan.steps and (rows or tree.changed_nodes):
-                    # The records are stored all the same; another attempt writes the rows.
+                    # The records are stored without these rows; another attempt writes the rows.
                     tree.failed = tree.failed or (error if rows else None)
                     tree.changed_nodes, tree.changed_reservations, tree.ended = (), (), ()
                 else:

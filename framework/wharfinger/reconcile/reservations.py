@@ -112,7 +112,7 @@ class _Stored:
 class Reservations:
     """Stored reservations of providers that driver instances publish.
 
-    What is planned is written within half of ``down_time``, or planned again.
+    A plan is written within half of ``down_time``, or made again.
 
     Methods raise PlacementError, ObjectError and StateError, and ReservationRefused for a provider
     that no driver instance publishes.
@@ -179,8 +179,8 @@ class Reservations:
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
         """End a holder's reservation; the provider is free if it was the last one.
 
-        Return, for people, what the provider is still reserved for. Raises ObjectNotFound if the
-        holder has no reservation of it.
+        Return, for people, the reasons for which the provider is still reserved. Raises
+        ObjectNotFound if the holder has no reservation of it.
         """
         for held in ReservationList.get_by_filters(
             self._context, provider_uuid=provider.uuid, holder=holder
@@ -345,7 +345,7 @@ class Reservations:
 
     @_patiently
     def _end(self, held: Reservation, provider: ProviderSummary) -> tuple[str, ...]:
-        """End a reservation; return, for people, what its provider is still reserved for."""
+        """End a reservation; return, for people, the reasons that keep its provider reserved."""
         try:
             traits = self._client.get_traits(provider.uuid).traits
             live = self._client.get_inventories(provider.uuid)

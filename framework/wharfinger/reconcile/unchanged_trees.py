@@ -10,7 +10,7 @@ _Trees = Mapping[str, list[DesiredProvider]]
 
 
 class UnchangedTrees:
-    """What was desired of each unchanged tree, by root uuid. It saves computing time only."""
+    """Desired providers of each unchanged tree, by root uuid. It saves computing time only."""
 
     def __init__(self) -> None:
         self._desired: dict[str, list[DesiredProvider]] = {}

@@ -1,4 +1,4 @@
-"""RecordBatch: all of it is written in one transaction, or nothing, and who is told why."""
+"""RecordBatch: everything is written in one transaction, or nothing and an error."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
