@@ -61,8 +61,8 @@ class Pausing(fixtures.Fixture):
             # The service of the paused host counts as down after that: times are in full seconds.
             time.sleep(DOWN_TIME + 1)
             with self._publishing(FAR, TAKEN) as far:
-                _report_for_an_hour(far)
                 faults = [str(one) for one in far.cycle.sync().problems]
+                _report_for_an_hour(far)
                 expected = self._work_of_far(far)
                 if expected["hosts"]["cn"] != FAR:
                     return [*faults, f"it was not taken over: {expected['hosts']}"]

@@ -690,9 +690,22 @@ class Reconciler:
     def _inherited(self, state: CycleState, nodes: NodeList) -> CycleState:
         """Return the state with the records that other hosts still have of this one's nodes."""
         roots = self._to_inherit(nodes, state.rows)
-        if not self._takeovers.inherit(roots):
-            return state
-        return replace(self._state(), attempt=state.attempt)
+        failed: dict[str, WharfingerError] = {}
+        try:
+            if not self._takeovers.inherit(roots):
+                return state
+        except CONFLICTS:
+            for root in roots:
+                try:
+                    self._takeovers.inherit({root})
+                except CONFLICTS as error:
+                    failed[root] = error
+        return replace(
+            self._state(),
+            attempt=state.attempt,
+            blocked=frozenset(failed),
+            problems=tuple(failed.values()),
+        )
 
     def _to_inherit(self, nodes: NodeList, rows: HostState) -> set[str]:
         """Return the nodes of this instance for which another host may have newer records."""

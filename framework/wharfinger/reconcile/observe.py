@@ -115,7 +115,7 @@ class Observer:
             reservations=by_provider([*state.rows.reservations, *late])
             if late
             else state.reservations,
-            blocked=frozenset(unreadable),
+            blocked=state.blocked.union(unreadable),
             problems=(*state.problems, *unreadable.values()),
         )
         return replace(state, records=_with_spare_figures(state))
