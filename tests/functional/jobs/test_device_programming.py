@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -497,7 +496,8 @@ def test_job_says_that_it_is_at_work_whatever_is_away_for_a_while(
             is_back.set()
 
     driver.loading = loading
-    device.program("new", down_time=timedelta(seconds=0.03))
+    monkeypatch.setattr("wharfinger.jobs.device_programming._BEATS", 6000)  # each 10 ms
+    device.program("new")
     assert (device.state, device.functions, device.is_free()) == ("programmed", {"NEW"}, True)
 
 
