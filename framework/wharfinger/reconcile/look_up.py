@@ -216,8 +216,7 @@ class LookUp:
         """Find which stored reservations go on, and which change their phase or end."""
         problems: list[WharfingerError] = []
         rows = state.reservations
-        if state.attempt:
-            rows = {**rows, **self._reservations_of_new(state)}
+        rows = {**rows, **self._reservations_without_record(state)}
 
         def is_clean(uuid: str, since: Any) -> bool:
             operation = f"is_clean({uuid})"
@@ -254,12 +253,17 @@ class LookUp:
             problems=(*state.problems, *problems),
         )
 
-    def _reservations_of_new(self, state: CycleState) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read the reservations of providers without a record, which may be why a write failed.
+    def _reservations_without_record(
+        self, state: CycleState
+    ) -> Mapping[str, tuple[Reservation, ...]]:
+        """Read the reservations of desired providers without a record, which may be lost.
 
-        A reserved provider may have been removed, and come back.
+        A provider that is not there is created first without this read: if it was reserved, and has
+        been removed, its write is refused, and the next attempt reads its reservations.
         """
         new = state.desired.keys() - state.records.keys() - state.reservations.keys()
+        if state.attempt == 0:
+            new &= state.live.keys()
         if not new:
             return {}
         context = self._store.context

@@ -168,6 +168,14 @@ def test_placement_shows_what_the_model_says(
     @draw.examples(40, some=4)
     @given(acts=st.lists(_ACTS, min_size=8, max_size=20))
     @example(acts=[("reason", "card", "cleaning"), ("sync",), ("owner_writes", 1, 0), ("lose",)])
+    @example(
+        acts=[
+            ("somebody_reserves", "card"),
+            ("hold", "card", "ann"),
+            ("somebody_lowers", "card"),
+            ("lose",),
+        ]
+    )
     def after_any_acts(acts: list[tuple[str | int, ...]]) -> None:
         lab.empty()
         with Publishing(placement, tmp_path_factory.mktemp("state")) as publishing:
