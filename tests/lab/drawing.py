@@ -62,7 +62,7 @@ class Draw:
             max_examples=self.number(every, some),
             database=None,
             deadline=None,
-            phases=[Phase.generate, Phase.shrink],
+            phases=[Phase.explicit, Phase.generate, Phase.shrink],
             suppress_health_check=list(HealthCheck),
         )
         return lambda test: seeded(self.seed or 0)(limits(test))

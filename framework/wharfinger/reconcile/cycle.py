@@ -552,6 +552,15 @@ class Reconciler:
         roots = {tree.root_uuid, *(step.root_uuid for step in tree.steps)}
         touched = {uuid for step in tree.steps for uuid in step.touched}
         touched |= {one.provider_uuid for one, _phase in phases}
+        for uuid in touched:
+            record = tree.records.get(uuid)
+            figures = dict(record.own_reserved) if record else {}
+            for one in state.reservations.get(uuid, ()) if figures else ():
+                # A copy of the figures, in case that the record is lost.
+                is_whole = "own_reserved" in one and "revision" in one
+                if is_whole and one not in ended and one.own_reserved != figures:
+                    one.own_reserved = figures
+                    moved.append(one)
         return TreeWrite(
             tree,
             new_nodes=[] if new_row is None else [new_row],
