@@ -742,10 +742,7 @@ def _with_nodes(state: CycleState, nodes: NodeList, now: float) -> CycleState:
 def _keys(state: CycleState) -> frozenset[tuple[str, int]]:
     """Return all stored reservations as (uuid, revision)."""
     return frozenset(
-        (one.uuid, one.revision)
-        for its in state.reservations.values()
-        for one in its
-        if "uuid" in one and "revision" in one
+        (one.uuid, one.revision) for its in state.reservations.values() for one in _readable(its)
     )
 
 

@@ -16,6 +16,7 @@ from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import shares
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.record_store import RecordStore
+from wharfinger.reconcile.reservation_phases import stored_figures
 
 _NO_RECORD: Final = Record()
 
@@ -176,9 +177,7 @@ def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
         if uuid not in state.live:
             continue
         record = state.records.get(uuid, _NO_RECORD)
-        spare = full_reservation.figures_of(
-            one.own_reserved for one in its if "own_reserved" in one
-        )
+        spare = stored_figures(its)
         if spare.keys() - record.own_reserved.keys():
             completed[uuid] = replace(record, own_reserved={**spare, **record.own_reserved})
     return {**state.records, **completed} if completed else state.records

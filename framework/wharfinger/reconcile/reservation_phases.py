@@ -5,14 +5,19 @@ after the allocation was deleted shows cleaning, and a later one that it has end
 states that none will come.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime
 
 from wharfinger.objects import Reservation
-from wharfinger.providers import DesiredProvider
+from wharfinger.providers import DesiredProvider, full_reservation
 
 #: A reservation and its new phase; None: it ends.
 Phases = tuple[tuple[Reservation, str | None], ...]
+
+
+def stored_figures(rows: Iterable[Reservation]) -> dict[str, int]:
+    """Return the own figures of a provider that its reservations have stored, by class."""
+    return full_reservation.figures_of(one.own_reserved for one in rows if "own_reserved" in one)
 
 
 def next_phases(
@@ -26,7 +31,7 @@ def next_phases(
     """Return the providers that stay reserved, and the reservations that change.
 
     ``rows`` are the stored reservations by provider uuid. Only those ``before_snapshot`` (uuid and
-    revision) can change: the driver's snapshot says nothing about later ones. ``is_clean`` returns
+    revision) can change: the driver's snapshot is older than the others. ``is_clean`` returns
     whether a provider needs no cleaning any more, ``is_given_back`` whether a consumer has no
     allocation of a provider any more.
     """

@@ -44,6 +44,7 @@ from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import TreeWrite, Writer
 from wharfinger.reconcile.record_store import RecordStore, to_record
+from wharfinger.reconcile.reservation_phases import stored_figures
 
 _ATTEMPTS: Final = 5
 #: Seconds between two attempts, at most.
@@ -86,16 +87,12 @@ class _Stored:
     @property
     def complete_record(self) -> Record:
         """The record, completed by the own figures that the reservations have stored."""
-        spare = full_reservation.figures_of(
-            one.own_reserved for one in self.reservations if "own_reserved" in one
-        )
+        spare = stored_figures(self.reservations)
         return replace(self.record, own_reserved={**spare, **self.record.own_reserved})
 
     def reasons(self, without: str) -> tuple[str, ...]:
         """Return what the provider is reserved for besides one reservation, for people."""
-        spare = full_reservation.figures_of(
-            one.own_reserved for one in self.reservations if "own_reserved" in one
-        )
+        spare = stored_figures(self.reservations)
         others = (one for one in self.reservations if one.uuid != without)
         unclear = self.unclear - spare.keys()
         disagree = (
