@@ -28,9 +28,9 @@ from wharfinger.objects import Context, InstanceList, MigrationList
 
 _T = TypeVar("_T")
 
-#: What is read of the database by all that claims do.
+#: Methods of the database that claims read with.
 _READS: Final = ("select", "revisions", "read")
-#: What claims write.
+#: Methods of the database that claims write with.
 _WRITES: Final = ("insert", "update", "delete", "replace", "write")
 
 

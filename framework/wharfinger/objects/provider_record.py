@@ -13,7 +13,7 @@ from wharfinger.objects.persistence import RowList, RowObject
 
 @register
 class ProviderRecord(RowObject):
-    """Record of one provider: what a driver instance on a host has applied, intends and has seen.
+    """Record of one provider: its applied, intended and last seen state, by instance and host.
 
     - ``host``, ``driver_instance``: the service host, and the name of the instance.
     - ``provider_uuid``: the resource provider.

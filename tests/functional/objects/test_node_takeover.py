@@ -47,7 +47,7 @@ def down(context: Context, **values: Any) -> Service:
 
 @pytest.fixture
 def takeover(context: Context) -> Takeover:
-    """Of two nodes with one instance, the ends of two moves, and records; one is superseded."""
+    """A takeover of two nodes, an instance, two moves and records; one record is superseded."""
     nodes = [node(context, number) for number in (1, 2)]
     for one in nodes:
         one.create()
@@ -221,7 +221,7 @@ def test_save_is_one_question_to_another_process(elsewhere: KeptElsewhere) -> No
 
 
 @pytest.mark.parametrize("turn", range(3))
-def test_of_a_takeover_and_a_report_with_records_at_once_one_succeeds(
+def test_takeover_and_report_at_once_with_records_let_one_succeed(
     context: Context, takeover: Takeover, turn: int
 ) -> None:
     """The former host wakes up in the same moment in which its nodes are taken."""
@@ -249,7 +249,7 @@ def test_of_a_takeover_and_a_report_with_records_at_once_one_succeeds(
     )
 
 
-def test_of_two_takeovers_at_once_one_succeeds(context: Context, takeover: Takeover) -> None:
+def test_two_takeovers_at_once_let_one_succeed(context: Context, takeover: Takeover) -> None:
     nodes = [ComputeNode.get_by_uuid(context, one.uuid) for one in takeover.nodes]
     other = Takeover(context, host="host-4", driver_instance=INSTANCE, nodes=nodes)
 

@@ -1,4 +1,4 @@
-"""What a cycle costs in the database: transactions, and questions where another process has it."""
+"""Transactions of a cycle, and its questions to another process that has the database."""
 
 from collections.abc import Iterator
 from datetime import timedelta
