@@ -1,7 +1,7 @@
-"""The real Placement behind keystone's middleware, in one process, on SQLite.
+"""The real Placement in one process, on the database and with the middleware of its configuration.
 
-Run as a program, by tests/lab/guarded_placement.py, in a directory that has the configuration.
-There it leaves its port, and says when it is ready as systemd has it.
+A program, started in a directory that has placement.conf. It writes its port to a file there, and
+reports to systemd's socket when it is ready.
 """
 
 import sys
@@ -28,7 +28,9 @@ def load(configuration: Path) -> Any:
     placement.conf.register_opts(conf)
     conf([], project="placement", default_config_files=[str(configuration)])
     db_api.configure(conf)
-    allow_concurrent_writers(db_api.get_placement_engine())
+    engine = db_api.get_placement_engine()
+    if engine.dialect.name == "sqlite":
+        allow_concurrent_writers(engine)
     return deploy.loadapp(conf)
 
 

@@ -9,7 +9,7 @@ request; absent providers are deleted. Trees are independent of each other.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,7 +17,7 @@ from functools import partial
 from http import HTTPStatus
 from itertools import chain
 from threading import Event, Lock
-from typing import Final
+from typing import Final, TypeVar
 
 from oslo_log import log as logging
 
@@ -64,6 +64,7 @@ BATCH: Final = 100
 
 _Job = Callable[[], None]
 _Inventories = tuple["TreeWrite", SetInventories]
+_Value = TypeVar("_Value")
 
 
 @dataclass(slots=True)
@@ -145,13 +146,22 @@ class TreeWrite:
         provider = step.result(self.now.get(step.uuid))
         return {step.uuid: provider and replace(provider, generation=generation)}
 
-    def done(self, step: Step) -> None:
-        """Count a step that was sent."""
-        self.left.subtract(step.touched)
+    def skip_result(self, error: WharfingerError) -> None:
+        """Fail the tree; none of its rows are stored any more."""
+        self.failed = self.failed or error
+        self.skips_result = True
 
+    def drop_rows(self, error: WharfingerError) -> None:
+        """Store the records without the other rows, if requests were sent.
 
-#: Returns rows of nodes to save with the result of a tree.
-ChangedNodes = Callable[[TreeWrite], Sequence[ComputeNode]]
+        Another attempt writes these rows.
+        """
+        rows = (*self.changed_reservations, *self.ended)
+        if not (self.plan.steps and (rows or self.changed_nodes)):
+            self.skip_result(error)
+            return
+        self.failed = self.failed or (error if rows else None)
+        self.changed_nodes, self.changed_reservations, self.ended = (), (), ()
 
 
 def boottime() -> float:
@@ -187,10 +197,11 @@ class Writer:
         trees: Sequence[TreeWrite],
         store: RecordStore,
         on_step: Callable[[Step], None] = lambda _step: None,
-        changed_nodes: ChangedNodes = lambda _tree: (),
+        changed_nodes: Callable[[TreeWrite], Sequence[ComputeNode]] = lambda _tree: (),
     ) -> None:
         """Write trees; their errors are in them. One thread at a time calls ``on_step``.
 
+        ``changed_nodes`` returns rows of nodes to save with the result of a tree.
         A provider that is in use stays as it is, and its tree goes on. Raises
         PlacementUnavailable, PermissionRefused and StateError, where the next tree would fail, too.
         The results of finished requests are stored in any case.
@@ -213,35 +224,18 @@ class Writer:
         for tree in begun:
             tree.intents = dict(_intents(tree, store))
             tree.expires = self._clock() + self._valid_for
-        self._write_intents(begun, store)
 
-    def _write_intents(self, begun: Sequence[TreeWrite], store: RecordStore) -> None:
-        while begun:
-            try:
-                store.write(
-                    {uuid: record for tree in begun for uuid, record in tree.intents.items()},
-                    our_nodes=[uuid for tree in begun for uuid in tree.our_nodes],
-                    new_nodes=[row for tree in begun for row in tree.new_nodes],
-                    known_reservations={
-                        uuid: its for tree in begun for uuid, its in tree.known_reservations.items()
-                    },
-                    new_reservations=[one for tree in begun for one in tree.new_reservations],
-                    reports_service=self._reports_service,
-                )
-                return
-            except ConcurrentSave as error:
-                stale = _stale(begun, error)
-                for tree in stale:
-                    tree.failed, tree.skips_result = error, True
-                begun = [tree for tree in begun if not tree.skips_result]
-            except (InvalidObject, ObjectExists) as error:
-                # One tree refuses the whole batch. Halves show which one.
-                if len(begun) == 1:
-                    begun[0].failed, begun[0].skips_result = error, True
-                    return
-                middle = len(begun) // 2
-                self._write_intents(begun[:middle], store)
-                begun = begun[middle:]
+        def write(trees: Sequence[TreeWrite]) -> None:
+            store.write(
+                _joined(tree.intents for tree in trees),
+                our_nodes=[uuid for tree in trees for uuid in tree.our_nodes],
+                new_nodes=[row for tree in trees for row in tree.new_nodes],
+                known_reservations=_joined(tree.known_reservations for tree in trees),
+                new_reservations=[one for tree in trees for one in tree.new_reservations],
+                reports_service=self._reports_service,
+            )
+
+        _save(begun, write, TreeWrite.skip_result)
 
     # Requests.
 
@@ -520,7 +514,7 @@ class _Run:
 
     def done(self, tree: TreeWrite, step: Step) -> None:
         """Count and report a step that was sent."""
-        tree.done(step)
+        tree.left.subtract(step.touched)
         self._tell(step)
 
     def _tell(self, step: Step) -> None:
@@ -599,51 +593,54 @@ def _before_reshape(intent: Record, planned: Record, left: Provider) -> Record:
 
 def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
     """Store the results of trees; a tree that another process has changed meanwhile fails."""
+
+    def write(trees: Sequence[TreeWrite]) -> None:
+        # The intents have checked the others, whose records may not change until now.
+        unchecked = [tree for tree in trees if not tree.plan.steps]
+        store.write(
+            _joined(map(_results, trees)),
+            our_nodes=[uuid for tree in unchecked for uuid in tree.our_nodes],
+            changed_nodes=[row for tree in trees for row in tree.changed_nodes],
+            known_reservations=_joined(tree.known_reservations for tree in unchecked),
+            changed_reservations=[one for tree in trees for one in tree.changed_reservations],
+            ended=[
+                one
+                for tree in trees
+                for one in tree.ended
+                if one.provider_uuid not in tree.unfinished
+            ],
+        )
+
     done = [tree for tree in batch if not tree.skips_result]
-    while done:
+    _save(done, write, TreeWrite.drop_rows)
+    for tree in done:
+        if not tree.skips_result:
+            store.contested.update(tree.withdrawn)
+
+
+def _save(
+    trees: Sequence[TreeWrite],
+    write: Callable[[Sequence[TreeWrite]], None],
+    refuse: Callable[[TreeWrite, WharfingerError], None],
+) -> None:
+    """Write rows of trees in one transaction, without what another process has changed."""
+    while trees:
         try:
-            store.write(
-                {uuid: record for tree in done for uuid, record in _results(tree).items()},
-                # The intents have checked the others, whose records may not change until now.
-                our_nodes=[uuid for tree in done if not tree.plan.steps for uuid in tree.our_nodes],
-                changed_nodes=[row for tree in done for row in tree.changed_nodes],
-                known_reservations={
-                    uuid: its
-                    for tree in done
-                    if not tree.plan.steps
-                    for uuid, its in tree.known_reservations.items()
-                },
-                changed_reservations=[one for tree in done for one in tree.changed_reservations],
-                ended=[
-                    one
-                    for tree in done
-                    for one in tree.ended
-                    if one.provider_uuid not in tree.unfinished
-                ],
-            )
+            return write(trees)
         except ConcurrentSave as error:
-            stale = _stale(done, error)
-            for tree in stale:
-                rows = (*tree.changed_reservations, *tree.ended)
-                if tree.plan.steps and (rows or tree.changed_nodes):
-                    # The records are stored without these rows; another attempt writes the rows.
-                    tree.failed = tree.failed or (error if rows else None)
-                    tree.changed_nodes, tree.changed_reservations, tree.ended = (), (), ()
-                else:
-                    tree.failed, tree.skips_result = tree.failed or error, True
-            done = [tree for tree in done if not tree.skips_result]
+            for tree in _stale(trees, error):
+                refuse(tree, error)
         except (InvalidObject, ObjectExists) as error:
-            if len(done) == 1:
-                done[0].failed, done[0].skips_result = done[0].failed or error, True
-                return
-            middle = len(done) // 2
-            _store_results(done[:middle], store)
-            done = done[middle:]
-        else:
-            for tree in done:
-                for uuid in tree.withdrawn:
-                    store.withdraw(uuid)
-            return
+            if len(trees) > 1:  # one tree refuses the whole batch: halves show which one
+                middle = len(trees) // 2
+                _save(trees[:middle], write, refuse)
+                return _save(trees[middle:], write, refuse)
+            trees[0].skip_result(error)
+        trees = [tree for tree in trees if not tree.skips_result]
+
+
+def _joined(parts: Iterable[Mapping[str, _Value]]) -> dict[str, _Value]:
+    return {key: value for part in parts for key, value in part.items()}
 
 
 def _results(tree: TreeWrite) -> dict[str, Record | None]:
@@ -708,17 +705,15 @@ def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None
         jobs[0]()
         return
 
-    def run(job: _Job) -> None:
-        try:
-            job()
-        except BaseException:
-            stop.set()  # before this thread takes its next job
-            raise
+    def stop_on_error(future: Future[None]) -> None:  # before the thread takes its next job
+        if future.exception():
+            stop.set()
 
-    futures = [pool.submit(run, job) for job in jobs]
+    futures = [pool.submit(job) for job in jobs]
+    for future in futures:
+        future.add_done_callback(stop_on_error)
     try:
-        done, _pending = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in done:
+        for future in as_completed(futures):
             future.result()
     except BaseException:  # also of this thread: the user may have pressed Ctrl-C
         stop.set()

@@ -5,8 +5,9 @@ drift   what other programs have changed in Placement since
 poll    what the driver's change feed names
 """
 
+import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -15,8 +16,7 @@ from typing import Final, Self
 
 from oslo_log import log as logging
 from oslo_utils.uuidutils import is_uuid_like
-from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_attempt
-from tenacity.wait import wait_random_exponential
+from tenacity import nap, retry, retry_if_exception_type, stop_after_attempt
 
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import (
@@ -67,7 +67,7 @@ from wharfinger.reconcile.observe import (
 from wharfinger.reconcile.outdated_functions import delete_functions, supersede_functions
 from wharfinger.reconcile.plan import phases_by_tree, plan_cycle
 from wharfinger.reconcile.record_store import RecordStore
-from wharfinger.reconcile.reservation_phases import released_since
+from wharfinger.reconcile.reservation_phases import Phases, released_since
 from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
 from wharfinger.tracker.node_rows import NodeRows
@@ -77,7 +77,6 @@ LOG: Final = logging.getLogger(__name__)
 #: Attempts at a tree that others keep changing, and the longest wait between two, in seconds.
 _ATTEMPTS: Final = 5
 _LONGEST_WAIT: Final = 2.0
-_BACKOFF: Final = wait_random_exponential(max=_LONGEST_WAIT)
 #: Errors that come from another process's write between our read and our write.
 CONFLICTS: Final = (
     ConcurrentUpdate,
@@ -93,8 +92,8 @@ _TRANSIENT: Final = (*CONFLICTS, ObjectError, PlacementUnavailable, StateError)
 
 OnPlan = Callable[[Plan], None]
 OnStep = Callable[[Step], None]
-#: Completes the state of an attempt by what was observed; True for the first attempt of a cycle.
-_Observe = Callable[[CycleState, bool], CycleState]
+#: Completes the state of an attempt by what was observed.
+_Observe = Callable[[CycleState], CycleState]
 
 
 def _ignore(_what: object) -> None:
@@ -124,29 +123,23 @@ class _Attempts:
 
     ``trees`` are the plans by root, each of the last attempt at it; ``failures`` the errors of
     their writes. ``again`` are the roots of the trees to try again, None for all. ``is_blocked``:
-    another process was in the way.
+    another process was in the way. ``conflict`` is the error of an attempt without a plan.
     """
 
     trees: dict[str, TreePlan] = field(default_factory=dict)
     failures: dict[str, list[WharfingerError]] = field(default_factory=dict)
-    plan: Plan = field(default_factory=Plan)
+    orphans: tuple[PendingRemoval, ...] = ()
     errors: dict[str, WharfingerError] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    again: frozenset[str] | None = None
-    number: int = 0
+    again: Set[str] | None = None
     is_blocked: bool = False
     conflict: WharfingerError | None = None
-
-    @property
-    def is_worth_another(self) -> bool:
-        return self.again is None or bool(self.again)
 
     def add(self, plan: Plan) -> None:
         """Take the plan of an attempt."""
         self.conflict = None
         if self.again is None:
-            self.plan = plan
-            self.trees, self.failures, self.errors = {}, {}, {}
+            self.orphans = plan.orphans
         for root in self.again or ():
             self.trees.pop(root, None)
             self.failures.pop(root, None)
@@ -154,14 +147,18 @@ class _Attempts:
         self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
 
     def result(self) -> CycleResult:
-        plan = replace(self.plan, trees=tuple(self.trees.values()), errors=())
+        plan = Plan(trees=tuple(self.trees.values()), orphans=self.orphans)
         failures = (one for its in self.failures.values() for one in its)
-        conflict = [self.conflict] if self.conflict else []
         return CycleResult(
             steps=tuple(self.steps),
             pending=plan.pending,
             foreign=plan.foreign,
-            problems=(*self.errors.values(), *plan.problems, *failures, *conflict),
+            problems=(
+                *self.errors.values(),
+                *plan.problems,
+                *failures,
+                *([self.conflict] if self.conflict else ()),
+            ),
         )
 
 
@@ -233,12 +230,7 @@ class Reconciler:
 
     def plan(self) -> Plan:
         """Return the plan of a full cycle; write nothing."""
-        state = self._state()
-        nodes, now = driver_calls.list_nodes(self._driver, self._read_uptime), time.time()
-        inherited = self._takeovers.inherited(self._to_inherit(nodes, state.rows))
-        base = _with_nodes(replace(state, records={**state.records, **inherited}), nodes, now)
-        state = self._prepared(partial(self._observer.listing, base))
-        plan = self._planned(state, {})[1]
+        state, plan = self._dry_run()
         for row in state.takeovers:
             LOG.warning("node %s comes from host %s with a sync", row.hypervisor_hostname, row.host)
         return plan
@@ -249,15 +241,15 @@ class Reconciler:
         try:
             if self._mark is None:
                 self._mark = self._changes()[1]  # before there is anything to miss
-            nodes, now = driver_calls.list_nodes(self._driver, self._read_uptime), time.time()
+            nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
         except DriverError:
             for problem in self._disable(state, on_step):
                 LOG.warning("%s", problem)
             raise
-        known = _keys(state)
+        known = self._reservations
 
-        def observe(state: CycleState, _is_first: bool) -> CycleState:
-            state = replace(_with_nodes(state, nodes, now), snapshot_reservations=known)
+        def observe(state: CycleState) -> CycleState:
+            state = replace(_with_nodes(state, nodes), snapshot_reservations=known)
             return self._observer.listing(state)
 
         result = self._run(observe, state, nodes, on_plan, on_step)
@@ -274,14 +266,11 @@ class Reconciler:
         if before is None:
             return self.sync(on_plan, on_step)
         state = self._state()
-        self._unfinished |= self._repaired(before)
-        changed = driver_calls.describe(
-            self._driver, self._unfinished, before.without(self._unfinished)
-        )
-        nodes, now = before.with_changes(changed), time.time()
+        self._unfinished |= self._names_of(before, self._repaired_records)
+        nodes, changed = self._describe(before, self._unfinished)
 
-        def observe(state: CycleState, _is_first: bool) -> CycleState:
-            return self._observe_changes(_with_nodes(state, nodes, now), changed)
+        def observe(state: CycleState) -> CycleState:
+            return self._observe_changes(_with_nodes(state, nodes), changed)
 
         result = self._run(observe, state, nodes, on_plan, on_step)
         result = result.with_problems(self._keep_rows(nodes))
@@ -305,14 +294,13 @@ class Reconciler:
             self._mark = mark
             return CycleResult()
         known = self._reservations
-        state = self._state()
-        changed = driver_calls.describe(self._driver, wanted, before.without(wanted))
-        nodes, now = before.with_changes(changed), time.time()
+        state = replace(self._state(), snapshot_reservations=known)
+        nodes, changed = self._describe(before, wanted)
 
-        def observe(state: CycleState, is_first: bool) -> CycleState:
-            state = replace(_with_nodes(state, nodes, now), snapshot_reservations=known)
+        def observe(state: CycleState) -> CycleState:
+            state = replace(_with_nodes(state, nodes), snapshot_reservations=known)
             found = None
-            if is_first:
+            if state.attempt == 0:
                 published = changed.with_published_uuids(state.records)
                 found = self._observer.remembered(state, published)
             return found or self._observe_changes(state, changed)
@@ -322,9 +310,7 @@ class Reconciler:
         result = result.with_problems(self._keep_rows(changed))
         if not any(map(self._may_pass, result.problems)):
             self._mark = mark  # otherwise these nodes are to be named again
-            self._released = self._nodes_released(
-                replace(state, snapshot_reservations=known), nodes
-            )
+            self._released = self._nodes_released(state, nodes)
             if result.problems:
                 self._unfinished = self._unfinished.union(names)
         return result
@@ -334,10 +320,7 @@ class Reconciler:
 
         Raises AdoptionRefused.
         """
-        nodes, now = driver_calls.list_nodes(self._driver, self._read_uptime), time.time()
-        base = _with_nodes(self._state(), nodes, now)
-        state, plan = self._planned(self._prepared(partial(self._observer.listing, base)), {})
-        state, plan = adoption.only(state, plan, uuids, self.instance)
+        state, plan = adoption.only(*self._dry_run(), uuids, self.instance)
         return plan, state.takeovers
 
     def adopt(
@@ -349,10 +332,10 @@ class Reconciler:
         them cannot be adopted.
         """
         state = self._state()
-        nodes, now = driver_calls.list_nodes(self._driver, self._read_uptime), time.time()
+        nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
 
-        def observe(state: CycleState, _is_first: bool) -> CycleState:
-            return self._observer.listing(_with_nodes(state, nodes, now))
+        def observe(state: CycleState) -> CycleState:
+            return self._observer.listing(_with_nodes(state, nodes))
 
         only = partial(adoption.only, uuids=uuids, instance=self.instance)
         return self._run(observe, state, nodes, on_plan, on_step, restrict=only)
@@ -374,19 +357,32 @@ class Reconciler:
         )
         self._repaired_records = self.store.update(rows)
         self._rows.update(rows)
-        reservations = by_provider(rows.reservations)
-        state = CycleState(
+        self._reservations = frozenset(
+            (one.uuid, one.revision) for one in _readable(rows.reservations)
+        )
+        return CycleState(
             now=0.0,
             nodes=NodeList(),
             every_node=NodeList(),
             rows=rows,
             records=dict(self.store.records),
-            reservations=reservations,
+            reservations=by_provider(rows.reservations),
             migrations=by_node(rows, self._driver.host),
             functions=held_functions(rows.jobs),
         )
-        self._reservations = _keys(state)
-        return state
+
+    def _dry_run(self) -> tuple[CycleState, Plan]:
+        """Return the state and the plan of a full cycle."""
+        state = self._state()
+        nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
+        inherited = self._takeovers.inherited(self._to_inherit(nodes, state.rows))
+        base = _with_nodes(replace(state, records={**state.records, **inherited}), nodes)
+        return self._planned(self._prepared(partial(self._observer.listing, base)), {})
+
+    def _describe(self, before: NodeList, names: frozenset[str]) -> tuple[NodeList, NodeList]:
+        """Describe some nodes again; return all nodes, and these."""
+        changed = driver_calls.describe(self._driver, names, before.without(names))
+        return before.with_changes(changed), changed
 
     def _observe_changes(self, state: CycleState, changed: NodeList) -> CycleState:
         return self._observer.changes(
@@ -441,46 +437,39 @@ class Reconciler:
         """Plan and apply; plan the trees again that could not be written, up to a limit."""
         attempts = _Attempts()
         questions: dict[str, bool | WharfingerError] = {}
-        first = state
 
         def note(step: Step) -> None:
             attempts.steps.append(step)
             on_step(step)
 
-        def attempt() -> _Attempts:
-            base = replace(self._state(), attempt=attempts.number) if attempts.number else first
+        def observed() -> CycleState:
+            found = observe(state)
+            return found if attempts.again is None else self._again(found, attempts)
 
-            def observed() -> CycleState:
-                state = observe(base, attempts.number == 0)
-                return state if attempts.again is None else self._again(state, attempts)
-
+        for number in range(_ATTEMPTS):
+            if number:
+                if attempts.is_blocked:
+                    nap.sleep(random.uniform(0, min(2 ** (number - 1), _LONGEST_WAIT)))
+                state = replace(self._state(), attempt=number)
             try:
-                base = self._inherited(base, nodes)
-                state, plan = self._planned(self._prepared(observed), questions)
+                state = self._inherited(state, nodes)
+                planned, plan = self._planned(self._prepared(observed), questions)
             except CONFLICTS as error:
                 attempts.conflict, attempts.is_blocked = error, True
-            else:
-                if restrict is not None:
-                    state, plan = restrict(state, plan)
-                attempts.add(plan)
-                on_plan(plan)
-                self._apply(state, plan, attempts, note)
-            attempts.number += 1
-            return attempts
-
-        Retrying(
-            retry=retry_if_result(lambda one: one.is_worth_another),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=_wait,
-            retry_error_callback=lambda _state: None,
-        )(attempt)
+                continue
+            if restrict is not None:
+                planned, plan = restrict(planned, plan)
+            attempts.add(plan)
+            on_plan(plan)
+            self._apply(planned, plan, attempts, note)
+            if not attempts.again:
+                break
         return attempts.result()
 
     def _again(self, state: CycleState, attempts: _Attempts) -> CycleState:
         """Return the state of another attempt, for the trees that the last one could not write."""
-        again = attempts.again or frozenset()
-        state = replace(state, is_partial=bool(attempts.errors))
-        return self._observer.within(replace(state, nodes=state.every_node), again)
+        state = replace(state, is_partial=bool(attempts.errors), nodes=state.every_node)
+        return self._observer.within(state, frozenset(attempts.again or ()))
 
     def _apply(self, state: CycleState, plan: Plan, attempts: _Attempts, on_step: OnStep) -> None:
         """Take nodes over, write the plan, and note what is to be tried again."""
@@ -488,22 +477,20 @@ class Reconciler:
         writes = self._writes(state, plan)
         nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
         self._writer.apply(writes, self.store, on_step, partial(self._rows_of, nodes))
-        again: set[str] = {row.uuid for row in state.takeovers}
-        attempts.is_blocked = bool(not_taken)
         attempts.failures |= {uuid: [error] for uuid, error in not_taken.items()}
+        attempts.failures |= {tree.plan.root_uuid: tree.errors for tree in writes if tree.errors}
+        conflicts = set()
         for tree in writes:
             self._rows.saved((*tree.new_nodes, *tree.changed_nodes))
             for failure in tree.errors:
-                LOG.debug("a tree failed: %s", failure)
                 if isinstance(failure, UnknownTrait) and failure.trait == self._publisher.owner:
                     raise failure  # nothing can be published
-            if any(isinstance(one, CONFLICTS) for one in tree.errors):
-                again.add(tree.plan.root_uuid)
-                attempts.is_blocked = True
-            if tree.errors:
-                attempts.failures[tree.plan.root_uuid] = tree.errors
-        again |= _waiting_for_names(plan)
-        attempts.again = frozenset(again)
+                if isinstance(failure, CONFLICTS):
+                    conflicts.add(tree.plan.root_uuid)
+        attempts.is_blocked = bool(not_taken or conflicts)
+        attempts.again = conflicts.union(
+            (row.uuid for row in state.takeovers), _waiting_for_names(plan)
+        )
         self._remember(state, plan, writes)
 
     def _take(self, rows: Sequence[ComputeNode]) -> dict[str, WharfingerError]:
@@ -528,19 +515,22 @@ class Reconciler:
             record = (tree and tree.records.get(node.uuid)) or self.store.get(node.uuid)
             if record.applied is not None:
                 new[node.uuid] = self._rows.new_row(node, record.applied)
-        for root in (phases.keys() | new.keys()) - trees.keys():
-            trees[root] = TreePlan(root_uuid=root)
         return [
-            self._tree_write(state, tree, new.get(root), phases.get(root, ()))
-            for root, tree in trees.items()
+            self._tree_write(
+                state,
+                trees.get(root) or TreePlan(root_uuid=root),
+                [new[root]] if root in new else [],
+                phases.get(root, ()),
+            )
+            for root in dict.fromkeys((*trees, *phases, *new))
         ]
 
     def _tree_write(
         self,
         state: CycleState,
         tree: TreePlan,
-        new_row: ComputeNode | None,
-        phases: Iterable[tuple[Reservation, str | None]],
+        new_nodes: Sequence[ComputeNode],
+        phases: Phases,
     ) -> TreeWrite:
         moved, ended = [], []
         for one, phase in phases:
@@ -563,7 +553,7 @@ class Reconciler:
                     moved.append(one)
         return TreeWrite(
             tree,
-            new_nodes=[] if new_row is None else [new_row],
+            new_nodes=new_nodes,
             our_nodes=sorted(roots & state.rows.node_revisions.keys()),
             known_reservations={
                 uuid: {one.uuid: one.revision for one in its}
@@ -619,29 +609,28 @@ class Reconciler:
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
         try:
-            for attempt in range(_ATTEMPTS):
-                rows = self._rows.changed_rows(nodes.nodes, records, is_listing=is_listing)
-                if self._saved(rows):
-                    break
-                if attempt == _ATTEMPTS - 1:
-                    raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=())
-                self._state()
+            self._save_rows(nodes, is_listing=is_listing)
             if is_listing and not nodes.has_unknown_nodes(records):
                 self._rows.delete_gone(nodes.nodes, records, self.store.damaged.keys())
         except (ObjectError, StateError) as error:
             yield error
 
-    def _saved(self, rows: Sequence[ComputeNode]) -> bool:
-        """Save rows of nodes; return False where another process has saved one meanwhile."""
-        self._rows.follow_names(rows)
-        for start in range(0, len(rows), BATCH):
-            batch = rows[start : start + BATCH]
-            try:
+    @retry(
+        retry=retry_if_exception_type(ConcurrentSave),
+        stop=stop_after_attempt(_ATTEMPTS),
+        reraise=True,
+    )
+    def _save_rows(self, nodes: NodeList, *, is_listing: bool) -> None:
+        self._rows.follow_names(nodes.nodes, self.store.records)
+        rows = self._rows.changed_rows(nodes.nodes, self.store.records, is_listing=is_listing)
+        try:
+            for start in range(0, len(rows), BATCH):
+                batch = rows[start : start + BATCH]
                 self.store.write({}, changed_nodes=batch)
-            except ConcurrentSave:
-                return False
-            self._rows.saved(batch)
-        return True
+                self._rows.saved(batch)
+        except ConcurrentSave:
+            self._state()
+            raise
 
     # Questions of the cycles.
 
@@ -678,16 +667,13 @@ class Reconciler:
         """Return the nodes that were released after the snapshot: the next poll asks for them."""
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset()
-        records = self.store.records
         later = released_since(state.reservations, state.snapshot_reservations)
-        roots = {records[uuid].root_uuid for uuid in later if uuid in records}
-        return frozenset(node.name for node in nodes.nodes if node.uuid in roots)
+        return self._names_of(nodes, later)
 
-    def _repaired(self, nodes: NodeList) -> frozenset[str]:
-        """Return the names of nodes whose damaged records can be read again."""
+    def _names_of(self, nodes: NodeList, uuids: Set[str]) -> frozenset[str]:
+        """Return the names of the nodes in whose trees some of these providers are."""
         records = self.store.records
-        repaired = self._repaired_records & records.keys()
-        roots = {records[uuid].root_uuid for uuid in repaired}
+        roots = {records[uuid].root_uuid for uuid in uuids & records.keys()}
         return frozenset(node.name for node in nodes.nodes if node.uuid in roots)
 
     def _may_pass(self, problem: WharfingerError) -> bool:
@@ -730,19 +716,14 @@ class Reconciler:
         return back.union(filter(is_uuid_like, rows.node_revisions.keys() - records.keys()))
 
 
-def _readable(reservations: tuple[Reservation, ...]) -> tuple[Reservation, ...]:
+def _readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
     return tuple(one for one in reservations if "uuid" in one and "revision" in one)
 
 
-def _with_nodes(state: CycleState, nodes: NodeList, now: float) -> CycleState:
+def _with_nodes(state: CycleState, nodes: NodeList) -> CycleState:
     published = nodes.with_published_uuids(state.records)
-    return replace(state, nodes=published, every_node=published, now=now, uptime=published.uptime)
-
-
-def _keys(state: CycleState) -> frozenset[tuple[str, int]]:
-    """Return all stored reservations as (uuid, revision)."""
-    return frozenset(
-        (one.uuid, one.revision) for its in state.reservations.values() for one in _readable(its)
+    return replace(
+        state, nodes=published, every_node=published, now=time.time(), uptime=published.uptime
     )
 
 
@@ -757,9 +738,3 @@ def _waiting_for_names(plan: Plan) -> set[str]:
         for tree in plan.trees
         if renames and any(isinstance(one, NameTaken) for one in tree.problems)
     }
-
-
-def _wait(state: RetryCallState) -> float:
-    """Return the seconds until the next attempt: none where no other process is in the way."""
-    assert state.outcome is not None
-    return _BACKOFF(state) if state.outcome.result().is_blocked else 0.0

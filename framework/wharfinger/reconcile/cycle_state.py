@@ -4,7 +4,8 @@ Each stage completes it: observe, desire, look up. The planner only reads it.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNode, HostState, Migration, Reservation
@@ -87,3 +88,10 @@ class CycleState:
     problems: tuple[WharfingerError, ...] = ()
     is_partial: bool = False
     other_problems: tuple[WharfingerError, ...] = ()
+
+    def block(self, roots: Set[str], *problems: WharfingerError) -> Self:
+        """Return the state in which these trees stay as they are, also below another root."""
+        moved = {self.live[uuid].root_uuid for uuid in roots if uuid in self.live}
+        return replace(
+            self, blocked=self.blocked | roots | moved, problems=(*self.problems, *problems)
+        )

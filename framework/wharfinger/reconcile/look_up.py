@@ -4,11 +4,10 @@ A look-up that fails blocks its own tree. PlacementUnavailable, PermissionRefuse
 raised: the next look-up would fail too, or all has to be read again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from oslo_log import log as logging
 
@@ -24,7 +23,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import JOB_HOLDER, Reservation, ReservationList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import FEW, PlacementReader
-from wharfinger.providers import Provider, PublishingMode, ownership
+from wharfinger.providers import PublishingMode, ownership
 from wharfinger.providers.device_function_traits import with_claims, with_functions
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import Plan
@@ -39,37 +38,7 @@ from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.tracker.reported_node import Node
 
 LOG: Final = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Blocked:
-    """The trees that look-ups have blocked, and why."""
-
-    roots: set[str] = field(default_factory=set)
-    problems: list[WharfingerError] = field(default_factory=list)
-
-    def add(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
-        self.roots.add(root_uuid)
-        if root_uuid in live:
-            self.roots.add(live[root_uuid].root_uuid)
-
-    @contextmanager
-    def on_error(self, root_uuid: str) -> Iterator[None]:
-        """Block a tree if its look-up fails."""
-        try:
-            yield
-        except (PlacementUnavailable, PermissionRefused, NotFound):
-            raise
-        except PlacementError as error:
-            self.roots.add(root_uuid)
-            self.problems.append(error)
-
-    def within(self, state: CycleState) -> CycleState:
-        return replace(
-            state,
-            blocked=state.blocked | self.roots,
-            problems=(*state.problems, *self.problems),
-        )
+_Answer = TypeVar("_Answer")
 
 
 class LookUp:
@@ -142,13 +111,11 @@ class LookUp:
 
     def _nodes_of_others(self, state: CycleState) -> CycleState:
         """Find new nodes, nodes to take over, and nodes that others have taken over."""
-        blocked, live = _Blocked(), state.live
+        live = state.live
         # A provider that moves is planned in its new tree, and not without its record.
-        blocked.roots |= {
-            state.desired[uuid].provider.root_uuid
-            for uuid in self._store.damaged.keys() & state.desired.keys()
-        }
-        new = self._without_row(state, state.blocked | blocked.roots)
+        damaged = self._store.damaged.keys() & state.desired.keys()
+        state = state.block({state.desired[uuid].provider.root_uuid for uuid in damaged})
+        new = self._without_row(state)
         there = new.keys() & live.keys()
         mark = ownership.instance_trait(self._publisher.instance)
         others = self._takeovers.find(
@@ -161,44 +128,41 @@ class LookUp:
             },
             named=self._publisher.adopts,
         )
-        for uuid, problem in others.taken.items():
-            blocked.problems.append(problem)
-            blocked.add(uuid, live)
-        for row in others.free:
-            blocked.add(row.uuid, live)
+        state = state.block(
+            others.taken.keys() | {row.uuid for row in others.free}, *others.taken.values()
+        )
         released: Mapping[str, bool] = {}
         if state.is_listing:
-            released = self._takeovers.released(self._published_before(state, blocked.roots))
-            for uuid, is_over in sorted(released.items()):
-                if is_over:
-                    LOG.info("node %s is another host's now; its records are deleted here", uuid)
-                blocked.add(uuid, live)
+            released = self._takeovers.released(self._published_before(state))
+            for uuid in sorted(uuid for uuid, is_over in released.items() if is_over):
+                LOG.info("node %s is another host's now; its records are deleted here", uuid)
+            state = state.block(released.keys())
         strays = state.strays
         if strays:
             known = self._takeovers.nodes_of_namesakes()
             strays = tuple(one for one in strays if one.root_provider_uuid not in known)
         return replace(
-            blocked.within(state),
-            new_nodes=tuple(node for uuid, node in new.items() if uuid not in blocked.roots),
+            state,
+            new_nodes=tuple(node for uuid, node in new.items() if uuid not in state.blocked),
             takeovers=others.free,
             released_roots=released,
             strays=strays,
         )
 
-    def _without_row(self, state: CycleState, blocked: Set[str]) -> dict[str, Node]:
+    def _without_row(self, state: CycleState) -> dict[str, Node]:
         """Return the nodes to be published that have no row of this instance, by root uuid."""
         return {
             uuid: node.under(uuid)
             for node in state.nodes.nodes
             if (uuid := state.roots.get(node.name)) is not None
             and uuid not in state.rows.node_revisions
-            and uuid not in blocked
+            and uuid not in state.blocked
             and (wanted := state.desired.get(uuid)) is not None
             and wanted.stated
             and wanted.mode is PublishingMode.OWN
         }
 
-    def _published_before(self, state: CycleState, blocked: Set[str]) -> set[str]:
+    def _published_before(self, state: CycleState) -> set[str]:
         """Return the roots that this instance published, that are absent, and have no row here."""
         return {
             uuid
@@ -208,7 +172,6 @@ class LookUp:
             and record.root_uuid == uuid
             and uuid not in state.desired
             and uuid not in state.blocked
-            and uuid not in blocked
             and uuid not in state.rows.node_revisions
         }
 
@@ -294,7 +257,6 @@ class LookUp:
         }
         if not new:
             return state
-        blocked = _Blocked()
         here = {provider.name: provider for provider in state.live.values()}
         looked_up = (
             {name for name, uuid in state.nodes.roots.items() if uuid not in state.live}
@@ -307,19 +269,18 @@ class LookUp:
             found |= self._reader.by_name(unknown)
         else:
             for name in sorted(unknown):
-                with blocked.on_error(new[name]):
-                    found |= self._reader.by_name([name])
+                state, owner = _asked(state, new[name], self._reader.by_name, [name])
+                found |= owner or {}
         if self._publisher.adopts_matching:
             self._store.contested.update(
                 one.uuid
                 for one in found.values()
                 if one.uuid not in state.live and one.root_uuid in state.live
             )
-        return replace(blocked.within(state), name_owners=found)
+        return replace(state, name_owners=found)
 
     def _removals(self, state: CycleState) -> CycleState:
         """Find allocations and unlisted children of providers that may be removed."""
-        blocked = _Blocked()
         due = [
             uuid
             for uuid, record in (state.records.items() if state.is_listing else ())
@@ -330,14 +291,16 @@ class LookUp:
         ]
         allocated = set()
         for uuid in [*due, *self._changing_owner(state)]:
-            with blocked.on_error(state.live[uuid].root_uuid):
-                if self._client.get_provider_allocations(uuid):
-                    allocated.add(uuid)
+            root = state.live[uuid].root_uuid
+            state, has = _asked(state, root, self._client.get_provider_allocations, uuid)
+            if has:
+                allocated.add(uuid)
         parents: frozenset[str] = frozenset()
+        unseen = self._reader.unseen_parents
         for root in sorted({state.live[uuid].root_uuid for uuid in due}):
-            with blocked.on_error(root):
-                parents |= self._reader.unseen_parents(root, state.live.keys())
-        return replace(blocked.within(state), allocated=frozenset(allocated), parents=parents)
+            state, its = _asked(state, root, unseen, root, state.live.keys())
+            parents |= its or frozenset()
+        return replace(state, allocated=frozenset(allocated), parents=parents)
 
     def _changing_owner(self, state: CycleState) -> list[str]:
         """Return the providers that this instance published under another owner."""
@@ -350,6 +313,18 @@ class LookUp:
             and ownership.standing(state.live[uuid], self._publisher, record)
             is Standing.OURS_BEFORE
         ]
+
+
+def _asked(
+    state: CycleState, root_uuid: str, question: Callable[..., _Answer], *arguments: Any
+) -> tuple[CycleState, _Answer | None]:
+    """Return the answer to a question about a tree; block the tree if there is none."""
+    try:
+        return state, question(*arguments)
+    except (PlacementUnavailable, PermissionRefused, NotFound):
+        raise
+    except PlacementError as error:
+        return state.block({root_uuid}, error), None
 
 
 def _is_of_job(held: Reservation) -> bool:

@@ -149,10 +149,6 @@ class RecordStore:
                 self._records[uuid] = record
         self._revisions.update((one.provider_uuid, _revision(one)) for one in batch.records)
 
-    def withdraw(self, uuid: str) -> None:
-        """Note that another program has the uuid or name of a provider that was to be created."""
-        self.contested.add(uuid)
-
     def known_on(self, host: str, roots: Container[str]) -> list[ProviderRecord]:
         """Return the rows that the instance of this name has on another host for these trees."""
         found = ProviderRecordList.get_by_filters(

@@ -130,16 +130,17 @@ class NodeRows:
         )
         return [row for row in (*rows, *others) if row is not None]
 
-    def follow_names(self, rows: Iterable[ComputeNode]) -> None:
+    def follow_names(self, nodes: Iterable[Node], records: Mapping[str, Record]) -> None:
         """Have instances and migrations follow nodes that were renamed; raises ObjectError."""
         renamed = {
-            before.hypervisor_hostname: row.hypervisor_hostname
-            for row in rows
-            if (before := self._figures.get(row.uuid)) is not None
-            and before.hypervisor_hostname != row.hypervisor_hostname
+            before.hypervisor_hostname: node.name
+            for node, _root in _published(nodes, records)
+            if (before := self._figures.get(node.uuid)) is not None
+            and before.hypervisor_hostname != node.name
         }
         if renamed:
             node_rename.follow_names(self._context, self._host, renamed)
+            self.usage.rename(renamed)
 
     def delete_gone(
         self, nodes: Iterable[Node], records: Mapping[str, Record], damaged: Set[str]

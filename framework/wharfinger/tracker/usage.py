@@ -76,6 +76,17 @@ class HostUsage:
             self._used = _sum(self._host, self._places, moves)
         self._had_moves = bool(moves)
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Count what is on nodes under their new names, by the old ones."""
+        self._places = {
+            uuid: (names.get(node, node) if node else None, usage)
+            for uuid, (node, usage) in self._places.items()
+        }
+        used: defaultdict[str, Usage] = defaultdict(Usage)
+        for node, usage in self._used.items():
+            used[names.get(node, node)] += usage
+        self._used = used
+
     def of_node(self, name: str) -> Usage:
         """Return the usage of a node."""
         return self._used.get(name, NOTHING)
