@@ -40,7 +40,11 @@ from wharfinger.reconcile.cycle import Reconciler
 from wharfinger_harnesses.daemons import PythonDaemon
 
 CONNECTIONS: Final = 8
-_HEADERS: Final = {"X-Auth-Token": "admin", "X-Roles": "admin,service"}
+_HEADERS: Final = {
+    "X-Auth-Token": "admin",
+    "X-Roles": "admin,service",
+    "Content-Type": "application/json",
+}
 _CONFIGURATION: Final = """\
 [api]
 auth_strategy = noauth2
@@ -104,9 +108,9 @@ def counted() -> Iterator[list[Write]]:
         path = url if url.startswith("/") else "/" + url.split("/", 3)[-1]
         parts = path.split("/")
         node = parts[2] if path.startswith("/resource_providers/") else None
-        body = options.get("json")
-        if node is None and isinstance(body, dict):
-            node = body.get("uuid")
+        body = options.get("data")
+        if method == "POST" and path == "/resource_providers" and body:
+            node = json.loads(body)["uuid"]
         sent.append(Write(method, path, body, str(options.get("microversion") or ""), node))
         return request(session, url, method, **options)
 
@@ -129,7 +133,9 @@ def sync(server: PostgreSQL, directory: Path, nodes: int) -> tuple[Cost, list[Wr
     database = Database(server.create_database(), directory=directory, host=HOST, managed=True)
     with Placement(server) as placement, counted() as sent:
         client = PlacementClient(placement.adapter(), CONNECTIONS)
-        cycle = Reconciler(Fleet(nodes), PUBLISHER, client, Context(database), RemovalPolicy(delay=60))
+        cycle = Reconciler(
+            Fleet(nodes), PUBLISHER, client, Context(database), RemovalPolicy(delay=60)
+        )
 
         def run() -> int:
             for problem in cycle.sync().problems:
@@ -157,13 +163,9 @@ def raw(server: PostgreSQL, writes: Sequence[Write]) -> Cost:
         def send(some: Sequence[Write]) -> None:
             session = local.__dict__.setdefault("session", requests.Session())
             for one in some:
-                microversion = {"OpenStack-API-Version": f"placement {one.microversion or '1.39'}"}
-                session.request(
-                    one.method,
-                    placement.url + one.path,
-                    json=one.body,
-                    headers=_HEADERS | microversion,
-                ).raise_for_status()
+                headers = {**_HEADERS, "OpenStack-API-Version": f"placement {one.microversion}"}
+                url = placement.url + one.path
+                session.request(one.method, url, data=one.body, headers=headers).raise_for_status()
 
         def run() -> int:
             with ThreadPoolExecutor(CONNECTIONS) as pool:
