@@ -7,7 +7,6 @@ from wharfinger.providers import compute_status, full_reservation
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     ForeignReservation,
-    PendingRemoval,
     Plan,
     Reshape,
     SetInventories,
@@ -40,20 +39,23 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
         ),
     )
     trees = {tree.root_uuid: tree for tree in (*planned, *_blocked_trees(state, publisher, policy))}
+
+    def tree_of(root: str) -> TreePlan:
+        return trees.get(root, TreePlan(root_uuid=root))
+
     for root, records in _records_of_blocked(state).items():
-        tree = trees.get(root, TreePlan(root_uuid=root))
-        trees[root] = replace(tree, records={**records, **tree.records})
+        trees[root] = replace(tree_of(root), records={**records, **tree_of(root).records})
     for root, phases in phases_by_tree(state, trees.values()).items():
         for one, phase in phases:
             if phase is None and one.provider_uuid not in state.held:
-                tree = trees.get(root, TreePlan(root_uuid=root))
-                trees[root] = _write_again(state, tree, one.provider_uuid)
-    for root, foreign in _foreign_elsewhere(state, {tree.root_uuid for tree in planned}).items():
-        tree = trees.get(root, TreePlan(root_uuid=root))
-        trees[root] = replace(tree, foreign=tuple(foreign))
+                trees[root] = _write_again(state, tree_of(root), one.provider_uuid)
+    planned_roots = {tree.root_uuid for tree in planned}
+    for root, foreign in _foreign_elsewhere(state, planned_roots):
+        all_foreign = dict.fromkeys((*tree_of(root).foreign, foreign))
+        trees[root] = replace(tree_of(root), foreign=tuple(all_foreign))
     return Plan(
         trees=tuple(trees.values()),
-        orphans=tuple(_orphans(state)),
+        orphans=tuple(orphan(one.uuid, one.name) for one in state.strays),
         errors=(*state.problems, *state.other_problems),
     )
 
@@ -86,7 +88,9 @@ def _blocked_trees(
         for uuid in {*roots, *state.held} & state.live.keys() & state.records.keys()
         if (uuid in state.held and state.live[uuid].root_uuid in roots)
         or (disabled and uuid in roots)
-        if _can_be_written(state.records[uuid]) and not _moves_away(state, uuid)
+        if state.records[uuid].applied is not None
+        and state.records[uuid].absent_since is None
+        and not _moves_away(state, uuid)
     }
     return plan_trees(
         publisher,
@@ -107,11 +111,6 @@ def _moves_away(state: CycleState, uuid: str) -> bool:
     """Return whether a provider moves to a tree that is planned: it is planned there."""
     wanted = state.desired.get(uuid)
     return wanted is not None and wanted.provider.root_uuid not in state.blocked
-
-
-def _can_be_written(record: Record) -> bool:
-    """Return whether a provider is ours and not absent."""
-    return record.applied is not None and record.absent_since is None
 
 
 def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record | None]]:
@@ -175,23 +174,14 @@ def _write_again(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
 
 def _foreign_elsewhere(
     state: CycleState, planned: Collection[str]
-) -> Mapping[str, list[ForeignReservation]]:
-    """Return the reservations of other programs outside the planned trees, by root uuid."""
-    found: dict[str, list[ForeignReservation]] = {}
+) -> Iterator[tuple[str, ForeignReservation]]:
+    """Yield the reservations of other programs outside the planned trees, with the root uuids."""
     if state.scope is None or not state.is_read:
-        return found
+        return
     for uuid, provider in state.live.items():
         root = provider.root_uuid
         record = state.records.get(uuid)
         if record is None or not record.is_ours or root in state.scope or root in planned:
             continue
         if classes := full_reservation.foreign(provider.inventories, record):
-            one = ForeignReservation(uuid=uuid, name=provider.name, classes=classes)
-            found.setdefault(root, []).append(one)
-    return found
-
-
-def _orphans(state: CycleState) -> Iterator[PendingRemoval]:
-    """Yield the providers with our instance trait that belong to no node of any host."""
-    for one in state.strays:
-        yield orphan(one.uuid, one.name)
+            yield root, ForeignReservation(uuid=uuid, name=provider.name, classes=classes)
