@@ -36,7 +36,7 @@ def test_an_honest_driver_conforms(kind: type, honest: Honest, examiner: Examine
 ONLY_WITH_ALL = {"WHF-991": pytest.mark.drawn(0)}
 
 
-@pytest.mark.drawn(20)
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize(
     ("rule", "kind"),
     [

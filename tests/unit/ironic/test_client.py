@@ -70,7 +70,7 @@ def service() -> Iterator[StubService]:
 @pytest.fixture
 def ironic(service: StubService, tmp_path: Path) -> Ironic:
     path = tmp_path / "metal.conf"
-    path.write_text(f"[metal]\nauth_type = none\nendpoint = {service.url}\ntimeout = 1\n")
+    path.write_text(f"[metal]\nauth_type = none\nendpoint = {service.url}\ntimeout = 3\n")
     conf = parse([str(path)])
     return Ironic.connect(conf, FleetSection.read(conf, "metal"))
 
