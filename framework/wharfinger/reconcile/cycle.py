@@ -627,7 +627,7 @@ class Reconciler:
                     raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=())
                 self._state()
             if is_listing and not nodes.has_unknown_nodes(records):
-                self._rows.delete_gone(nodes.nodes, records, self.store.damaged.keys())
+                self._rows.delete_gone(records.keys() | self.store.damaged.keys())
         except (ObjectError, StateError) as error:
             yield error
 

@@ -143,7 +143,7 @@ class Claims:
                 f"and of instance {migration.instance_uuid}"
             )
             raise self._refused(instance, node, problem)
-        before = None if is_new else (migration.dest_compute, migration.dest_node)
+        before = migration.dest_node if migration.dest_compute == self.host else None
         migration.dest_compute, migration.dest_node = self.host, node
         migration.old_flavor, migration.new_flavor = instance.flavor, new_flavor
         if migration.status == "accepted" and migration.migration_type != "live-migration":
@@ -158,8 +158,8 @@ class Claims:
             migration.save()
         claim = Claim(self, instance, node, migration)
         self._settle(claim, gives_up=is_new)
-        if before is not None and before[0] == self.host and before[1] not in {None, node}:
-            self.note(str(before[1]))  # the instance was to come there
+        if before is not None and before != node:
+            self.note(before)  # the instance was to come there
         return claim
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
@@ -225,15 +225,16 @@ class Claims:
         if instance.host is None or instance.node is None:
             raise self._refused(instance, node, "it is nowhere, and cannot move")
         self._refuse_second(instance, node)
-        migration = Migration(
+        return Migration(
             self._context,
             instance_uuid=instance.uuid,
             migration_type=migration_type,
+            status="accepted",
             source_compute=instance.host,
             source_node=instance.node,
+            dest_compute=None,
+            dest_node=None,
         )
-        migration.obj_set_defaults("status")
-        return migration
 
     def _refuse_second(self, instance: Instance, node: str) -> None:
         """Raise ClaimRefused if an instance has a move in progress."""

@@ -1,6 +1,6 @@
 """Rows of nodes (ComputeNode): from the driver's facts, the published root and the usage."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -46,7 +46,7 @@ class _Figures(NamedTuple):
     cpu_allocation_ratio: float
     ram_allocation_ratio: float
     disk_allocation_ratio: float
-    capabilities: tuple[tuple[str, bool], ...]
+    capabilities: Mapping[str, bool]
     pci_stats: PciStats | None
     last_seen: datetime | None
 
@@ -65,9 +65,9 @@ class NodeRows:
         self._context: Final = context
         self._host: Final = host
         self._publisher: Final = publisher
-        self._capabilities: Final = tuple(
-            sorted((name, bool(one and one.supported)) for name, one in capabilities.items())
-        )
+        self._capabilities: Final = {
+            name: capabilities.supports(name) for name, _declared in capabilities.items()
+        }
         self.usage: Final = HostUsage(host)
         #: The revisions of the rows as they were read or saved, by node uuid.
         self.revisions: dict[str, int] = {}
@@ -109,7 +109,12 @@ class NodeRows:
         ``records`` are by provider uuid. The row of a node that is gone or has failed keeps its
         figures, except its usage; in a complete listing, it says when the node was last seen.
         """
-        wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
+        wanted = {
+            node.uuid: self._wanted(node, root)
+            for node in nodes
+            if (record := records.get(node.uuid)) is not None
+            and (root := record.applied) is not None
+        }
         for uuid, figures in self._figures.items():
             if figures is not None and uuid not in wanted:
                 used = self.usage.of_node(figures.hypervisor_hostname)
@@ -138,16 +143,12 @@ class NodeRows:
                 self._rename(migration, f"{end}_compute", f"{end}_node", names)
         migrations.save()
 
-    def delete_gone(
-        self, nodes: Iterable[Node], records: Mapping[str, Record], damaged: Set[str]
-    ) -> None:
-        """Delete the rows of nodes that a complete listing lacks and that have no record.
+    def delete_gone(self, records: Set[str]) -> None:
+        """Delete the rows of nodes whose roots have no record, readable or not.
 
-        ``damaged`` are the providers whose records cannot be read. Raises ObjectError.
+        ``records`` are the uuids of the providers with a record. Raises ObjectError.
         """
-        seen = {node.uuid for node, _root in _published(nodes, records)}
-        gone = sorted(self.revisions.keys() - seen - records.keys() - damaged)
-        if gone:
+        if gone := sorted(self.revisions.keys() - records):
             ComputeNodeList.get_by_filters(
                 self._context,
                 host=self._host,
@@ -202,16 +203,6 @@ class NodeRows:
         )
 
 
-def _published(
-    nodes: Iterable[Node], records: Mapping[str, Record]
-) -> Iterator[tuple[Node, Provider]]:
-    """Yield the nodes whose roots this instance has published, with these roots."""
-    for node in nodes:
-        record = records.get(node.uuid)
-        if record is not None and record.applied is not None:
-            yield node, record.applied
-
-
 def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
     """Return the total of a resource class, unless the driver reports it, and its ratio."""
     inventory = root.inventories.get(name)
@@ -222,11 +213,10 @@ def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
 
 def _figures_of(row: ComputeNode) -> _Figures | None:
     """Return the figures of a row; None if one of them cannot be read."""
-    special = {"capabilities", "pci_stats", "last_seen"}
+    special = {"pci_stats", "last_seen"}
     try:
         return _Figures(
             **{name: getattr(row, name) for name in _Figures._fields if name not in special},
-            capabilities=tuple(sorted(row.capabilities.items())),
             pci_stats=pci_stats_of(row),
             last_seen=row.last_seen if "last_seen" in row else None,
         )
@@ -237,14 +227,9 @@ def _figures_of(row: ComputeNode) -> _Figures | None:
 def _set(row: ComputeNode, figures: _Figures, before: _Figures | None = None) -> None:
     """Set the figures of a row that are different from those before."""
     for name, value in figures._asdict().items():
-        if before is not None and getattr(before, name) == value:
-            continue
-        if name == "capabilities":
-            row.capabilities = dict(value)
-        elif name == "pci_stats":
-            row.pci_stats = None if value is None else _pci_stats(value)
-        else:
-            setattr(row, name, value)
+        if before is None or getattr(before, name) != value:
+            is_devices = name == "pci_stats" and value is not None
+            setattr(row, name, _pci_stats(value) if is_devices else value)
 
 
 def _pci_stats(kinds: PciStats) -> PciDeviceList:
