@@ -81,9 +81,10 @@ class PlacementClient:
         if resources:
             amounts = ",".join(f"{kind}:{amount}" for kind, amount in sorted(resources.items()))
             filters.append(("resources", amounts))
+        encoded = query.encoded(filters)
         for feature in query.features(filters):
-            self.require(feature, f"listing providers by {query.encoded(filters)}")
-        path = f"/resource_providers?{query.encoded(filters)}" if filters else "/resource_providers"
+            self.require(feature, f"listing providers by {encoded}")
+        path = f"/resource_providers?{encoded}" if filters else "/resource_providers"
         return self._get_member(path, "resource_providers", list[model.ProviderSummary])
 
     def get_inventories(self, uuid: str) -> model.Inventories:

@@ -47,18 +47,13 @@ class HostUsage:
         self.revisions: dict[str, int] = {}
         self._places: dict[str, _Place] = {}
         self._used: Mapping[str, Usage] = {}
-        self._had_moves = False
 
     def update(self, rows: HostState) -> None:
         """Take the instances that have changed since the last read, and all migrations."""
-        gone = self._places.keys() - rows.instance_revisions.keys()
-        for uuid in gone:
-            del self._places[uuid]
-        self._places |= _places(rows.instances)
         self.revisions = dict(rows.instance_revisions)
-        if rows.instances or gone or rows.migrations or self._had_moves:
-            self._used = _sum(self._host, self._places, rows.migrations)
-        self._had_moves = bool(rows.migrations)
+        kept = {uuid: place for uuid, place in self._places.items() if uuid in self.revisions}
+        self._places = kept | _places(rows.instances)
+        self._used = _sum(self._host, self._places, rows.migrations)
 
     def of_node(self, name: str) -> Usage:
         """Return the usage of a node."""
