@@ -551,8 +551,8 @@ class PlacementError(WharfingerError):
 
     template = "Placement: {request}: {status}: {detail}"
     request: str
-    status: int
-    code: str
+    status: int = 0
+    code: str = ""
     detail: str
 
 

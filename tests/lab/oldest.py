@@ -8,7 +8,10 @@ from dataclasses import replace
 
 from wharfinger.objects import (
     ComputeNodeList,
+    Context,
     HostState,
+    InstanceList,
+    MigrationList,
     ProviderRecord,
     ProviderRecordList,
     RecordBatch,
@@ -19,7 +22,6 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.base import REGISTERED
 from wharfinger.reconcile.record_store import RecordStore, to_object, to_record
-from wharfinger.tracker import node_rename
 
 #: Starts processes that have nothing of this one but their code.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -73,7 +75,22 @@ def _move_to(nodes: ComputeNodeList, host: str, driver_instance: str) -> None:
         node.host, node.driver_instance = host, driver_instance
     nodes.save()
     for former, names in before.items():
-        node_rename.follow_host(nodes._context, former, host, names)
+        _follow_host(nodes._context, former, host, names)
+
+
+def _follow_host(context: Context, before: str, after: str, names: list[str]) -> None:
+    """Move the instances and moves on these nodes to another host."""
+    instances = InstanceList.get_by_filters(context, host=before, node=names)
+    for instance in instances:
+        instance.host = after
+    instances.save()
+    migrations = MigrationList.get_in_progress_by_host(context, before)
+    for migration in migrations:
+        for end in ("source", "dest"):
+            compute, node = f"{end}_compute", f"{end}_node"
+            if getattr(migration, compute) == before and getattr(migration, node) in names:
+                setattr(migration, compute, after)
+    migrations.save()
 
 
 def _save_batch(batch: RecordBatch) -> None:

@@ -11,10 +11,7 @@ from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, Feature
 
 
 class AllocationWrites:
-    """Writes the allocations of consumers through one client.
-
-    Safe for several threads. Every method raises PlacementError.
-    """
+    """Writes the allocations of consumers. Safe for several threads; raises PlacementError."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client = client
@@ -46,8 +43,6 @@ class AllocationWrites:
         if held is None or client.microversion < Feature.CONSUMER_GENERATION.value:
             client.command("DELETE", consumer_path(consumer_uuid))
             return
-        nothing = {consumer_uuid: {**held, "allocations": {}}}
+        body = {consumer_uuid: {**held, "allocations": {}}}
         subject = f"none for {consumer_uuid}"
-        client.command(
-            "POST", "/allocations", nothing, newest=BEFORE_CONSUMER_TYPES, subject=subject
-        )
+        client.command("POST", "/allocations", body, newest=BEFORE_CONSUMER_TYPES, subject=subject)

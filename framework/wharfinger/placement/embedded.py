@@ -1,14 +1,13 @@
 """The real Placement service inside this process, on SQLite.
 
-Placement keeps its database and its policy in module globals, so that a process can
-hold one. It is mounted as a transport below keystoneauth: the client above it, and its
-answers, are those of a service over HTTP.
+Placement keeps its database and its policy in module globals, so a process can hold one. It is
+mounted as a transport below keystoneauth: the client and the answers are those of a service over
+HTTP.
 """
 
 import io
 import re
 import threading
-from collections.abc import Mapping
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,23 +26,27 @@ from wharfinger.exceptions import ConfigurationError, StateError
 from wharfinger.sqlite import allow_concurrent_writers, reason, schema_lock
 
 _ENDPOINT: Final = "http://placement.embedded"
-#: Placement's noauth2 takes the token as the user and believes this header.
+#: Placement's noauth2 takes the token as the user, and the roles from this header.
 _ROLES: Final = {"X-Roles": "admin,member,reader,service"}
 _LOCK: Final = threading.Lock()
-#: The modules of the extra "embedded", with the distribution that has each.
+#: The distributions of the extra "embedded", by the module that each has.
 _EXTRA: Final = {"placement": "openstack-placement", "webob": "WebOb"}
+_INSTALL: Final = (
+    "Run `pip install 'wharfinger[embedded]'`; or set embedded = false, and the options that lead "
+    "to a Placement service."
+)
 #: The message of SQLite in an error of SQLAlchemy; Placement replaces the newlines in it.
 _SQLITE_ERROR: Final = re.compile(r"\(sqlite3\.\w+\) (.*?)\s*(?:\[SQL: |\(Background |\\?\"|\n|$)")
 
 
 def check_installed() -> None:
-    """Raise ConfigurationError where a distribution of the embedded Placement is missing.
-
-    It imports none of them.
-    """
-    missing = [distribution for module, distribution in _EXTRA.items() if not _is_there(module)]
+    """Raise ConfigurationError if a distribution of the extra is missing; import none of them."""
+    specs = {distribution: find_spec(module) for module, distribution in _EXTRA.items()}
+    # A directory without a package has a spec, but no origin.
+    missing = [name for name, spec in specs.items() if spec is None or spec.origin is None]
     if missing:
-        raise _not_installed(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}")
+        verb = "is" if len(missing) == 1 else "are"
+        raise _cannot_start(f"{' and '.join(missing)} {verb} not installed.", _INSTALL)
 
 
 class EmbeddedPlacement:
@@ -51,8 +54,8 @@ class EmbeddedPlacement:
 
     ``adapter`` is for our client; ``application`` is Placement's WSGI application. Safe for
     several threads, and for several processes on the same file. Raises ConfigurationError
-    where openstack-placement is not installed, where this process has an embedded Placement
-    already, or where the file cannot be used, and StateError where it is not ours.
+    if openstack-placement is not installed, this process has an embedded Placement already, or the
+    file cannot be used. Raises StateError if the file is not ours.
     """
 
     _started: Path | None = None
@@ -62,10 +65,10 @@ class EmbeddedPlacement:
         with _LOCK:
             if EmbeddedPlacement._started is not None:
                 raise _cannot_start(
-                    database,
                     f"this process has an embedded Placement on {EmbeddedPlacement._started} "
                     "already, and Placement's own globals allow one.",
                     "Use that one's adapter, or another process.",
+                    database,
                 )
             self.application: Final = self._load(database)
         transport = requests.Session()
@@ -85,14 +88,15 @@ class EmbeddedPlacement:
             from placement import db_api, deploy  # noqa: PLC0415
         except ImportError as error:
             # A dependency of openstack-placement may be missing, too.
-            raise _not_installed(f"a dependency of openstack-placement ({error}) is") from error
+            problem = f"a dependency of openstack-placement ({error}) is not installed."
+            raise _cannot_start(problem, _INSTALL) from error
         conf = cfg.ConfigOpts()
         placement_conf.register_opts(conf)
         conf.set_override("auth_strategy", "noauth2", "api")
         conf.set_override("connection", f"sqlite:///{database}", "placement_database")
         conf.set_override("sync_on_startup", True, "placement_database")
         conf([], project="placement", default_config_files=[], default_config_dirs=[])
-        # From here on its globals are taken, even if it does not come up.
+        # From here on its globals are taken, even if it does not start.
         cls._started = database
         try:
             private_files.make_directory(database.parent)
@@ -104,12 +108,9 @@ class EmbeddedPlacement:
         except StateError:
             raise
         except Exception as error:
-            # Whatever its libraries raise: an unusable file, a schema of a newer release.
-            raise _cannot_start(
-                database,
-                f"{reason(error)}.",
-                "Check that the file can be written, or name another.",
-            ) from error
+            # Its libraries raise many kinds: an unusable file, a schema of a newer release.
+            remedy = "Check that the file can be written, or name another."
+            raise _cannot_start(f"{reason(error)}.", remedy, database) from error
 
 
 class _WSGITransport(HTTPAdapter):
@@ -129,14 +130,16 @@ class _WSGITransport(HTTPAdapter):
             request.path_url,
             base_url=_ENDPOINT,
             method=request.method,
-            headers=_text(request.headers),
+            headers=request.headers,
             body=request.body.encode() if isinstance(request.body, str) else request.body or b"",
         )
         answer = call.get_response(self._application)
         if answer.status_int == HTTPStatus.INTERNAL_SERVER_ERROR and b"(sqlite3." in answer.body:
+            found = _SQLITE_ERROR.search(answer.body.decode(errors="replace"))
+            message = found[1] if found else "its database fails"
             raise StateError(
                 path=str(self._database),
-                problem=f"the embedded Placement cannot go on: {_sqlite_error(answer.body)}.",
+                problem=f"the embedded Placement cannot go on: {message}.",
                 remedy="Check that the file can be written and has space left.",
             )
         return self.build_response(
@@ -151,41 +154,11 @@ class _WSGITransport(HTTPAdapter):
         )
 
 
-def _is_there(module: str) -> bool:
-    """Return whether a module can be found; a directory without a package does not count."""
-    spec = find_spec(module)
-    return spec is not None and spec.origin is not None
-
-
-def _sqlite_error(body: bytes) -> str:
-    """Return what SQLite says in Placement's error document, without the statement."""
-    found = _SQLITE_ERROR.search(body.decode(errors="replace"))
-    return found[1] if found else "its database fails"
-
-
-def _text(headers: Mapping[str, str | bytes]) -> dict[str, str]:
-    return {
-        name: value.decode("latin-1") if isinstance(value, bytes) else value
-        for name, value in headers.items()
-    }
-
-
-def _not_installed(missing: str) -> ConfigurationError:
+def _cannot_start(problem: str, remedy: str, database: Path | None = None) -> ConfigurationError:
     return ConfigurationError(
         section="placement",
-        key="embedded",
-        value="true",
-        problem=f"the embedded Placement cannot start: {missing} not installed.",
-        remedy="Run `pip install 'wharfinger[embedded]'`; or set embedded = false, and the options "
-        "that lead to a Placement service.",
-    )
-
-
-def _cannot_start(database: Path, problem: str, remedy: str) -> ConfigurationError:
-    return ConfigurationError(
-        section="placement",
-        key="embedded_database",
-        value=database,
+        key="embedded_database" if database else "embedded",
+        value=database or "true",
         problem=f"the embedded Placement cannot start: {problem}",
         remedy=remedy,
     )

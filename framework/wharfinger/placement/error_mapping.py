@@ -1,19 +1,16 @@
-"""From Placement's answers to exceptions; the one place where that is done."""
+"""From answers of Placement and errors of keystoneauth to exceptions."""
 
 from http import HTTPStatus
 from typing import Final
 
 import msgspec
 import requests
+from keystoneauth1.exceptions import HttpError
 
 from wharfinger import exceptions
-from wharfinger.exceptions import (
-    PermissionRefused,
-    PlacementError,
-    PlacementUnavailable,
-    printable,
-)
-from wharfinger.placement.model import UNDECODABLE, Error, Errors
+from wharfinger.conf.http_transport import AnswerTooLarge
+from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
+from wharfinger.placement import model
 
 _BY_CODE: Final[dict[str, type[PlacementError]]] = {
     "placement.concurrent_update": exceptions.ConcurrentUpdate,
@@ -28,63 +25,69 @@ _BY_STATUS: Final[dict[int, type[PlacementError]]] = {
     HTTPStatus.NOT_ACCEPTABLE: exceptions.MicroversionUnsupported,
     HTTPStatus.CONFLICT: exceptions.Conflict,
 }
-#: Placement, or what stands before it, asks to come back later.
+#: Statuses with which Placement, or a proxy before it, asks to come back later.
 _LATER: Final = {429, 502, 503, 504}
+#: Statuses with which Keystone refuses credentials, or a token that has ended (404).
+_KEYSTONE_REFUSES: Final = {401, 403, 404}
 #: Characters of an explanation that are shown.
 _LONGEST: Final = 1000
 
 
 def from_response(request: str, response: requests.Response) -> PlacementError:
-    """The exception for an answer of 400 or above to ``request`` ("PUT /traits/X")."""
+    """Return the exception for an answer of 400 or above to ``request`` ("PUT /traits/X")."""
     status, told = response.status_code, _first_error(response)
-    # A proxy's page, or an empty body: the reason phrase is all there is.
-    error = told or Error(detail=response.reason or "no explanation was given")
+    # The page of a proxy, or an empty body, leaves only the reason phrase.
+    error = told or model.Error(detail=response.reason or "no explanation was given")
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return refused(request, status, error.detail, error.code)
     if status in _LATER:
-        return unavailable(request, f"{status}: not available now: {error.detail}", status)
+        detail = f"{status}: not available now: {error.detail}"
+        return PlacementUnavailable(request=request, status=status, detail=detail)
     if told is None and status == HTTPStatus.NOT_FOUND:
-        # Not Placement's word: nothing may be taken to be gone for it.
-        return exceptions.UnexpectedAnswer(
-            request=request, status=status, code="", detail=f"{error.detail}, not from Placement"
-        )
+        # It does not come from Placement, so it does not prove that anything is gone.
+        detail = f"{error.detail}, not from Placement"
+        return exceptions.UnexpectedAnswer(request=request, status=status, detail=detail)
     kind = _BY_CODE.get(error.code) or _BY_STATUS.get(status, PlacementError)
     return kind(request=request, status=status, code=error.code, detail=error.detail)
 
 
-def refused(request: str, status: int, detail: str, code: str = "") -> PermissionRefused:
-    """The exception for credentials that are not taken, or lack a role.
+def from_keystoneauth(request: str, error: Exception) -> PlacementError:
+    """Return the exception for a request to which keystoneauth has no answer of Placement."""
+    if isinstance(error, HttpError):  # the answer of Keystone
+        status, detail = error.http_status, f"Keystone: {error}"
+        if status in _KEYSTONE_REFUSES:
+            return refused(request, status, detail)
+        return PlacementUnavailable(request=request, status=status, detail=detail)
+    cause = getattr(error, "original", None)
+    if isinstance(cause, AnswerTooLarge):
+        detail = f"{cause.url}: {cause}"  # the URL may be Keystone's
+        return exceptions.UnexpectedAnswer(request=request, status=cause.status, detail=detail)
+    return PlacementUnavailable(request=request, detail=f"no answer: {error}")
 
-    The roles are those of Placement's default policy: service alone for /reshaper, admin
-    or service for all else that we ask for.
+
+def refused(request: str, status: int, detail: str, code: str = "") -> PermissionRefused:
+    """Return the exception for refused credentials, or credentials without a role.
+
+    The roles are those of Placement's default policy.
     """
+    remedy = "Check the credentials in [placement]."
     if status == HTTPStatus.FORBIDDEN:
-        roles = (
-            "service role" if request.startswith("POST /reshaper") else "admin or the service role"
-        )
+        needs_service = request.startswith("POST /reshaper")
+        roles = "service role" if needs_service else "admin or the service role"
         remedy = f"The user of [placement] lacks a role: this takes the {roles}, on a project."
-    else:
-        remedy = "Check the credentials in [placement]."
+    detail = f"{detail.removesuffix('.')}."
     return PermissionRefused(
-        request=request, status=status, code=code, detail=_sentence(detail), remedy=remedy
+        request=request, status=status, code=code, detail=detail, remedy=remedy
     )
 
 
-def unavailable(request: str, detail: str, status: int = 0) -> PlacementUnavailable:
-    """The exception for a request that got no answer, or none now."""
-    return PlacementUnavailable(request=request, status=status, code="", detail=detail)
-
-
-def _first_error(response: requests.Response) -> Error | None:
-    """What Placement says is wrong; None where it is not Placement that answers."""
+def _first_error(response: requests.Response) -> model.Error | None:
+    """Return the first error of an answer; None if the answer does not come from Placement."""
+    kind = model.answer_with("errors", list[model.Error])
     try:
-        first = msgspec.json.decode(response.content, type=Errors).errors[0]
-    except (*UNDECODABLE, IndexError):
+        first = msgspec.json.decode(response.content, type=kind).errors[0]
+    except (*model.UNDECODABLE, IndexError):
         return None
-    # Placement puts a standard sentence and an empty line before what it has to say.
+    # Placement puts a standard sentence and an empty line before its explanation.
     detail = " ".join(first.detail.split("\n\n")[-1].split())
-    return Error(code=first.code, detail=printable(detail)[:_LONGEST])
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
+    return model.Error(code=first.code, detail=exceptions.printable(detail)[:_LONGEST])

@@ -1,4 +1,4 @@
-"""The owner traits that Placement knows: every owner that anything can have."""
+"""The owner traits that Placement knows."""
 
 import threading
 from typing import Final
@@ -12,7 +12,7 @@ _PREFIXES: Final = ("OWNER_", "CUSTOM_OWNER_")
 
 
 def find(client: PlacementClient) -> frozenset[str]:
-    """All of them; a request for each of the two kinds."""
+    """Return all owner traits; sends a request for each of the two prefixes."""
     return ownership.owners(trait for prefix in _PREFIXES for trait in client.find_traits(prefix))
 
 
@@ -29,10 +29,7 @@ def by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
 
 
 class OwnerTraits:
-    """All of them, asked for anew when ``cache_time``, in seconds, has passed.
-
-    Safe for several threads.
-    """
+    """All owner traits, kept for ``cache_time`` seconds. Safe for several threads."""
 
     def __init__(self, client: PlacementClient, cache_time: float) -> None:
         self._client: Final = client
@@ -40,7 +37,7 @@ class OwnerTraits:
         self._cache: Final[TTLCache[None, frozenset[str]]] = TTLCache(1, cache_time)
 
     def get(self) -> frozenset[str]:
-        """All of them; raises PlacementError."""
+        """Return all owner traits; raises PlacementError."""
         with self._lock:
             known = self._cache.get(None)
             if known is None:
@@ -48,13 +45,13 @@ class OwnerTraits:
             return known
 
     def learn(self, met: frozenset[str]) -> None:
-        """Some that have been met, and may have been created since."""
+        """Add owner traits that may have been created since the cache was filled."""
         with self._lock:
             known = self._cache.get(None)
             if known is not None and not met <= known:
                 self._cache[None] = known | met
 
     def forget(self) -> None:
-        """Ask anew next time."""
+        """Empty the cache."""
         with self._lock:
             self._cache.clear()

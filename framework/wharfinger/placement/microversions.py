@@ -1,15 +1,11 @@
-"""Placement's microversions, and what needs which.
-
-A number here is the first microversion of the Placement API that has the feature, from
-the API's own version history.
-"""
+"""Microversions of Placement, and the features that need them."""
 
 from enum import Enum
 from typing import Final, NamedTuple, Self
 
 
 class Microversion(NamedTuple):
-    """A version of the API; compares as a number does."""
+    """A version of the API."""
 
     major: int
     minor: int
@@ -25,36 +21,37 @@ class Microversion(NamedTuple):
 
 
 class Feature(Enum):
-    """What we use that not every supported server has.
+    """A feature that some supported servers lack, with the first microversion that has it.
 
-    Without it, a request is refused before anything is sent, unless a fallback is named.
+    The source is the version history of the Placement API. Without the feature, the client refuses
+    a request before it sends anything, unless a fallback is named here.
     """
 
-    #: Without it, two writers of a consumer's allocations would not see each other.
+    #: Without it, two writers of a consumer's allocations overwrite each other.
     CONSUMER_GENERATION = Microversion(1, 28)
-    #: Without it, nothing below a root is ever a candidate, and no error says so.
+    #: Without it, no provider below a root is a candidate, without an error.
     NESTED_CANDIDATES = Microversion(1, 29)
-    #: Inventories fall back to one request a provider; moving allocations does not.
+    #: Inventories fall back to one request for each provider; moves of allocations do not.
     RESHAPE = Microversion(1, 30)
     CANDIDATES_IN_TREE = Microversion(1, 31)
     FORBIDDEN_AGGREGATES = Microversion(1, 32)
     #: Falls back to numbered groups.
     NAMED_GROUPS = Microversion(1, 33)
-    #: Without it, nobody can tell which group of a request takes what of a candidate.
+    #: Without it, a candidate does not show which group of a request takes from which provider.
     MAPPINGS = Microversion(1, 34)
     ROOT_REQUIRED = Microversion(1, 35)
     SAME_SUBTREE = Microversion(1, 36)
     REPARENT = Microversion(1, 37)
     #: Falls back to consumers without a type.
     CONSUMER_TYPES = Microversion(1, 38)
-    #: Without it, only the last of several ``required`` holds, and no error says so.
+    #: Without it, only the last of several ``required`` holds, without an error.
     ANY_TRAITS = Microversion(1, 39)
 
 
-#: The last one in which allocations have no consumer types. What was written without one
-#: is answered later with the type "unknown", which is refused when it is sent back.
+#: The last one in which allocations have no consumer types. Later ones answer the type "unknown"
+#: for allocations that were written without one, and refuse it in a write.
 BEFORE_CONSUMER_TYPES: Final = Microversion(1, 37)
-#: reserved == total. A server below it cannot do what this software is for.
+#: The first one with reserved == total, which full reservation needs.
 LOWEST: Final = Microversion(1, 26)
-#: The newest one that we have been tested with; a newer server is asked for this.
+#: The newest one that our tests cover. The client asks a newer server for this one.
 HIGHEST: Final = Microversion(1, 39)

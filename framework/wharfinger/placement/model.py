@@ -1,25 +1,22 @@
-"""What Placement answers, as far as we read it.
+"""Placement's answers, as far as we read them.
 
-Decoded straight from the bytes: a list of ten thousand providers takes milliseconds and
-no dicts. Fields that are not named here are passed over.
+msgspec decodes them straight from the bytes: a list of ten thousand providers takes milliseconds
+and no dicts. It passes over fields that are not named here.
 """
 
+from functools import cache
 from typing import Any, Final
 
-import msgspec
+from msgspec import DecodeError, Struct, defstruct
 
 from wharfinger.providers.inventory import Inventory
 
-#: What msgspec raises for bytes that are not what is described; not all of it is its own.
-UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+#: Errors of msgspec for bytes that do not have the described form; some are not its own.
+UNDECODABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    pass
-
-
-class ProviderSummary(_Answer, frozen=True):
-    """A provider in a list: who and where it is, not what it has."""
+class ProviderSummary(Struct, frozen=True):
+    """A provider in a list: its name and place, without its content."""
 
     uuid: str
     name: str
@@ -28,78 +25,57 @@ class ProviderSummary(_Answer, frozen=True):
     parent_provider_uuid: str | None = None
 
 
-class ProviderList(_Answer, frozen=True):
-    """GET /resource_providers."""
-
-    resource_providers: list[ProviderSummary]
-
-
-class Inventories(_Answer, frozen=True):
-    """GET and PUT /resource_providers/{uuid}/inventories."""
+class Raised(Struct, frozen=True):
+    """The new generation in the answer to a write of a part of a provider."""
 
     resource_provider_generation: int
+
+
+class Inventories(Raised, frozen=True):
+    """GET /resource_providers/{uuid}/inventories."""
+
     inventories: dict[str, Inventory]
 
 
-class Traits(_Answer, frozen=True):
-    """GET and PUT /resource_providers/{uuid}/traits."""
+class Traits(Raised, frozen=True):
+    """GET /resource_providers/{uuid}/traits."""
 
-    resource_provider_generation: int
     traits: frozenset[str]
 
 
-class Aggregates(_Answer, frozen=True):
-    """GET and PUT /resource_providers/{uuid}/aggregates, from 1.19."""
+class Aggregates(Raised, frozen=True):
+    """GET /resource_providers/{uuid}/aggregates, from 1.19."""
 
-    resource_provider_generation: int
     aggregates: frozenset[str]
 
 
-class Raised(_Answer, frozen=True):
-    """What a write of a provider's contents answers, as far as it is news."""
-
-    resource_provider_generation: int
-
-
-class Usages(_Answer, frozen=True):
-    """GET /resource_providers/{uuid}/usages: amounts by resource class."""
-
-    usages: dict[str, int]
-
-
-class ResourceClass(_Answer, frozen=True):
-    """One of the resource classes."""
+class ResourceClass(Struct, frozen=True):
+    """A resource class in GET /resource_classes."""
 
     name: str
 
 
-class ResourceClasses(_Answer, frozen=True):
-    """GET /resource_classes."""
-
-    resource_classes: list[ResourceClass]
-
-
-class Amounts(_Answer, frozen=True):
-    """What is taken from one provider: amounts by resource class."""
+class Amounts(Struct, frozen=True):
+    """An allocation from one provider: amounts by resource class."""
 
     resources: dict[str, int]
 
 
-class AllocationRequest(_Answer, frozen=True):
+class AllocationRequest(Struct, frozen=True):
     """One candidate: amounts by provider uuid; ``mappings`` by group suffix, from 1.34."""
 
     allocations: dict[str, Amounts]
     mappings: dict[str, list[str]] = {}
 
 
-class Capacity(_Answer, frozen=True):
-    """How much of a class a provider has to give, and how much is taken."""
+class Capacity(Struct, frozen=True):
+    """The capacity of a resource class on a provider, and the used amount."""
 
     capacity: int
     used: int
 
 
-class CandidateProvider(_Answer, frozen=True):
+class CandidateProvider(Struct, frozen=True):
     """A provider in the trees of the candidates."""
 
     resources: dict[str, Capacity]
@@ -108,47 +84,28 @@ class CandidateProvider(_Answer, frozen=True):
     parent_provider_uuid: str | None = None
 
 
-class AllocationCandidates(_Answer, frozen=True):
+class AllocationCandidates(Struct, frozen=True):
     """GET /allocation_candidates, from 1.29; ``provider_summaries`` by provider uuid."""
 
     allocation_requests: list[AllocationRequest]
     provider_summaries: dict[str, CandidateProvider]
 
 
-class TraitNames(_Answer, frozen=True):
-    """GET /traits."""
+class Version(Struct, frozen=True):
+    """A range of microversions that GET / lists."""
 
-    traits: frozenset[str]
-
-
-class ProviderAllocations(_Answer, frozen=True):
-    """GET /resource_providers/{uuid}/allocations: by consumer."""
-
-    allocations: dict[str, Any]
+    min_version: str
+    max_version: str
 
 
-class VersionDocument(_Answer, frozen=True):
-    """One of the versions that GET / lists."""
-
-    id: str
-    min_version: str = ""
-    max_version: str = ""
-
-
-class Versions(_Answer, frozen=True):
-    """GET /."""
-
-    versions: list[VersionDocument]
-
-
-class Error(_Answer, frozen=True):
-    """One error of an error document; the code is there from 1.23."""
+class Error(Struct, frozen=True):
+    """An error of an answer of 400 or above; the code is there from 1.23."""
 
     detail: str = ""
     code: str = ""
 
 
-class Errors(_Answer, frozen=True):
-    """The body of an answer of 400 or above."""
-
-    errors: list[Error]
+@cache
+def answer_with(member: str, kind: Any) -> type[Any]:
+    """Return the type for an answer whose other members are not read."""
+    return defstruct("Answer", [(member, kind)], frozen=True)

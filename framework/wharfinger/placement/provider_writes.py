@@ -13,10 +13,7 @@ from wharfinger.providers.inventory import Inventory
 
 
 class ProviderWrites:
-    """Writes providers, traits and resource classes through one client.
-
-    Safe for several threads. Every method raises PlacementError.
-    """
+    """Writes providers and names. Safe for several threads; raises PlacementError."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client = client
@@ -24,10 +21,8 @@ class ProviderWrites:
     def create_provider(
         self, uuid: str, name: str, parent_uuid: str | None
     ) -> model.ProviderSummary:
-        """Create a provider with nothing on it."""
-        body = {"uuid": uuid, "name": name}
-        if parent_uuid is not None:
-            body["parent_provider_uuid"] = parent_uuid
+        """Create an empty provider."""
+        body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent_uuid}
         return self._client.send(
             "POST", "/resource_providers", body, model.ProviderSummary, subject=name
         )
@@ -43,8 +38,8 @@ class ProviderWrites:
         """Delete a provider that has neither allocations nor children."""
         self._client.command("DELETE", provider_path(uuid))
 
-    # Parts of a provider. Each write names the generation that it is based on, raises
-    # ConcurrentUpdate if the provider has another one by now, and returns the next.
+    # Parts of a provider. Each write has the generation that it is based on, raises
+    # ConcurrentUpdate if the provider has another one by now, and returns the new one.
 
     def set_inventories(
         self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
@@ -57,7 +52,7 @@ class ProviderWrites:
         return self._replace(uuid, generation, "traits", sorted(traits))
 
     def set_aggregates(self, uuid: str, generation: int, aggregates: Iterable[str]) -> int:
-        """Replace the aggregates that a provider is in."""
+        """Replace a provider's aggregates."""
         return self._replace(uuid, generation, "aggregates", sorted(aggregates))
 
     def reshape(

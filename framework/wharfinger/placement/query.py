@@ -1,7 +1,7 @@
-"""Queries for providers and allocation candidates: what they need of the server.
+"""Queries for providers and allocation candidates, and the features that they need. Pure.
 
-A query is a sequence of keys and values, in the syntax of the Placement API; a key may
-come several times. Pure.
+A query is a sequence of keys and values, in the syntax of the Placement API. A key may occur
+several times.
 """
 
 import re
@@ -16,17 +16,19 @@ from wharfinger.placement.trait_conditions import ANY_OF
 
 Query = Sequence[tuple[str, str]]
 
-#: A key of a granular group, and the group's suffix.
+#: A key of a granular group, and the suffix of the group.
 _GRANULAR: Final = re.compile(r"(resources|required|member_of|in_tree)(.+)\Z")
+#: A suffix that servers without named groups take.
+_NUMBER: Final = re.compile(r"[1-9][0-9]*\Z")
 
 
 def encoded(query: Query) -> str:
-    """The query in a URL, as legible as it can be: errors and logs show it."""
+    """Return the query for a URL, legible in errors and logs."""
     return urlencode(query, safe=":,!")
 
 
 def features(query: Query) -> Iterator[Feature]:
-    """The features without which the server would refuse a query, or answer it wrongly."""
+    """Yield the features without which the server refuses a query, or answers it wrongly."""
     times = Counter(key for key, _value in query)
     for key, value in query:
         if key == "root_required":
@@ -40,7 +42,7 @@ def features(query: Query) -> Iterator[Feature]:
 
 
 def candidate_features(query: Query) -> Iterator[Feature]:
-    """As ``features``, for a query for allocation candidates."""
+    """Yield the same for a query for allocation candidates."""
     yield Feature.NESTED_CANDIDATES
     yield from features(query)
     if any(key.startswith("in_tree") for key, _value in query):
@@ -48,16 +50,12 @@ def candidate_features(query: Query) -> Iterator[Feature]:
 
 
 def numbered(query: Query) -> Query:
-    """The same query with numbers for the suffixes of its granular groups.
+    """Return the query with numbers for the names of its granular groups.
 
-    For servers without named groups. Suffixes that are numbers stay.
+    Suffixes that are numbers stay.
     """
     split = [(_GRANULAR.match(key), key, value) for key, value in query]
     suffixes = dict.fromkeys(match[2] for match, _key, _value in split if match)
     free = (str(number) for number in count(1) if str(number) not in suffixes)
-    numbers = {suffix: suffix if _is_number(suffix) else next(free) for suffix in suffixes}
+    numbers = {suffix: suffix if _NUMBER.match(suffix) else next(free) for suffix in suffixes}
     return [(match[1] + numbers[match[2]] if match else key, value) for match, key, value in split]
-
-
-def _is_number(suffix: str) -> bool:
-    return suffix.isdecimal() and suffix.isascii() and not suffix.startswith("0")

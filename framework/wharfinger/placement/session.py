@@ -1,4 +1,4 @@
-"""From configuration to a keystoneauth adapter for Placement."""
+"""The keystoneauth adapter for Placement, from the configuration."""
 
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
@@ -8,9 +8,9 @@ from wharfinger.conf.placement import GROUP
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Check that an adapter can be made for the configuration; raises ConfigurationError.
+    """Raise ConfigurationError if the configuration leads to no adapter.
 
-    Nothing is sent, and the embedded Placement is neither started nor imported.
+    It sends nothing, and neither starts nor imports the embedded Placement.
     """
     if PlacementSection.read(conf).embedded:
         from wharfinger.placement.embedded import check_installed  # noqa: PLC0415
@@ -21,13 +21,10 @@ def check(conf: cfg.ConfigOpts) -> None:
 
 
 def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
-    """The adapter for the Placement that the configuration names, embedded or not.
-
-    Nothing is sent yet. Raises ConfigurationError.
-    """
+    """Return the adapter for the Placement of the configuration; raises ConfigurationError."""
     section = PlacementSection.read(conf)
     if section.embedded:
-        # The service is an extra: it is imported where it is wanted.
+        # The embedded service is an extra.
         from wharfinger.placement.embedded import EmbeddedPlacement  # noqa: PLC0415
 
         return EmbeddedPlacement(section.embedded_database).adapter

@@ -611,7 +611,7 @@ class Reconciler:
         try:
             self._save_rows(nodes, is_listing=is_listing)
             if is_listing and not nodes.has_unknown_nodes(records):
-                self._rows.delete_gone(nodes.nodes, records, self.store.damaged.keys())
+                self._rows.delete_gone(records.keys() | self.store.damaged.keys())
         except (ObjectError, StateError) as error:
             yield error
 

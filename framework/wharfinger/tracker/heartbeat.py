@@ -21,31 +21,19 @@ HANGS_AFTER: Final = 3600.0
 class Heartbeat:
     """Context manager that reports the service of a host as up while its block runs.
 
-    Other hosts take over the nodes of a service that does not report for ``down_time``. So the
-    heartbeat reports three times in that time, even while a cycle waits for its driver. It ends
-    with the block, and with the process. A cycle that has shown no ``progress`` for ``patience``
-    seconds hangs: the heartbeat stops until the cycle goes on.
-
-    The thread calls ``report``. It logs an error, and calls ``report`` again later.
+    Other hosts take over the nodes of a service that does not report for ``down_time``. So a thread
+    calls ``report`` three times in that time, even while a cycle waits for its driver. It ends
+    with the block, and with the process. A cycle that has shown no ``progress`` for
+    ``HANGS_AFTER`` seconds hangs: the heartbeat stops until the cycle goes on.
     """
 
-    def __init__(
-        self,
-        host: str,
-        report: Callable[[], object],
-        down_time: timedelta,
-        *,
-        patience: float = HANGS_AFTER,
-    ) -> None:
+    def __init__(self, host: str, report: Callable[[], object], down_time: timedelta) -> None:
         self._host: Final = host
         self._report: Final = report
         self._down_time: Final = down_time.total_seconds()
-        self._patience: Final = patience
         self._progressed = time.monotonic()
         self._stopping: Final = Event()
         self._thread: Final = Thread(target=self._run, name="heartbeat", daemon=True)
-        #: The problem of the last report, which has been logged.
-        self._problem: str | None = None
 
     def __enter__(self) -> Self:
         self.progress()
@@ -61,33 +49,31 @@ class Heartbeat:
         self._progressed = time.monotonic()
 
     def _run(self) -> None:
+        """Report until the block ends; log a problem when it begins and when it is over."""
+        is_failing = False
         while not self._stopping.wait(self._down_time / BEATS):
-            self._note(self._beat())
+            problem = self._beat()
+            if problem and not is_failing:
+                LOG.warning(
+                    "the service of %s is not reported as up: %s. After %g seconds without a "
+                    "report, other hosts take over the nodes that they list, too.",
+                    self._host,
+                    problem.rstrip("."),
+                    self._down_time,
+                )
+            elif is_failing and not problem:
+                LOG.warning("the service of %s is reported as up again", self._host)
+            is_failing = bool(problem)
 
-    def _beat(self) -> str | None:
-        """Report, unless the cycle hangs; return the problem, or None."""
-        if time.monotonic() - self._progressed >= self._patience:
-            return f"the cycle under way has made no progress for {self._patience:g} seconds."
+    def _beat(self) -> str:
+        """Report, unless the cycle hangs; return the problem, or nothing."""
+        if time.monotonic() - self._progressed >= HANGS_AFTER:
+            return f"the cycle under way has made no progress for {HANGS_AFTER:g} seconds"
         try:
             self._report()
         except WharfingerError as error:
             return str(error)
-        except Exception as error:
-            # The cycle goes on, and so do the reports.
+        except Exception as error:  # the cycle goes on, and so do the reports
             LOG.debug("the heartbeat", exc_info=True)
-            return f"{type(error).__name__}: {error}. This is a fault; --debug shows where."
-        return None
-
-    def _note(self, problem: str | None) -> None:
-        """Log a problem when it begins and when it is over, and not in between."""
-        if problem is not None and self._problem is None:
-            LOG.warning(
-                "the service of %s is not reported as up: %s After %g seconds without a report, "
-                "other hosts take over the nodes that they list, too.",
-                self._host,
-                f"{problem.rstrip('.')}.",
-                self._down_time,
-            )
-        elif problem is None and self._problem is not None:
-            LOG.warning("the service of %s is reported as up again", self._host)
-        self._problem = problem
+            return f"{type(error).__name__}: {error}. This is a fault; --debug shows where"
+        return ""

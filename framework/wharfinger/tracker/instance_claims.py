@@ -1,13 +1,12 @@
-"""What instances take of a host's nodes, noted as they come, move and go.
+"""Claims of instances on the nodes of a host: when they come, move and go.
 
-What there is to be had is decided in Placement, by allocations; a claim says who has it. The names
-are those of nova's resource tracker.
+Allocations in Placement decide which amounts are free; a claim notes who has them. The names are
+those of nova's resource tracker.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from tenacity import retry, retry_if_exception_type, retry_if_result, stop_after_attempt
@@ -32,41 +31,34 @@ class End(StrEnum):
     DESTINATION = "destination"
 
 
-#: What a move comes to when the claim at one of its ends is dropped: by that end, from each status
-#: that it can have then, by way of which others.
-_DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
-    {
-        End.SOURCE: {
-            "finished": ("confirming", "confirmed"),
-            "confirming": ("confirmed",),
-            "running": ("completed",),
-            "accepted": ("done",),
-            "pre-migrating": ("done",),
-        },
-        End.DESTINATION: {
-            "finished": ("reverting", "reverted"),
-            "reverting": ("reverted",),
-            "accepted": ("failed",),
-            "queued": ("failed",),
-            "preparing": ("failed",),
-            "running": ("failed",),
-            "pre-migrating": ("failed",),
-            "migrating": ("failed",),
-            "post-migrating": ("error",),
-        },
-    }
-)
-
-
-#: How often a claim looks at a node's rows while others save them.
+#: The statuses that end a move when the claim at this end is dropped, by the status before.
+_DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
+    End.SOURCE: {
+        "finished": ("confirming", "confirmed"),
+        "confirming": ("confirmed",),
+        "running": ("completed",),
+        "accepted": ("done",),
+        "pre-migrating": ("done",),
+    },
+    End.DESTINATION: {
+        "finished": ("reverting", "reverted"),
+        "reverting": ("reverted",),
+        "post-migrating": ("error",),
+        **dict.fromkeys(
+            ("accepted", "queued", "preparing", "running", "pre-migrating", "migrating"),
+            ("failed",),
+        ),
+    },
+}
+#: How often a claim reads the rows of a node while others save them.
 _ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What an instance takes of a node; as a context, it is aborted where the block raises.
+    """A claim of an instance on a node; as a context, it is aborted if the block raises.
 
-    ``has_come``: it was not there before.
+    ``has_come``: the instance was not there before.
     """
 
     claims: "Claims"
@@ -76,18 +68,23 @@ class Claim:
     has_come: bool = True
 
     def abort(self) -> None:
-        """Give it up; as ``Claims.abort``."""
-        self.claims.abort(self)
+        """Give the claim up: its instance is where it was before, if it was anywhere.
+
+        Raises ObjectError, ClaimRefused.
+        """
+        if self.migration is not None:
+            self.claims.drop_move_claim(self.instance, self.migration, End.DESTINATION)
+            return
+        here = (self.claims.host, self.node)
+        if self.has_come and (self.instance.host, self.instance.node) == here:
+            self.instance.host = self.instance.node = None
+            self.instance.save()
+        self.claims.note(self.node)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         if kind is not None:
             self.abort()
 
@@ -95,33 +92,30 @@ class Claim:
 class Claims:
     """The claims on the nodes of a service host.
 
-    Who has what is said by the instances and the migrations, each saved at once; the nodes' rows
-    are brought in line after that, here or by the next cycle. Methods raise ObjectError and
-    StateError, and ClaimRefused for what cannot be meant; then nothing is written.
+    Instances and migrations are saved first. The rows of the nodes follow, here or in the next
+    cycle. Methods raise ObjectError and StateError. They raise ClaimRefused for a claim that
+    contradicts these objects; then nothing is written.
     """
 
     def __init__(self, context: Context, host: str) -> None:
         self._context: Final = context
-        self._host: Final = host
+        self.host: Final = host
 
     def instance_claim(self, instance: Instance, node: str) -> Claim:
-        """Put an instance, as its flavor has it, on a node of this host.
+        """Put an instance, with its flavor, on a node of this host.
 
-        One that is there already stays; one that is elsewhere has to move.
+        An instance that is there already stays. An instance on another node has to move.
         """
-        self._rows(node)
+        self._check_node(node)
         place = (instance.host, instance.node)
-        if place not in {(None, None), (self._host, node)}:
-            raise ClaimRefused(
-                instance=instance.uuid,
-                node=node,
-                host=self._host,
-                problem=f"it is on node {instance.node} of host {instance.host}: move it",
-            )
-        if place != (self._host, node):
-            instance.host, instance.node = self._host, node
+        has_come = place != (self.host, node)
+        if has_come:
+            if place != (None, None):
+                problem = f"it is on node {instance.node} of host {instance.host}: move it"
+                raise self._refused(instance, node, problem)
+            instance.host, instance.node = self.host, node
         instance.save()
-        claim = Claim(self, instance, node, has_come=place != (self._host, node))
+        claim = Claim(self, instance, node, has_come=has_come)
         self._settle(claim)
         return claim
 
@@ -134,41 +128,42 @@ class Claims:
         *,
         migration_type: str = "migration",
     ) -> Claim:
-        """Have an instance come to a node of this host, with a flavor of its own there.
+        """Claim a node of this host for an instance that moves there, with its flavor there.
 
-        It counts at both ends until one of the two claims is dropped. Without a migration that is
-        there already, one of that type begins; where the node is gone by then, it has failed. What
-        becomes of one that is given then is for who began it.
+        It counts at both ends until one of the two claims is dropped. Without a ``migration``, one
+        of this type begins, and fails if the node is gone by then. A given one stays as it is then.
         """
-        self._rows(node)
+        self._check_node(node)
+        is_new = migration is None
         if migration is None:
             migration = self._begun(instance, migration_type, node)
         elif not migration.is_in_progress or migration.instance_uuid != instance.uuid:
-            raise ClaimRefused(
-                instance=instance.uuid,
-                node=node,
-                host=self._host,
-                problem=f"migration {migration.uuid} is {migration.status}, "
-                f"and of instance {migration.instance_uuid}",
+            problem = (
+                f"migration {migration.uuid} is {migration.status}, "
+                f"and of instance {migration.instance_uuid}"
             )
-        is_new = "revision" not in migration
-        before = None if is_new else (migration.dest_compute, migration.dest_node)
-        migration.dest_compute, migration.dest_node = self._host, node
+            raise self._refused(instance, node, problem)
+        before = migration.dest_node if migration.dest_compute == self.host else None
+        migration.dest_compute, migration.dest_node = self.host, node
         migration.old_flavor, migration.new_flavor = instance.flavor, new_flavor
         if migration.status == "accepted" and migration.migration_type != "live-migration":
             migration.status = "pre-migrating"
         if is_new:
-            self._create(migration, node)
+            try:
+                migration.create()
+            except ObjectExists:
+                self._refuse_second(instance, node)
+                raise  # the other move is over by now, or another value is taken
         else:
             migration.save()
         claim = Claim(self, instance, node, migration)
         self._settle(claim, gives_up=is_new)
-        if before is not None and before[0] == self._host and before[1] not in {None, node}:
-            self.note(str(before[1]))  # it was to go there
+        if before is not None and before != node:
+            self.note(before)  # the instance was to come there
         return claim
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
-        """End a move by dropping what is claimed at one of its ends.
+        """End a move by dropping the claim at one of its ends.
 
         At the source: the instance is at the destination now, with the flavor that it has there. At
         the destination: it is where it was. A move that has ended so stays as it is.
@@ -190,27 +185,36 @@ class Claims:
             migration.dest_node: migration.dest_compute,
         }
         for node, host in ends.items():
-            if host == self._host and node is not None:
+            if host == self.host and node is not None:
                 self.note(node)
 
-    def abort(self, claim: Claim) -> None:
-        """Give a claim up: its instance is where it was before, if it was anywhere.
+    @retry(
+        retry=retry_if_exception_type((ConcurrentSave, ObjectNotFound)) | retry_if_result(bool),
+        stop=stop_after_attempt(_ATTEMPTS),
+        retry_error_callback=lambda _state: None,  # the next cycle does it
+    )
+    def note(self, node: str) -> bool:
+        """Save the usage of a node in its rows until it is right; return whether it was wrong.
 
-        Raises ObjectError, ClaimRefused.
+        The sum is taken after the rows are read. So of two claims at the same time, one sees the
+        other. A claim that saved takes the sum once more: the other claim may have found the row
+        right.
         """
-        if claim.migration is not None:
-            self.drop_move_claim(claim.instance, claim.migration, End.DESTINATION)
-            return
-        instance = claim.instance
-        if claim.has_come and (instance.host, instance.node) == (self._host, claim.node):
-            instance.host = instance.node = None
-            instance.save()
-        self.note(claim.node)
+        rows = self._rows(node)
+        used = usage_of_node(self._context, self.host, node)
+        for row in rows:
+            for field, amount in used._asdict().items():
+                if field not in row or getattr(row, field) != amount:
+                    setattr(row, field, amount)
+        is_wrong = any(row.obj_what_changed() for row in rows)
+        if is_wrong:
+            rows.save()
+        return is_wrong
 
     def _settle(self, claim: Claim, *, gives_up: bool = True) -> None:
-        """Note a claim on its node; one whose node has gone, or has another name, is given up."""
+        """Note a claim on its node; give it up if the node is gone, or has another name."""
         try:
-            self._rows(claim.node)
+            self._check_node(claim.node)
         except ObjectNotFound:
             if gives_up:
                 claim.abort()
@@ -219,88 +223,50 @@ class Claims:
 
     def _begun(self, instance: Instance, migration_type: str, node: str) -> Migration:
         if instance.host is None or instance.node is None:
-            raise ClaimRefused(
-                instance=instance.uuid,
-                node=node,
-                host=self._host,
-                problem="it is nowhere, and cannot move",
-            )
-        self._refuse_second(instance.uuid, node)
-        migration = Migration(
+            raise self._refused(instance, node, "it is nowhere, and cannot move")
+        self._refuse_second(instance, node)
+        return Migration(
             self._context,
             instance_uuid=instance.uuid,
             migration_type=migration_type,
+            status="accepted",
             source_compute=instance.host,
             source_node=instance.node,
+            dest_compute=None,
+            dest_node=None,
         )
-        migration.obj_set_defaults("status")
-        return migration
 
-    def _create(self, migration: Migration, node: str) -> None:
-        """Store a new move; raises ClaimRefused where another one began meanwhile."""
-        try:
-            migration.create()
-        except ObjectExists:
-            self._refuse_second(migration.instance_uuid, node)
-            raise  # the other move is over by now, or another value is taken
-
-    def _refuse_second(self, instance_uuid: str, node: str) -> None:
-        """Raise ClaimRefused where an instance has a move in progress."""
-        for one in MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid):
+    def _refuse_second(self, instance: Instance, node: str) -> None:
+        """Raise ClaimRefused if an instance has a move in progress."""
+        for one in MigrationList.get_by_filters(self._context, instance_uuid=instance.uuid):
             if one.is_in_progress:
-                raise ClaimRefused(
-                    instance=instance_uuid,
-                    node=node,
-                    host=self._host,
-                    problem=f"it is on its way by migration {one.uuid}: end that first",
-                )
+                problem = f"it is on its way by migration {one.uuid}: end that first"
+                raise self._refused(instance, node, problem)
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
-        """By way of which statuses a move ends; none where it has ended so."""
+        """Return the statuses by which a move ends; none if it has ended so."""
         dropped = _DROPPED[end]
         if migration.instance_uuid == instance.uuid:
             if migration.status in dropped:
                 return dropped[migration.status]
             if migration.status in {steps[-1] for steps in dropped.values()}:
                 return ()
-        raise ClaimRefused(
-            instance=instance.uuid,
-            node=f"{migration.source_node} or {migration.dest_node}",
-            host=self._host,
-            problem=f"migration {migration.uuid}, of instance {migration.instance_uuid}, is "
+        raise self._refused(
+            instance,
+            f"{migration.source_node} or {migration.dest_node}",
+            f"migration {migration.uuid}, of instance {migration.instance_uuid}, is "
             f"{migration.status}: what is claimed at its {end} cannot be dropped",
         )
 
+    def _refused(self, instance: Instance, node: str, problem: str) -> ClaimRefused:
+        return ClaimRefused(instance=instance.uuid, node=node, host=self.host, problem=problem)
+
+    def _check_node(self, node: str) -> None:
+        """Raise ObjectNotFound if this host has no such node."""
+        if not self._rows(node).objects:
+            raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{node} on host {self.host}")
+
     def _rows(self, node: str) -> ComputeNodeList:
-        """The rows of a node; raises ObjectNotFound where this host has no such node."""
-        rows = ComputeNodeList.get_by_filters(
-            self._context, host=self._host, hypervisor_hostname=node
+        return ComputeNodeList.get_by_filters(
+            self._context, host=self.host, hypervisor_hostname=node
         )
-        if not rows.objects:
-            raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{node} on host {self._host}")
-        return rows
-
-    @retry(
-        retry=retry_if_exception_type((ConcurrentSave, ObjectNotFound)) | retry_if_result(bool),
-        stop=stop_after_attempt(_ATTEMPTS),
-        retry_error_callback=lambda _state: None,  # the next cycle does it
-    )
-    def note(self, node: str) -> bool:
-        """Have the rows of a node say what is taken of it, until they do; whether they did not.
-
-        The sum is taken after they are read: of two that do this at a time, one sees the other. And
-        once more when they are saved: the other may have found them as they were to be.
-        """
-        rows = ComputeNodeList.get_by_filters(
-            self._context, host=self._host, hypervisor_hostname=node
-        )
-        used = usage_of_node(self._context, self._host, node)
-        for row in rows:
-            for name in ("vcpus", "memory_mb", "local_gb"):
-                field = f"{name}_used"
-                if field not in row or getattr(row, field) != getattr(used, name):
-                    setattr(row, field, getattr(used, name))
-        is_wrong = any(row.obj_what_changed() for row in rows)
-        if is_wrong:
-            rows.save()
-        return is_wrong

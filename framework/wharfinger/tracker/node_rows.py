@@ -1,6 +1,6 @@
 """Rows of nodes (ComputeNode): from the driver's facts, the published root and the usage."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -14,16 +14,19 @@ from wharfinger.objects import (
     ComputeNodeList,
     Context,
     HostState,
+    Instance,
+    InstanceList,
+    Migration,
+    MigrationList,
     PciDevice,
     PciDeviceList,
 )
 from wharfinger.objects.field_types import now
-from wharfinger.providers import Inventory, Provider
+from wharfinger.providers import Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
-from wharfinger.tracker import node_rename
 from wharfinger.tracker.reported_node import Node, PciStats, pci_stats_of
-from wharfinger.tracker.usage import HostUsage, Usage
+from wharfinger.tracker.usage import HostUsage, known
 
 
 class _Figures(NamedTuple):
@@ -43,7 +46,7 @@ class _Figures(NamedTuple):
     cpu_allocation_ratio: float
     ram_allocation_ratio: float
     disk_allocation_ratio: float
-    capabilities: tuple[tuple[str, bool], ...]
+    capabilities: Mapping[str, bool]
     pci_stats: PciStats | None
     last_seen: datetime | None
 
@@ -51,48 +54,37 @@ class _Figures(NamedTuple):
 class NodeRows:
     """Rows of the nodes of one driver instance on one host.
 
-    A node has a row while this instance publishes its root, and from just before. The rows are
-    read with the rest of a cycle's state, and written with its results: nothing is read or written
-    here but for nodes that are renamed or gone.
+    A node has a row from just before this instance publishes its root. Cycles read and write the
+    rows with the rest of their state; this class reads and writes only for nodes that are renamed
+    or gone.
     """
 
     def __init__(
-        self,
-        context: Context,
-        host: str,
-        publisher: Publisher,
-        capabilities: Capabilities,
+        self, context: Context, host: str, publisher: Publisher, capabilities: Capabilities
     ) -> None:
         self._context: Final = context
         self._host: Final = host
         self._publisher: Final = publisher
-        self._capabilities: Final = tuple(
-            sorted((name, bool(one and one.supported)) for name, one in capabilities.items())
-        )
+        self._capabilities: Final = {
+            name: capabilities.supports(name) for name, _declared in capabilities.items()
+        }
         self.usage: Final = HostUsage(host)
+        #: The revisions of the rows as they were read or saved, by node uuid.
+        self.revisions: dict[str, int] = {}
         self._figures: dict[str, _Figures | None] = {}
-        self._revisions: dict[str, int] = {}
-        self._made: dict[str, tuple[tuple[object, ...], _Figures]] = {}
-
-    @property
-    def revisions(self) -> dict[str, int]:
-        """The revisions of the rows as they were read or saved, by node uuid."""
-        return self._revisions
 
     def update(self, rows: HostState) -> None:
         """Take the rows that have changed since the last read."""
-        for row in rows.nodes:
-            if "uuid" in row:
-                self._note(row)
-        for uuid in self._revisions.keys() - rows.node_revisions.keys():
-            self._forget(uuid)
+        self.saved(rows.nodes)
+        self._forget(self.revisions.keys() - rows.node_revisions.keys())
         self.usage.update(rows)
 
     def saved(self, rows: Iterable[ComputeNode]) -> None:
-        """Note rows that were saved just now."""
+        """Note rows that were read or saved just now."""
         for row in rows:
-            if "revision" in row:
-                self._note(row)
+            if "uuid" in row and "revision" in row:  # otherwise no write of it could be checked
+                self._figures[row.uuid] = _figures_of(row)
+                self.revisions[row.uuid] = row.revision
 
     def new_row(self, node: Node, root: Provider) -> ComputeNode:
         """Return the row of a node whose root is about to be published."""
@@ -107,148 +99,127 @@ class NodeRows:
 
     def changed_row(self, node: Node, root: Provider) -> ComputeNode | None:
         """Return the row of a published node with new figures; None without a change."""
-        wanted = self._wanted(node, root)
-        if node.uuid not in self._figures or self._figures[node.uuid] == wanted:
-            return None
-        return self._row(node.uuid, wanted)
+        return self._changed(node.uuid, self._wanted(node, root))
 
     def changed_rows(
         self, nodes: Iterable[Node], records: Mapping[str, Record], *, is_listing: bool
     ) -> list[ComputeNode]:
-        """Return all rows that do not say what is known of their nodes.
+        """Return all rows that do not have the known figures of their nodes.
 
         ``records`` are by provider uuid. The row of a node that is gone or has failed keeps its
         figures, except its usage; in a complete listing, it says when the node was last seen.
         """
-        published = list(_published(nodes, records))
-        uuids = {node.uuid for node, _root in published}
-        rows = [self.changed_row(node, root) for node, root in published]
-        others = (
-            self._other_row(uuid, figures, is_listing=is_listing)
-            for uuid, figures in self._figures.items()
-            if figures is not None and uuid not in uuids
-        )
-        return [row for row in (*rows, *others) if row is not None]
+        wanted = {
+            node.uuid: self._wanted(node, root)
+            for node in nodes
+            if (record := records.get(node.uuid)) is not None
+            and (root := record.applied) is not None
+        }
+        for uuid, figures in self._figures.items():
+            if figures is not None and uuid not in wanted:
+                used = self.usage.of_node(figures.hypervisor_hostname)
+                seen = now() if is_listing and figures.last_seen is None else figures.last_seen
+                wanted[uuid] = figures._replace(last_seen=seen, **used._asdict())
+        rows = (self._changed(uuid, figures) for uuid, figures in wanted.items())
+        return [row for row in rows if row is not None]
 
     def follow_names(self, nodes: Iterable[Node], records: Mapping[str, Record]) -> None:
         """Have instances and migrations follow nodes that were renamed; raises ObjectError."""
-        renamed = {
+        names = {
             before.hypervisor_hostname: node.name
-            for node, _root in _published(nodes, records)
+            for node in nodes
             if (before := self._figures.get(node.uuid)) is not None
             and before.hypervisor_hostname != node.name
+            and (record := records.get(node.uuid)) is not None
+            and record.applied is not None
         }
-        if renamed:
-            node_rename.follow_names(self._context, self._host, renamed)
-            self.usage.rename(renamed)
+        if not names:
+            return
+        instances = InstanceList.get_by_filters(self._context, host=self._host, node=list(names))
+        for instance in instances:
+            self._rename(instance, "host", "node", names)
+        instances.save()
+        migrations = MigrationList.get_in_progress_by_host(self._context, self._host)
+        for migration in migrations:
+            for end in ("source", "dest"):
+                self._rename(migration, f"{end}_compute", f"{end}_node", names)
+        migrations.save()
+        self.usage.rename(names)
 
-    def delete_gone(
-        self, nodes: Iterable[Node], records: Mapping[str, Record], damaged: Set[str]
-    ) -> None:
-        """Delete the rows of nodes that a complete listing lacks and that have no record.
+    def delete_gone(self, records: Set[str]) -> None:
+        """Delete the rows of nodes whose roots have no record, readable or not.
 
-        ``damaged`` are the providers whose records cannot be read. Raises ObjectError.
+        ``records`` are the uuids of the providers with a record. Raises ObjectError.
         """
-        seen = {node.uuid for node, _root in _published(nodes, records)}
-        gone = sorted(self._revisions.keys() - seen - records.keys() - damaged)
-        if gone:
+        if gone := sorted(self.revisions.keys() - records):
             ComputeNodeList.get_by_filters(
                 self._context,
                 host=self._host,
                 driver_instance=self._publisher.instance,
                 uuid=list(filter(is_uuid_like, gone)),
             ).destroy()
-            for uuid in gone:
-                self._forget(uuid)
-        self._made = {uuid: made for uuid, made in self._made.items() if uuid in seen}
+            self._forget(gone)
 
-    def _note(self, row: ComputeNode) -> None:
-        if "revision" in row:  # otherwise no write of it could be checked
-            self._figures[row.uuid] = _figures_of(row)
-            self._revisions[row.uuid] = row.revision
+    def _rename(
+        self, one: Instance | Migration, host: str, node: str, names: Mapping[str, str]
+    ) -> None:
+        """Change the node of an object; ``host`` and ``node`` are the names of its fields."""
+        name = names.get(known(one, node) or "")
+        if name is not None and known(one, host) == self._host:
+            setattr(one, node, name)
 
-    def _forget(self, uuid: str) -> None:
-        self._revisions.pop(uuid, None)
-        self._figures.pop(uuid, None)
+    def _forget(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            del self.revisions[uuid], self._figures[uuid]
 
-    def _row(self, uuid: str, wanted: _Figures) -> ComputeNode:
-        """Return a row to save, with what it had as unchanged."""
-        row = ComputeNode(self._context, uuid=uuid, revision=self._revisions[uuid])
+    def _changed(self, uuid: str, wanted: _Figures) -> ComputeNode | None:
+        """Return a row to save, with its present figures as unchanged; None without a change."""
+        if uuid not in self._figures or self._figures[uuid] == wanted:
+            return None
+        row = ComputeNode(self._context, uuid=uuid, revision=self.revisions[uuid])
         row.host, row.driver_instance = self._host, self._publisher.instance
         before = self._figures[uuid]
         if before is not None:
             _set(row, before)
         row.obj_reset_changes(recursive=True)
-        _set(row, wanted)
+        _set(row, wanted, before)
         return row
 
-    def _other_row(self, uuid: str, figures: _Figures, *, is_listing: bool) -> ComputeNode | None:
-        used = self.usage.of_node(figures.hypervisor_hostname)
-        wanted = figures._replace(
-            vcpus_used=used.vcpus,
-            memory_mb_used=used.memory_mb,
-            local_gb_used=used.local_gb,
-            last_seen=now() if is_listing and figures.last_seen is None else figures.last_seen,
-        )
-        return None if wanted == figures else self._row(uuid, wanted)
-
     def _wanted(self, node: Node, root: Provider) -> _Figures:
-        """Return the figures for a node's row; the same value again where nothing has changed."""
-        used = self.usage.of_node(node.name)
-        source = (node.name, node.facts, root.inventories, used)
-        before, figures = self._made.get(node.uuid, (None, None))
-        if figures is None or before != source:
-            figures = self._new_figures(node, root, used)
-            self._made[node.uuid] = source, figures
-        return figures
-
-    def _new_figures(self, node: Node, root: Provider, used: Usage) -> _Figures:
-        published = root.inventories
-        cpus, cpu_ratio = _offered(published, orc.VCPU)
-        ram, ram_ratio = _offered(published, orc.MEMORY_MB)
-        disk, disk_ratio = _offered(published, orc.DISK_GB)
-        facts = node.facts
+        """Return the figures for the row of a published node."""
+        cpus, cpu_ratio = _offered(root, orc.VCPU, node.facts.vcpus)
+        ram, ram_ratio = _offered(root, orc.MEMORY_MB, node.facts.memory_mb)
+        disk, disk_ratio = _offered(root, orc.DISK_GB, node.facts.local_gb)
         return _Figures(
             hypervisor_hostname=node.name,
             owner=self._publisher.owner,
-            vcpus=cpus if facts.vcpus is None else facts.vcpus,
-            vcpus_used=used.vcpus,
-            memory_mb=ram if facts.memory_mb is None else facts.memory_mb,
-            memory_mb_used=used.memory_mb,
-            local_gb=disk if facts.local_gb is None else facts.local_gb,
-            local_gb_used=used.local_gb,
+            vcpus=cpus,
+            memory_mb=ram,
+            local_gb=disk,
             cpu_allocation_ratio=cpu_ratio,
             ram_allocation_ratio=ram_ratio,
             disk_allocation_ratio=disk_ratio,
             capabilities=self._capabilities,
-            pci_stats=facts.pci_stats,
+            pci_stats=node.facts.pci_stats,
             last_seen=None,
+            **self.usage.of_node(node.name)._asdict(),
         )
 
 
-def _published(
-    nodes: Iterable[Node], records: Mapping[str, Record]
-) -> Iterator[tuple[Node, Provider]]:
-    """Yield the nodes whose roots this instance has published, with these roots."""
-    for node in nodes:
-        record = records.get(node.uuid)
-        if record is not None and record.applied is not None:
-            yield node, record.applied
-
-
-def _offered(published: Mapping[str, Inventory], name: str) -> tuple[int, float]:
-    """Return the total and the allocation ratio of a resource class."""
-    inventory = published.get(name)
-    return (0, 1.0) if inventory is None else (inventory.total, inventory.allocation_ratio)
+def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
+    """Return the total of a resource class, unless the driver reports it, and its ratio."""
+    inventory = root.inventories.get(name)
+    if inventory is None:
+        return total or 0, 1.0
+    return inventory.total if total is None else total, inventory.allocation_ratio
 
 
 def _figures_of(row: ComputeNode) -> _Figures | None:
     """Return the figures of a row; None if one of them cannot be read."""
-    special = {"capabilities", "pci_stats", "last_seen"}
+    special = {"pci_stats", "last_seen"}
     try:
         return _Figures(
             **{name: getattr(row, name) for name in _Figures._fields if name not in special},
-            capabilities=tuple(sorted(row.capabilities.items())),
             pci_stats=pci_stats_of(row),
             last_seen=row.last_seen if "last_seen" in row else None,
         )
@@ -256,24 +227,15 @@ def _figures_of(row: ComputeNode) -> _Figures | None:
         return None
 
 
-def _set(row: ComputeNode, figures: _Figures) -> None:
-    """Set the figures of a row; a figure that it has already is no change."""
-    before = _figures_of(row)
+def _set(row: ComputeNode, figures: _Figures, before: _Figures | None = None) -> None:
+    """Set the figures of a row that are different from those before."""
     for name, value in figures._asdict().items():
-        if before is not None and getattr(before, name) == value:
-            continue
-        if name == "capabilities":
-            row.capabilities = dict(value)
-        elif name == "pci_stats":
-            row.pci_stats = None if value is None else _pci_stats(value)
-        else:
-            setattr(row, name, value)
+        if before is None or getattr(before, name) != value:
+            is_devices = name == "pci_stats" and value is not None
+            setattr(row, name, _pci_stats(value) if is_devices else value)
 
 
 def _pci_stats(kinds: PciStats) -> PciDeviceList:
-    return PciDeviceList(
-        objects=[
-            PciDevice(vendor_id=vendor, product_id=product, numa_node=numa, count=count)
-            for vendor, product, numa, count in kinds
-        ]
-    )
+    names = ("vendor_id", "product_id", "numa_node", "count")
+    devices = [PciDevice(**dict(zip(names, kind, strict=True))) for kind in kinds]
+    return PciDeviceList(objects=devices)

@@ -1,16 +1,16 @@
-"""A node as its driver reports it: name, uuid and facts."""
+"""A node as its driver reports it."""
 
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
 from wharfinger.objects import ComputeNode
 
-#: By kind: vendor, product, NUMA node, count.
+#: The PCI devices by kind: vendor, product, NUMA node, count.
 PciStats = tuple[tuple[str, str, int | None, int], ...]
 
 
 class NodeFacts(NamedTuple):
-    """What a driver says of a node besides its tree; None where it says nothing."""
+    """Figures of a node that the driver reports besides its tree; None if it does not."""
 
     vcpus: int | None = None
     memory_mb: int | None = None
@@ -23,9 +23,9 @@ _NO_FACTS: Final = NodeFacts()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: its name, its root's uuid unless Placement has another, and what the driver says.
+    """A node: its name, the uuid of its root, and its facts.
 
-    ``reported_uuid`` is the uuid that the driver gives it, None where ``uuid`` is that.
+    ``reported_uuid`` is the uuid that the driver reports if Placement has the root under another.
     """
 
     name: str
@@ -41,18 +41,14 @@ class Node:
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """The PCI devices of a node as a value; None where they are not looked at.
+    """Return the PCI devices of a node as a value; None where they are not looked at.
 
-    An old release's nodes have no such field.
+    Nodes of old releases have no such field. Raises FieldUnset.
     """
-    if "pci_stats" not in node.fields or node.pci_stats is None:
+    kinds = getattr(node, "pci_stats", None)
+    if kinds is None:
         return None
     return tuple(
-        (
-            kind.vendor_id,
-            kind.product_id,
-            kind.numa_node if "numa_node" in kind else None,
-            kind.count,
-        )
-        for kind in node.pci_stats
+        (one.vendor_id, one.product_id, one.numa_node if "numa_node" in one else None, one.count)
+        for one in kinds
     )

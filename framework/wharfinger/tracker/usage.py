@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oslo_log import log as logging
 
@@ -22,24 +21,16 @@ from wharfinger.objects.field_types import MAX_COUNT
 LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """CPUs, MiB of memory and GiB of disk."""
+class Usage(NamedTuple):
+    """CPUs, MiB of memory and GiB of disk. The names are ComputeNode's."""
 
-    vcpus: int = 0
-    memory_mb: int = 0
-    local_gb: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            min(self.vcpus + other.vcpus, MAX_COUNT),
-            min(self.memory_mb + other.memory_mb, MAX_COUNT),
-            min(self.local_gb + other.local_gb, MAX_COUNT),
-        )
+    vcpus_used: int = 0
+    memory_mb_used: int = 0
+    local_gb_used: int = 0
 
 
-NOTHING: Final = Usage()
-#: The node that an instance is on, and what its flavor takes there.
+_NOTHING: Final = Usage()
+#: The node of an instance, and the amounts of its flavor.
 _Place = tuple[str | None, Usage]
 
 
@@ -52,29 +43,17 @@ class HostUsage:
 
     def __init__(self, host: str) -> None:
         self._host: Final = host
+        #: The revisions of the host's instances as they were read, by uuid.
+        self.revisions: dict[str, int] = {}
         self._places: dict[str, _Place] = {}
-        self._revisions: dict[str, int] = {}
         self._used: Mapping[str, Usage] = {}
-        self._had_moves = False
-
-    @property
-    def revisions(self) -> dict[str, int]:
-        """The revisions of the host's instances as they were read, by uuid."""
-        return self._revisions
 
     def update(self, rows: HostState) -> None:
         """Take the instances that have changed since the last read, and all migrations."""
-        for one in rows.instances:
-            if "uuid" in one:
-                self._places[one.uuid] = _place(one)
-        gone = self._places.keys() - rows.instance_revisions.keys()
-        for uuid in gone:
-            del self._places[uuid]
-        self._revisions = dict(rows.instance_revisions)
-        moves = list(rows.migrations)
-        if rows.instances or gone or moves or self._had_moves:
-            self._used = _sum(self._host, self._places, moves)
-        self._had_moves = bool(moves)
+        self.revisions = dict(rows.instance_revisions)
+        kept = {uuid: place for uuid, place in self._places.items() if uuid in self.revisions}
+        self._places = kept | _places(rows.instances)
+        self._used = _sum(self._host, self._places, rows.migrations)
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Count what is on nodes under their new names, by the old ones."""
@@ -82,53 +61,62 @@ class HostUsage:
             uuid: (names.get(node, node) if node else None, usage)
             for uuid, (node, usage) in self._places.items()
         }
-        used: defaultdict[str, Usage] = defaultdict(Usage)
+        usages: defaultdict[str, list[Usage]] = defaultdict(list)
         for node, usage in self._used.items():
-            used[names.get(node, node)] += usage
-        self._used = used
+            usages[names.get(node, node)].append(usage)
+        self._used = _totals(usages)
 
     def of_node(self, name: str) -> Usage:
         """Return the usage of a node."""
-        return self._used.get(name, NOTHING)
+        return self._used.get(name, _NOTHING)
 
 
 def usage_of_node(context: Context, host: str, name: str) -> Usage:
     """Return the usage of one node, from the database; raises ObjectError, StateError."""
     instances = InstanceList.get_by_filters(context, host=host, node=name)
     moves = MigrationList.get_in_progress_by_host(context, host)
-    places = {one.uuid: _place(one) for one in instances if "uuid" in one}
-    return _sum(host, places, moves).get(name, NOTHING)
+    return _sum(host, _places(instances), moves).get(name, _NOTHING)
 
 
-def _sum(host: str, places: Mapping[str, _Place], moves: Iterable[Migration]) -> dict[str, Usage]:
-    taken: defaultdict[str, Usage] = defaultdict(Usage)
-    moving = set()
-    for migration in moves:
-        moving.add(_known(migration, "instance_uuid"))
-        for end, flavor in (("source", "old_flavor"), ("dest", "new_flavor")):
-            node = _known(migration, f"{end}_node")
-            if _known(migration, f"{end}_compute") == host and node is not None:
-                taken[node] += _of(migration, flavor)
-    for uuid, (node, usage) in places.items():
-        if node is not None and uuid not in moving:
-            taken[node] += usage
-    return dict(taken)
-
-
-def _place(instance: Instance) -> _Place:
-    return _known(instance, "node"), _of(instance, "flavor")
-
-
-def _known(owner: Instance | Migration, field: str) -> str | None:
+def known(owner: Instance | Migration, field: str) -> str | None:
+    """Return the value of a field; None also if it cannot be read."""
     value: str | None = getattr(owner, field) if field in owner else None
     return value
 
 
+def _places(instances: Iterable[Instance]) -> dict[str, _Place]:
+    return {
+        one.uuid: (known(one, "node"), _of(one, "flavor")) for one in instances if "uuid" in one
+    }
+
+
+def _sum(host: str, places: Mapping[str, _Place], moves: Iterable[Migration]) -> dict[str, Usage]:
+    usages: defaultdict[str, list[Usage]] = defaultdict(list)
+    moving = set()
+    for migration in moves:
+        moving.add(known(migration, "instance_uuid"))
+        for end, flavor in (("source", "old_flavor"), ("dest", "new_flavor")):
+            node = known(migration, f"{end}_node")
+            if known(migration, f"{end}_compute") == host and node is not None:
+                usages[node].append(_of(migration, flavor))
+    for uuid, (node, usage) in places.items():
+        if node is not None and uuid not in moving:
+            usages[node].append(usage)
+    return _totals(usages)
+
+
+def _totals(usages: Mapping[str, Iterable[Usage]]) -> dict[str, Usage]:
+    return {
+        node: Usage(*(min(sum(amounts), MAX_COUNT) for amounts in zip(*its, strict=True)))
+        for node, its in usages.items()
+    }
+
+
 def _of(owner: Instance | Migration, field: str) -> Usage:
-    """What a flavor takes; nothing where that cannot be known, which is told."""
+    """Return the amounts of a flavor; log one that cannot be read, and return nothing for it."""
     try:
         flavor: Flavor = getattr(owner, field)
         return Usage(flavor.vcpus, flavor.memory_mb, flavor.root_gb + flavor.ephemeral_gb)
     except FieldUnset as error:
         LOG.error("%s counts for nothing on its node: %s", owner.subject, error)
-        return NOTHING
+        return _NOTHING

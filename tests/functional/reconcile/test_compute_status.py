@@ -8,7 +8,7 @@ from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import BackendError, RemoteError
-from wharfinger.objects import RecordBatch, Service
+from wharfinger.objects import HostState, RecordBatch, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import SetTraits
 from wharfinger.tracker import service_record
@@ -98,13 +98,17 @@ def test_where_it_is_not_known_they_say_what_they_said(
     service: Service,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    get = HostState.get
+
+    def get_unknown(*args: Any, **kwargs: Any) -> HostState:
+        state = get(*args, **kwargs)
+        state.service_disabled = None
+        return state
+
     publishing.driver.nodes["metal"] = _with_traits(flat(CUSTOM_METAL=1), "HW_CPU_X86_AVX")
     _set(service, disabled=True)
     publishing.cycle.sync()
-    unknown = _service(publishing)
-    del unknown.disabled
-    monkeypatch.setattr(Service, "get_by_host_and_binary", lambda *_key: unknown)
-    assert service_record.is_disabled(publishing.context, HOST) is None
+    monkeypatch.setattr(HostState, "get", get_unknown)
 
     assert not publishing.cycle.sync().steps
     assert _disabled(placement) == {"cn", "metal"}

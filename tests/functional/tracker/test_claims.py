@@ -586,7 +586,7 @@ def act(context: Context, claims: Claims, nodes: list[str], chosen: random.Rando
                 one, flavor(vcpus=chosen.randint(1, 9)), node, migration_type="resize"
             )
         elif (one.host, one.node) in noted(context):
-            claims.abort(Claim(Claims(context, str(one.host)), one, str(one.node)))
+            Claim(Claims(context, str(one.host)), one, str(one.node)).abort()
 
 
 def claiming_on(publishing: Publishing, seed: str) -> Callable[[], None]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.providers.world import Fuse, PlacementModel
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
-from wharfinger.placement.error_mapping import refused, unavailable
+from wharfinger.placement.error_mapping import refused
 from wharfinger.placement.traits_and_classes import TraitsAndClasses
 
 WRONG: Final = PlacementError(request="PUT", status=400, code="", detail="no such name")
@@ -49,7 +49,7 @@ def test_a_name_that_was_refused_is_tried_again() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [unavailable("PUT", "no answer"), refused("PUT", 403, "no role")],
+    [PlacementUnavailable(request="PUT", detail="no answer"), refused("PUT", 403, "no role")],
     ids=["unavailable", "refused"],
 )
 def test_what_is_about_no_name_is_no_names_error(error: PlacementError) -> None:

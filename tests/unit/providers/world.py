@@ -71,7 +71,14 @@ class PlacementModel(PlacementClient):
         pass
 
     def send(
-        self, method: str, path: str, body: Any, kind: type[Answer], *, subject: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        kind: type[Answer],
+        *,
+        newest: Microversion = HIGHEST,
+        subject: str = "",
     ) -> Answer:
         answer: ProviderSummary | Raised
         match method, path.split("/")[1:]:

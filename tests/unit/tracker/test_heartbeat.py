@@ -123,9 +123,9 @@ def test_heartbeat_of_work_without_progress_stops_until_the_work_goes_on(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(heartbeat, "time", clock)
-    with Heartbeat("rack-7", reports, SOON, patience=3600.0) as beating:
+    with Heartbeat("rack-7", reports, SOON) as beating:
         reports.wait_for(1)
-        clock.now = 3600.0
+        clock.now = heartbeat.HANGS_AFTER
         log.wait_for(1)
         assert "no progress for 3600 seconds" in log.lines[0]
         count = reports.count
