@@ -161,14 +161,14 @@ class Reservations:
             self._fill(provider)  # a crash may have prevented it
             raise
 
-    def keep(self, held: Reservation) -> None:
-        """Reserve the provider again if its owner has written other figures.
+    def keep(self, uuid: str, provider_uuid: str) -> None:
+        """Reserve a provider again if its owner has written other figures.
 
-        One request where it has not. Nothing is written for a reservation that has ended.
+        One request where it has not. Nothing is written if the reservation has ended.
         """
-        live = self._client.get_inventories(held.provider_uuid).inventories.values()
-        if not all(one.is_fully_reserved for one in live) and self.is_there(held.uuid):
-            for provider in self._client.list_providers(uuid=held.provider_uuid):
+        live = self._client.get_inventories(provider_uuid).inventories.values()
+        if not all(one.is_fully_reserved for one in live) and self.is_there(uuid):
+            for provider in self._client.list_providers(uuid=provider_uuid):
                 self._fill(provider)
 
     def is_there(self, uuid: str) -> bool:
