@@ -6,9 +6,8 @@ The one writer of allocations, apart from the reshapes of a plan.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -27,13 +26,6 @@ from wharfinger.placement.model import Amounts
 Allocations = Mapping[str, Mapping[str, int]]
 
 
-class ConsumerType(StrEnum):
-    """Consumer types of nova: Placement counts nova's usages and ours together."""
-
-    INSTANCE = "INSTANCE"
-    MIGRATION = "MIGRATION"
-
-
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """A consumer and its allocations; ``generation`` is None where it has none."""
@@ -41,14 +33,6 @@ class Consumer:
     uuid: str
     allocations: Allocations = field(default_factory=dict)
     generation: int | None = None
-
-
-class Change(NamedTuple):
-    """New allocations of a consumer, as it was read, in place of all others."""
-
-    consumer: Consumer
-    allocations: Allocations
-    type: ConsumerType
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -70,16 +54,13 @@ class Consumers:
             answer = msgspec.convert(self._client.get_allocations(uuid), _Answer)
         except msgspec.ValidationError as error:
             raise UnexpectedAnswer(
-                request=f"GET /allocations/{uuid}",
-                status=HTTPStatus.OK,
-                code="",
-                detail=str(error),
+                request=f"GET /allocations/{uuid}", status=HTTPStatus.OK, code="", detail=str(error)
             ) from error
         allocations = {provider: its.resources for provider, its in answer.allocations.items()}
         return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
 
-    def set(self, instance: Instance, *changes: Change) -> None:
-        """Make all changes, of consumers of an instance, or none.
+    def set(self, instance: Instance, *changes: tuple[Consumer, Allocations]) -> None:
+        """Replace all allocations of an instance and its moves, of each consumer or of none.
 
         Raises ConcurrentUpdate where one of them has changed since it was read, Conflict where a
         provider has not the room.
@@ -92,13 +73,14 @@ class Consumers:
                 "consumer_generation": 0
                 if consumer.generation is None and consumer.uuid in self._left
                 else consumer.generation,
-                "consumer_type": kind,
+                # As nova's, so that Placement counts nova's usages and ours together.
+                "consumer_type": "INSTANCE" if consumer.uuid == instance.uuid else "MIGRATION",
                 "project_id": instance.project_id,
                 "user_id": instance.user_id,
             }
-            for consumer, allocations, kind in changes
+            for consumer, allocations in changes
         }
-        new = {change.consumer.uuid for change in changes if change.consumer.generation is None}
+        new = {consumer.uuid for consumer, _wanted in changes if consumer.generation is None}
         self._left.difference_update(new)
         try:
             self._writes.set_allocations(body)

@@ -129,11 +129,7 @@ class FlavorSearch:
         return True
 
     def take(
-        self,
-        consumer: Consumer,
-        flavor: Flavor,
-        suits: Suits,
-        claim: Callable[[Allocations], None],
+        self, consumer: Consumer, flavor: Flavor, suits: Suits, claim: Callable[[Allocations], None]
     ) -> Choice:
         """Claim a free candidate for an instance; ``claim`` raises Placement's error.
 

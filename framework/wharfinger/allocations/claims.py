@@ -10,13 +10,7 @@ from uuid import uuid4
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import (
-    Allocations,
-    Change,
-    Consumer,
-    ConsumerType,
-    is_unsure,
-)
+from wharfinger.allocations.allocation_writer import Allocations, Consumer, is_unsure
 from wharfinger.allocations.candidate_attempts import (
     SHARES,
     FlavorSearch,
@@ -89,7 +83,7 @@ class Claimed:
 
 
 class AllocationClaims:
-    """What instances have of a Placement.
+    """Claims and releases of instances in a Placement.
 
     Safe for several threads. Methods raise PlacementError, ObjectError and StateError; a caller
     finishes what they have begun by calling them again.
@@ -121,9 +115,9 @@ class AllocationClaims:
         """Allocate what a flavor asks for to an instance, on a node that ``suits``.
 
         An instance that has it stays as it is; a claim that was cut short goes on. Without a uuid
-        the instance is a new one. Raises NoCandidates, InvalidRequest and DeviceProfileError, and
-        then there is no such instance, if there was none; and AllocationRefused where the instance
-        has another flavor or other owners, or is being released, or another consumer has the uuid.
+        the instance is a new one. Raises NoCandidates, InvalidRequest and DeviceProfileError, after
+        which a new instance does not exist; and AllocationRefused where the instance has another
+        flavor or other owners, or is being released, or another consumer has the uuid.
         """
         # Before its row is read: an instance has a row before it has allocations.
         held = (
@@ -370,13 +364,13 @@ class AllocationClaims:
             instance.updated_at = now()
             instance.save()
         attempt.has_asked = True
-        self._consumers.set(instance, Change(attempt.held, allocations, ConsumerType.INSTANCE))
+        self._consumers.set(instance, (attempt.held, allocations))
 
     def _forget(self, attempt: _Attempt, error: WharfingerError) -> None:
         """Delete a new instance, unless it may have allocations."""
         uuid = attempt.instance.uuid
         try:
-            if not attempt.has_asked or not is_unsure(error):
+            if not is_unsure(error):
                 # Before a look at what it has: another claim releases that from now on.
                 instance = Instance.get_by_uuid(self._context, uuid)
                 instance.task_state = "releasing"

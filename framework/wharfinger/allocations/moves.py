@@ -14,19 +14,8 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import (
-    Allocations,
-    Change,
-    Consumer,
-    ConsumerType,
-    was_refused,
-)
-from wharfinger.allocations.candidate_attempts import (
-    FlavorSearch,
-    Suits,
-    anywhere,
-    place_of,
-)
+from wharfinger.allocations.allocation_writer import Allocations, Consumer, was_refused
+from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.release import AllocationRelease
 from wharfinger.allocations.task_state import (
@@ -89,7 +78,7 @@ Ended = tuple[Migration, tuple[Reservation, ...]]
 
 
 class Moves:
-    """The moves of instances between what a Placement has.
+    """Moves of instances in a Placement.
 
     Safe for several threads. Methods raise PlacementError, ObjectError and StateError; a caller
     finishes what they have begun by calling them again.
@@ -111,13 +100,9 @@ class Moves:
         self._down_time: Final = down_time
 
     def start(
-        self,
-        instance_uuid: str,
-        flavor: Flavor | None = None,
-        *,
-        suits: Suits = anywhere,
+        self, instance_uuid: str, flavor: Flavor | None = None, *, suits: Suits = anywhere
     ) -> Migration:
-        """Have an instance hold what it is to have, beside what it has.
+        """Allocate to an instance what it is to have, beside what it has.
 
         With a ``flavor``: a resize, to any node that ``suits``, its own too; without: a migration
         to another node. Return the migration, finished: it waits to be confirmed or reverted.
@@ -244,11 +229,8 @@ class Moves:
     ) -> None:
         """Give the migration what the instance has, and the instance a candidate."""
         try:
-            self._consumers.set(
-                instance,
-                Change(Consumer(migration.uuid), held.allocations, ConsumerType.MIGRATION),
-                Change(held, wanted, ConsumerType.INSTANCE),
-            )
+            migrations = Consumer(migration.uuid)
+            self._consumers.set(instance, (migrations, held.allocations), (held, wanted))
         except Conflict as error:
             if _is_about(error, held.allocations) and not _is_about(error, wanted):
                 raise AllocationRefused(
@@ -348,7 +330,7 @@ class Moves:
         elif has.allocations:
             try:
                 # The same again, of a new generation: a process that still moves it is refused.
-                self._consumers.set(instance, Change(has, has.allocations, ConsumerType.INSTANCE))
+                self._consumers.set(instance, (has, has.allocations))
             except PlacementError as error:
                 # Placement does not let it have that any more; nor does it let a migration.
                 if not was_refused(error):
@@ -364,11 +346,7 @@ class Moves:
         lost = [one for one in has.allocations if one not in had.allocations]
         self._reservations.before_release(instance.uuid, lost)
         try:
-            self._consumers.set(
-                instance,
-                Change(has, had.allocations, ConsumerType.INSTANCE),
-                Change(had, {}, ConsumerType.MIGRATION),
-            )
+            self._consumers.set(instance, (has, had.allocations), (had, {}))
         except PlacementError as error:
             if not was_refused(error):
                 raise

@@ -61,7 +61,7 @@ def program(
     down_time: timedelta = timedelta(seconds=60),
     on_step: OnStep = lambda _step, _detail: None,
 ) -> DeviceJob:
-    """Load an image into a device, which nobody can have meanwhile; return the finished job.
+    """Load an image into a device, which stays reserved meanwhile; return the finished job.
 
     The driver has taken a snapshot, and publishes the device on this host. ``image`` is a uuid.
     ``function`` names what the image does. Without it, and if the driver does not know it either,
@@ -119,7 +119,7 @@ def _enter(
         raise _taken(provider)
     former = next((one for one in jobs if one.provider_uuid == provider.uuid), None)
     job = former or DeviceJob(context, provider_uuid=provider.uuid)
-    # What the device held before is not believed any more.
+    # A report of an earlier function of the device is wrong from now on.
     stale = {trait for one in jobs for trait in (*one.stale_traits, one.held_trait) if trait}
     _change(
         job,
@@ -273,7 +273,7 @@ class _Work:
         return None
 
     def _load(self, before: _Known | None) -> None:
-        """Have the driver load the image, and keep the device reserved meanwhile."""
+        """Let the driver load the image, and keep the device reserved meanwhile."""
         job, errors = self.job, list[BaseException]()
 
         def load() -> None:

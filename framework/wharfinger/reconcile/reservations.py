@@ -6,7 +6,7 @@ on. All writes go through ``apply.Writer``, with the record of the instance that
 provider.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -27,13 +27,7 @@ from wharfinger.exceptions import (
     ReservationRefused,
     WharfingerError,
 )
-from wharfinger.objects import (
-    Context,
-    ProviderRecord,
-    ProviderState,
-    Reservation,
-    ReservationList,
-)
+from wharfinger.objects import Context, ProviderRecord, ProviderState, Reservation, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import Inventories, ProviderSummary, Traits
@@ -48,6 +42,7 @@ from wharfinger.reconcile.reservation_phases import stored_figures
 
 #: Host and driver instance of a provider without records; no record is stored under them.
 _NO_PUBLISHER: Final = ("none", "none")
+_WAIT: Final = wait_random_exponential(max=2.0)  # seconds
 _CONFLICTS: Final = (ConcurrentSave, ConcurrentUpdate, IntentExpired)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -56,12 +51,9 @@ _R = TypeVar("_R")
 def patiently(
     *errors: type[WharfingerError],
     attempts: int = 5,
-    wait: wait_base = wait_random_exponential(max=2.0),  # noqa: B008 - it has no state
+    wait: wait_base = _WAIT,
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator that calls a function again if it raises one of these errors.
-
-    By default, the wait between two attempts is at most 2 s.
-    """
+    """Return a decorator that calls a function again if it raises one of these errors."""
     return retry(
         retry=retry_if_exception_type(errors),
         stop=stop_after_attempt(attempts),
@@ -102,15 +94,6 @@ class _Stored:
     def own_figures(self) -> dict[str, int]:
         """The ``reserved`` figures from before our reservations, by resource class."""
         return full_reservation.own_reserved(self.live.inventories, self.record)
-
-    def reasons(self, without: str) -> tuple[str, ...]:
-        """Return what the provider is reserved for besides one reservation, for people."""
-        others = (one for one in self.reservations if one.uuid != without)
-        return (
-            *self.record.reservations,
-            *(f"{one.reason} (held by {one.holder})" for one in others),
-            *self.disagreement,
-        )
 
 
 class Reservations:
@@ -335,7 +318,12 @@ class Reservations:
         mine = [one for one in stored.reservations if one.uuid == uuid]
         if not mine:
             raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
-        left = stored.reasons(without=uuid)
+        others = (one for one in stored.reservations if one.uuid != uuid)
+        left = (
+            *stored.record.reservations,
+            *(f"{one.reason} (held by {one.holder})" for one in others),
+            *stored.disagreement,
+        )
         if left or not stored.is_published:
             self._apply(stored, stored.own_record, ended=mine)
         else:
@@ -436,9 +424,7 @@ class Reservations:
             else replace(live, traits=traits.traits),
             store,
             replace(
-                record,
-                own_reserved={**spare, **record.own_reserved},
-                reservations=tuple(reasons),
+                record, own_reserved={**spare, **record.own_reserved}, reservations=tuple(reasons)
             ),
             tuple(rows.reservations),
             (disagreement,) if unclear else (),
@@ -461,31 +447,31 @@ class Reservations:
             for row in rows.nodes
             if row.capabilities.get("cleans_after_release")
         }
-        publishers: dict[str, set[str]] = {}
-        for found in rows.records if instances else ():
-            if _record(found).applied is not None:  # a record may be of another owner's provider
-                publishers.setdefault(found.provider_uuid, set()).add(found.driver_instance)
+        published = {
+            (found.provider_uuid, found.driver_instance)
+            for found in (rows.records if instances else ())
+            if _record(found).applied is not None  # a record may be of another owner's provider
+        }
         return [
             one
             for one in summaries
             if (instance := instances.get(one.root_provider_uuid)) is not None
-            and self._is_published_by(instance, one, publishers)
+            and self._is_published_by(instance, one, published)
         ]
 
     def _is_published_by(
-        self, instance: str, provider: ProviderSummary, publishers: Mapping[str, set[str]]
+        self, instance: str, provider: ProviderSummary, published: Set[tuple[str, str]]
     ) -> bool:
         """Return whether the present or former instance of a node publishes a provider of it.
 
-        ``publishers`` are the instances with records, by provider uuid.
+        ``published`` are the providers and instances of records, by uuid and name.
         """
-        of_root = publishers.get(provider.root_provider_uuid, set())
+        of_root = {name for uuid, name in published if uuid == provider.root_provider_uuid}
         if not of_root:  # the records are lost
             mark = ownership.instance_trait(instance)
             return mark in self._client.get_traits(provider.uuid).traits
         # Until the instance of the row has a record, an instance of another name counts.
-        before = of_root & {instance} or of_root
-        return not before.isdisjoint(publishers.get(provider.uuid, ()))
+        return any((provider.uuid, name) in published for name in of_root & {instance} or of_root)
 
     @patiently(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
@@ -524,8 +510,6 @@ def _current(
     instance that publish the node counts.
     """
     ours = {key for key, record in records.items() if record.is_ours}
-    if len(ours) < 2:
-        return records
     hosts = {host for host, _instance in publishers}
     # Another instance on the host may publish a child of the root, or overlay it.
     current = ours & publishers or {key for key in ours if key[0] in hosts} or ours
