@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -94,25 +94,21 @@ def program(
             "reserve that.",
             remedy="Wait until it is published.",
         )
-    job = _enter(
-        context,
-        provider,
-        siblings=[one.uuid for one in scope if one.uuid != provider.uuid],
-        driver_instance=driver.name,
-        host=driver.host,
-        image=image,
-        function=function,
-        trait=trait,
-    )
-    work = _Work(client, context, driver, provider, scope, job, down_time, on_step)
+    wanted = {"image": image, "function": function, "trait": trait}
+    job = _enter(context, driver, provider, [one.uuid for one in scope], wanted)
+    reservations = Reservations(client, context, down_time)
+    work = _Work(client, context, reservations, driver, provider, scope, job, down_time, on_step)
     return work.do(wait_for_idle)
 
 
 def _enter(
-    context: Context, provider: ProviderSummary, *, siblings: list[str], **values: Any
+    context: Context,
+    driver: ComputeDriver,
+    provider: ProviderSummary,
+    scope: Sequence[str],
+    wanted: Mapping[str, str | None],
 ) -> DeviceJob:
     """Store a job of a device, if no other one is unfinished; raises JobRefused."""
-    scope = [provider.uuid, *siblings]
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):
@@ -124,14 +120,16 @@ def _enter(
     _change(
         job,
         provider_name=provider.name,
-        siblings=siblings,
+        siblings=[uuid for uuid in scope if uuid != provider.uuid],
+        driver_instance=driver.name,
+        host=driver.host,
         process_id=os.getpid(),
         state="reserving",
         problem=None,
         started_at=now(),
         seen_at=now(),
         stale_traits=sorted(stale),
-        **values,
+        **wanted,
     )
     try:
         if former is None:
@@ -180,20 +178,17 @@ class _Work:
 
     client: PlacementClient
     context: Context
+    reservations: Reservations
     driver: ComputeDriver
     provider: ProviderSummary
     scope: Sequence[ProviderSummary]
     job: DeviceJob
     down_time: timedelta
     tell: OnStep
-    reservations: Reservations = field(init=False)
     owners: dict[str, frozenset[str]] = field(default_factory=dict)
     taken: dict[str, ProviderSummary] = field(default_factory=dict)
     beaten: float = field(default_factory=time.monotonic)
     is_ours: bool = True
-
-    def __post_init__(self) -> None:
-        self.reservations = Reservations(self.client, self.context, self.down_time)
 
     def do(self, wait_for_idle: float) -> DeviceJob:
         """Run the job in the order in which nothing is lost."""
