@@ -99,12 +99,8 @@ def resolve(
         if programmed:
             forget_others(context, job)
     left: dict[str, None] = {}
-    there = {one.uuid for one in scope}
     # By uuid, from before the decision: another job may have reserved the provider since.
     for one in held:
-        if one.provider_uuid not in there:
-            reservations.forget(one.uuid)
-            continue
         with suppress(ObjectNotFound):  # another process ended it at the same time
             left |= dict.fromkeys(reservations.release_one(one.uuid))
     if job is not None and not scope:

@@ -176,16 +176,9 @@ class Reservations:
         for held in self._held(uuid=uuid):
             for provider in self._client.list_providers(uuid=held.provider_uuid):
                 return self._end(uuid, provider)
-            self.forget(uuid)
+            self._forget(uuid)
             return ()
         raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
-
-    @patiently(*_CONFLICTS)
-    def forget(self, uuid: str) -> None:
-        """Delete a reservation whose provider no longer exists."""
-        for one in self._held(uuid=uuid):
-            with suppress(ObjectNotFound):
-                one.destroy()
 
     # Releases of consumers.
 
@@ -313,7 +306,7 @@ class Reservations:
         try:
             stored = self._read(provider)
         except NotFound:
-            self.forget(uuid)
+            self._forget(uuid)
             return ()
         mine = [one for one in stored.reservations if one.uuid == uuid]
         if not mine:
@@ -332,6 +325,13 @@ class Reservations:
             record = replace(stored.own_record, own_reserved={})
             self._apply(stored, record, SetInventories, own, ended=mine)
         return left
+
+    @patiently(*_CONFLICTS)
+    def _forget(self, uuid: str) -> None:
+        """Delete a reservation whose provider no longer exists."""
+        for one in self._held(uuid=uuid):
+            with suppress(ObjectNotFound):
+                one.destroy()
 
     def _apply(
         self,
