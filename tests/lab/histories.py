@@ -21,7 +21,7 @@ from tests.lab.objects import elsewhere, opened
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, Steps, drives
 from tests.lab.sqlite import WithoutSync
-from wharfinger.allocations.candidate_nodes import Suits
+from wharfinger.allocations.candidate_attempts import Suits
 from wharfinger.db.database import FILE_NAME
 from wharfinger.driver import Allocations
 from wharfinger.objects import (

@@ -1,9 +1,8 @@
-"""Who has what: allocations of instances, claimed in Placement, moved, and given back.
+"""Allocations of instances: claims, moves and releases.
 
-Placement decides who gets the last of something; objects say who asked for it. What is written
-where, and in which order, is such that a process may end between any two steps: what it leaves
-is found by the rows of instances and migrations, and finished or undone by whoever comes next.
-Nothing here publishes, and no instance is started or stopped: that is for who calls it.
+Placement decides which consumer gets the last of something. The rows of instances and migrations
+say what was asked for: a process may end between any two steps, and the next one finishes or undoes
+what it has left. Nothing here publishes providers, or starts and stops instances.
 """
 
 from wharfinger.allocations.candidate_attempts import FlavorSearch

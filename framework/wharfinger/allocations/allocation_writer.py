@@ -4,15 +4,19 @@ The one writer of allocations, apart from the reshapes of a plan.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from wharfinger.exceptions import Conflict, PlacementError, UnexpectedAnswer, WharfingerError
+from wharfinger.exceptions import (
+    ConcurrentUpdate,
+    PlacementError,
+    UnexpectedAnswer,
+    WharfingerError,
+)
 from wharfinger.objects import Instance
 from wharfinger.placement.allocation_writes import AllocationWrites
 from wharfinger.placement.client import PlacementClient
@@ -22,28 +26,13 @@ from wharfinger.placement.model import Amounts
 Allocations = Mapping[str, Mapping[str, int]]
 
 
-class ConsumerType(StrEnum):
-    """nova's, so that its usages and ours are counted together."""
-
-    INSTANCE = "INSTANCE"
-    MIGRATION = "MIGRATION"
-
-
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """What a consumer has; ``generation`` is None where it has nothing."""
+    """A consumer and its allocations; ``generation`` is None where it has none."""
 
     uuid: str
     allocations: Allocations = field(default_factory=dict)
     generation: int | None = None
-
-
-class Change(NamedTuple):
-    """That a consumer, as it was read, is to have these allocations, and no others."""
-
-    consumer: Consumer
-    allocations: Allocations
-    type: ConsumerType
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -60,48 +49,45 @@ class Consumers:
         self._left: Final[set[str]] = set()
 
     def get(self, uuid: str) -> Consumer:
-        """What a consumer has now."""
+        """Return a consumer as it is now."""
         try:
             answer = msgspec.convert(self._client.get_allocations(uuid), _Answer)
         except msgspec.ValidationError as error:
             raise UnexpectedAnswer(
-                request=f"GET /allocations/{uuid}",
-                status=HTTPStatus.OK,
-                code="",
-                detail=str(error),
+                request=f"GET /allocations/{uuid}", status=HTTPStatus.OK, code="", detail=str(error)
             ) from error
         allocations = {provider: its.resources for provider, its in answer.allocations.items()}
         return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
 
-    def set(self, instance: Instance, *changes: Change) -> None:
-        """Make all changes, of consumers of an instance, or none.
+    def set(self, instance: Instance, *changes: tuple[Consumer, Allocations]) -> None:
+        """Replace all allocations of an instance and its moves, of each consumer or of none.
 
         Raises ConcurrentUpdate where one of them has changed since it was read, Conflict where a
         provider has not the room.
         """
-        new = {change.consumer.uuid for change in changes if change.consumer.generation is None}
+        body = {
+            consumer.uuid: {
+                "allocations": {
+                    provider: {"resources": amounts} for provider, amounts in allocations.items()
+                },
+                "consumer_generation": 0
+                if consumer.generation is None and consumer.uuid in self._left
+                else consumer.generation,
+                # As nova's, so that Placement counts nova's usages and ours together.
+                "consumer_type": "INSTANCE" if consumer.uuid == instance.uuid else "MIGRATION",
+                "project_id": instance.project_id,
+                "user_id": instance.user_id,
+            }
+            for consumer, allocations in changes
+        }
+        new = {consumer.uuid for consumer, _wanted in changes if consumer.generation is None}
+        self._left.difference_update(new)
         try:
-            self._writes.set_allocations(
-                {
-                    consumer.uuid: {
-                        "allocations": {
-                            provider: {"resources": amounts}
-                            for provider, amounts in allocations.items()
-                        },
-                        "consumer_generation": self._generation(consumer),
-                        "consumer_type": kind,
-                        "project_id": instance.project_id,
-                        "user_id": instance.user_id,
-                    }
-                    for consumer, allocations, kind in changes
-                }
-            )
+            self._writes.set_allocations(body)
         except PlacementError as error:
-            self._left.difference_update(new)
             if error.status == HTTPStatus.BAD_REQUEST:
                 self._left.update(new)
             raise
-        self._left.difference_update(new)
 
     def delete(self, uuid: str, held: Mapping[str, Any]) -> None:
         """Delete the allocations of a consumer, ``held``, as Placement has returned them.
@@ -111,35 +97,30 @@ class Consumers:
         self._writes.delete_allocations(uuid, held)
 
     def note_left(self, uuid: str) -> None:
-        """Say that a consumer has nothing, and yet there is one.
+        """Note that Placement has a consumer without allocations.
 
-        Placement (16, as observed) leaves a new one behind, of generation 0, where it refuses what
-        is allocated to it with 400: of a provider that is no more. It tells nobody.
+        If Placement (16, as observed) refuses a new consumer's allocations with 400, since their
+        provider is gone, it keeps the consumer, with generation 0. No answer shows that.
         """
         self._left.add(uuid)
 
-    def _generation(self, consumer: Consumer) -> int | None:
-        is_left = consumer.generation is None and consumer.uuid in self._left
-        return 0 if is_left else consumer.generation
 
-
-def amounts_of(allocations: Allocations) -> Counter[str]:
-    """What is taken in all, by resource class."""
+def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """Return the sums of amounts, by resource class."""
     total: Counter[str] = Counter()
-    for amounts in allocations.values():
+    for amounts in allocations:
         total.update(amounts)
     return total
 
 
-def was_refused(error: WharfingerError) -> bool:
-    """Whether Placement has said no, for what was asked, and has done nothing."""
-    return isinstance(error, Conflict) or (
-        isinstance(error, PlacementError) and error.status == HTTPStatus.BAD_REQUEST
-    )
+def was_refused(error: PlacementError) -> bool:
+    """Return whether Placement has refused what was asked; not where it has to be read again."""
+    statuses = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
+    return error.status in statuses and not isinstance(error, ConcurrentUpdate)
 
 
 def is_unsure(error: WharfingerError) -> bool:
-    """Whether allocations may have been written all the same, or may be yet."""
+    """Return whether Placement may have written allocations in spite of an error, or may yet."""
     return (
         isinstance(error, PlacementError)
         and error.request == "POST /allocations"

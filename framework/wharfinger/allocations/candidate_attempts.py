@@ -1,13 +1,13 @@
-"""What an instance of a flavor can have: candidates are tried in turn, until one is still free."""
+"""Attempts to claim for a flavor: candidates on suitable nodes, until one of them is free."""
 
 import random
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
+import os_traits
 from oslo_log import log as logging
 
 from wharfinger.allocations.allocation_writer import (
@@ -17,7 +17,6 @@ from wharfinger.allocations.allocation_writer import (
     amounts_of,
     was_refused,
 )
-from wharfinger.allocations.candidate_nodes import Places, Suits
 from wharfinger.conf import SchedulingSection
 from wharfinger.exceptions import (
     AllocationRefused,
@@ -26,30 +25,85 @@ from wharfinger.exceptions import (
     NoCandidates,
     PlacementError,
 )
-from wharfinger.objects import ComputeNode, Flavor
+from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Flavor
 from wharfinger.providers import ownership
 from wharfinger.scheduling import ResourceRequest, requested_names
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
-from wharfinger.scheduling.filters import Surroundings, loader
+from wharfinger.scheduling.filters import Candidate, RequestFilter, Surroundings, loader
 from wharfinger.scheduling.profile_sources import read_profile
 
 LOG: Final = logging.getLogger(__name__)
+SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 #: Candidates of one search; of those that go, others take some at the same time.
 _CHOICE: Final = 50
-#: How many of them are tried before candidates are asked for anew, and how often that is done.
+#: How many of them are tried before another search, and how many searches there are.
 _TRIED: Final = 10
 _SEARCHES: Final = 5
 #: In the place of a request filter's name, which has no space in it.
 _PLACES: Final = "the node"
 
+#: Returns whether an instance may come to a node.
+Suits = Callable[[ComputeNode], bool]
+#: A candidate, and the node that it is on.
+Choice = tuple[Allocations, ComputeNode]
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A candidate, and the node that it is on."""
 
-    allocations: Allocations
-    node: ComputeNode
+def anywhere(_node: ComputeNode) -> bool:
+    """Return True: every node suits."""
+    return True
+
+
+def place_of(node: ComputeNode) -> tuple[str, str]:
+    """Return the place of an instance on a node: the service host, and the node's name."""
+    return node.host, node.hypervisor_hostname
+
+
+def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
+    """Return the nodes of these roots that are published here; raises ObjectError, StateError."""
+    wanted = sorted(roots)
+    found = ComputeNodeList.get_by_filters(context, uuid=wanted) if wanted else ()
+    return [one for one in found if "host" in one and "hypervisor_hostname" in one]
+
+
+class Places(RequestFilter):
+    """Filter for candidates whose root is a suitable node that is published here.
+
+    For one search: it remembers the nodes that it has found.
+    """
+
+    def __init__(self, context: Context, suits: Suits) -> None:
+        self._context: Final = context
+        self._suits: Final = suits
+        self._nodes: Final[dict[str, ComputeNode | None]] = {}
+
+    def node(self, candidate: Candidate) -> ComputeNode | None:
+        """Return the node of a candidate; None where it has none, or several."""
+        roots = _roots(candidate)
+        if not roots <= self._nodes.keys():
+            trees = {one.root_provider_uuid for one in candidate.providers.values()}
+            unknown = trees - self._nodes.keys()
+            found = {one.uuid: one for one in nodes_of(self._context, unknown)}
+            self._nodes.update((root, found.get(root)) for root in unknown)
+        nodes = [node for root in roots if (node := self._nodes[root]) is not None]
+        return nodes[0] if len(nodes) == 1 else None
+
+    def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
+        """Return a text that names the root that is no node, or the node that does not suit."""
+        node = self.node(candidate)
+        if node is None:
+            roots = ", ".join(sorted(_roots(candidate)))
+            return f"no driver instance publishes {roots} as a node"
+        if not self._suits(node):
+            return f"it is on node {node.hypervisor_hostname} of host {node.host}"
+        return None
+
+
+def _roots(candidate: Candidate) -> set[str]:
+    """Return the roots of a candidate, without those of providers that only share with others."""
+    providers = [candidate.providers[uuid] for uuid in candidate.allocations]
+    own = [one for one in providers if SHARES not in one.traits]
+    return {one.root_provider_uuid for one in own or providers}
 
 
 class FlavorSearch:
@@ -63,28 +117,24 @@ class FlavorSearch:
         self._filters: Final = loader.load(names, surroundings)
 
     def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
-        """Whether allocations may be a flavor's: its amounts, of the owners that it asks."""
-        request = self._request(flavor)
-        return amounts_of(allocations) == _total(request) and all(
-            self._is_of(provider, _owners(request, amounts))
-            for provider, amounts in allocations.items()
-        )
-
-    def _is_of(self, provider: str, owners: Set[str | None]) -> bool:
-        found = ownership.owners(self._surroundings.placement.get_traits(provider).traits)
-        return not found or not found.isdisjoint(owners)
+        """Return whether allocations have a flavor's amounts, of the owners that it asks for."""
+        groups = self._request(flavor).groups
+        if amounts_of(allocations.values()) != amounts_of(group.resources for group in groups):
+            return False
+        for provider, amounts in allocations.items():
+            owners = ownership.owners(self._surroundings.placement.get_traits(provider).traits)
+            wanted = {one.owner for one in groups if not one.resources.keys().isdisjoint(amounts)}
+            if owners and owners.isdisjoint(wanted):
+                return False
+        return True
 
     def take(
-        self,
-        consumer: Consumer,
-        flavor: Flavor,
-        suits: Suits,
-        claim: Callable[[Choice], None],
+        self, consumer: Consumer, flavor: Flavor, suits: Suits, claim: Callable[[Allocations], None]
     ) -> Choice:
-        """Claim what is free for an instance; ``claim`` raises what Placement says to it.
+        """Claim a free candidate for an instance; ``claim`` raises Placement's error.
 
         Raises NoCandidates where nothing is free, or everything was gone again; ConcurrentUpdate
-        where the ``consumer`` is not as it was read; and what a search raises.
+        where the ``consumer`` has changed since it was read; and the errors of a search.
         """
         if flavor.disabled:
             raise AllocationRefused(
@@ -99,9 +149,11 @@ class FlavorSearch:
             choices, dropped = self._find(flavor, suits)
             if not choices:
                 raise _none(consumer, flavor, dropped, gone)
-            for choice in _in_turn(choices):
+            # The first, and then any: others that claim at the same time take other ones.
+            others = random.sample(choices[1:], min(len(choices), _TRIED) - 1)
+            for choice in (choices[0], *others):
                 try:
-                    claim(choice)
+                    claim(choice[0])
                 except PlacementError as error:
                     if not self._is_gone(consumer, error):
                         raise
@@ -112,16 +164,18 @@ class FlavorSearch:
         raise _none(consumer, flavor, {}, gone)
 
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], Mapping[str, int]]:
-        """What is free, in Placement's order, and how many candidates each filter drops."""
+        """Return the choices in Placement's order, and how many candidates each filter drops."""
+        client = self._surroundings.placement
         places = Places(self._surroundings.objects, suits)
         request = self._request(flavor)
-        search = CandidateSearch(self._surroundings.placement, {**self._filters, _PLACES: places})
         try:
-            found = search.find(replace(request, limit=_CHOICE))
+            found = CandidateSearch(client, {**self._filters, _PLACES: places}).find(
+                replace(request, limit=_CHOICE)
+            )
         except PlacementError as error:
             if error.status != HTTPStatus.BAD_REQUEST:
                 raise
-            self._check_names(flavor, request)
+            requested_names.check_known(client, *requested_names.of_flavor(flavor, request))
             raise InvalidRequest(
                 subject=f"flavor {flavor.name}",
                 key="extra_specs",
@@ -130,47 +184,22 @@ class FlavorSearch:
             ) from error
         if not found.candidates and not found.dropped:
             # Placement may answer without a look at a name that it does not know.
-            self._check_names(flavor, request)
+            requested_names.check_known(client, *requested_names.of_flavor(flavor, request))
         choices = [
-            Choice(one.allocations, node)
+            (one.allocations, node)
             for one in found.candidates
             if (node := places.node(one)) is not None
         ]
         return choices, found.dropped
 
-    def _check_names(self, flavor: Flavor, request: ResourceRequest) -> None:
-        """Raise InvalidRequest for a trait or a resource class that Placement does not know."""
-        requested_names.check_known(
-            self._surroundings.placement, *requested_names.of_flavor(flavor, request)
-        )
-
     def _request(self, flavor: Flavor) -> ResourceRequest:
         return from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))
 
     def _is_gone(self, consumer: Consumer, error: PlacementError) -> bool:
-        """Whether it is the candidate that is gone, and not the consumer that has changed."""
-        if isinstance(error, ConcurrentUpdate):  # of a provider that many write to, perhaps
+        """Return whether the candidate is gone; not where the consumer has changed."""
+        if isinstance(error, ConcurrentUpdate):  # perhaps of a provider that many write to
             return self.consumers.get(consumer.uuid).generation == consumer.generation
         return was_refused(error)
-
-
-def _total(request: ResourceRequest) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for group in request.groups:
-        total.update(group.resources)
-    return total
-
-
-def _owners(request: ResourceRequest, amounts: Iterable[str]) -> set[str | None]:
-    """Whose resources of these classes are asked for."""
-    return {one.owner for one in request.groups if not one.resources.keys().isdisjoint(amounts)}
-
-
-def _in_turn(choices: list[Choice]) -> Iterator[Choice]:
-    """The first, and then any: who comes at the same time is not to go the same way."""
-    yield choices[0]
-    others = choices[1:]
-    yield from random.sample(others, min(len(others), _TRIED - 1))
 
 
 def _none(

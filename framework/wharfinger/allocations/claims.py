@@ -1,23 +1,24 @@
-"""Allocations of instances: claimed, and given back."""
+"""Claims and releases of instances."""
 
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import (
-    Allocations,
-    Change,
-    Consumer,
-    ConsumerType,
-    is_unsure,
+from wharfinger.allocations.allocation_writer import Allocations, Consumer, is_unsure
+from wharfinger.allocations.candidate_attempts import (
+    SHARES,
+    FlavorSearch,
+    Suits,
+    anywhere,
+    nodes_of,
+    place_of,
 )
-from wharfinger.allocations.candidate_attempts import Choice, FlavorSearch
-from wharfinger.allocations.candidate_nodes import SHARES, Suits, anywhere, nodes_of, place_of
 from wharfinger.allocations.release import AllocationRelease
 from wharfinger.allocations.task_state import (
     again,
@@ -53,9 +54,9 @@ from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims
 
 LOG: Final = logging.getLogger(__name__)
-#: How often, at least, a claim that is under way says so before it would count as left.
+#: Reports of a claim, at least, in the time after which it would count as left.
 _BEATS: Final = 3
-#: What a move comes to whose instance is no more, by way of which others.
+#: The statuses through which a move without an instance ends, by its status; else it has failed.
 _WITHOUT_INSTANCE: Final = {
     "finished": ("confirming", "confirmed"),
     "confirming": ("confirmed",),
@@ -66,7 +67,7 @@ _WITHOUT_INSTANCE: Final = {
 
 @dataclass(slots=True)
 class _Attempt:
-    """A claim for an instance that has had this; whether Placement was asked to allocate it."""
+    """A claim for an instance that ``held`` this; whether Placement was asked to allocate it."""
 
     instance: Instance
     held: Consumer
@@ -82,10 +83,10 @@ class Claimed:
 
 
 class AllocationClaims:
-    """What instances have of a Placement.
+    """Claims and releases of instances in a Placement.
 
-    Safe for several threads. Methods raise PlacementError, ObjectError and StateError; what they
-    have begun then is finished by calling them again.
+    Safe for several threads. Methods raise PlacementError, ObjectError and StateError; a caller
+    finishes what they have begun by calling them again.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class AllocationClaims:
         search: FlavorSearch,
         down_time: timedelta = timedelta(seconds=60),
     ) -> None:
-        """Who has said nothing of an instance for ``down_time`` counts as dead."""
+        """A process that has not saved an instance for ``down_time`` counts as dead."""
         self._client: Final = surroundings.placement
         self._context: Final = surroundings.objects
         self._releases: Final = AllocationRelease(surroundings.placement, surroundings.objects)
@@ -111,15 +112,14 @@ class AllocationClaims:
         uuid: str | None = None,
         suits: Suits = anywhere,
     ) -> Claimed:
-        """Give an instance what its flavor asks for, on a node that ``suits``.
+        """Allocate what a flavor asks for to an instance, on a node that ``suits``.
 
-        One that has it is left as it is: a claim that was cut short goes on where it was. Without
-        a uuid it is a new one. Raises NoCandidates, InvalidRequest and DeviceProfileError, and then
-        there is no such instance, if there was none; and AllocationRefused where there is one of
-        that uuid with another flavor or of other people, or that is being released, or where
-        somebody else uses the uuid.
+        An instance that has it stays as it is; a claim that was cut short goes on. Without a uuid
+        the instance is a new one. Raises NoCandidates, InvalidRequest and DeviceProfileError, after
+        which a new instance does not exist; and AllocationRefused where the instance has another
+        flavor or other owners, or is being released, or another consumer has the uuid.
         """
-        # Before its row is looked at: what is allocated here has one, from before that.
+        # Before its row is read: an instance has a row before it has allocations.
         held = (
             Consumer(str(uuid4()))
             if uuid is None
@@ -127,17 +127,31 @@ class AllocationClaims:
         )
         if held.allocations:
             self._refuse_unknown(held.uuid)
-        wanted = self._new(held.uuid, flavor, project_id=project_id, user_id=user_id)
-        # Before anything is allocated: a crash leaves nothing that nobody knows of.
         try:
-            attempt = _Attempt(wanted, held)
+            wanted = Instance(
+                self._context,
+                uuid=held.uuid,
+                project_id=project_id,
+                user_id=user_id,
+                host=None,
+                node=None,
+                flavor=flavor,
+                task_state="claiming",
+            )
+        except ValueError as error:
+            raise AllocationRefused(
+                instance=held.uuid, problem=f"{error}.", remedy="Correct that."
+            ) from error
+        attempt = _Attempt(wanted, held)
+        try:
+            # The row comes before the allocations: a crash leaves none without a row.
             if not self._add(wanted):
                 return self._go_on(attempt, suits)
-            if held.allocations:  # of one that has been released since
+            if held.allocations:  # of an instance that has been released since
                 attempt.held = self._consumers.get(held.uuid)
             return self._claim_new(attempt, suits)
         except ObjectNotFound as error:
-            if error.kind != Instance.obj_name():
+            if not _is_of_instance(error):
                 raise
             raise AllocationRefused(
                 instance=wanted.uuid, problem="it was released meanwhile.", remedy="Claim it again."
@@ -145,10 +159,10 @@ class AllocationClaims:
 
     @again
     def release(self, uuid: str) -> tuple[Reservation, ...]:
-        """Have an instance be no more: what it has is given back, and what its moves have.
+        """Delete an instance, its allocations, and those of its moves.
 
-        What is cleaned after that is reserved first; returns those reservations. Raises
-        ObjectNotFound, and AllocationRefused while it is being claimed.
+        Providers that are cleaned after that are reserved first; return these reservations. Raises
+        ObjectNotFound, and AllocationRefused while the instance is being claimed.
         """
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
@@ -156,8 +170,8 @@ class AllocationClaims:
         if state_of(instance) != "releasing":
             instance.task_state = "releasing"
             instance.save()
-        # From here on nobody allocates anything for it: who has read what it had is refused, and
-        # who reads it now finds that it is being released.
+        # From here on no process allocates anything for it: one that has read what it had is
+        # refused, and one that reads it now finds that it is being released.
         held = self._releases.release(uuid, check=lambda: self._see_same(instance))
         places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
@@ -170,23 +184,27 @@ class AllocationClaims:
         return held
 
     def _see_same(self, instance: Instance) -> None:
-        """See that nobody has released it, and claimed it anew; raises ClaimedAnew."""
+        """Raise ClaimedAnew if another process has released an instance, and claimed it anew."""
         found = Instance.get_by_uuid(self._context, instance.uuid)
         if state_of(found) != "releasing" or found.revision != instance.revision:
             raise ClaimedAnew(instance=instance.uuid)
 
-    def _see_released(self, uuid: str) -> None:
-        """See that it is no more, or is being released; raises ClaimedAnew."""
-        try:
-            found = Instance.get_by_uuid(self._context, uuid)
-        except ObjectNotFound:
-            return
-        if state_of(found) != "releasing":
-            raise ClaimedAnew(instance=uuid)
+    def _release_late(self, uuid: str) -> None:
+        """Release what Placement may have allocated to an instance after its release.
+
+        Raises ClaimedAnew if the instance exists again, and is not being released.
+        """
+
+        def check() -> None:
+            with suppress(ObjectNotFound):
+                if state_of(Instance.get_by_uuid(self._context, uuid)) != "releasing":
+                    raise ClaimedAnew(instance=uuid)
+
+        self._releases.release(uuid, check=check)
 
     @again
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
-        """Give back what a move has, and end it: its instance is no more."""
+        """Delete the allocations of a move without an instance, and end it."""
         held = self._releases.release(migration.uuid)
         found = Migration.get_by_uuid(self._context, migration.uuid)
         if found.is_in_progress:
@@ -196,8 +214,8 @@ class AllocationClaims:
         return held
 
     def where(self, allocations: Allocations) -> ComputeNode | None:
-        """The node that allocations are on; None where that is no one node that is published."""
-        # As in a search: what only shares with it says nothing of where that is.
+        """Return the node of allocations; None where it is not one node that is published."""
+        # As in a search: providers that only share do not count beside others.
         roots = self._roots(allocations, f"!{SHARES}") or self._roots(allocations)
         nodes = nodes_of(self._context, roots)
         return nodes[0] if len(nodes) == 1 else None
@@ -208,23 +226,6 @@ class AllocationClaims:
             for uuid in providers
             for one in self._client.list_providers(uuid=uuid, required=required)
         }
-
-    def _new(self, uuid: str, flavor: Flavor, **whose: str) -> Instance:
-        """A new instance; raises AllocationRefused for what none can have."""
-        try:
-            return Instance(
-                self._context,
-                uuid=uuid,
-                host=None,
-                node=None,
-                flavor=flavor,
-                task_state="claiming",
-                **whose,
-            )
-        except ValueError as error:
-            raise AllocationRefused(
-                instance=uuid, problem=f"{error}.", remedy="Correct that."
-            ) from error
 
     def _refuse_unknown(self, uuid: str) -> None:
         """Raise AllocationRefused for a consumer that is no instance."""
@@ -238,7 +239,7 @@ class AllocationClaims:
             ) from None
 
     def _add(self, wanted: Instance) -> bool:
-        """Add an instance, if it is new; whether it is. Raises AllocationRefused."""
+        """Store an instance; return whether it is new. Raises AllocationRefused."""
         try:
             wanted.create()
         except ObjectExists:
@@ -258,66 +259,58 @@ class AllocationClaims:
         return True
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim for a new instance, which is no more where nothing is free for it."""
+        """Claim for a new instance; delete it where nothing is free for it."""
         try:
             return self._claim(attempt, suits)
-        except (ConcurrentSave, ConcurrentUpdate):  # somebody claims it, too
+        except (ConcurrentSave, ConcurrentUpdate):  # another process claims it, too
             return self._go_on(attempt, suits)
         except WharfingerError as error:
-            if not (isinstance(error, ObjectNotFound) and error.kind == Instance.obj_name()):
+            if not _is_of_instance(error):
                 self._forget(attempt, error)
             raise
 
     @again
     def _go_on(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim for an instance that is there."""
+        """Claim for an instance that exists."""
         uuid = attempt.instance.uuid
         attempt.held = held = self._consumers.get(uuid)
-        # After that: what is decided by this row is refused if it is released from now on.
+        # The row is read after that: if it is released from now on, writes are refused.
         try:
             attempt.instance = instance = Instance.get_by_uuid(self._context, uuid)
             refuse_released(instance)
         except (AllocationRefused, ObjectNotFound):
-            if attempt.has_asked:  # and has got it after the release
-                self._releases.release(uuid, check=lambda: self._see_released(uuid))
+            if attempt.has_asked:
+                self._release_late(uuid)
             raise
-        if held.allocations:
-            if instance.node is None:
-                return self._claim(attempt, suits)
-            self._see_suits(instance, suits)
-            return Claimed(instance, held.allocations)
         if instance.node is not None:
             self._see_suits(instance, suits)
+            if held.allocations:
+                return Claimed(instance, held.allocations)
             suits = _is_at(instance)
-        if moves_of(self._context, uuid):
-            raise AllocationRefused(
-                instance=uuid,
-                problem="it has no allocation, and is on its way.",
-                remedy="Confirm or revert its move first.",
-            )
-        self._start(instance)
-        attempt.has_asked = True  # whoever was at work on it before, perhaps
+        if not held.allocations:
+            if moves_of(self._context, uuid):
+                raise AllocationRefused(
+                    instance=uuid,
+                    problem="it has no allocation, and is on its way.",
+                    remedy="Confirm or revert its move first.",
+                )
+            # One process at a time: of two that create a consumer at once, Placement (16, as
+            # observed) may leave one without the allocations that it has confirmed.
+            refuse_claimed(instance, self._down_time)
+            instance.task_state, instance.updated_at = "claiming", now()
+            instance.save()
+            attempt.has_asked = True  # an earlier process, perhaps
         try:
             return self._claim(attempt, suits)
         except WharfingerError as error:
-            self._stop(attempt, error)
+            if not held.allocations:
+                self._stop(attempt, error)
             raise
 
-    def _start(self, instance: Instance) -> None:
-        """Be the only one who has Placement allocate something for an instance.
-
-        Of two who have it make a consumer at a time, Placement (16, as observed) may leave the one
-        without it whom it has answered that he has it. Raises BeingClaimed, ConcurrentSave.
-        """
-        refuse_claimed(instance, self._down_time)
-        instance.task_state = "claiming"
-        instance.updated_at = now()
-        instance.save()
-
     def _stop(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """Have an instance for which nothing was found be as before; one without a node is none."""
+        """End a claim that found nothing; delete its instance if that has no node."""
         if isinstance(error, ConcurrentSave) or is_unsure(error):
-            return  # others are at work on it, or what was asked may be allocated yet
+            return  # another process is at work on it, or Placement may still allocate it
         if attempt.instance.node is None and not isinstance(error, PlacementError):
             self._forget(attempt, error)
             return
@@ -326,7 +319,7 @@ class AllocationClaims:
             attempt.instance.save()
 
     def _see_suits(self, instance: Instance, suits: Suits) -> None:
-        """See that an instance is on a node that suits; raises AllocationRefused."""
+        """Raise AllocationRefused if an instance is on a node that does not suit."""
         if suits is anywhere:
             return
         host, name = instance.host, instance.node
@@ -339,59 +332,46 @@ class AllocationClaims:
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Have an instance have what it has, or else something; and its row say where that is."""
+        """Find allocations for an instance, unless it has some, and put it on their node."""
         instance, held = attempt.instance, attempt.held
         if held.allocations:  # a claim that was cut short
-            allocations, node = held.allocations, self._node(instance, held.allocations)
+            allocations, node = held.allocations, self.where(held.allocations)
+            if node is None or not self._search.fits(instance.flavor, allocations):
+                raise AllocationRefused(
+                    instance=instance.uuid,
+                    problem=f"what it has, of {', '.join(sorted(allocations))}, is not what its "
+                    "flavor asks for, or is on no one node that a driver instance publishes.",
+                    remedy="Release it.",
+                )
         else:
-            choice = self._search.take(
-                held,
-                instance.flavor,
-                suits,
-                lambda choice: self._allocate(attempt, choice),
-            )
-            allocations, node = choice.allocations, choice.node
+            claim = partial(self._allocate, attempt)
+            allocations, node = self._search.take(held, instance.flavor, suits, claim)
         instance.task_state = None
         try:
             Claims(self._context, node.host).instance_claim(instance, node.hypervisor_hostname)
         except ObjectNotFound as error:
-            if error.kind != Instance.obj_name():  # the node is no more
+            if _is_of_instance(error):
+                self._release_late(instance.uuid)
+            else:  # the node no longer exists
                 self._releases.release(instance.uuid)
-            else:
-                self._releases.release(
-                    instance.uuid, check=lambda: self._see_released(instance.uuid)
-                )
             raise
         return Claimed(instance, allocations)
 
-    def _allocate(self, attempt: _Attempt, choice: Choice) -> None:
-        """Allocate a candidate; from time to time the row says that somebody is at work on it."""
-        instance, held = attempt.instance, attempt.held
+    def _allocate(self, attempt: _Attempt, allocations: Allocations) -> None:
+        """Allocate a candidate; from time to time save the instance, as a sign of life."""
+        instance = attempt.instance
         if not is_recent(instance, self._down_time / _BEATS):
             instance.updated_at = now()
             instance.save()
         attempt.has_asked = True
-        change = Change(held, choice.allocations, ConsumerType.INSTANCE)
-        self._consumers.set(instance, change)
-
-    def _node(self, instance: Instance, allocations: Allocations) -> ComputeNode:
-        """The node that allocations are on; raises AllocationRefused for what is not its own."""
-        node = self.where(allocations)
-        if node is None or not self._search.fits(instance.flavor, allocations):
-            raise AllocationRefused(
-                instance=instance.uuid,
-                problem=f"what it has, of {', '.join(sorted(allocations))}, is not what its flavor "
-                "asks for, or is on no one node that a driver instance publishes.",
-                remedy="Release it.",
-            )
-        return node
+        self._consumers.set(instance, (attempt.held, allocations))
 
     def _forget(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """Have a new instance that got nothing be no more; one that may have something stays."""
+        """Delete a new instance, unless it may have allocations."""
         uuid = attempt.instance.uuid
         try:
-            if not attempt.has_asked or not is_unsure(error):
-                # Before a look at what it has: who claims it, too, gives that back from now on.
+            if not is_unsure(error):
+                # Before a look at what it has: another claim releases that from now on.
                 instance = Instance.get_by_uuid(self._context, uuid)
                 instance.task_state = "releasing"
                 instance.save()
@@ -415,3 +395,8 @@ class AllocationClaims:
 def _is_at(instance: Instance) -> Suits:
     place = (instance.host, instance.node)
     return lambda node: place_of(node) == place
+
+
+def _is_of_instance(error: WharfingerError) -> bool:
+    """Return whether an error says that an instance does not exist."""
+    return isinstance(error, ObjectNotFound) and error.kind == Instance.obj_name()

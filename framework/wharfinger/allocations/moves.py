@@ -2,21 +2,31 @@
 
 While a move is under way both ends are held: the migration's uuid is the consumer of what the
 instance had, the instance of what it is to have. They change hands in one request; of two that do
-that at a time, Placement refuses one, by the consumers' generations.
+that at a time, Placement refuses one, by the consumers' generations. A step of an end may have been
+done already, by a process that died or by one that is at work on it now.
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import Change, Consumer, ConsumerType
-from wharfinger.allocations.candidate_attempts import Choice, FlavorSearch
-from wharfinger.allocations.candidate_nodes import Suits, anywhere, place_of
-from wharfinger.allocations.move_endings import Ended, Endings
-from wharfinger.allocations.task_state import is_recent, moves_of, refuse_released
+from wharfinger.allocations.allocation_writer import Allocations, Consumer, was_refused
+from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
+from wharfinger.allocations.claims import AllocationClaims
+from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.task_state import (
+    again,
+    ends_of,
+    is_recent,
+    moves_of,
+    refuse_released,
+    seconds,
+    state_of,
+)
 from wharfinger.exceptions import (
     AllocationRefused,
     ConcurrentSave,
@@ -26,22 +36,28 @@ from wharfinger.exceptions import (
     InvalidRequest,
     NoCandidates,
     ObjectExists,
+    ObjectNotFound,
+    PlacementError,
     RequestFilterError,
     WharfingerError,
 )
 from wharfinger.objects import (
+    ComputeNode,
     Flavor,
     Instance,
     InstanceList,
     Migration,
     MigrationList,
+    Reservation,
 )
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.providers import names
+from wharfinger.reconcile.reservations import Reservations
 from wharfinger.scheduling.filters import Surroundings
+from wharfinger.tracker.instance_claims import Claims, End
 
 LOG: Final = logging.getLogger(__name__)
-#: What says that nothing was asked for but candidates.
+#: Errors that come before anything but candidates was asked for.
 _BEFORE_IT_WRITES: Final = (
     AllocationRefused,
     DeviceProfileError,
@@ -49,16 +65,23 @@ _BEFORE_IT_WRITES: Final = (
     NoCandidates,
     RequestFilterError,
 )
-#: What is begun here, and its statuses in which a process is at work on it for a moment.
+#: The moves that begin here, and their statuses in which a process is at work for a moment.
 _KINDS: Final = ("resize", "migration")
 _OF_A_MOMENT: Final = ("accepted", "pre-migrating", "confirming", "reverting")
+#: Statuses in which a move is decided, or waits for the decision.
+_BEGUN: Final = ("finished", "confirming", "reverting")
+#: Statuses in which the instance is at the destination for good.
+_CONFIRMED: Final = ("confirming", "confirmed", "completed", "done")
+
+#: A move, and the reservations of what it has released.
+Ended = tuple[Migration, tuple[Reservation, ...]]
 
 
 class Moves:
-    """The moves of instances between what a Placement has.
+    """Moves of instances in a Placement.
 
-    Safe for several threads. Methods raise PlacementError, ObjectError and StateError; what they
-    have begun then is finished by calling them again.
+    Safe for several threads. Methods raise PlacementError, ObjectError and StateError; a caller
+    finishes what they have begun by calling them again.
     """
 
     def __init__(
@@ -67,43 +90,44 @@ class Moves:
         search: FlavorSearch,
         down_time: timedelta = timedelta(seconds=60),
     ) -> None:
-        """Who has said nothing of a move for ``down_time`` counts as dead."""
+        """A process that has not saved a move for ``down_time`` counts as dead."""
         self._context: Final = surroundings.objects
-        self._consumers: Final = search.consumers
-        self._endings: Final = Endings(surroundings, search, down_time)
         self._search: Final = search
+        self._consumers: Final = search.consumers
+        self._reservations: Final = Reservations(surroundings.placement, surroundings.objects)
+        self._releases: Final = AllocationRelease(surroundings.placement, surroundings.objects)
+        self._claims: Final = AllocationClaims(surroundings, search, down_time)
         self._down_time: Final = down_time
 
     def start(
-        self,
-        instance_uuid: str,
-        flavor: Flavor | None = None,
-        *,
-        suits: Suits = anywhere,
+        self, instance_uuid: str, flavor: Flavor | None = None, *, suits: Suits = anywhere
     ) -> Migration:
-        """Have an instance hold what it is to have, beside what it has.
+        """Allocate to an instance what it is to have, beside what it has.
 
         With a ``flavor``: a resize, to any node that ``suits``, its own too; without: a migration
-        to another node. Returns the migration, finished: it waits to be confirmed or reverted.
+        to another node. Return the migration, finished: it waits to be confirmed or reverted.
         Raises NoCandidates, InvalidRequest, DeviceProfileError and AllocationRefused, and then the
         instance is as it was.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
-        # Before all that is decided by rows: who writes those changes this first, or is refused.
+        # Before the rows: a process that writes what they decide changes this first, or is refused.
         held = self._consumers.get(instance_uuid)
         instance = Instance.get_by_uuid(self._context, instance_uuid)
         _check(instance, held, flavor)
         migration = self._begin(instance, flavor)
+        place = (instance.host, instance.node)
         try:
-            choice = self._search.take(
+            _allocations, node = self._search.take(
                 held,
                 migration.new_flavor,
-                suits if flavor else _but(instance, suits),
-                lambda choice: self._allocate(instance, migration, held, choice),
+                suits if flavor else lambda node: suits(node) and place_of(node) != place,
+                partial(self._allocate, instance, migration, held),
             )
-            self._endings.arrive(instance, migration, choice.node)
+            self._arrive(instance, migration, node)
         except _BEFORE_IT_WRITES:
-            self._fail(migration)
+            migration.status = "failed"
+            with suppress(ConcurrentSave):  # another process has ended it
+                migration.save()
             raise
         except WharfingerError as error:
             self._undo(migration)
@@ -117,38 +141,38 @@ class Moves:
         return migration
 
     def confirm(self, instance_uuid: str) -> Ended:
-        """Have an instance be where it was moved to: what it had before is given back.
+        """Leave an instance where it was moved to, and release what it had before.
 
-        What is cleaned after that is reserved first; returns the migration, and those reservations.
-        One that has been confirmed stays so. Raises AllocationRefused, ObjectNotFound.
+        Providers that are cleaned after that are reserved first; return the migration, and these
+        reservations. A confirmed move stays so. Raises AllocationRefused, ObjectNotFound.
         """
-        migration = self._move_of(instance_uuid, "confirmed")
-        return self._endings.confirm(migration.uuid)
+        return self._confirm(self._move_of(instance_uuid, "confirmed").uuid)
 
     def revert(self, instance_uuid: str) -> Ended:
-        """Have an instance have what it had: what it was to have is given back.
+        """Give an instance what it had before a move, and release what it was to have.
 
-        As ``confirm``. A start whose process has died is undone by it, too.
+        As ``confirm``. It also undoes a start whose process has died.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
-        if self._endings.is_starting(migration):
-            raise self._endings.refused(migration, "reverted")
-        return self._endings.revert(migration.uuid)
+        if self._is_starting(migration):
+            raise self._refused(migration, "reverted")
+        return self._revert(migration.uuid)
 
     def left(self) -> list[Migration]:
-        """The moves that processes have left which died, for ``recover``.
+        """Return the moves that processes have left which died, for ``recover``.
 
-        One that waits to be confirmed or reverted is none, unless its instance is no more; and
-        none is what others do who take their time: a live migration, or the copying of a disk.
+        A move that waits to be confirmed or reverted is not among them, unless its instance no
+        longer exists; nor are the moves of other services, which may take their time: a live
+        migration, or the copying of a disk.
         """
         moves = list(MigrationList.get_by_filters(self._context, status=IN_PROGRESS))
         wanted = sorted({one.instance_uuid for one in moves})
-        there = InstanceList.get_by_filters(self._context, uuid=wanted) if wanted else ()
-        uuids = {one.uuid for one in there}
+        found = InstanceList.get_by_filters(self._context, uuid=wanted) if wanted else ()
+        there = {one.uuid for one in found}
         return [
             one
             for one in moves
-            if one.instance_uuid not in uuids
+            if one.instance_uuid not in there
             or (
                 one.migration_type in _KINDS
                 and one.status in _OF_A_MOMENT
@@ -157,17 +181,26 @@ class Moves:
         ]
 
     def recover(self, migration: Migration) -> Ended:
-        """Finish a move that was left: one that was being confirmed is, every other is reverted.
+        """Finish a move that was left: confirm it if that has begun, else revert it.
 
-        Where its instance is no more, or is being released, what it has is given back. Returns as
-        ``confirm``.
+        If its instance no longer exists, or is being released, the move's allocations are released.
+        Return the same as ``confirm``.
         """
-        return self._endings.recover(migration)
+        try:
+            instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
+        except ObjectNotFound:
+            instance = None
+        if instance is None or state_of(instance) == "releasing":
+            reserved = self._claims.end(migration)
+            return Migration.get_by_uuid(self._context, migration.uuid), reserved
+        if migration.status == "confirming":
+            return self._confirm(migration.uuid)
+        return self._revert(migration.uuid)
+
+    # Starts.
 
     def _begin(self, instance: Instance, flavor: Flavor | None) -> Migration:
-        """A new move; raises AllocationRefused where there is one that has begun before."""
-        for other in moves_of(self._context, instance.uuid):
-            raise _second(other)
+        """Return a new move; raises AllocationRefused if another one is in progress."""
         migration = Migration(
             self._context,
             instance_uuid=instance.uuid,
@@ -181,24 +214,25 @@ class Moves:
         )
         try:
             migration.create()
-        except ObjectExists as error:  # two moves began at the same time
-            for other in moves_of(self._context, instance.uuid):
-                raise _second(other) from error
+        except ObjectExists as error:
+            for first in moves_of(self._context, instance.uuid):
+                raise AllocationRefused(
+                    instance=instance.uuid,
+                    problem=f"it is on its way by migration {first.uuid}, which is {first.status}.",
+                    remedy="Confirm or revert that first.",
+                ) from error
             raise
         return migration
 
     def _allocate(
-        self, instance: Instance, migration: Migration, held: Consumer, choice: Choice
+        self, instance: Instance, migration: Migration, held: Consumer, wanted: Allocations
     ) -> None:
-        """Have the migration have what the instance has, and that a candidate."""
+        """Give the migration what the instance has, and the instance a candidate."""
         try:
-            self._consumers.set(
-                instance,
-                Change(Consumer(migration.uuid), held.allocations, ConsumerType.MIGRATION),
-                Change(held, choice.allocations, ConsumerType.INSTANCE),
-            )
+            migrations = Consumer(migration.uuid)
+            self._consumers.set(instance, (migrations, held.allocations), (held, wanted))
         except Conflict as error:
-            if _is_about(error, held.allocations) and not _is_about(error, choice.allocations):
+            if _is_about(error, held.allocations) and not _is_about(error, wanted):
                 raise AllocationRefused(
                     instance=instance.uuid,
                     problem=f"what it has cannot be held for the move: {error}",
@@ -206,27 +240,32 @@ class Moves:
                 ) from error
             raise
 
+    def _arrive(self, instance: Instance, migration: Migration, node: ComputeNode) -> None:
+        """Put an instance on its new node, too; its move waits for the decision."""
+        claims = Claims(self._context, node.host)
+        claims.move_claim(instance, migration.new_flavor, node.hypervisor_hostname, migration)
+        for status in ("migrating", "post-migrating", "finished"):
+            migration.status = status
+        migration.save()
+
     def _undo(self, migration: Migration) -> None:
-        """Have a move that could not be started be none."""
+        """End a move that could not be started."""
         try:
-            self._endings.recover(migration)
+            self.recover(migration)
         except WharfingerError as error:
             LOG.warning(
                 "migration %s of instance %s was not undone: `wharfinger migration recover` does "
-                "that, in %s s. %s",
+                "that, in %s. %s",
                 migration.uuid,
                 migration.instance_uuid,
-                int(self._down_time.total_seconds()),
+                seconds(self._down_time),
                 error,
             )
 
-    def _fail(self, migration: Migration) -> None:
-        migration.status = "failed"
-        with suppress(ConcurrentSave):  # somebody else has ended it
-            migration.save()
+    # Ends.
 
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
-        """The move of an instance that is in progress, or else the last one if it has ended so."""
+        """Return the move in progress of an instance, or else its last one if it has ended so."""
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
         for one in moves:
@@ -239,7 +278,7 @@ class Moves:
                     remedy="The service that started this migration has to end it.",
                 )
             return one
-        # One that could not be started is the end of nothing but itself.
+        # A move that could not be started ends nothing else.
         decided = [one for one in moves if one.status != "failed" or "failed" in ended]
         if decided and decided[-1].status in ended:
             return decided[-1]
@@ -250,18 +289,142 @@ class Moves:
             remedy=f"`wharfinger migration list --instance {instance_uuid}` lists its moves.",
         )
 
+    @again
+    def _confirm(self, uuid: str) -> Ended:
+        migration, instance = self._read(uuid)
+        if migration.status == "confirmed":
+            return migration, ()
+        if migration.status not in {"finished", "confirming"}:
+            raise self._refused(migration, "confirmed")
+        kept = self._consumers.get(instance.uuid).allocations
+        if not kept:
+            raise AllocationRefused(
+                instance=instance.uuid,
+                problem="what it was to have has gone from Placement.",
+                remedy="Revert its move, or release it.",
+            )
+        if migration.status == "finished":
+            migration.status = "confirming"
+            migration.save()  # of one that confirms and one that reverts, one is refused
+        reserved = self._releases.release(migration.uuid, kept=kept)
+        self._drop(instance, migration, End.SOURCE)
+        return migration, reserved
 
-def _second(first: Migration) -> AllocationRefused:
-    """The error of a move that would be the second one."""
-    return AllocationRefused(
-        instance=first.instance_uuid,
-        problem=f"it is on its way by migration {first.uuid}, which is {first.status}.",
-        remedy="Confirm or revert that first.",
-    )
+    @again
+    def _revert(self, uuid: str) -> Ended:
+        migration = Migration.get_by_uuid(self._context, uuid)
+        if migration.status in _CONFIRMED:
+            raise self._refused(migration, "reverted")
+        if not migration.is_in_progress:
+            return migration, ()
+        if migration.status == "finished":
+            migration.status = "reverting"
+            migration.save()
+        had = self._consumers.get(migration.uuid)
+        has = self._consumers.get(migration.instance_uuid)
+        migration, instance = self._read(uuid)  # after that, as in start
+        if had.allocations:
+            self._take_back(instance, migration, had, has)
+        elif migration.status == "reverting":
+            self._see_back(instance, migration, has)
+        elif has.allocations:
+            try:
+                # The same again, of a new generation: a process that still moves it is refused.
+                self._consumers.set(instance, (has, has.allocations))
+            except PlacementError as error:
+                # Placement does not let it have that any more; nor does it let a migration.
+                if not was_refused(error):
+                    raise
+        reserved = self._reservations.after_release(instance.uuid)
+        self._drop(instance, migration, End.DESTINATION)
+        return migration, reserved
+
+    def _take_back(
+        self, instance: Instance, migration: Migration, had: Consumer, has: Consumer
+    ) -> None:
+        """Give an instance what it had; raises AllocationRefused where Placement refuses it."""
+        lost = [one for one in has.allocations if one not in had.allocations]
+        self._reservations.before_release(instance.uuid, lost)
+        try:
+            self._consumers.set(instance, (has, had.allocations), (had, {}))
+        except PlacementError as error:
+            if not was_refused(error):
+                raise
+            self._reservations.cancel_release(instance.uuid)
+            # It can still be confirmed.
+            if migration.status == "reverting":
+                migration.status = "finished"
+                migration.save()
+            elif (node := self._claims.where(has.allocations)) is not None:
+                self._arrive(instance, migration, node)
+            raise AllocationRefused(
+                instance=instance.uuid,
+                problem=f"it cannot have what it had before: {error}",
+                remedy="Confirm its move, or release it.",
+            ) from error
+
+    def _see_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
+        """Raise AllocationRefused if an instance is not where it was.
+
+        Another program may have deleted what it had there. On one node, the flavors tell.
+        """
+        source = (migration.source_compute, migration.source_node)
+        if source == (migration.dest_compute, migration.dest_node):
+            try:
+                is_back = self._search.fits(migration.old_flavor, has.allocations)
+            except (DeviceProfileError, InvalidRequest):
+                is_back = True  # as far as it is known what the flavor asks for
+        else:
+            node = self._claims.where(has.allocations)
+            is_back = node is None or place_of(node) == source
+        if is_back:
+            return
+        migration.status = "finished"
+        migration.save()
+        raise AllocationRefused(
+            instance=instance.uuid,
+            problem="what it had before has gone from Placement.",
+            remedy="Confirm its move, or release it.",
+        )
+
+    def _refused(self, migration: Migration, end: str) -> AllocationRefused:
+        """Return the error of a move that cannot end so now."""
+        if self._is_starting(migration):
+            remedy = (
+                "It is being started: wait until it is finished. If its process has died, "
+                "`wharfinger migration recover` reverts it when that has been silent for "
+                f"{seconds(self._down_time)}."
+            )
+        elif migration.is_in_progress and migration.status not in _BEGUN:
+            remedy = "Its process has died: revert it."
+        else:
+            remedy = "Somebody has decided otherwise."
+        return AllocationRefused(
+            instance=migration.instance_uuid,
+            problem=f"its migration {migration.uuid} is {migration.status}, and cannot be {end}.",
+            remedy=remedy,
+        )
+
+    def _is_starting(self, migration: Migration) -> bool:
+        """Return whether a process is at work on the start of a move."""
+        is_before = migration.is_in_progress and migration.status not in _BEGUN
+        return is_before and is_recent(migration, self._down_time)
+
+    def _read(self, uuid: str) -> tuple[Migration, Instance]:
+        """Read a move, and its instance; raises AllocationRefused if that is being released."""
+        migration = Migration.get_by_uuid(self._context, uuid)
+        instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
+        refuse_released(instance)
+        return migration, instance
+
+    def _drop(self, instance: Instance, migration: Migration, end: End) -> None:
+        """End a move with its claim at one of its ends; note it on the nodes of both."""
+        for host in sorted({host for host, _node in ends_of(migration) if host is not None}):
+            Claims(self._context, host).drop_move_claim(instance, migration, end)
 
 
 def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
-    """Raise AllocationRefused for what cannot be moved so."""
+    """Raise AllocationRefused for an instance that cannot be moved so."""
     refuse_released(instance)
     if instance.node is None or not held.allocations:
         raise AllocationRefused(
@@ -278,11 +441,5 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
 
 
 def _is_about(error: Conflict, providers: Iterable[str]) -> bool:
-    """Whether Placement names one of these providers as what it cannot allocate from."""
+    """Return whether Placement names one of these providers as one without room."""
     return any(uuid in error.detail for uuid in providers)
-
-
-def _but(instance: Instance, suits: Suits) -> Suits:
-    """Nodes that suit, and are not an instance's own."""
-    place = (instance.host, instance.node)
-    return lambda node: suits(node) and place_of(node) != place

@@ -7,18 +7,11 @@ from collections.abc import Callable, Container
 from contextlib import suppress
 from typing import Final
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
-from tenacity.wait import wait_random_exponential
-
 from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.exceptions import ConcurrentSave, ConcurrentUpdate, NotFound
 from wharfinger.objects import Context, Reservation
 from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile.reservations import Reservations
-
-_ATTEMPTS: Final = 5
-#: Seconds between two attempts, at most.
-_LONGEST_WAIT: Final = 2.0
+from wharfinger.reconcile.reservations import Reservations, patiently
 
 
 class AllocationRelease:
@@ -32,12 +25,7 @@ class AllocationRelease:
         self._consumers: Final = Consumers(client)
         self._reservations: Final = Reservations(client, context)
 
-    @retry(
-        retry=retry_if_exception_type((ConcurrentSave, ConcurrentUpdate)),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_random_exponential(max=_LONGEST_WAIT),
-        reraise=True,
-    )
+    @patiently(ConcurrentSave, ConcurrentUpdate)
     def release(
         self,
         consumer_uuid: str,

@@ -1,10 +1,9 @@
-"""What the rows of instances and migrations say of what is being done with them."""
+"""States of claims and moves, as the rows of instances and migrations have them."""
 
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, ParamSpec, TypeVar
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
 from wharfinger.exceptions import (
@@ -16,38 +15,21 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Context, Instance, Migration, MigrationList
 from wharfinger.objects.field_types import now
+from wharfinger.reconcile.reservations import patiently
 
-#: How often rows are read again that others have saved meanwhile.
-_ATTEMPTS: Final = 5
-#: How often it is looked whether a claim that is under way has come to its end.
-_LOOKS: Final = 20
-#: Seconds between two of them, at most.
-_LONGEST_WAIT: Final = 0.5
-_WAIT: Final = wait_random_exponential(multiplier=0.02, max=_LONGEST_WAIT)
+_WAIT: Final = wait_random_exponential(multiplier=0.02, max=0.5)  # seconds
 _P = ParamSpec("_P")
-_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
-def again(work: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Have a method read rows again that others have saved, and wait for the end of a claim.
+def again(work: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a method so that it reads rows again that others have saved, and waits for claims.
 
-    It is done so often for each of the two: a claim that takes its time uses up no attempts.
+    The two are counted apart: a claim that takes its time uses up no attempts.
     """
-    return _when_saved(_while_claimed(work))
-
-
-_when_saved: Final = retry(
-    retry=retry_if_exception_type((ClaimedAnew, ConcurrentSave, ConcurrentUpdate)),
-    stop=stop_after_attempt(_ATTEMPTS),
-    wait=_WAIT,
-    reraise=True,
-)
-_while_claimed: Final = retry(
-    retry=retry_if_exception_type(BeingClaimed),
-    stop=stop_after_attempt(_LOOKS),
-    wait=_WAIT,
-    reraise=True,
-)
+    when_saved = patiently(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
+    while_claimed = patiently(BeingClaimed, attempts=20, wait=_WAIT)
+    return when_saved(while_claimed(work))
 
 
 def refuse_released(instance: Instance) -> None:
@@ -61,12 +43,12 @@ def refuse_released(instance: Instance) -> None:
 
 
 def seconds(time: timedelta) -> str:
-    """A time, for people to read."""
+    """Return a time for people."""
     return f"{time.total_seconds():g} s"
 
 
 def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
-    """Raise BeingClaimed while somebody is at work on the claim of an instance."""
+    """Raise BeingClaimed while a process is at work on the claim of an instance."""
     if state_of(instance) == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,
@@ -76,12 +58,12 @@ def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
 
 
 def state_of(instance: Instance) -> str | None:
-    """What is being done with an instance; None where nothing is, or nobody knows."""
+    """Return the task state of an instance; None without one, or where it is not known."""
     return instance.task_state if "task_state" in instance else None
 
 
 def is_recent(one: Instance | Migration, time: timedelta) -> bool:
-    """Whether somebody has saved it within that time."""
+    """Return whether a process has saved an instance or a move within that time."""
     said = one.updated_at if "updated_at" in one else None
     if said is None and isinstance(one, Migration):
         said = one.created_at
@@ -89,13 +71,13 @@ def is_recent(one: Instance | Migration, time: timedelta) -> bool:
 
 
 def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
-    """The moves of an instance that are in progress, as they began."""
+    """Return the moves in progress of an instance, oldest first."""
     found = MigrationList.get_by_filters(context, instance_uuid=instance_uuid)
     return [one for one in found if one.is_in_progress]
 
 
 def ends_of(migration: Migration) -> set[tuple[str | None, str | None]]:
-    """The service hosts and nodes that a move comes from and goes to."""
+    """Return the service hosts and nodes that a move comes from and goes to."""
     return {
         (migration.source_compute, migration.source_node),
         (migration.dest_compute, migration.dest_node),

@@ -27,7 +27,7 @@ from wharfinger.exceptions import printable
 
 if TYPE_CHECKING:
     from wharfinger.allocations import AllocationClaims, Moves
-    from wharfinger.allocations.candidate_nodes import Suits
+    from wharfinger.allocations.candidate_attempts import Suits
     from wharfinger.objects import Context, Instance, Migration, Reservation
 
 #: Whose an instance is that names nobody.
@@ -335,7 +335,7 @@ def _flavor_of(one: "Instance") -> Any:
 
 def _on(context: "Context", node: str | None) -> "Suits":
     """What says that a node is the one of that name or uuid; every node, where none is named."""
-    from wharfinger.allocations.candidate_nodes import anywhere
+    from wharfinger.allocations.candidate_attempts import anywhere
 
     if node is None:
         return anywhere

@@ -31,19 +31,27 @@ def next_phases(
     """Return the providers that stay reserved, and the reservations that change.
 
     ``rows`` are the stored reservations by provider uuid. Only those ``before_snapshot`` (uuid and
-    revision) can change: the driver's snapshot is older than the others. ``is_clean`` returns
-    whether a provider needs no cleaning any more, ``is_given_back`` whether a consumer has no
-    allocation of a provider any more.
+    revision) can change: the driver's snapshot is older than the others. A reservation that cannot
+    be read stays as it is. ``is_clean`` returns whether a provider needs no cleaning any more,
+    ``is_given_back`` whether a consumer has no allocation of a provider any more.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []
     for uuid, its in rows.items():
         wanted = desired.get(uuid)
         for one in its:
-            before = _phase(one)
-            after = before
+            before = after = _phase(one)
             if wanted is not None and wanted.stated and _key(one) in before_snapshot:
-                after = _next(one, bool(wanted.reservations), is_clean, is_given_back)
+                consumer = one.consumer_uuid if "consumer_uuid" in one else None
+                match before, bool(wanted.reservations):
+                    case "releasing", _ if consumer and is_given_back(uuid, consumer):
+                        after = "released"
+                    case "released", True:
+                        after = "cleaning"
+                    case "released", False if "since" in one and is_clean(uuid, one.since):
+                        after = None
+                    case "cleaning", False:
+                        after = None
             if after != before:
                 phases.append((one, after))
             if after is not None or before is None:
@@ -60,33 +68,6 @@ def released_since(
         for uuid, its in rows.items()
         if any(_phase(one) and _key(one) not in before_snapshot for one in its)
     )
-
-
-def _next(
-    one: Reservation,
-    is_reserved: bool,
-    is_clean: Callable[[str, datetime], bool],
-    is_given_back: Callable[[str, str], bool],
-) -> str | None:
-    """Return the phase of a reservation after a snapshot; None where it ends.
-
-    A reservation that cannot be read stays as it is.
-    """
-    phase = _phase(one)
-    match phase:
-        case "releasing" if (
-            "consumer_uuid" in one
-            and one.consumer_uuid
-            and is_given_back(one.provider_uuid, one.consumer_uuid)
-        ):
-            return "released"
-        case "released" if is_reserved:
-            return "cleaning"
-        case "released" if "since" in one and is_clean(one.provider_uuid, one.since):
-            return None
-        case "cleaning" if not is_reserved:
-            return None
-    return phase
 
 
 def _phase(one: Reservation) -> str | None:

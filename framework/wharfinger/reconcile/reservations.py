@@ -6,14 +6,15 @@ on. All writes go through ``apply.Writer``, with the record of the instance that
 provider.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
+from uuid import uuid4
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
-from tenacity.wait import wait_random_exponential
+from tenacity.wait import wait_base, wait_random_exponential
 
 from wharfinger.exceptions import (
     ConcurrentSave,
@@ -26,84 +27,73 @@ from wharfinger.exceptions import (
     ReservationRefused,
     WharfingerError,
 )
-from wharfinger.objects import (
-    Context,
-    ProviderRecord,
-    ProviderState,
-    Reservation,
-    ReservationList,
-)
+from wharfinger.objects import Context, ProviderRecord, ProviderState, Reservation, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.model import ProviderSummary
+from wharfinger.placement.model import Inventories, ProviderSummary, Traits
 from wharfinger.providers import full_reservation, ownership
 from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.providers.inventory import Inventory
-from wharfinger.providers.plan import SetInventories, SetTraits, Step, TreePlan
+from wharfinger.providers.plan import SetInventories, SetTraits, TreePlan
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import TreeWrite, Writer
 from wharfinger.reconcile.record_store import RecordStore, to_record
 from wharfinger.reconcile.reservation_phases import stored_figures
 
-_ATTEMPTS: Final = 5
-#: Seconds between two attempts, at most.
-_LONGEST_WAIT: Final = 2.0
-_WAIT: Final = wait_random_exponential(max=_LONGEST_WAIT)
 #: Host and driver instance of a provider without records; no record is stored under them.
 _NO_PUBLISHER: Final = ("none", "none")
+_WAIT: Final = wait_random_exponential(max=2.0)  # seconds
 _CONFLICTS: Final = (ConcurrentSave, ConcurrentUpdate, IntentExpired)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
-_patiently: Final = retry(
-    retry=retry_if_exception_type(_CONFLICTS),
-    stop=stop_after_attempt(_ATTEMPTS),
-    wait=_WAIT,
-    reraise=True,
-)
+
+def patiently(
+    *errors: type[WharfingerError],
+    attempts: int = 5,
+    wait: wait_base = _WAIT,
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Return a decorator that calls a function again if it raises one of these errors."""
+    return retry(
+        retry=retry_if_exception_type(errors),
+        stop=stop_after_attempt(attempts),
+        wait=wait,
+        reraise=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Rows of one provider.
+    """A provider and its rows.
 
-    ``own_record`` is the record of the instance that publishes it, in ``store``. ``record`` is the
-    same with the reasons of all records, and without the figures in which they differ; ``unclear``
-    names the classes of these.
+    ``live`` has the traits or the inventories as read from Placement, and the other parts if our
+    record has the same generation. ``traits`` may be of an earlier one. ``store`` has the record of
+    the instance that publishes the provider. ``record`` is the same with the reasons of all
+    records, without the own figures in which these differ, and with those that only
+    ``reservations`` have stored. ``disagreement`` names the figures that remain unknown.
     """
 
-    provider_uuid: str
+    traits: frozenset[str]
+    live: Provider
     store: RecordStore
-    own_record: Record
     record: Record
     reservations: tuple[Reservation, ...]
-    unclear: frozenset[str]
-    number: int
+    disagreement: tuple[str, ...]
 
     @property
-    def revisions(self) -> dict[str, int]:
-        """The revisions of the reservations, by reservation uuid."""
-        return {one.uuid: one.revision for one in self.reservations}
+    def is_published(self) -> bool:
+        """Whether a driver instance publishes the provider."""
+        return ownership.is_published(self.traits, self.record)
 
     @property
-    def complete_record(self) -> Record:
-        """The record, completed by the own figures that the reservations have stored."""
-        spare = stored_figures(self.reservations)
-        return replace(self.record, own_reserved={**spare, **self.record.own_reserved})
+    def own_record(self) -> Record:
+        """The record of the instance that publishes the provider, as it is stored."""
+        return self.store.get(self.live.uuid)
 
-    def reasons(self, without: str) -> tuple[str, ...]:
-        """Return what the provider is reserved for besides one reservation, for people."""
-        spare = stored_figures(self.reservations)
-        others = (one for one in self.reservations if one.uuid != without)
-        unclear = self.unclear - spare.keys()
-        disagree = (
-            f"{self.number} records of it disagree on its own reserved amounts of "
-            f"{', '.join(sorted(unclear))} (the next cycle of its driver instance decides)"
-        )
-        return (
-            *self.record.reservations,
-            *(f"{one.reason} (held by {one.holder})" for one in others),
-            *((disagree,) if unclear else ()),
-        )
+    @property
+    def own_figures(self) -> dict[str, int]:
+        """The ``reserved`` figures from before our reservations, by resource class."""
+        return full_reservation.own_reserved(self.live.inventories, self.record)
 
 
 class Reservations:
@@ -142,36 +132,31 @@ class Reservations:
         reservation of the provider. If Placement fails, the reservation is stored, and the next
         cycle writes it.
         """
-        values: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
         try:
             return self._reserve(
-                provider, holder=holder, reason=reason, expected_end=expected_end, **values
+                provider,
+                uuid=uuid or str(uuid4()),
+                holder=holder,
+                reason=reason,
+                expected_end=expected_end,
             )
         except ObjectExists:
-            if self.has(provider, holder):
-                self._fill(provider)  # a crash may have prevented it
+            self._fill(provider)  # a crash may have prevented it
             raise
 
-    def keep(self, held: Reservation) -> None:
-        """Reserve the provider again if its owner has written other figures.
+    def keep(self, uuid: str, provider_uuid: str) -> None:
+        """Reserve a provider again if its owner has written other figures.
 
-        One request where it has not. Nothing is written for a reservation that has ended.
+        One request where it has not. Nothing is written if the reservation has ended.
         """
-        live = self._client.get_inventories(held.provider_uuid).inventories.values()
-        if not all(one.is_fully_reserved for one in live) and self.is_there(held.uuid):
-            for provider in self._client.list_providers(uuid=held.provider_uuid):
+        live = self._client.get_inventories(provider_uuid).inventories.values()
+        if not all(one.is_fully_reserved for one in live) and self.is_there(uuid):
+            for provider in self._client.list_providers(uuid=provider_uuid):
                 self._fill(provider)
-
-    def has(self, provider: ProviderSummary, holder: str) -> bool:
-        """Return whether a holder has a reservation of a provider."""
-        found = ReservationList.get_by_filters(
-            self._context, provider_uuid=provider.uuid, holder=holder
-        )
-        return bool(found.objects)
 
     def is_there(self, uuid: str) -> bool:
         """Return whether a reservation has not ended yet."""
-        return bool(ReservationList.get_by_filters(self._context, uuid=uuid).objects)
+        return bool(self._held(uuid=uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
         """End a holder's reservation; the provider is free if it was the last one.
@@ -179,10 +164,8 @@ class Reservations:
         Return, for people, the reasons for which the provider is still reserved. Raises
         ObjectNotFound if the holder has no reservation of it.
         """
-        for held in ReservationList.get_by_filters(
-            self._context, provider_uuid=provider.uuid, holder=holder
-        ):
-            return self._end(held, provider)
+        for held in self._held(provider_uuid=provider.uuid, holder=holder):
+            return self._end(held.uuid, provider)
         raise ObjectNotFound(kind=Reservation.obj_name(), key=f"of {provider.name} by {holder}")
 
     def release_one(self, uuid: str) -> tuple[str, ...]:
@@ -190,19 +173,12 @@ class Reservations:
 
         Return the same as ``release``. Raises ObjectNotFound if it has ended already.
         """
-        for held in ReservationList.get_by_filters(self._context, uuid=uuid):
+        for held in self._held(uuid=uuid):
             for provider in self._client.list_providers(uuid=held.provider_uuid):
-                return self._end(held, provider)
-            self.forget(uuid)
+                return self._end(uuid, provider)
+            self._forget(uuid)
             return ()
         raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
-
-    @_patiently
-    def forget(self, uuid: str) -> None:
-        """Delete a reservation whose provider no longer exists."""
-        for one in ReservationList.get_by_filters(self._context, uuid=uuid):
-            with suppress(ObjectNotFound):
-                one.destroy()
 
     # Releases of consumers.
 
@@ -214,10 +190,10 @@ class Reservations:
         for provider in self._cleaned(providers):
             self._reserve_for_cleaning(provider, consumer_uuid)
 
-    @_patiently
+    @patiently(*_CONFLICTS)
     def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:
         """Note that the allocation is deleted, unless a cycle has found that already."""
-        held = ReservationList.get_by_filters(self._context, holder=_release_of(consumer_uuid))
+        held = self._held(holder=_release_of(consumer_uuid))
         for one in held:
             if one.phase == "releasing":
                 one.phase = "released"
@@ -227,13 +203,13 @@ class Reservations:
 
     def cancel_release(self, consumer_uuid: str) -> None:
         """End the reservations of ``before_release``: the consumer keeps its allocation."""
-        for one in ReservationList.get_by_filters(self._context, holder=_release_of(consumer_uuid)):
+        for one in self._held(holder=_release_of(consumer_uuid)):
             if one.phase == "releasing":
                 self.release_one(one.uuid)
 
     # Functions of programmable devices.
 
-    @_patiently
+    @patiently(*_CONFLICTS)
     def set_function_trait(
         self, provider: ProviderSummary, trait: str | None, owners: frozenset[str]
     ) -> None:
@@ -255,143 +231,140 @@ class Reservations:
         wanted = there.traits - function_traits(there.traits) | new
         if wanted == there.traits:
             return
-        stored = self._stored(provider)
-        live = _provider(provider, there.resource_provider_generation, traits=there.traits)
-        step = SetTraits(**_target(provider), before=there.traits, after=frozenset(wanted))
+        stored = self._stored(provider, there)
         record = stored.own_record
         if record.applied is not None:
             ours = record.applied.traits - function_traits(record.applied.traits) | new
             record = replace(record, applied=replace(record.applied, traits=frozenset(ours)))
-        self._apply(stored, live, step, record)
+        self._apply(stored, record, SetTraits, frozenset(wanted))
 
     def is_ours(self, provider: ProviderSummary) -> bool:
         """Return whether a driver instance still publishes a provider.
 
         Where no record is left, the instance trait decides. Raises NotFound.
         """
-        traits = self._client.get_traits(provider.uuid).traits
-        return ownership.is_published(traits, self._stored(provider).record)
+        return self._stored(provider, self._client.get_traits(provider.uuid)).is_published
 
     # One provider.
 
     def _reserve(self, provider: ProviderSummary, **values: Any) -> Reservation:
-        """Store a new reservation of a provider, and reserve it."""
-        held, error = self._create(provider, **values)
-        if isinstance(error, _CONFLICTS):
+        """Store a new reservation of a provider, and reserve it.
+
+        The driver cleans a provider that is reserved for a consumer's release: an instance
+        publishes it, even without records.
+        """
+        held, is_written = self._create(provider, **values)
+        if not is_written:
             self._fill(provider)
-        elif error is not None:
-            raise error
         return held
 
-    @_patiently
-    def _create(
-        self, provider: ProviderSummary, *, is_cleaned: bool = False, **values: Any
-    ) -> tuple[Reservation, WharfingerError | None]:
-        """Store a new reservation, and write it; return the error of the write, if any.
-
-        ``is_cleaned``: its driver cleans it, so an instance publishes it, even without records.
-        """
-        traits = self._client.get_traits(provider.uuid).traits
-        live = self._client.get_inventories(provider.uuid)
-        stored = self._stored(provider)
-        if stored.record.is_ours or not is_cleaned:
-            _refuse_unpublished(provider, traits, stored.record)
-        figures = full_reservation.own_reserved(live.inventories, stored.complete_record)
+    @patiently(*_CONFLICTS)
+    def _create(self, provider: ProviderSummary, **values: Any) -> tuple[Reservation, bool]:
+        """Store a new reservation, and write it; return whether no conflict prevented the write."""
+        stored = self._read(provider)
+        record, is_cleaned = stored.record, "consumer_uuid" in values
+        if not (stored.is_published if record.is_ours else is_cleaned):
+            others = ownership.owners(stored.traits) - ownership.owners(record.claimed_traits)
+            raise ReservationRefused(
+                provider=provider.name,
+                uuid=provider.uuid,
+                problem=f"it belongs to {', '.join(sorted(others)) or 'nobody known'}, and "
+                "no driver instance publishes it.",
+                remedy="Ask its owner, or publish it first.",
+            )
         held = Reservation(
-            self._context, provider_uuid=provider.uuid, own_reserved=figures, **values
+            self._context, provider_uuid=provider.uuid, own_reserved=stored.own_figures, **values
         )
         try:
-            self._write_full(stored, provider, live, figures, held)
-        except WharfingerError as error:
+            self._write_full(stored, held)
+        except _CONFLICTS:
             if "revision" not in held:
                 raise  # it was not stored
-            return held, error
-        return held, None
+            return held, False
+        return held, True
 
-    @_patiently
+    @patiently(*_CONFLICTS)
     def _fill(self, provider: ProviderSummary) -> None:
         """Write the full reservation of a provider again, if a reservation of it is stored."""
-        traits = self._client.get_traits(provider.uuid).traits
-        live = self._client.get_inventories(provider.uuid)
-        stored = self._stored(provider)
-        if stored.reservations and ownership.is_published(traits, stored.record):
-            figures = full_reservation.own_reserved(live.inventories, stored.complete_record)
-            self._write_full(stored, provider, live, figures)
+        stored = self._read(provider)
+        if stored.reservations and stored.is_published:
+            self._write_full(stored)
 
-    def _write_full(
-        self,
-        stored: _Stored,
-        provider: ProviderSummary,
-        live: Any,
-        figures: Mapping[str, int],
-        *new: Reservation,
-    ) -> None:
+    def _write_full(self, stored: _Stored, *new: Reservation) -> None:
         """Write all inventories as fully reserved.
 
         They are written even if they are: a release that has read them before has to read again.
         """
-        step = SetInventories(
-            **_target(provider),
-            before=live.inventories,
-            after=full_reservation.reserve_fully(live.inventories),
-        )
-        there = _provider(provider, live.resource_provider_generation, inventories=live.inventories)
         own = stored.own_record
-        record = replace(own, own_reserved={**own.own_reserved, **figures})
-        self._apply(stored, there, step, record, new=new)
+        record = replace(own, own_reserved={**own.own_reserved, **stored.own_figures})
+        full = full_reservation.reserve_fully(stored.live.inventories)
+        self._apply(stored, record, SetInventories, full, new=new)
 
-    @_patiently
-    def _end(self, held: Reservation, provider: ProviderSummary) -> tuple[str, ...]:
+    @patiently(*_CONFLICTS)
+    def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
         """End a reservation; return, for people, the reasons that keep its provider reserved."""
         try:
-            traits = self._client.get_traits(provider.uuid).traits
-            live = self._client.get_inventories(provider.uuid)
+            stored = self._read(provider)
         except NotFound:
-            self.forget(held.uuid)
+            self._forget(uuid)
             return ()
-        stored = self._stored(provider)
-        mine = [one for one in stored.reservations if one.uuid == held.uuid]
+        mine = [one for one in stored.reservations if one.uuid == uuid]
         if not mine:
-            raise ObjectNotFound(kind=Reservation.obj_name(), key=held.uuid)
-        left = stored.reasons(without=held.uuid)
-        there = _provider(provider, live.resource_provider_generation, inventories=live.inventories)
-        if left or not ownership.is_published(traits, stored.record):
-            self._apply(stored, there, None, stored.own_record, ended=mine)
-            return left
-        # It is written even if nothing changes: a reservation at the same time has to read again.
-        own = full_reservation.release(live.inventories, stored.complete_record)
-        step = SetInventories(**_target(provider), before=live.inventories, after=own)
-        self._apply(stored, there, step, replace(stored.own_record, own_reserved={}), ended=mine)
+            raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
+        others = (one for one in stored.reservations if one.uuid != uuid)
+        left = (
+            *stored.record.reservations,
+            *(f"{one.reason} (held by {one.holder})" for one in others),
+            *stored.disagreement,
+        )
+        if left or not stored.is_published:
+            self._apply(stored, stored.own_record, ended=mine)
+        else:
+            # Written even if nothing changes: a reservation at the same time has to read again.
+            own = full_reservation.release(stored.live.inventories, stored.record)
+            record = replace(stored.own_record, own_reserved={})
+            self._apply(stored, record, SetInventories, own, ended=mine)
         return left
+
+    @patiently(*_CONFLICTS)
+    def _forget(self, uuid: str) -> None:
+        """Delete a reservation whose provider no longer exists."""
+        for one in self._held(uuid=uuid):
+            with suppress(ObjectNotFound):
+                one.destroy()
 
     def _apply(
         self,
         stored: _Stored,
-        live: Provider,
-        step: Step | None,
         record: Record,
+        kind: type[SetInventories | SetTraits] | None = None,
+        after: Any = None,
         *,
-        new: Iterable[Reservation] = (),
-        ended: Iterable[Reservation] = (),
+        new: Sequence[Reservation] = (),
+        ended: Sequence[Reservation] = (),
     ) -> None:
-        """Write one provider, its record and its reservations; raise what goes wrong."""
-        uuid, known = stored.provider_uuid, record.live
-        is_known = known is not None and known.generation == live.generation
-        if known is not None and is_known:
-            part = "traits" if isinstance(step, SetTraits) else "inventories"
-            live = replace(known, **{part: getattr(live, part)})
-        has_record = step is not None and uuid in stored.store.records
+        """Write one provider, its record and its reservations; raise what goes wrong.
+
+        ``after`` is what the step of that ``kind`` writes; without a kind only rows are written.
+        """
+        live, uuid, root_uuid = stored.live, stored.live.uuid, stored.live.root_uuid
+        steps = []
+        if kind is not None:
+            before = getattr(live, kind.attribute)
+            steps.append(
+                kind(uuid=uuid, name=live.name, root_uuid=root_uuid, before=before, after=after)
+            )
         tree = TreeWrite(
             TreePlan(
-                root_uuid=live.root_uuid,
-                steps=() if step is None else (step,),
+                root_uuid=root_uuid,
+                steps=tuple(steps),
                 live={uuid: live},
-                records={uuid: record} if has_record else {},
+                records={uuid: record} if steps and uuid in stored.store.records else {},
             ),
-            known_reservations={uuid: stored.revisions},
-            new_reservations=list(new),
-            ended=list(ended),
-            is_partly_known=not is_known,
+            known_reservations={uuid: {one.uuid: one.revision for one in stored.reservations}},
+            new_reservations=new,
+            ended=ended,
+            is_partly_known=record.live is None or record.live.generation != live.generation,
         )
         self._writer.apply([tree], stored.store)
         for error in tree.errors:
@@ -399,33 +372,62 @@ class Reservations:
 
     # Rows.
 
-    def _stored(self, provider: ProviderSummary) -> _Stored:
+    def _held(self, **filters: str) -> list[Reservation]:
+        return list(ReservationList.get_by_filters(self._context, **filters))
+
+    def _read(self, provider: ProviderSummary) -> _Stored:
+        """Read a provider's traits and inventories, and its rows after them; raises NotFound."""
+        traits = self._client.get_traits(provider.uuid)
+        return self._stored(provider, traits, self._client.get_inventories(provider.uuid))
+
+    def _stored(
+        self, provider: ProviderSummary, traits: Traits, inventories: Inventories | None = None
+    ) -> _Stored:
         """Read the rows of a provider, in one transaction."""
+        generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(self._context, [provider.uuid], [provider.root_provider_uuid])
-        records = {(one.host, one.driver_instance): _record(one) for one in rows.records}
+        by_instance = {(one.host, one.driver_instance): one for one in rows.records}
         current = _current(
-            records,
+            {key: _record(one) for key, one in by_instance.items()},
             {
                 (row.host, row.driver_instance)
                 for row in rows.nodes
                 if "host" in row and "driver_instance" in row
             },
         )
-        ours = {key: records[key] for key in current if records[key].is_ours}
-        key = next(iter(ours), next(iter(current), _NO_PUBLISHER))
-        unclear = full_reservation.disputed(list(ours.values()))
-        own_record = records.get(key, Record())
-        record = full_reservation.without(own_record, unclear)
-        reasons = dict.fromkeys(reason for one in current for reason in records[one].reservations)
-        own_rows = [one for one in rows.records if (one.host, one.driver_instance) == key]
+        ours = {key: record for key, record in current.items() if record.is_ours}
+        key = next(iter(ours or current), _NO_PUBLISHER)
+        disputed = full_reservation.disputed(list(ours.values()))
+        record = full_reservation.without(current.get(key, Record()), disputed)
+        spare = stored_figures(rows.reservations)
+        reasons = dict.fromkeys(reason for one in current.values() for reason in one.reservations)
+        unclear = sorted(disputed - spare.keys())
+        disagreement = (
+            f"{len(ours)} records of it disagree on its own reserved amounts of "
+            f"{', '.join(unclear)} (the next cycle of its driver instance decides)"
+        )
+        own_rows = [one for own, one in by_instance.items() if own == key]
+        store = RecordStore.of(self._context, *key, own_rows)
+        live = store.get(provider.uuid).live
+        if live is None or live.generation != generation:
+            live = Provider(
+                uuid=provider.uuid,
+                name=provider.name,
+                root_uuid=provider.root_provider_uuid,
+                parent_uuid=provider.parent_provider_uuid,
+                generation=generation,
+            )
         return _Stored(
-            provider.uuid,
-            RecordStore.of(self._context, *key, own_rows),
-            own_record,
-            replace(record, reservations=tuple(reasons)),
+            traits.traits,
+            replace(live, inventories=inventories.inventories)
+            if inventories
+            else replace(live, traits=traits.traits),
+            store,
+            replace(
+                record, own_reserved={**spare, **record.own_reserved}, reservations=tuple(reasons)
+            ),
             tuple(rows.reservations),
-            unclear,
-            len(ours),
+            (disagreement,) if unclear else (),
         )
 
     def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
@@ -435,54 +437,51 @@ class Reservations:
         the node names the new host while the records still name the former one.
         """
         summaries = [one for uuid in uuids for one in self._client.list_providers(uuid=uuid)]
-        if not summaries:
+        roots = {one.root_provider_uuid for one in summaries}
+        if not roots:
             return []
-        roots = sorted({one.root_provider_uuid for one in summaries})
-        wanted = sorted({*roots, *(one.uuid for one in summaries)})
-        rows = ProviderState.get(self._context, wanted, roots)
-        nodes = {
-            row.uuid: row for row in rows.nodes if row.capabilities.get("cleans_after_release")
+        wanted = roots | {one.uuid for one in summaries}
+        rows = ProviderState.get(self._context, sorted(wanted), sorted(roots))
+        instances = {
+            row.uuid: row.driver_instance
+            for row in rows.nodes
+            if row.capabilities.get("cleans_after_release")
         }
-        publishers: dict[str, set[str]] = {}
-        for found in rows.records if nodes else ():
-            if _record(found).applied is not None:  # a record may be of another owner's provider
-                publishers.setdefault(found.provider_uuid, set()).add(found.driver_instance)
+        published = {
+            (found.provider_uuid, found.driver_instance)
+            for found in (rows.records if instances else ())
+            if _record(found).applied is not None  # a record may be of another owner's provider
+        }
         return [
             one
             for one in summaries
-            if (node := nodes.get(one.root_provider_uuid)) is not None
-            and self._is_cleaned(one, node.driver_instance, publishers)
+            if (instance := instances.get(one.root_provider_uuid)) is not None
+            and self._is_published_by(instance, one, published)
         ]
 
-    def _is_cleaned(
-        self, provider: ProviderSummary, instance: str, publishers: Mapping[str, set[str]]
+    def _is_published_by(
+        self, instance: str, provider: ProviderSummary, published: Set[tuple[str, str]]
     ) -> bool:
         """Return whether the present or former instance of a node publishes a provider of it.
 
-        ``publishers`` are the instances with records, by provider uuid.
+        ``published`` are the providers and instances of records, by uuid and name.
         """
-        of_root = publishers.get(provider.root_provider_uuid, set())
+        of_root = {name for uuid, name in published if uuid == provider.root_provider_uuid}
         if not of_root:  # the records are lost
             mark = ownership.instance_trait(instance)
             return mark in self._client.get_traits(provider.uuid).traits
         # Until the instance of the row has a record, an instance of another name counts.
-        before = of_root & {instance} or of_root
-        return bool(before & publishers.get(provider.uuid, set()))
+        return any((provider.uuid, name) in published for name in of_root & {instance} or of_root)
 
-    @retry(
-        retry=retry_if_exception_type((*_CONFLICTS, ObjectExists, ObjectNotFound)),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=_WAIT,
-        reraise=True,
-    )
+    @patiently(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
         """Reserve a provider until a consumer has released it, and it was cleaned after that.
 
         An earlier release of the same consumer may have a reservation until a cycle ends it: it
         begins anew then.
         """
-        mine = {"provider_uuid": provider.uuid, "holder": _release_of(consumer_uuid)}
-        for held in ReservationList.get_by_filters(self._context, **mine):
+        holder = _release_of(consumer_uuid)
+        for held in self._held(provider_uuid=provider.uuid, holder=holder):
             if held.phase != "releasing":
                 has = self._client.get_allocations(consumer_uuid)["allocations"]
                 if provider.uuid not in has:
@@ -495,8 +494,7 @@ class Reservations:
             return
         self._reserve(
             provider,
-            holder=mine["holder"],
-            is_cleaned=True,
+            holder=holder,
             reason="to be cleaned",
             consumer_uuid=consumer_uuid,
             phase="releasing",
@@ -505,60 +503,17 @@ class Reservations:
 
 def _current(
     records: Mapping[tuple[str, str], Record], publishers: set[tuple[str, str]]
-) -> list[tuple[str, str]]:
-    """Return the keys (host, instance) of the records that no other record has superseded.
+) -> Mapping[tuple[str, str], Record]:
+    """Return the records, by host and instance, that no other record has superseded.
 
     Two hosts may have a record: after a takeover by an old release. The record of the host and
     instance that publish the node counts.
     """
     ours = {key for key, record in records.items() if record.is_ours}
-    if len(ours) < 2:
-        return list(records)
     hosts = {host for host, _instance in publishers}
     # Another instance on the host may publish a child of the root, or overlay it.
-    current = ours & publishers or {key for key in ours if key[0] in hosts}
-    return [key for key in records if key not in ours or not current or key in current]
-
-
-def _refuse_unpublished(provider: ProviderSummary, traits: frozenset[str], record: Record) -> None:
-    """Raise ReservationRefused for a provider that no driver instance publishes."""
-    if record.is_ours and ownership.is_published(traits, record):
-        return
-    others = ownership.owners(traits) - ownership.owners(record.claimed_traits)
-    raise ReservationRefused(
-        provider=provider.name,
-        uuid=provider.uuid,
-        problem=f"it belongs to {', '.join(sorted(others)) or 'nobody known'}, and "
-        "no driver instance publishes it.",
-        remedy="Ask its owner, or publish it first.",
-    )
-
-
-def _provider(
-    provider: ProviderSummary,
-    generation: int,
-    *,
-    inventories: Mapping[str, Inventory] | None = None,
-    traits: frozenset[str] = frozenset(),
-) -> Provider:
-    """Return a provider of which only the part that is to be written is known."""
-    return Provider(
-        uuid=provider.uuid,
-        name=provider.name,
-        root_uuid=provider.root_provider_uuid,
-        parent_uuid=provider.parent_provider_uuid,
-        generation=generation,
-        inventories=inventories or {},
-        traits=traits,
-    )
-
-
-def _target(provider: ProviderSummary) -> dict[str, str]:
-    return {
-        "uuid": provider.uuid,
-        "name": provider.name,
-        "root_uuid": provider.root_provider_uuid,
-    }
+    current = ours & publishers or {key for key in ours if key[0] in hosts} or ours
+    return {key: records[key] for key in records if key not in ours or key in current}
 
 
 def _release_of(consumer_uuid: str) -> str:
