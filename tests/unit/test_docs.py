@@ -149,6 +149,24 @@ def test_extra_spec_row_of_translated_key_names_its_traits() -> None:
     assert "required of the root" in rows["``hw:sound_model``"][1]
 
 
+# Code on the pages.
+
+_IMPORT = re.compile(r"^ *from (wharfinger[\w.]*) import ([\w, ]+)$", re.MULTILINE)
+
+
+def test_imports_on_the_pages_work() -> None:
+    pages = (page.read_text() for page in [*DOCS.glob("*.rst"), DOCS.parent / "README.md"])
+    imports = [found for text in pages for found in _IMPORT.findall(text)]
+
+    assert len(imports) > 5
+    for module, names in imports:
+        for name in names.split(", "):
+            try:
+                getattr(importlib.import_module(module), name)
+            except AttributeError:
+                importlib.import_module(f"{module}.{name}")
+
+
 # The page on architecture.
 
 #: A file below framework/wharfinger, and perhaps the name of something in it.
