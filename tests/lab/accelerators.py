@@ -17,9 +17,10 @@ from tests.lab.placement import PlacementFixture, Requests
 from wharfinger.conf import load
 from wharfinger.objects import Context, DeviceJob, Reservation, Service
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instance_loader, provider_details
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.reconcile.reservations import Reservations
+from wharfinger.scheduling import provider_details
 from wharfinger_cyborg import accelerators
 
 #: The service host of the instances: no device is there.

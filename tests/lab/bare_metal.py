@@ -23,8 +23,9 @@ from wharfinger.allocations.release import AllocationRelease
 from wharfinger.conf import load
 from wharfinger.objects import Context, Service
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import driver_instance_loader, provider_details
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.ironic import Ironic
 
 #: What a node's inventory is called, unless the node is of another class.

@@ -20,7 +20,7 @@ from tests.lab.placement import PlacementFixture, Requests, adapter_to, empty, o
 from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
-from wharfinger.reconcile import provider_details
+from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.cyborg import Cyborg, Part
 from wharfinger_harnesses.daemons import PythonDaemon
 

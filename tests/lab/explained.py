@@ -7,9 +7,9 @@ from tests.lab.samples import uuid
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.placement.trait_conditions import NO_CONDITIONS, TraitConditions
 from wharfinger.providers import Inventory, ownership
-from wharfinger.reconcile.provider_details import Reserved
 from wharfinger.scheduling import RequestGroup, ResourceRequest, part_funnel, request_funnel
 from wharfinger.scheduling.explanation import Explanation, TreeStage
+from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 
 NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"

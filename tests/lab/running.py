@@ -37,8 +37,9 @@ from wharfinger.conf import parse
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import DeviceJob, connect
 from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile import driver_instance_loader, provider_details
+from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.driver_calls import list_nodes
+from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -57,7 +57,7 @@ class _CandidateCommand(ObjectCommand):
         return parser
 
     def _request(self, parsed_args: argparse.Namespace) -> "ResourceRequest":
-        from wharfinger.reconcile import provider_details
+        from wharfinger.scheduling import provider_details
 
         find = cache(lambda name: provider_details.find(self.placement, name).uuid)
         with usage(self._parser):

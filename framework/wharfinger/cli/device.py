@@ -103,7 +103,7 @@ class DeviceProgram(_DeviceCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import progress
         from wharfinger.jobs import program
-        from wharfinger.reconcile import provider_details
+        from wharfinger.scheduling import provider_details
 
         provider = provider_details.find(self.placement, parsed_args.provider)
         with (
@@ -229,7 +229,7 @@ class DeviceResolve(_DeviceCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.jobs import resolve
-        from wharfinger.reconcile import provider_details
+        from wharfinger.scheduling import provider_details
 
         if parsed_args.function and not parsed_args.programmed:
             raise WharfingerError(reason="--function goes with --programmed alone")

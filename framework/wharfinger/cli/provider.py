@@ -23,7 +23,7 @@ from wharfinger.exceptions import ObjectError, StateError, printable
 
 if TYPE_CHECKING:
     from wharfinger.placement.model import ProviderSummary
-    from wharfinger.reconcile.provider_details import Details
+    from wharfinger.scheduling.provider_details import Details
 
 _UNLIMITED: Final = 1_000_000
 
@@ -102,7 +102,7 @@ class ProviderShow(WharfingerCommand, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.console import tree
-        from wharfinger.reconcile import provider_details
+        from wharfinger.scheduling import provider_details
 
         provider = provider_details.find(self.placement, parsed_args.provider)
         [found] = provider_details.details(
@@ -138,7 +138,7 @@ class ProviderTreeCommand(ObjectCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import tree
         from wharfinger.objects.field_types import now
-        from wharfinger.reconcile import provider_details
+        from wharfinger.scheduling import provider_details
 
         in_tree = None
         if parsed_args.provider is not None:
@@ -167,7 +167,7 @@ class ProviderTreeCommand(ObjectCommand):
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
         """The providers with who has reserved them, where that can be read; nothing is created."""
         from wharfinger.objects.database_context import look
-        from wharfinger.reconcile import provider_details
+        from wharfinger.scheduling import provider_details
 
         try:
             is_empty = look(self.conf).schema.current is None

@@ -32,7 +32,7 @@ from wharfinger.exceptions import (
 if TYPE_CHECKING:
     from wharfinger.objects import ReservationList as Reservations
     from wharfinger.placement.model import ProviderSummary
-    from wharfinger.reconcile.provider_details import Reserved
+    from wharfinger.scheduling.provider_details import Reserved
 
 #: Whose a reservation is that names no holder.
 _OPERATOR: Final = "operator"
@@ -100,7 +100,7 @@ class ReservationList(ObjectLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.reconcile import provider_details
+        from wharfinger.scheduling import provider_details
 
         every = provider_details.reserved(self.objects)
         names = provider_details.names(self.objects, every)
@@ -149,8 +149,8 @@ class ProviderReserve(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import reservations
-        from wharfinger.reconcile import provider_details
         from wharfinger.reconcile.reservations import Reservations
+        from wharfinger.scheduling import provider_details
 
         holder = parsed_args.holder
         _refuse_jobs(holder)
@@ -197,8 +197,8 @@ class ProviderRelease(ObjectCommand):
         return _takes_provider(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from wharfinger.reconcile import provider_details
         from wharfinger.reconcile.reservations import Reservations
+        from wharfinger.scheduling import provider_details
 
         holder = parsed_args.holder
         _refuse_jobs(holder)
@@ -233,7 +233,7 @@ class ProviderRelease(ObjectCommand):
         return bool(held)
 
     def _not_held(self, provider: "ProviderSummary", holder: str) -> WharfingerError:
-        from wharfinger.reconcile import provider_details
+        from wharfinger.scheduling import provider_details
 
         holders = sorted(
             {

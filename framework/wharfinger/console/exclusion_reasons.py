@@ -3,7 +3,6 @@
 from datetime import datetime
 
 from wharfinger.console import reservations
-from wharfinger.reconcile.provider_details import Reserved
 from wharfinger.scheduling.explanation import (
     Belonging,
     Held,
@@ -18,6 +17,7 @@ from wharfinger.scheduling.explanation import (
     Unknown,
     Untraited,
 )
+from wharfinger.scheduling.provider_details import Reserved
 
 
 def words(reason: Reason, now: datetime) -> str:

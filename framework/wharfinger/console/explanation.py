@@ -12,7 +12,6 @@ from wharfinger.console.plurals import many
 from wharfinger.console.request_part_advice import named
 from wharfinger.exceptions import printable
 from wharfinger.placement.trait_conditions import TraitConditions
-from wharfinger.reconcile.provider_details import Reserved
 from wharfinger.scheduling import part_funnel
 from wharfinger.scheduling.explanation import (
     Explanation,
@@ -25,6 +24,7 @@ from wharfinger.scheduling.explanation import (
     TreeStage,
     TreeStep,
 )
+from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.request import RequestGroup
 
 #: Text, a count, and what is said of it.

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from wharfinger.exceptions import printable
-from wharfinger.reconcile.provider_details import UNKNOWN, Details, Reserved
+from wharfinger.scheduling.provider_details import UNKNOWN, Details, Reserved
 
 #: Seconds in each unit, the largest first.
 _UNITS: Final = {"d": 86400, "h": 3600, "m": 60}

@@ -10,7 +10,7 @@ from rich.tree import Tree
 from wharfinger.console import reservations
 from wharfinger.exceptions import printable
 from wharfinger.providers.inventory import Inventory
-from wharfinger.reconcile.provider_details import Details
+from wharfinger.scheduling.provider_details import Details
 
 _Children = dict[str | None, list[Details]]
 

@@ -5,7 +5,8 @@ A listing can be well formed and still lack nodes: a proxy, a filter or a limit 
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Final
 
 from wharfinger.driver import ComputeDriver
@@ -29,6 +30,7 @@ _NOT_ASKED: Final = (
 )
 
 
+@dataclass(slots=True)
 class Availability:
     """Questions to a driver about nodes and devices that a listing lacks.
 
@@ -37,26 +39,14 @@ class Availability:
     after some minutes no further question is asked.
     """
 
-    def __init__(
-        self,
-        driver: ComputeDriver,
-        client: PlacementClient,
-        nodes: NodeList,
-        live: Mapping[str, Provider],
-        records: Mapping[str, Record],
-        *,
-        answers: dict[str, bool | WharfingerError],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._driver: Final = driver
-        self._client: Final = client
-        self._nodes: Final = nodes
-        self._listed: Final = nodes.listed
-        self._live: Final = live
-        self._records: Final = records
-        self._still_there: Final[set[str]] = set()
-        self._answers: Final = answers
-        self._clock: Final = clock
+    driver: ComputeDriver
+    client: PlacementClient
+    nodes: NodeList
+    live: Mapping[str, Provider]
+    records: Mapping[str, Record]
+    answers: dict[str, bool | WharfingerError] = field(kw_only=True)
+    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    _still_there: set[str] = field(default_factory=set, init=False)
 
     @property
     def problems(self) -> tuple[PartialListing, ...]:
@@ -67,7 +57,7 @@ class Availability:
         more = "" if len(names) <= _SOME else f" and {len(names) - _SOME} more"
         return (
             PartialListing(
-                instance=self._driver.name,
+                instance=self.driver.name,
                 count=len(names),
                 names=tuple(names),
                 some=", ".join(names[:_SOME]) + more,
@@ -81,14 +71,14 @@ class Availability:
         questions that time out do not prevent the same other questions in each cycle.
         """
         reasons: dict[str, str] = {}
-        due = sorted(uuids)
-        end = self._clock() + _PATIENCE
+        listed, due = self.nodes.listed, sorted(uuids)
+        end = self.clock() + _PATIENCE
         for uuid in random.sample(due, len(due)):
-            if self._clock() >= end:
+            if self.clock() >= end:
                 reasons[uuid] = _NOT_ASKED
                 continue
             try:
-                name = self._what_is_there(self._live[uuid])
+                name = self._what_is_there(self.live[uuid], listed)
             except WharfingerError as error:
                 reasons[uuid] = f"kept: the driver gives no answer whether it is gone: {error}"
                 continue
@@ -97,18 +87,18 @@ class Availability:
                 self._still_there.add(name)
         return reasons
 
-    def _what_is_there(self, provider: Provider) -> str | None:
+    def _what_is_there(self, provider: Provider, listed: Set[str]) -> str | None:
         """Return the name of the node or provider that the driver still has, or None.
 
         A child is gone with its node. A node is gone if another listed node has its name: the
         driver would answer for that one. Raises BackendError, PlacementError.
         """
-        driver, root = self._driver, provider.root_uuid
-        if root not in self._listed:
+        driver, root = self.driver, provider.root_uuid
+        if root not in listed:
             node = self._node_name(root)
             if (
                 node is not None
-                and node not in self._nodes.roots
+                and node not in self.nodes.roots
                 and self._ask(f"node_is_available({node})", lambda: driver.node_is_available(node))
             ):
                 return node
@@ -121,24 +111,20 @@ class Availability:
 
     def _node_name(self, root_uuid: str) -> str | None:
         """Return the node's name as the driver knows it; look up the root of another owner."""
-        record = self._records.get(root_uuid)
-        if record is not None and record.applied is not None:
-            return record.applied.name
-        if root_uuid in self._live:
-            return self._live[root_uuid].name
-        return next((one.name for one in self._client.list_providers(uuid=root_uuid)), None)
+        record = self.records.get(root_uuid)
+        known = (record.applied if record else None) or self.live.get(root_uuid)
+        if known is not None:
+            return known.name
+        return next((one.name for one in self.client.list_providers(uuid=root_uuid)), None)
 
     def _ask(self, operation: str, question: Callable[[], object]) -> bool:
         """Return the driver's answer; raises BackendError without one."""
-        if operation not in self._answers:
-            self._answers[operation] = self._answer(operation, question)
-        answer = self._answers[operation]
+        if operation not in self.answers:
+            try:
+                self.answers[operation] = guarded_bool(self.driver.name, operation, question)
+            except WharfingerError as error:
+                self.answers[operation] = error
+        answer = self.answers[operation]
         if isinstance(answer, WharfingerError):
             raise answer
         return answer
-
-    def _answer(self, operation: str, question: Callable[[], object]) -> bool | WharfingerError:
-        try:
-            return guarded_bool(self._driver.name, operation, question)
-        except WharfingerError as error:
-            return error

@@ -4,7 +4,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from wharfinger.exceptions import AdoptionRefused, WharfingerError
-from wharfinger.providers.plan import Plan, Step, TreePlan
+from wharfinger.providers.plan import Plan, TreePlan
 from wharfinger.reconcile.cycle_state import CycleState
 
 
@@ -49,7 +49,7 @@ def _refusal(state: CycleState, plan: Plan, uuid: str) -> str:
     problems = [one for one in plan.problems if _names(one, {uuid, live.name})]
     if problems:
         return " ".join(map(str, problems))
-    if any(_splits(step, uuid) for step in plan.steps):
+    if any(uuid in step.touched and len(step.touched) > 1 for step in plan.steps):
         return (
             f"{live.name} ({uuid}): the driver moves resources between it and other providers. "
             "Only `wharfinger sync` can do that."
@@ -57,16 +57,10 @@ def _refusal(state: CycleState, plan: Plan, uuid: str) -> str:
     records = {key: record for tree in plan.trees for key, record in tree.records.items()}
     record = records.get(uuid, state.records.get(uuid))
     if record is None or not record.is_ours:
-        roots = {uuid, live.root_uuid}
-        related = [str(one) for one in plan.problems if _names(one, roots)]
-        return " ".join(
-            [f"{live.name} ({uuid}): the driver does not report it as its own.", *related]
-        )
+        related = [one for one in plan.problems if _names(one, {uuid, live.root_uuid})]
+        reason = f"{live.name} ({uuid}): the driver does not report it as its own."
+        return " ".join([reason, *map(str, related)])
     return ""
-
-
-def _splits(step: Step, uuid: str) -> bool:
-    return uuid in step.touched and len(step.touched) > 1
 
 
 def _names(problem: WharfingerError, keys: Set[str]) -> bool:

@@ -18,13 +18,12 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     ReshapeNeeded,
     WharfingerError,
-    shown,
 )
 from wharfinger.objects import Migration
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, compute_status
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.reconcile.driver_calls import as_problem, guarded
+from wharfinger.reconcile.driver_calls import as_problem, guarded, wrong_answer
 from wharfinger.reconcile.reshape_allocation_checks import edited
 from wharfinger.tracker.reported_node import Node
 
@@ -53,10 +52,11 @@ class _Answers:
 
     def add(
         self,
+        node: Node,
         desired: list[DesiredProvider],
         reshape: tuple[Allocations, Allocations] | None,
     ) -> None:
-        """Add the providers of a node, its root first.
+        """Add the providers of a node, which has the uuid of its root in Placement.
 
         A sharing provider is in the trees of several nodes. A report about it in one of
         them is enough.
@@ -71,19 +71,9 @@ class _Answers:
                 self.desired[uuid] = replace(wanted, reservations=tuple(reasons))
         if reshape is not None:
             self.reshapes[desired[0].provider.root_uuid] = reshape
-
-    def note_uuid(self, node: Node) -> None:
-        """Note the uuid that the driver gives a node if its root has another one in Placement."""
         if node.reported_uuid not in (None, node.uuid):
-            wanted = self.desired[node.uuid]
-            self.desired[node.uuid] = replace(wanted, reported_uuid=node.reported_uuid)
-
-    def disable(self, root_uuid: str) -> None:
-        """Add COMPUTE_STATUS_DISABLED to a root that the driver reports."""
-        wanted = self.desired.get(root_uuid)
-        if wanted and wanted.stated:
-            root = compute_status.with_status(wanted.provider, disabled=True)
-            self.desired[root_uuid] = replace(wanted, provider=root)
+            root = self.desired[node.uuid]
+            self.desired[node.uuid] = replace(root, reported_uuid=node.reported_uuid)
 
 
 def collect_desired(
@@ -131,8 +121,8 @@ def collect_desired(
                     state.migrations.get(node.name, ()),
                 ),
             )
-            answers.add(_check(driver, tree, node.name, taken), reshape)
-            answers.note_uuid(node.under(root_uuid))
+            desired = _check(driver, tree, node.name, taken)
+            answers.add(node.under(root_uuid), desired, reshape)
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's: the next node would fail too, or all is read again
         except (WharfingerError, ValueError) as error:
@@ -141,12 +131,18 @@ def collect_desired(
     for node in state.nodes.failed:
         root = root_of(node)
         answers.block(root.uuid if root else node.uuid, live)
-    reported = reported_problems(driver)
+    reported = _reported_problems(driver)
     disabled = state.rows.service_disabled
     if disabled is not False:
-        for root_uuid in answers.roots.values():
-            if disabled or compute_status.says_disabled(records.get(root_uuid)):
-                answers.disable(root_uuid)
+        for uuid in answers.roots.values():
+            wanted = answers.desired.get(uuid)
+            if (
+                wanted
+                and wanted.stated
+                and (disabled or compute_status.says_disabled(records.get(uuid)))
+            ):
+                provider = compute_status.with_status(wanted.provider, disabled=True)
+                answers.desired[uuid] = replace(wanted, provider=provider)
     if answers.blocked:
         # A sharing provider may be in the tree of a node that failed.
         answers.blocked |= sharing.keys() - answers.desired.keys()
@@ -187,18 +183,16 @@ def _roots_of_nodes(state: CycleState) -> set[str]:
     for uuid, provider in state.live.items():
         if provider.parent_uuid is None:
             record = state.records.get(uuid)
-            names = {uuid, provider.name}
-            if record is not None and record.applied is not None:
-                names.add(record.applied.name)
+            applied = record.applied if record else None
+            names = {uuid, provider.name, applied.name if applied else None}
             if not keys.isdisjoint(names) or shares(provider):
                 found.add(uuid)
     return found
 
 
-def reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
+def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
     """Return what the driver could not publish of the nodes that it was asked for."""
-    operation = "get_problems"
-    problems = guarded(driver.name, operation, lambda: list(driver.get_problems()))
+    problems = guarded(driver.name, "get_problems", lambda: list(driver.get_problems()))
     return [
         BackendError(driver=driver.name, operation=REPORTED, reason=str(problem))
         for problem in problems
@@ -210,9 +204,7 @@ def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> Provi
     if root is None:
         providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
-        replace(provider, name=node.name)
-        if provider is root and provider.name != node.name
-        else provider
+        replace(provider, name=node.name) if provider is root else provider
         for provider in providers
     )
 
@@ -227,44 +219,35 @@ def _update(
     """Let the driver edit the tree; return the allocations before and after a reshape."""
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
-    within = set(tree.get_provider_uuids()) if _may_reshape(driver) else set()
+    within = set(tree.get_provider_uuids())
+    problem = ", and its capabilities say that it never does"
     try:
-        driver.update_provider_tree(tree, node, allocations=None, **moves)
-    except ReshapeNeeded:
-        if not _may_reshape(driver):
-            raise BackendError(
-                driver=driver.name,
-                operation=f"update_provider_tree({node})",
-                reason="it raised ReshapeNeeded, and its capabilities say that it never does",
-            ) from None
-        before = allocations()
-        after = deepcopy(before)
         try:
+            driver.update_provider_tree(tree, node, allocations=None, **moves)
+        except ReshapeNeeded:
+            if not driver.capabilities.supports("reshape"):
+                raise
+            problem = " again when it was given the allocations"
+            before = allocations()
+            after = deepcopy(before)
             driver.update_provider_tree(tree, node, allocations=after, **moves)
             within.update(tree.get_provider_uuids())
             reshape = before, edited(driver.name, node, before, after, within=within)
-        except ReshapeNeeded:
-            raise BackendError(
-                driver=driver.name,
-                operation=f"update_provider_tree({node})",
-                reason="it raised ReshapeNeeded again when it was given the allocations",
-            ) from None
+    except ReshapeNeeded:
+        raise BackendError(
+            driver=driver.name,
+            operation=f"update_provider_tree({node})",
+            reason=f"it raised ReshapeNeeded{problem}",
+        ) from None
     _add_capability_traits(driver, tree, node)
     return reshape
-
-
-def _may_reshape(driver: ComputeDriver) -> bool:
-    return driver.capabilities.supports("reshape")
 
 
 def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str) -> None:
     traits = driver.capabilities_as_traits()
     if not isinstance(traits, Mapping):
-        raise BackendError(
-            driver=driver.name,
-            operation=f"capabilities_as_traits (of {node})",
-            reason=f"it has to return a dict from trait to bool, not {shown(traits)}",
-        )
+        operation = f"capabilities_as_traits (of {node})"
+        raise wrong_answer(driver.name, operation, "a dict from trait to bool", traits)
     if traits and tree.exists(node) and tree.is_stated(node):
         tree.add_traits(node, *(trait for trait, has in traits.items() if has))
         tree.remove_traits(node, *(trait for trait, has in traits.items() if not has))

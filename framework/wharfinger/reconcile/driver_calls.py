@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from oslo_log import log as logging
 
@@ -38,17 +38,14 @@ def list_nodes(
 
 
 def check_names(
-    driver: ComputeDriver, operation: str, found: object, *kinds: type
+    driver: ComputeDriver, operation: str, found: object, kinds: tuple[type, ...] = (list,)
 ) -> Collection[str]:
     """Return the node names that a driver returned; raises BackendError for anything else."""
-    if _are_different_names(found, kinds or (list,)):
-        return found
-    raise BackendError(
-        driver=driver.name,
-        operation=operation,
-        reason=f"it has to return a {(kinds or (list,))[0].__name__} of different names, "
-        f"not {shown(found)}",
-    )
+    if isinstance(found, kinds) and isinstance(found, Collection):
+        strings = [name for name in found if isinstance(name, str)]
+        if len(set(strings)) == len(strings):
+            return found
+    raise wrong_answer(driver.name, operation, f"a {kinds[0].__name__} of different names", found)
 
 
 def describe(
@@ -85,12 +82,8 @@ def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[s
     answer = guarded(driver.name, operation, lambda: driver.changed_nodes(since))
     match answer:
         case (found, str(mark)):
-            return frozenset(check_names(driver, operation, found, set, frozenset, list)), mark
-    raise BackendError(
-        driver=driver.name,
-        operation=operation,
-        reason=f"it has to return names of nodes and a mark, not {shown(answer)}",
-    )
+            return frozenset(check_names(driver, operation, found, (set, frozenset, list))), mark
+    raise wrong_answer(driver.name, operation, "names of nodes and a mark", answer)
 
 
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
@@ -119,8 +112,13 @@ def guarded_bool(driver: str, operation: str, call: Callable[[], Any]) -> bool:
     answer = guarded(driver, operation, call)
     if isinstance(answer, bool):
         return answer
-    reason = f"it has to return True or False, not {shown(answer)}"
-    raise BackendError(driver=driver, operation=operation, reason=reason)
+    raise wrong_answer(driver, operation, "True or False", answer)
+
+
+def wrong_answer(driver: str, operation: str, expected: str, answer: object) -> BackendError:
+    """Return the error for an answer that is not what the driver of that name has to return."""
+    reason = f"it has to return {expected}, not {shown(answer)}"
+    return BackendError(driver=driver, operation=operation, reason=reason)
 
 
 def text_of(error: BaseException) -> str:
@@ -141,37 +139,21 @@ def as_problem(driver: ComputeDriver, node: object, error: Exception) -> Wharfin
 
 def _describe(driver: ComputeDriver, name: str) -> Node:
     name = names.check_provider_name(name)
-    if _has_no_facts(driver):
+    method = getattr(driver.get_available_resource, "__func__", None)
+    if method is ComputeDriver.get_available_resource:  # no need for an object per node
         return Node(name, names.root_uuid(name))
     operation = f"get_available_resource({name})"
     resource = guarded(driver.name, operation, lambda: driver.get_available_resource(name))
     if not isinstance(resource, ComputeNode):
-        raise BackendError(
-            driver=driver.name,
-            operation=operation,
-            reason=f"it has to return a ComputeNode, not {shown(resource)}",
-        )
+        raise wrong_answer(driver.name, operation, "a ComputeNode", resource)
     uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
     return Node(name, uuid, _facts_of(resource))
 
 
-def _has_no_facts(driver: ComputeDriver) -> bool:
-    """Return whether the driver has no method of its own: then no object is made per node."""
-    method = getattr(driver.get_available_resource, "__func__", None)
-    return method is ComputeDriver.get_available_resource
-
-
-def _are_different_names(found: object, kinds: tuple[type, ...]) -> TypeGuard[Collection[str]]:
-    if not isinstance(found, kinds) or not isinstance(found, Collection):
-        return False
-    strings = [name for name in found if isinstance(name, str)]
-    return len(set(strings)) == len(strings)
-
-
 def _facts_of(resource: ComputeNode) -> NodeFacts:
-    vcpus, memory_mb, local_gb = (
-        getattr(resource, name) if name in resource else None
+    known = {
+        name: getattr(resource, name)
         for name in ("vcpus", "memory_mb", "local_gb")
-    )
-    pci_stats = pci_stats_of(resource) if "pci_stats" in resource else None
-    return NodeFacts(vcpus, memory_mb, local_gb, pci_stats)
+        if name in resource
+    }
+    return NodeFacts(**known, pci_stats=pci_stats_of(resource) if "pci_stats" in resource else None)

@@ -19,6 +19,8 @@ from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures
 
 _NO_RECORD: Final = Record()
+#: The fields of the host and the node at each end of a migration.
+_ENDS: Final = (("source_compute", "source_node"), ("dest_compute", "dest_node"))
 
 
 class Observer:
@@ -71,16 +73,17 @@ class Observer:
                 and (
                     record.intended is not None
                     or uuid in state.reservations
-                    or _is_others_to_write(record)
+                    or (record.is_ours and record.mode is PublishingMode.OVERLAY)
                 )
             )
             for uuid, record in state.records.items()
         ):
             return None
+        state = replace(state, live=live, is_read=False)
         if any(shares(provider) for provider in live.values()):
             # A report about one node concerns all.
-            return replace(state, live=live, is_read=False, snapshot_reservations=frozenset())
-        return self.within(replace(state, live=live, is_read=False), roots)
+            return replace(state, snapshot_reservations=frozenset())
+        return self.within(state, roots)
 
     def disabled(self, state: CycleState, due: Mapping[str, Record]) -> CycleState:
         """Return the state of roots that need COMPUTE_STATUS_DISABLED, without their driver."""
@@ -109,26 +112,27 @@ class Observer:
         }
         unreadable: dict[str, WharfingerError] = {**reading.unreadable, **damaged}
         late = self._late_reservations(state, live)
-        state = replace(
+        reservations = (
+            by_provider([*state.rows.reservations, *late]) if late else state.reservations
+        )
+        return replace(
             state,
             live=live,
             strays=reading.strays,
-            reservations=by_provider([*state.rows.reservations, *late])
-            if late
-            else state.reservations,
+            reservations=reservations,
+            records=_with_spare_figures(state.records, reservations, live),
             blocked=state.blocked.union(unreadable),
             problems=(*state.problems, *unreadable.values()),
         )
-        return replace(state, records=_with_spare_figures(state))
 
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
-    ) -> list[Reservation]:
+    ) -> Iterable[Reservation]:
         """Read the reservations of providers that are fully reserved without a known reason.
 
         They were stored after the rows were read, or our record of the provider is lost.
         """
-        wanted = [
+        wanted = sorted(
             uuid
             for uuid, provider in live.items()
             if uuid not in state.reservations
@@ -137,11 +141,9 @@ class Observer:
                 or provider.traits >= self._publisher.traits
             )
             and full_reservation.foreign(provider.inventories, record)
-        ]
-        if not wanted:
-            return []
+        )
         context = self._store.context
-        return list(ReservationList.get_by_filters(context, provider_uuid=sorted(wanted)))
+        return ReservationList.get_by_filters(context, provider_uuid=wanted) if wanted else ()
 
 
 def changed_trees(state: CycleState) -> set[str]:
@@ -167,20 +169,22 @@ def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: R
     return bool(record.own_reserved) and not record.reservations
 
 
-def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
+def _with_spare_figures(
+    records: Mapping[str, Record],
+    reservations: Mapping[str, Iterable[Reservation]],
+    live: Mapping[str, Provider],
+) -> Mapping[str, Record]:
     """Return the records, completed by the own figures that reservations have stored.
 
     A record has newer figures; those of a reservation count only where the record lacks them.
     """
     completed: dict[str, Record] = {}
-    for uuid, its in state.reservations.items():
-        if uuid not in state.live:
-            continue
-        record = state.records.get(uuid, _NO_RECORD)
-        spare = stored_figures(its)
+    for uuid in reservations.keys() & live.keys():
+        record = records.get(uuid, _NO_RECORD)
+        spare = stored_figures(reservations[uuid])
         if spare.keys() - record.own_reserved.keys():
             completed[uuid] = replace(record, own_reserved={**spare, **record.own_reserved})
-    return {**state.records, **completed} if completed else state.records
+    return {**records, **completed} if completed else records
 
 
 def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...]]:
@@ -196,19 +200,14 @@ def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
     """Return the migrations in progress by the names of the host's nodes."""
     found: dict[str, list[Migration]] = {}
     for one in rows.migrations:
-        for node in _nodes_here(one, host):
+        nodes = {
+            getattr(one, node)
+            for compute, node in _ENDS
+            if compute in one and node in one and getattr(one, compute) == host
+        }
+        for node in nodes - {None}:
             found.setdefault(node, []).append(one)
     return found
-
-
-def _nodes_here(migration: Migration, host: str) -> list[str]:
-    ends = (("source_compute", "source_node"), ("dest_compute", "dest_node"))
-    nodes = [
-        getattr(migration, node)
-        for compute, node in ends
-        if compute in migration and node in migration and getattr(migration, compute) == host
-    ]
-    return [node for node in dict.fromkeys(nodes) if node is not None]
 
 
 def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
@@ -221,10 +220,6 @@ def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
         )
         held.update(dict.fromkeys(one.scope, function))
     return held
-
-
-def _is_others_to_write(record: Record) -> bool:
-    return record.is_ours and record.mode is PublishingMode.OVERLAY
 
 
 def _has_to_be_read(record: Record) -> bool:

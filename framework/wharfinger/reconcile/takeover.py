@@ -63,16 +63,16 @@ class Takeovers:
         others = list(self._others(uuids))
         if not others:
             return Found()
-        absent = {one.provider_uuid for one in self._absent_records(others)}
+        absent = self._absent(others)
         claimed = self._claimed(others, named)
         up = self._hosts_up(others)
         free: list[ComputeNode] = []
         held: list[ComputeNode] = []
         for row in others:
-            if row.driver_instance != self._instance:
-                is_free = row.uuid in marked or (row.uuid in adoptable and row.uuid not in claimed)
-            else:
+            if row.driver_instance == self._instance:
                 is_free = row.uuid in absent or row.host not in up
+            else:
+                is_free = row.uuid in marked or (row.uuid in adoptable and row.uuid not in claimed)
             (free if is_free else held).append(row)
         # Another host may have taken a node since the rows were read: the error names that host.
         held_now = {row.uuid: row for row in self._others(row.uuid for row in held)}
@@ -85,8 +85,7 @@ class Takeovers:
         They can when the other publisher has records of its own.
         """
         rows = list(self._others(uuids))
-        hosts = {row.uuid: row.host for row in rows}
-        known = {one.provider_uuid for one in self._records_of(hosts)} if rows else set()
+        known = {one.provider_uuid for one in self._records_of(rows)}
         return {
             row.uuid: row.driver_instance != self._instance or row.uuid in known for row in rows
         }
@@ -102,9 +101,16 @@ class Takeovers:
         """
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]
-        absent = {one.provider_uuid for one in self._absent_records(namesakes)}
+        absent = self._absent(namesakes)
         down = {row.host for row in namesakes if row.uuid not in absent}
-        self._move(rows, self._records_on_former_hosts(namesakes), down)
+        records = [
+            one
+            for host in sorted({row.host for row in namesakes})
+            for one in self._store.known_on(
+                host, {row.uuid for row in namesakes if row.host == host}
+            )
+        ]
+        self._move(rows, records, down)
         for row in rows:
             host, instance = former[row.uuid]
             LOG.warning(
@@ -142,10 +148,9 @@ class Takeovers:
     ) -> None:
         ours = self._store.revisions
         coming = {one.provider_uuid for one in records}
+        roots = {row.uuid for row in rows}
         gone_with_rows = {
-            uuid
-            for uuid, record in self._store.records.items()
-            if record.root_uuid in {row.uuid for row in rows}
+            uuid for uuid, record in self._store.records.items() if record.root_uuid in roots
         }
         Takeover(
             self._context,
@@ -158,24 +163,10 @@ class Takeovers:
             down_time=self._down_time.total_seconds(),
         ).save()
 
-    def _records_on_former_hosts(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:
-        """Return the records of nodes and their children that the instances of this name have."""
-        roots: dict[str, set[str]] = {}
-        for row in rows:
-            roots.setdefault(row.host, set()).add(row.uuid)
-        return [one for host, its in roots.items() for one in self._store.known_on(host, its)]
-
     def _records_elsewhere(self, roots: Collection[str]) -> list[ProviderRecord]:
         """Return the records that instances of this name on other hosts have of these trees."""
-        if not roots:
-            return []
-        hosts = {
-            one.host
-            for one in ProviderRecordList.get_by_filters(
-                self._context, driver_instance=self._instance, provider_uuid=sorted(roots)
-            )
-            if "host" in one and one.host != self._host
-        }
+        known = self._records(roots)
+        hosts = {one.host for one in known if "host" in one} - {self._host}
         return [one for host in sorted(hosts) for one in self._store.known_on(host, roots)]
 
     def _taken(self, row: ComputeNode) -> NodeTaken:
@@ -215,27 +206,28 @@ class Takeovers:
             and (_has(one, "intended") or (_has(one, "applied") and one.provider_uuid not in named))
         )
 
-    def _absent_records(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:
-        """Return the records of nodes that a complete listing of their host has lacked."""
-        hosts = {row.uuid: row.host for row in rows}
-        return [
-            one
-            for one in self._records_of(hosts)
+    def _absent(self, rows: Iterable[ComputeNode]) -> set[str]:
+        """Return the nodes that a complete listing of their host has lacked."""
+        return {
+            one.provider_uuid
+            for one in self._records_of(rows)
             if "absent_since" in one and one.absent_since is not None
-        ]
+        }
 
-    def _records_of(self, hosts: Mapping[str, str]) -> list[ProviderRecord]:
-        """Return the records that the instances of this name have of nodes on these hosts."""
-        if not hosts:
+    def _records_of(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:
+        """Return the records of nodes that the instances of this name on their hosts have."""
+        hosts = {row.uuid: row.host for row in rows}
+        found = self._records(hosts)
+        return [one for one in found if "host" in one and one.host == hosts[one.provider_uuid]]
+
+    def _records(self, uuids: Collection[str]) -> list[ProviderRecord]:
+        """Return the records of providers that the instances of this name on all hosts have."""
+        if not uuids:
             return []
         found = ProviderRecordList.get_by_filters(
-            self._context, driver_instance=self._instance, provider_uuid=sorted(hosts)
+            self._context, driver_instance=self._instance, provider_uuid=sorted(uuids)
         )
-        return [
-            one
-            for one in found
-            if "provider_uuid" in one and "host" in one and one.host == hosts[one.provider_uuid]
-        ]
+        return [one for one in found if "provider_uuid" in one]
 
     def _hosts_up(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
         found = ServiceList.get_by_filters(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from wharfinger.reconcile.provider_details import Reserved
+from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.request import ResourceRequest
 
 

@@ -12,9 +12,9 @@ from wharfinger.objects import Context
 from wharfinger.placement import known_owner_traits
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.trait_conditions import TraitConditions
-from wharfinger.reconcile import provider_details
-from wharfinger.reconcile.provider_details import Reserved
+from wharfinger.scheduling import provider_details
 from wharfinger.scheduling.part_funnel import Wanted
+from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 from wharfinger.scheduling.provider_inventories import Stocks
 from wharfinger.scheduling.request import ResourceRequest

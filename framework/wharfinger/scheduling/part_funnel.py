@@ -9,7 +9,6 @@ from typing import Final
 
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.providers.inventory import Inventory
-from wharfinger.reconcile.provider_details import Reserved
 from wharfinger.scheduling.explanation import (
     Belonging,
     Held,
@@ -28,6 +27,7 @@ from wharfinger.scheduling.explanation import (
     Unknown,
     Untraited,
 )
+from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 

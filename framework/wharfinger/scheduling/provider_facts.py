@@ -8,7 +8,7 @@ import os_traits
 
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.inventory import Inventory
-from wharfinger.reconcile.provider_details import Reserved
+from wharfinger.scheduling.provider_details import Reserved
 
 SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 

@@ -16,7 +16,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import AllocationCandidates
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider
-from wharfinger.reconcile import provider_details
+from wharfinger.scheduling import provider_details
 from wharfinger.scheduling.part_funnel import Wanted
 from wharfinger.scheduling.provider_facts import Facts, Stock
 

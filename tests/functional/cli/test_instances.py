@@ -15,7 +15,7 @@ from tests.lab.placement import Requests, adapter_to
 from tests.lab.program import Done, Program
 from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import Instance, InstanceList, Migration, MigrationList
-from wharfinger.reconcile import provider_details
+from wharfinger.scheduling import provider_details
 
 HOST = "gpu-host-1"
 GPU = f"{HOST}_pci_0000_84_00_0"

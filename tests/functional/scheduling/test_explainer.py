@@ -38,7 +38,6 @@ from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.providers import Inventory
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import encode
-from wharfinger.reconcile.provider_details import UNSAID
 from wharfinger.scheduling import (
     RequestGroup,
     ResourceRequest,
@@ -49,6 +48,7 @@ from wharfinger.scheduling import (
 from wharfinger.scheduling.explainer import Explaining
 from wharfinger.scheduling.explanation import Explanation, Held, Misfit, Reason, Short, Step
 from wharfinger.scheduling.filters import Surroundings, loader
+from wharfinger.scheduling.provider_details import UNSAID
 
 FORESTS = int(os.environ.get("WHARFINGER_FORESTS") or 0)
 SHORT_VERSION = 40

@@ -17,7 +17,7 @@ from tests.lab.placement import adapter_to
 from wharfinger import jobs
 from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import BackendError, PartialListing, ProgrammingRefused
-from wharfinger.reconcile import provider_details
+from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.cyborg import deployable, device
 
 #: One is the beginning of the other.

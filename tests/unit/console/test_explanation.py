@@ -10,7 +10,6 @@ from tests.lab.explained import CYBORG, NOVA, World, asking, stock, wanted
 from tests.lab.samples import uuid
 from wharfinger.console import exclusion_reasons, explanation, request_advice
 from wharfinger.placement.trait_conditions import NO_CONDITIONS, TraitConditions
-from wharfinger.reconcile.provider_details import UNKNOWN, UNSAID, Reserved
 from wharfinger.scheduling import RequestGroup
 from wharfinger.scheduling.explanation import (
     Belonging,
@@ -29,6 +28,7 @@ from wharfinger.scheduling.explanation import (
     Unknown,
     Untraited,
 )
+from wharfinger.scheduling.provider_details import UNKNOWN, UNSAID, Reserved
 from wharfinger.scheduling.provider_facts import Stock
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)

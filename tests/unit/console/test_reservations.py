@@ -6,7 +6,7 @@ import pytest
 
 from wharfinger.console import reservations
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.reconcile.provider_details import UNKNOWN, Details, Reserved
+from wharfinger.scheduling.provider_details import UNKNOWN, Details, Reserved
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
 CLEANING = Reserved(

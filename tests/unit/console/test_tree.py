@@ -11,7 +11,7 @@ from rich.console import Console
 from wharfinger.console import tree
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory
-from wharfinger.reconcile.provider_details import Details, Reserved
+from wharfinger.scheduling.provider_details import Details, Reserved
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
 

@@ -10,6 +10,7 @@ from wharfinger.reconcile.reshape_allocation_checks import edited
 HOST: Final = "3f0c6f5e-9f0b-4a53-8a60-7b6a3c1f7d0e"
 GPU: Final = "8a9e9c7e-53a5-4ac8-b2a4-0f3d9c3c2f4e"
 DISKS: Final = "0d6c1f0b-1df2-4a0e-8c5e-2f1f6f8f9b11"
+TREE: Final = (HOST, GPU)
 BEFORE: Final[dict[str, Any]] = {
     "server": {
         "allocations": {HOST: {"resources": {"VGPU": 1}, "generation": 3}},
@@ -27,17 +28,20 @@ def given(allocations: Any) -> dict[str, Any]:
 def test_amounts_move_and_whose_they_are_stays() -> None:
     after = given({GPU: {"resources": {"VGPU": 1}}})
     after["server"] |= {"project_id": "another", "consumer_generation": 9}
-    assert edited("gpus", "host", BEFORE, after) == given({GPU: {"resources": {"VGPU": 1}}})
+    moved = given({GPU: {"resources": {"VGPU": 1}}})
+    assert edited("gpus", "host", BEFORE, after, within=TREE) == moved
 
 
 def test_a_provider_from_which_nothing_is_taken_is_left_out() -> None:
     after = given({HOST: {"resources": {}}, GPU: {"resources": {"VGPU": 1}}})
-    assert edited("gpus", "host", BEFORE, after) == given({GPU: {"resources": {"VGPU": 1}}})
+    moved = given({GPU: {"resources": {"VGPU": 1}}})
+    assert edited("gpus", "host", BEFORE, after, within=TREE) == moved
 
 
 def test_uuids_are_sent_in_their_canonical_form() -> None:
     after = given({GPU.upper(): {"resources": {"VGPU": 1}}})
-    assert edited("gpus", "host", BEFORE, after) == given({GPU: {"resources": {"VGPU": 1}}})
+    moved = given({GPU: {"resources": {"VGPU": 1}}})
+    assert edited("gpus", "host", BEFORE, after, within=TREE) == moved
 
 
 @pytest.mark.parametrize(
@@ -47,7 +51,7 @@ def test_uuids_are_sent_in_their_canonical_form() -> None:
 )
 def test_which_consumers_there_are_is_not_the_drivers_to_say(after: Any) -> None:
     with pytest.raises(InvalidTree, match="has to have the same consumers"):
-        edited("gpus", "host", BEFORE, after)
+        edited("gpus", "host", BEFORE, after, within=TREE)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +59,13 @@ def test_which_consumers_there_are_is_not_the_drivers_to_say(after: Any) -> None
 )
 def test_each_provider_has_resources(part: Any) -> None:
     with pytest.raises(InvalidTree, match="has to name resources for each provider"):
-        edited("gpus", "host", BEFORE, given({GPU: part}))
+        edited("gpus", "host", BEFORE, given({GPU: part}), within=TREE)
 
 
 @pytest.mark.parametrize("amount", [0, -1, 1.0, "1", None, True], ids=repr)
 def test_amounts_are_whole_and_above_zero(amount: Any) -> None:
     with pytest.raises(InvalidTree, match="has to have whole amounts above 0"):
-        edited("gpus", "host", BEFORE, given({GPU: {"resources": {"VGPU": amount}}}))
+        edited("gpus", "host", BEFORE, given({GPU: {"resources": {"VGPU": amount}}}), within=TREE)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +73,13 @@ def test_amounts_are_whole_and_above_zero(amount: Any) -> None:
 )
 def test_classes_and_uuids_are_such(uuid: str, kind: str) -> None:
     with pytest.raises(InvalidTree, match="server"):
-        edited("gpus", "host", BEFORE, given({uuid: {"resources": {kind: 1}}}))
+        edited("gpus", "host", BEFORE, given({uuid: {"resources": {kind: 1}}}), within=TREE)
 
 
 @pytest.mark.parametrize("allocations", [{}, None, {GPU: {"resources": {}}}], ids=repr)
 def test_what_a_consumer_holds_must_not_be_lost(allocations: Any) -> None:
     with pytest.raises(InvalidTree, match="must not be lost"):
-        edited("gpus", "host", BEFORE, given(allocations))
+        edited("gpus", "host", BEFORE, given(allocations), within=TREE)
 
 
 @pytest.mark.parametrize(
@@ -95,13 +99,13 @@ def test_what_a_consumer_holds_must_not_be_lost(allocations: Any) -> None:
 )
 def test_nothing_is_lost_or_counted_twice(allocations: Any, told: str) -> None:
     with pytest.raises(InvalidTree, match=told):
-        edited("gpus", "host", BEFORE, given(allocations))
+        edited("gpus", "host", BEFORE, given(allocations), within=TREE)
 
 
 def test_a_provider_is_named_once() -> None:
     part = {"resources": {"VGPU": 1}}
     with pytest.raises(InvalidTree, match=f"has to name provider {GPU} once"):
-        edited("gpus", "host", BEFORE, given({GPU: part, GPU.upper(): part}))
+        edited("gpus", "host", BEFORE, given({GPU: part, GPU.upper(): part}), within=TREE)
 
 
 def test_amounts_move_within_the_tree_alone() -> None:

@@ -9,7 +9,6 @@ import pytest
 from tests.lab.explained import CYBORG, NOVA, World, asking, stock, wanted
 from tests.lab.samples import uuid
 from wharfinger.placement.trait_conditions import TraitConditions
-from wharfinger.reconcile.provider_details import UNKNOWN, Reserved
 from wharfinger.scheduling import RequestGroup
 from wharfinger.scheduling.candidate import Candidate
 from wharfinger.scheduling.explanation import (
@@ -26,6 +25,7 @@ from wharfinger.scheduling.explanation import (
     TreeStep,
     Untraited,
 )
+from wharfinger.scheduling.provider_details import UNKNOWN, Reserved
 from wharfinger.scheduling.provider_facts import SHARES, Stock
 from wharfinger.scheduling.request_funnel import holding
 

@@ -1,6 +1,6 @@
-"""What Placement has, whoever put it there, and who has reserved it: for people to look at.
+"""Contents and reservations of all providers in Placement, for commands and explanations.
 
-Not for cycles: it asks for each provider's contents anew.
+Cycles do not use them: each call reads the contents of each provider from Placement.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,18 +23,18 @@ from wharfinger.providers.provider_record import Record, decode
 from wharfinger.reconcile import record_store
 
 LOG: Final = logging.getLogger(__name__)
-#: What stands for what is stored and cannot be read, or was never said.
+#: Stands for a value that cannot be read, or that is not known.
 UNKNOWN: Final = "?"
-#: The reason of a driver that sets the figures itself.
+#: The reason where a driver itself reports inventories as fully reserved.
 UNSAID: Final = "no reason given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """That somebody has a provider fully reserved; UNKNOWN for what is not known of that.
+    """Reservation of a provider; a value that is not known is UNKNOWN.
 
-    ``holder`` is who has stored it, or the driver that reports it. ``expected_end`` is None where
-    nobody has said when it ends.
+    ``holder`` has stored the reservation, or is the driver that reports it. ``expected_end`` is
+    None for a reservation without an expected end.
     """
 
     provider_uuid: str
@@ -46,11 +46,11 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """A provider, and of its contents what was asked for (None: it was not).
+    """A provider and the requested parts of its contents; a part that was not requested is None.
 
-    ``owners`` are its owner traits: one for all that is published by the rules. ``usages``
-    are amounts by resource class. ``reservations`` are those that are known here, and
-    ``reserved_by_others`` the classes that are fully reserved and known to nobody here.
+    ``owners`` are its owner traits: one if it is published by the rules. ``usages`` are amounts by
+    resource class. ``reserved_by_others`` are the classes that are fully reserved without a
+    reservation that we know.
     """
 
     summary: ProviderSummary
@@ -63,7 +63,7 @@ class Details:
 
 
 def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
-    """The provider of that name or uuid; raises NotFound."""
+    """Return the provider with that name or uuid; raises NotFound."""
     found = client.list_providers(name=name_or_uuid) if name_or_uuid else []
     if not found and uuidutils.is_uuid_like(name_or_uuid):
         found = client.list_providers(uuid=name_or_uuid)
@@ -85,7 +85,7 @@ def details(
     traits: bool = False,
     usage: bool = False,
 ) -> list[Details]:
-    """The providers with what is asked for; a request for each, provider by provider."""
+    """Return the details of providers, with one request per provider and requested part."""
     owners = known_owner_traits.by_provider(client)
     return [
         Details(
@@ -100,42 +100,36 @@ def details(
 
 
 def reserved(context: Context) -> list[Reserved]:
-    """All that is reserved: what is stored, then what drivers report; in two statements.
+    """Return all reservations, first those in the database, then those that drivers report.
 
-    Raises ObjectError, StateError.
+    It takes two statements. Raises ObjectError, StateError.
     """
-    held = [
-        Reserved(
-            provider_uuid=_known(one, "provider_uuid"),
-            reason=_known(one, "reason"),
-            holder=_known(one, "holder"),
-            since=_known(one, "since"),
-            expected_end=_known(one, "expected_end"),
-        )
+    fields = ("provider_uuid", "reason", "holder", "since", "expected_end")
+    stored = [
+        Reserved(**{name: _known(one, name) for name in fields})
         for one in ReservationList.get_by_filters(context)
     ]
     reported = ProviderRecordList.get_reserved(context)
-    return held + [one for record in reported for one in _reported(record)]
+    return stored + [one for record in reported for one in _reported(record)]
 
 
 def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
-    """The names of providers that are reserved, by uuid, as far as driver instances know them.
+    """Return the names of reserved providers that driver instances have records of, by uuid.
 
     Raises ObjectError, StateError.
     """
     uuids = {one.provider_uuid for one in reservations} - {UNKNOWN}
-    found: dict[str, str] = {}
-    for record in _records(context, uuids):
-        name = _name(record)
-        if name is not None:
-            found.setdefault(record.provider_uuid, name)
-    return found
+    return {
+        record.provider_uuid: name
+        for record in _records(context, uuids)
+        if (name := _name(record)) is not None
+    }
 
 
 def last_seen(context: Context) -> dict[str, Provider]:
-    """Providers as driver instances last saw them in Placement, by uuid.
+    """Return providers as driver instances last saw them in Placement, by uuid.
 
-    In one statement. What cannot be read is left out. Raises ObjectError, StateError.
+    It leaves out what cannot be read, and takes one statement. Raises ObjectError, StateError.
     """
     found: dict[str, Provider] = {}
     for record in ProviderRecordList.get_by_filters(context):
@@ -148,10 +142,10 @@ def last_seen(context: Context) -> dict[str, Provider]:
 
 
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
-    """Whose driver has reserved providers fully, and has given no reason; by uuid.
+    """Return the providers that a driver has fully reserved without a reason, by uuid.
 
-    ``classes`` are those that are fully reserved, by uuid. In one statement. Raises ObjectError,
-    StateError.
+    ``classes`` are the fully reserved classes by provider uuid. It takes one statement. Raises
+    ObjectError, StateError.
     """
     return {
         record.provider_uuid: Reserved(
@@ -164,9 +158,9 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 
 
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
-    """The providers, with who has them reserved; ``context`` is None where nobody has stored any.
+    """Return the providers with their reservations; without a ``context`` none is stored.
 
-    In three statements, however many there are. Raises ObjectError, StateError.
+    It takes three statements in all. Raises ObjectError, StateError.
     """
     details = list(providers)
     by_provider: dict[str, tuple[Reserved, ...]] = {}
@@ -193,7 +187,7 @@ def with_reservations(context: Context | None, providers: Iterable[Details]) -> 
 
 
 def _reported(record: ProviderRecord) -> Iterator[Reserved]:
-    """What a driver has reserved of a provider, each for a reason."""
+    """Yield the reservations that a driver reports, one per reason."""
     since = record.reserved_since if "reserved_since" in record else {}
     for reason in record.reservations if "reservations" in record else [UNKNOWN]:
         yield Reserved(
@@ -207,24 +201,24 @@ def _reported(record: ProviderRecord) -> Iterator[Reserved]:
 def _reserved_by_others(
     context: Context | None, inventories: Mapping[str, Mapping[str, Inventory]]
 ) -> dict[str, frozenset[str]]:
-    """The classes that are fully reserved and that no driver instance has reserved, by uuid."""
+    """Return the fully reserved classes that no driver instance has reserved, by uuid."""
     others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}
     others = {uuid: classes for uuid, classes in others.items() if classes}
     for one in _records(context, others) if context else ():
         uuid = one.provider_uuid
         ours = _record(one)
-        # Of what cannot be read, nobody can say.
+        # A record that cannot be read may explain each class.
         others[uuid] &= full_reservation.foreign(inventories[uuid], ours) if ours else frozenset()
     return others
 
 
 def _record(one: ProviderRecord) -> Record | None:
-    """What is remembered of a provider; None where that cannot be read."""
+    """Return the record as a value; None where it cannot be read."""
     try:
         return record_store.to_record(one)
     except (FieldUnset, ValueError) as error:
         uuid = _known(one, "provider_uuid")
-        LOG.warning("what is remembered of provider %s cannot be read: %s", uuid, error)
+        LOG.warning("the record of provider %s cannot be read: %s", uuid, error)
         return None
 
 
@@ -233,19 +227,18 @@ def _driver(record: ProviderRecord) -> str:
 
 
 def _records(context: Context, uuids: Iterable[str]) -> Iterable[ProviderRecord]:
-    """What is remembered of these providers."""
+    """Return the records of these providers."""
     wanted = sorted(uuids)
     return ProviderRecordList.get_by_filters(context, provider_uuid=wanted) if wanted else ()
 
 
 def _name(record: ProviderRecord) -> str | None:
-    """The provider's name, as one of the record's documents has it."""
     sides = (_side(record, side) for side in ("live", "applied", "intended"))
     return next((side.name for side in sides if side is not None), None)
 
 
 def _side(record: ProviderRecord, side: str) -> Provider | None:
-    """The provider that one of the record's documents says."""
+    """Return the provider in one of the record's documents."""
     document = getattr(record, side) if side in record else None
     try:
         return None if document is None else decode(document)
@@ -259,7 +252,7 @@ def _known(one: Any, name: str) -> Any:
 
 
 def _moment(seconds: float) -> datetime | str:
-    """A time in seconds since the epoch, in whole ones."""
+    """Return the time from seconds since the epoch, in whole seconds."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OSError, OverflowError, ValueError):
