@@ -9,7 +9,7 @@ request; absent providers are deleted. Trees are independent of each other.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -623,7 +623,10 @@ def _save(
     write: Callable[[Sequence[TreeWrite]], None],
     refuse: Callable[[TreeWrite, WharfingerError], None],
 ) -> None:
-    """Write rows of trees in one transaction, without what another process has changed."""
+    """Write rows of trees in one transaction, without what another process has changed.
+
+    Where one tree makes the whole batch fail, the halves are written apart.
+    """
     while trees:
         try:
             return write(trees)
@@ -705,13 +708,14 @@ def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None
         jobs[0]()
         return
 
-    def stop_on_error(future: Future[None]) -> None:  # before the thread takes its next job
-        if future.exception():
-            stop.set()
+    def run(job: _Job) -> None:
+        try:
+            job()
+        except BaseException:
+            stop.set()  # before this thread takes its next job
+            raise
 
-    futures = [pool.submit(job) for job in jobs]
-    for future in futures:
-        future.add_done_callback(stop_on_error)
+    futures = [pool.submit(run, job) for job in jobs]
     try:
         for future in as_completed(futures):
             future.result()

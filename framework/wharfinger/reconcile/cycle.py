@@ -483,6 +483,7 @@ class Reconciler:
         for tree in writes:
             self._rows.saved((*tree.new_nodes, *tree.changed_nodes))
             for failure in tree.errors:
+                LOG.debug("a tree failed: %s", failure)
                 if isinstance(failure, UnknownTrait) and failure.trait == self._publisher.owner:
                     raise failure  # nothing can be published
                 if isinstance(failure, CONFLICTS):

@@ -51,8 +51,8 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
                 trees[root] = _write_again(state, tree_of(root), one.provider_uuid)
     planned_roots = {tree.root_uuid for tree in planned}
     for root, foreign in _foreign_elsewhere(state, planned_roots):
-        all_foreign = dict.fromkeys((*tree_of(root).foreign, foreign))
-        trees[root] = replace(tree_of(root), foreign=tuple(all_foreign))
+        by_uuid = {one.uuid: one for one in (*tree_of(root).foreign, foreign)}
+        trees[root] = replace(tree_of(root), foreign=tuple(by_uuid.values()))
     return Plan(
         trees=tuple(trees.values()),
         orphans=tuple(orphan(one.uuid, one.name) for one in state.strays),

@@ -131,7 +131,8 @@ class Claims:
         """Claim a node of this host for an instance that moves there, with its flavor there.
 
         It counts at both ends until one of the two claims is dropped. Without a ``migration``, one
-        of this type begins, and fails if the node is gone by then. A given one stays as it is then.
+        of this type begins, and fails if the node is gone by then. A given ``migration`` is stored
+        already, and stays as it is then.
         """
         self._check_node(node)
         is_new = migration is None
