@@ -88,19 +88,14 @@ class Record:
         return [side for side in (self.applied, self.intended) if side is not None]
 
 
-def encode(side: Provider) -> str:
-    """A side of a record as a JSON document."""
-    return msgspec.json.encode(side).decode()
+def encode(part: Provider | Absence) -> str:
+    """Return a part of a record as a JSON document."""
+    return msgspec.json.encode(part).decode()
 
 
 def decode(document: str) -> Provider:
-    """The side that a document says; raises ValueError for one that is none."""
+    """Return the provider of a JSON document; raises ValueError for any other document."""
     return _DECODER.decode(document)
-
-
-def encode_absence(absence: Absence) -> str:
-    """Return an absence as a JSON document."""
-    return msgspec.json.encode(absence).decode()
 
 
 def decode_absence(document: str) -> Absence:

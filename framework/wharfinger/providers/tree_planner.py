@@ -81,17 +81,21 @@ def plan_trees(
 
 
 class _Tree:
-    """The providers and records of one tree, or of several that a moving provider joins."""
+    """The providers and records of one tree, or of several that a moving provider joins.
 
-    __slots__ = ("desired", "live", "records", "root_uuid")
+    ``roots`` are the roots of all of these, the first one's first.
+    """
+
+    __slots__ = ("desired", "live", "records", "roots")
 
     def __init__(self, root_uuid: str) -> None:
-        self.root_uuid = root_uuid
+        self.roots = [root_uuid]
         self.desired: list[DesiredProvider] = []
         self.live: dict[str, Provider] = {}
         self.records: dict[str, Record] = {}
 
     def take(self, other: "_Tree") -> None:
+        self.roots += other.roots
         self.desired += other.desired
         self.live |= other.live
         self.records |= other.records
@@ -142,9 +146,7 @@ def _join(trees: dict[str, _Tree], one: str, other: str) -> None:
     if first is None or second is None or first is second:
         return
     first.take(second)
-    for root, tree in trees.items():
-        if tree is second:
-            trees[root] = first
+    trees.update(dict.fromkeys(second.roots, first))
 
 
 def _draft(
@@ -157,7 +159,7 @@ def _draft(
     }
     draft = TreeDraft(
         publisher,
-        tree.root_uuid,
+        tree.roots[0],
         tree.desired,
         tree.live,
         records,

@@ -22,7 +22,6 @@ from wharfinger.providers.provider_record import (
     decode,
     decode_absence,
     encode,
-    encode_absence,
 )
 
 _NO_RECORD: Final = Record()
@@ -199,7 +198,7 @@ def to_object(uuid: str, record: Record) -> ProviderRecord:
         reservations=list(record.reservations),
         reserved_since=dict(record.reserved_since),
         absent_since=record.absent_since,
-        absence=None if record.absence is None else encode_absence(record.absence),
+        absence=_document(record.absence),
     )
 
 
@@ -229,8 +228,8 @@ def _revision(row: ProviderRecord) -> int | None:
     return row.revision if "revision" in row else None
 
 
-def _document(provider: Provider | None) -> str | None:
-    return None if provider is None else encode(provider)
+def _document(part: Provider | Absence | None) -> str | None:
+    return None if part is None else encode(part)
 
 
 def _provider(document: str | None) -> Provider | None:
