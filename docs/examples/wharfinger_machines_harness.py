@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from wharfinger.conformance.backend_proxy import Proxy
 from wharfinger.conformance.harness import Fault, Harness, Placement
-from wharfinger.conformance.proxy import Proxy
 
 
 class MachinesHarness(Harness):

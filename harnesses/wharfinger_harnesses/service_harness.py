@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from wharfinger.conformance.backend_proxy import Proxy
 from wharfinger.conformance.harness import Fault, Harness, Placement
-from wharfinger.conformance.proxy import Proxy
 from wharfinger_harnesses.openstack import OpenStackService
 
 

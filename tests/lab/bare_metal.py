@@ -19,7 +19,7 @@ import fixtures
 from tests.lab.cycles import HOST, allocate, everything, make_state
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
-from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.conf import load
 from wharfinger.objects import Context, Service
 from wharfinger.providers.removal import RemovalPolicy

@@ -18,12 +18,12 @@ from tests.lab.at_work import OWNER, Ledger, Work, cycles, moves, play, settle
 from tests.lab.objects import Kept
 from tests.lab.placement import PlacementFixture, empty
 from tests.lab.yard import HOSTS, Yard
-from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.objects import Instance, ReservationList
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims
 

@@ -37,7 +37,7 @@ from wharfinger.objects import (
 from wharfinger.objects.database_context import local
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 
 #: Total and what is reserved of it, by resource class.
 Figures = Mapping[str, tuple[int, int]]

@@ -15,7 +15,7 @@ from wharfinger.conf import parse
 from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import Context, ServiceList, connect
 from wharfinger.placement.session import make_adapter
-from wharfinger.scheduling.owner_gates import gates
+from wharfinger.scheduling.owner_tagging_gates import gates
 
 HOST: Final = "gpu-host-1"
 #: What the sample has of each owner: 8 of nova's, and 1 of Cyborg's.

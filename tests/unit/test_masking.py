@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from wharfinger.conf.config_opts import Setting
 from wharfinger.conf.database import DatabaseSection
+from wharfinger.conf.option_sources import Setting
 from wharfinger.exceptions import ConfigurationError, WharfingerError, printable, shown
 from wharfinger.masking import learn, learn_option, learn_url, mask_handlers, masked
 

@@ -19,8 +19,8 @@ from wharfinger.allocations.candidate_attempts import (
     nodes_of,
     place_of,
 )
-from wharfinger.allocations.release import AllocationRelease
-from wharfinger.allocations.task_state import (
+from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.operation_guards import (
     again,
     ends_of,
     is_recent,

@@ -17,8 +17,8 @@ from oslo_log import log as logging
 from wharfinger.allocations.allocation_writer import Allocations, Consumer, was_refused
 from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
 from wharfinger.allocations.claims import AllocationClaims
-from wharfinger.allocations.release import AllocationRelease
-from wharfinger.allocations.task_state import (
+from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.operation_guards import (
     again,
     ends_of,
     is_recent,
@@ -52,7 +52,7 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.providers import names
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims, End
 

@@ -78,7 +78,7 @@ class _OneShown(InstanceCommand, ObjectShow):
         self, one: "Instance", *, is_brief: bool = True
     ) -> tuple[Sequence[str], Sequence[Any]]:
         """What it has, and where; where that is not to be brief, everything about it."""
-        from wharfinger.allocations.task_state import moves_of
+        from wharfinger.allocations.operation_guards import moves_of
 
         moves = moves_of(self.objects, one.uuid)
         names, cells = self.shown(one)
@@ -320,7 +320,7 @@ class InstanceRevert(_Decision):
 
 def describe(one: "Instance", moves: "Sequence[Migration]") -> str:
     """How an instance stands: in one word, or with its moves."""
-    from wharfinger.allocations.task_state import state_of
+    from wharfinger.allocations.operation_guards import state_of
 
     if state := state_of(one):
         return state

@@ -149,7 +149,7 @@ class ProviderReserve(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import reservations
-        from wharfinger.reconcile.reservations import Reservations
+        from wharfinger.reconcile.stored_reservations import Reservations
         from wharfinger.scheduling import provider_details
 
         holder = parsed_args.holder
@@ -197,7 +197,7 @@ class ProviderRelease(ObjectCommand):
         return _takes_provider(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from wharfinger.reconcile.reservations import Reservations
+        from wharfinger.reconcile.stored_reservations import Reservations
         from wharfinger.scheduling import provider_details
 
         holder = parsed_args.holder

@@ -52,7 +52,7 @@ class ServiceList(ObjectLister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.conf import DefaultSection
         from wharfinger.objects import ServiceList as Services
-        from wharfinger.scheduling.owner_gates import gates
+        from wharfinger.scheduling.owner_tagging_gates import gates
 
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
         wanted = given(host=parsed_args.host, binary=parsed_args.binary)

@@ -22,10 +22,10 @@ from wharfinger.conf import (
 )
 from wharfinger.conf.accelerator import AcceleratorSection
 from wharfinger.conf.agent import AgentSection
-from wharfinger.conf.config_opts import DEFAULT, Options, Value
 from wharfinger.conf.database import DatabaseSection
 from wharfinger.conf.default import DefaultSection
 from wharfinger.conf.driver_instance import InstanceSection
+from wharfinger.conf.option_sources import DEFAULT, Options, Value
 from wharfinger.conf.placement import PlacementSection
 from wharfinger.conf.scheduling import SchedulingSection
 from wharfinger.exceptions import ConfigurationFileError, WharfingerError

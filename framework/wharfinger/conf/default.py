@@ -9,8 +9,8 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf.config_opts import DEFAULT
-from wharfinger.conf.reading import read_options, read_path
+from wharfinger.conf.option_sources import DEFAULT
+from wharfinger.conf.option_values import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 
 

@@ -1,7 +1,7 @@
 """What a driver's author supplies: a backend that the kit can change, and break.
 
 Named by an entry point in the group ``wharfinger.conformance_harness`` that is called as the
-driver is. ``wharfinger.conformance.proxy`` breaks what answers over HTTP.
+driver is. ``wharfinger.conformance.backend_proxy`` breaks what answers over HTTP.
 """
 
 import abc

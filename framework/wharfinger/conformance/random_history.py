@@ -7,7 +7,7 @@ from hypothesis import strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from wharfinger.conformance.exceptions import Violation
-from wharfinger.conformance.fault_injection import Breaking, see_old_or_new
+from wharfinger.conformance.fault_sweep import Breaking, see_old_or_new
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import are_kept_so_far, can_be_busy

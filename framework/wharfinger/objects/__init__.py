@@ -6,6 +6,7 @@ each carries a version, and a field changes only with it.
 
 from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.compute_node import ComputeNode, ComputeNodeList
+from wharfinger.objects.cycle_batch import RecordBatch
 from wharfinger.objects.database_context import Context, connect
 from wharfinger.objects.device_job import HOLDER as JOB_HOLDER
 from wharfinger.objects.device_job import DeviceJob, DeviceJobList
@@ -16,7 +17,6 @@ from wharfinger.objects.migration import Migration, MigrationList
 from wharfinger.objects.node_takeover import Takeover
 from wharfinger.objects.pci_device import PciDevice, PciDeviceList
 from wharfinger.objects.provider_record import ProviderRecord, ProviderRecordList
-from wharfinger.objects.record_batch import RecordBatch
 from wharfinger.objects.reservation import Reservation, ReservationList
 from wharfinger.objects.service import (
     AGENT_BINARY,

@@ -51,12 +51,12 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import adoption, driver_calls, kernel_uptime
+from wharfinger.reconcile import adoption_plan, driver_calls, kernel_uptime
 from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.look_up import LookUp, allocations_of
-from wharfinger.reconcile.node_list import NodeList
+from wharfinger.reconcile.node_snapshot import NodeList
 from wharfinger.reconcile.observe import (
     Observer,
     by_node,
@@ -64,7 +64,7 @@ from wharfinger.reconcile.observe import (
     changed_trees,
     held_functions,
 )
-from wharfinger.reconcile.outdated_functions import delete_functions, supersede_functions
+from wharfinger.reconcile.outdated_device_jobs import delete_functions, supersede_functions
 from wharfinger.reconcile.plan import phases_by_tree, plan_cycle
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import Phases, released_since
@@ -320,7 +320,7 @@ class Reconciler:
 
         Raises AdoptionRefused.
         """
-        state, plan = adoption.only(*self._dry_run(), uuids, self.instance)
+        state, plan = adoption_plan.only(*self._dry_run(), uuids, self.instance)
         return plan, state.takeovers
 
     def adopt(
@@ -337,7 +337,7 @@ class Reconciler:
         def observe(state: CycleState) -> CycleState:
             return self._observer.listing(_with_nodes(state, nodes))
 
-        only = partial(adoption.only, uuids=uuids, instance=self.instance)
+        only = partial(adoption_plan.only, uuids=uuids, instance=self.instance)
         return self._run(observe, state, nodes, on_plan, on_step, restrict=only)
 
     # Stages.

@@ -3,9 +3,9 @@
 ``resources:VGPU=1`` and ``trait:CUSTOM_FAST=required`` (or ``forbidden``) are of the group
 without a suffix, ``resources_GPU:VGPU=1`` and ``trait_GPU:CUSTOM_FAST=required`` of group
 ``_GPU``. ``group_policy`` is ``none`` or ``isolate``; ``accel:device_profile`` names a device
-profile. ``known_extra_specs`` has the other keys of nova, and ``translation`` their requests. nova
-logs and ignores a key of a group that it cannot read: here, such a key is an error. Keys of a
-namespace that nova does not have, and keys without a namespace, are ignored.
+profile. ``known_extra_specs`` has the other keys of nova, and ``extra_spec_translation`` their
+requests. nova logs and ignores a key of a group that it cannot read: here, such a key is an error.
+Keys of a namespace that nova does not have, and keys without a namespace, are ignored.
 """
 
 import re

@@ -28,7 +28,7 @@ from tests.lab.placement import adapter_to
 from tests.lab.samples import uuid
 from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import NoCandidates, PlacementError
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 
 ONE = uuid("an instance")
 SMALL, WHOLE = flavor("small"), flavor("whole", 2)

@@ -16,7 +16,7 @@ from wharfinger.objects import DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 IMAGE = samples.uuid("image")

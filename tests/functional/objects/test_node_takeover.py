@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.objects.test_record_batch import contents, together
+from tests.functional.objects.test_cycle_batch import contents, together
 from tests.lab.objects import Kept, KeptElsewhere, KeptInFile, statements, transactions
 from tests.lab.samples import instance, migration, node, record, service, uuid
 from wharfinger.exceptions import ConcurrentSave, WharfingerError

@@ -20,7 +20,7 @@ from tests.lab.program import Program
 from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import ConcurrentUpdate, MicroversionUnsupported
 from wharfinger.placement.microversions import HIGHEST, LOWEST, Feature, Microversion
-from wharfinger.placement.query import Query
+from wharfinger.placement.query_requirements import Query
 from wharfinger.providers import Inventory
 
 SUPPORTED = [f"1.{minor}" for minor in range(LOWEST.minor, HIGHEST.minor + 1)]

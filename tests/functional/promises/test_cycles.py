@@ -17,7 +17,7 @@ from tests.lab.moments import Moments
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.reserving import CleaningDriver, drives, figures
-from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.exceptions import InventoryInUse, StateError
 from wharfinger.objects import ComputeNodeList, Context, Service
 

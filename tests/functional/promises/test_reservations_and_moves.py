@@ -25,7 +25,7 @@ from tests.lab.reserving import (
     summary,
 )
 from tests.lab.taking_over import TAKEOVERS, TakingOver
-from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.exceptions import ClaimRefused
 from wharfinger.jobs import resolve
 from wharfinger.objects import (
@@ -38,7 +38,7 @@ from wharfinger.objects import (
     Reservation,
 )
 from wharfinger.reconcile.record_store import to_object, to_record
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 from wharfinger.tracker.instance_claims import Claims
 
 pytestmark = pytest.mark.usefixtures("no_waiting")

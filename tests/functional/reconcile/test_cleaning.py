@@ -25,12 +25,12 @@ from tests.lab.reserving import (
     rows,
     summary,
 )
-from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, ReservationList
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))

@@ -10,7 +10,7 @@ from tests.lab.drivers import DEVICE, also, flat, with_device
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, drives, figures, is_full, node, rows, summary
 from tests.lab.samples import uuid
-from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, ConcurrentUpdate, UnexpectedAnswer
 from wharfinger.objects import Service
@@ -18,7 +18,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile import apply
 from wharfinger.reconcile.apply import Writer
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 from wharfinger.tracker import service_record
 
 CONSUMER = uuid("a consumer")

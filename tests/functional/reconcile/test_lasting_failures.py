@@ -15,7 +15,7 @@ from tests.lab.devices import Device, publish_devices
 from tests.lab.drivers import also, flat
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, Figures, drives, figures, node, rows, summary
-from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     BackendError,

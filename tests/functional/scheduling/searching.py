@@ -32,7 +32,7 @@ class Clock(fixtures.Fixture):
 
     def _setUp(self) -> None:
         self.now = 0.0
-        for module in ("scheduling.owner_gates", "placement.known_owner_traits"):
+        for module in ("scheduling.owner_tagging_gates", "placement.known_owner_traits"):
             name = f"wharfinger.{module}.TTLCache"
             self.useFixture(fixtures.MonkeyPatch(name, partial(TTLCache, timer=lambda: self.now)))
 

@@ -28,7 +28,7 @@ from wharfinger.objects import OWNER_TAG_VERSION, Service
 from wharfinger.providers import Inventory
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
-from wharfinger.scheduling.owner_gates import Gates
+from wharfinger.scheduling.owner_tagging_gates import Gates
 from wharfinger.tracker import service_record
 
 
@@ -186,13 +186,13 @@ def asking(searching: Searching, hosts: dict[str, Host], spec: str) -> Asking:
 @pytest.fixture
 def changes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """Gives what has been told of gates, in few words, since it was last asked for."""
-    caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_gates")
+    caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_tagging_gates")
 
     def told() -> list[str]:
         lines = [
             f"{record.levelname} {record.getMessage().partition(':')[0]}"
             for record in caplog.records
-            if record.name == "wharfinger.scheduling.owner_gates"
+            if record.name == "wharfinger.scheduling.owner_tagging_gates"
         ]
         caplog.clear()
         return lines

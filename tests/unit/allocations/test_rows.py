@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.lab import samples
-from wharfinger.allocations import task_state
-from wharfinger.allocations.task_state import again
+from wharfinger.allocations import operation_guards
+from wharfinger.allocations.operation_guards import again
 from wharfinger.exceptions import AllocationRefused, BeingClaimed, ConcurrentSave, WharfingerError
 from wharfinger.objects.field_types import now
 
@@ -70,7 +70,10 @@ def test_instance_at_work_is_refused_to_others(
     saved = None if age is None else now() - timedelta(seconds=age)
     one = samples.instance(None, updated_at=saved, **values)
     problems = []
-    for refuse in (task_state.refuse_released, lambda one: task_state.refuse_claimed(one, MINUTE)):
+    for refuse in (
+        operation_guards.refuse_released,
+        lambda one: operation_guards.refuse_claimed(one, MINUTE),
+    ):
         try:
             refuse(one)
         except WharfingerError as error:
@@ -90,4 +93,4 @@ def test_move_is_recent_since_its_last_save_or_else_its_creation(
 
     values = {} if updated == "unset" else {"updated_at": before(updated)}
     one = samples.migration(None, created_at=before(created), **values)
-    assert task_state.is_recent(one, MINUTE) is is_recent
+    assert operation_guards.is_recent(one, MINUTE) is is_recent

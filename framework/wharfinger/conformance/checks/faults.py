@@ -5,7 +5,7 @@ from itertools import product
 
 from wharfinger.conformance.checks.stability import see_nothing_done
 from wharfinger.conformance.exceptions import Violation
-from wharfinger.conformance.fault_injection import Breaking
+from wharfinger.conformance.fault_sweep import Breaking
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule

@@ -22,7 +22,7 @@ from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.providers import ownership
 from wharfinger.scheduling.candidate import Candidate
 from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
-from wharfinger.scheduling.owner_gates import Gates
+from wharfinger.scheduling.owner_tagging_gates import Gates
 from wharfinger.scheduling.request import RequestGroup, ResourceRequest
 
 _SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab.samples import service, uuid
 from wharfinger.objects import OWNER_TAG_VERSION, Service
-from wharfinger.scheduling.owner_gates import Gate, gates
+from wharfinger.scheduling.owner_tagging_gates import Gate, gates
 
 NOVA, CYBORG, ACME = "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME"
 TAGS, BEFORE = OWNER_TAG_VERSION, OWNER_TAG_VERSION - 1

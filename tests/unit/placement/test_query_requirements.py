@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.placement.microversions import HIGHEST, Feature, Microversion
-from wharfinger.placement.query import Query, candidate_features, encoded, features, numbered
+from wharfinger.placement.query_requirements import (
+    Query,
+    candidate_features,
+    encoded,
+    features,
+    numbered,
+)
 
 A = "00000000-0000-0000-0000-00000000000a"
 B = "00000000-0000-0000-0000-00000000000b"

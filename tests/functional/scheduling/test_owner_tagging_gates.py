@@ -28,7 +28,7 @@ from wharfinger.objects import OWNER_TAG_VERSION, Context, Service, ServiceList
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.scheduling.filters.owner import OwnerFilter
-from wharfinger.scheduling.owner_gates import Gates
+from wharfinger.scheduling.owner_tagging_gates import Gates
 
 TAGS = OWNER_TAG_VERSION
 
@@ -42,13 +42,13 @@ def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]]]:
     """Gives the lines about gates, level and message, since it was last asked for them."""
-    caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_gates")
+    caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_tagging_gates")
 
     def lines() -> list[tuple[str, str]]:
         found = [
             (record.levelname, record.getMessage())
             for record in caplog.records
-            if record.name == "wharfinger.scheduling.owner_gates"
+            if record.name == "wharfinger.scheduling.owner_tagging_gates"
         ]
         caplog.clear()
         return found

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+from wharfinger.conformance.backend_proxy_server import Fate, Relay
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.proxy_server import Fate, Relay
 
 #: Seconds between two looks whether to stop.
 _PACE: Final = 0.02

@@ -35,7 +35,7 @@ from tests.lab.reserving import (
     summary,
     writes,
 )
-from wharfinger.allocations.release import AllocationRelease
+from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ConcurrentUpdate,
@@ -49,7 +49,7 @@ from wharfinger.objects import ProviderRecordList, ReservationList
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile import record_store
-from wharfinger.reconcile.reservations import Reservations
+from wharfinger.reconcile.stored_reservations import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 

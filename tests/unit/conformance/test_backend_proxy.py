@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from wharfinger.conformance.backend_proxy import Proxy
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.proxy import Proxy
 
 #: Seconds after which a test gives up.
 TIMEOUT = 10
