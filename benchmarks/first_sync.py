@@ -122,7 +122,7 @@ def counted() -> Iterator[list[Write]]:
 
 
 def measured(run: Callable[[], int]) -> Cost:
-    """Return what a call costs that returns its number of requests."""
+    """Call a function that returns its number of requests; return what the call costs."""
     wall, cpu = time.monotonic(), time.process_time()
     sent = run()
     return Cost(time.monotonic() - wall, time.process_time() - cpu, sent)

@@ -35,9 +35,9 @@ from wharfinger.scheduling.profile_sources import read_profile
 
 LOG: Final = logging.getLogger(__name__)
 SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
-#: Candidates of one search; of those that go, others take some at the same time.
+#: Limit of candidates in one search. Other claims may take some of them meanwhile.
 _CHOICE: Final = 50
-#: How many of them are tried before another search, and how many searches there are.
+#: Candidates that are tried in one search, and searches in one claim.
 _TRIED: Final = 10
 _SEARCHES: Final = 5
 #: In the place of a request filter's name, which has no space in it.

@@ -56,7 +56,8 @@ from wharfinger.tracker.instance_claims import Claims
 LOG: Final = logging.getLogger(__name__)
 #: Reports of a claim, at least, in the time after which it would count as left.
 _BEATS: Final = 3
-#: The statuses through which a move without an instance ends, by its status; else it has failed.
+#: The status transitions that end a move whose instance no longer exists, by its status.
+#: A move with another status becomes failed.
 _WITHOUT_INSTANCE: Final = {
     "finished": ("confirming", "confirmed"),
     "confirming": ("confirmed",),
@@ -67,7 +68,11 @@ _WITHOUT_INSTANCE: Final = {
 
 @dataclass(slots=True)
 class _Attempt:
-    """A claim for an instance that ``held`` this; whether Placement was asked to allocate it."""
+    """A claim for one instance.
+
+    ``held`` is its consumer as last read. ``has_asked``: a write was sent, so the instance may
+    have allocations even after an error.
+    """
 
     instance: Instance
     held: Consumer

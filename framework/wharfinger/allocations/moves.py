@@ -1,9 +1,10 @@
 """Moves of instances: from one flavor, node or owner's resources to others.
 
 While a move is under way both ends are held: the migration's uuid is the consumer of what the
-instance had, the instance of what it is to have. They change hands in one request; of two that do
-that at a time, Placement refuses one, by the consumers' generations. A step of an end may have been
-done already, by a process that died or by one that is at work on it now.
+During a move, both ends are allocated. The consumer with the migration's uuid has the former
+allocations, and the instance has the new ones. One request exchanges them. If two processes send
+such a request at once, Placement refuses the second one because of the consumer generations.
+Confirm and revert may find a step done already, by a process that died or that still runs.
 """
 
 from collections.abc import Iterable
@@ -110,7 +111,8 @@ class Moves:
         instance is as it was.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
-        # Before the rows: a process that writes what they decide changes this first, or is refused.
+        # Read the consumer before the rows. A process that moves or releases the instance
+        # meanwhile changes the consumer generation, and Placement refuses the other write.
         held = self._consumers.get(instance_uuid)
         instance = Instance.get_by_uuid(self._context, instance_uuid)
         _check(instance, held, flavor)
@@ -159,11 +161,10 @@ class Moves:
         return self._revert(migration.uuid)
 
     def left(self) -> list[Migration]:
-        """Return the moves that processes have left which died, for ``recover``.
+        """Return the moves whose process has died, for ``recover``.
 
-        A move that waits to be confirmed or reverted is not among them, unless its instance no
-        longer exists; nor are the moves of other services, which may take their time: a live
-        migration, or the copying of a disk.
+        This omits moves that wait for a confirm or revert, unless their instance no longer exists.
+        It also omits moves of other services: a live migration or a disk copy may take long.
         """
         moves = list(MigrationList.get_by_filters(self._context, status=IN_PROGRESS))
         wanted = sorted({one.instance_uuid for one in moves})
@@ -329,10 +330,12 @@ class Moves:
             self._see_back(instance, migration, has)
         elif has.allocations:
             try:
-                # The same again, of a new generation: a process that still moves it is refused.
+                # Write the same allocations to raise the consumer generation. Placement then
+                # refuses the write of a process that still works on the start of this move.
                 self._consumers.set(instance, (has, has.allocations))
             except PlacementError as error:
-                # Placement does not let it have that any more; nor does it let a migration.
+                # Placement refuses the present allocations. It would refuse them for the
+                # migration, too, so a process that still starts the move cannot succeed.
                 if not was_refused(error):
                     raise
         reserved = self._reservations.after_release(instance.uuid)

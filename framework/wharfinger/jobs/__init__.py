@@ -1,7 +1,7 @@
 """Programming of devices.
 
-``program`` loads an image into a device that it has reserved. ``resolve`` ends what a job has left
-undecided, as an operator states. A process may end at any step: nothing is released by itself then.
+``program`` reserves a device and loads an image into it. If its process dies, the device stays
+reserved. The operator then states what the device holds, and ``resolve`` ends the job.
 """
 
 from wharfinger.jobs.device_programming import program

@@ -169,11 +169,11 @@ class _Known:
 
 @dataclass(slots=True)
 class _Work:
-    """A job on its way.
+    """A device job in progress.
 
-    ``scope`` are the providers that it is about, and ``owners`` their owner traits. ``taken`` are
-    those that may be reserved, by the uuid of the reservation. The job reports several times within
-    ``down_time``, last at ``beaten``, while it ``is_ours``: an operator may decide on it meanwhile.
+    ``scope`` are the providers of the device, and ``owners`` their owner traits. ``taken`` are the
+    providers that may be reserved, by reservation uuid. The job reports several times within
+    ``down_time``, and did so last at ``beaten``. ``is_ours``: no operator has resolved it.
     """
 
     client: PlacementClient
@@ -191,7 +191,7 @@ class _Work:
     is_ours: bool = True
 
     def do(self, wait_for_idle: float) -> DeviceJob:
-        """Run the job in the order in which nothing is lost."""
+        """Reserve the device, wait until it is idle, load the image, and release the device."""
         try:
             self._reserve()
             self._await_idle(wait_for_idle)

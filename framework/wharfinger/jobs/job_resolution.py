@@ -53,12 +53,12 @@ def resolve(
     trait: str | None = None,
     down_time: timedelta = timedelta(seconds=60),
 ) -> tuple[str, ...] | None:
-    """End what a job has left behind, as an operator states who knows.
+    """End an unresolved job as the operator states, and release its device.
 
-    ``provider_uuid`` is that of any part of the device. ``programmed``: it holds the job's image,
-    and ``trait`` says which function that is (None: as the job has it); otherwise it holds what it
-    held before. Return the reasons that still reserve it; None where the device no longer exists,
-    and its job is deleted.
+    ``provider_uuid`` is the uuid of any part of the device. ``programmed``: the device holds the
+    job's image. Otherwise it holds what it held before the job. ``trait`` is the function trait of
+    the image; None: the trait of the job. Return the reasons that keep the device reserved. Return
+    None if the device no longer exists; then the job is deleted.
 
     Raises JobRefused where there is nothing to resolve, or a process was at work on it within
     ``down_time``; PlacementError, ObjectError and StateError.

@@ -57,10 +57,11 @@ class PlacementReader:
         """Read the providers of the instance's trees.
 
         ``roots`` are, by name, the uuids that its root providers have unless Placement has
-        them under another; ``records`` are by provider uuid. Where nothing has changed, this is
-        one request. In the trees of the roots in ``believed`` (uuids), providers of other owners
-        that were not listed count as unchanged. ``named`` are uuids of providers in these trees
-        that are read even without our instance trait.
+        ``roots`` has the expected uuid of each root provider by name; Placement may have another
+        uuid. ``records`` are by provider uuid. ``believed`` are uuids of roots. In their trees,
+        providers of other owners that the list lacks count as unchanged. ``named`` are uuids of
+        providers in these trees that are read even without our instance trait. If nothing has
+        changed, this takes one request.
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})

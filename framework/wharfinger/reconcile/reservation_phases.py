@@ -30,10 +30,10 @@ def next_phases(
 ) -> tuple[set[str], Phases]:
     """Return the providers that stay reserved, and the reservations that change.
 
-    ``rows`` are the stored reservations by provider uuid. Only those ``before_snapshot`` (uuid and
-    revision) can change: the driver's snapshot is older than the others. A reservation that cannot
-    be read stays as it is. ``is_clean`` returns whether a provider needs no cleaning any more,
-    ``is_given_back`` whether a consumer has no allocation of a provider any more.
+    ``rows`` are the stored reservations by provider uuid. ``before_snapshot`` has the uuid and
+    revision of each reservation that was stored before the driver's snapshot. Only these change.
+    A reservation that cannot be read stays as it is. ``is_clean`` returns whether a provider needs
+    no more cleaning. ``is_given_back`` returns whether a consumer has no more allocation from it.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []

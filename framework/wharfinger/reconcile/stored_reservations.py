@@ -66,11 +66,13 @@ def patiently(
 class _Stored:
     """A provider and its rows.
 
-    ``live`` has the traits or the inventories as read from Placement, and the other parts if our
-    record has the same generation. ``traits`` may be of an earlier one. ``store`` has the record of
-    the instance that publishes the provider. ``record`` is the same with the reasons of all
-    records, without the own figures in which these differ, and with those that only
-    ``reservations`` have stored. ``disagreement`` names the figures that remain unknown.
+    ``live`` has the traits or inventories that were just read from Placement. Its other parts come
+    from our record, if the record has the same generation. ``traits`` may have an older generation.
+    ``store`` has the record of the driver instance that publishes the provider.
+
+    ``record`` merges all records of the provider. It has the reservation reasons of all records.
+    It omits the own figures on which they disagree, and adds the own figures that only
+    ``reservations`` have. ``disagreement`` has a message if own figures remain unknown.
     """
 
     traits: frozenset[str]

@@ -195,11 +195,11 @@ class Claims:
         retry_error_callback=lambda _state: None,  # the next cycle does it
     )
     def note(self, node: str) -> bool:
-        """Save the usage of a node in its rows until it is right; return whether it was wrong.
+        """Save the usage of a node in its rows; return whether the rows had to change.
 
-        The sum is taken after the rows are read. So of two claims at the same time, one sees the
-        other. A claim that saved takes the sum once more: the other claim may have found the row
-        right.
+        The decorator repeats this until nothing changes. The rows are read before the usage is
+        summed, so of two concurrent claims at least one counts the other. After a save, the usage
+        is summed again: the other claim may have read the row before that save.
         """
         rows = self._rows(node)
         used = usage_of_node(self._context, self.host, node)

@@ -207,7 +207,10 @@ class NodeRows:
 
 
 def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
-    """Return the total of a resource class, unless the driver reports it, and its ratio."""
+    """Return the total and the allocation ratio of a resource class on a root provider.
+
+    ``total`` is the driver's figure. Without it, the total is that of the inventory.
+    """
     inventory = root.inventories.get(name)
     if inventory is None:
         return total or 0, 1.0

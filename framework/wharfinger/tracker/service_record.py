@@ -36,9 +36,9 @@ def begin(context: Context, host: str) -> None:
 def report(context: Context, host: str, owners: Collection[str], *, complete: bool) -> None:
     """Report that the service of a host is up, and for which owners it publishes.
 
-    It takes the version of the owner trait when it is ``complete``: each of its instances
-    published all that it has, as ``owners``. It loses that version when it publishes for a new
-    owner, and not all of that is done. Raises ObjectError, StateError.
+    ``complete``: all driver instances of the host have published all their providers, and
+    ``owners`` are all their owners. The service then gets OWNER_TAG_VERSION. If a report that is
+    not complete names a new owner, the service loses that version. Raises ObjectError, StateError.
     """
     service = _find(context, host)
     known = set() if complete else set(service.owners)

@@ -56,7 +56,7 @@ class HostUsage:
         self._used = _sum(self._host, self._places, rows.migrations)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Count what is on nodes under their new names, by the old ones."""
+        """Count usages under the new names of renamed nodes; ``names`` has these by old name."""
         self._places = {
             uuid: (names.get(node, node) if node else None, usage)
             for uuid, (node, usage) in self._places.items()
