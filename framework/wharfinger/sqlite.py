@@ -4,6 +4,7 @@ The embedded Placement and our own database both live on SQLite files that threa
 and processes write at once. Nothing else belongs here.
 """
 
+import sqlite3
 import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,13 +12,20 @@ from typing import Any, Final
 
 from oslo_concurrency import lockutils
 from sqlalchemy import Connection, Engine, event
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from wharfinger import private_files
 
 _SCHEMA_LOCK: Final = "wharfinger-schema"
+#: Seconds that a connection waits for another one.
+_PATIENCE: Final = 30
 #: Readers do not stop the writer; writers wait for each other, in milliseconds; what is
 #: committed survives a loss of power.
-_PRAGMAS: Final = ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL")
+_PRAGMAS: Final = (
+    f"busy_timeout={_PATIENCE * 1000}",
+    "journal_mode=WAL",
+    "synchronous=FULL",
+)
 
 
 def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
@@ -81,6 +89,17 @@ def reason(error: BaseException) -> BaseException:
     return reason(below) if isinstance(below, BaseException) else error
 
 
+def _is_locked(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+
+
+@retry(
+    # The first change to WAL ignores busy_timeout: it fails at once if another process writes.
+    retry=retry_if_exception(_is_locked),
+    stop=stop_after_delay(_PATIENCE),
+    wait=wait_random(max=0.1),
+    reraise=True,
+)
 def _set_pragmas(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     for pragma in _PRAGMAS:
