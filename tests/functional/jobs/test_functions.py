@@ -39,30 +39,6 @@ CYCLES: dict[str, Callable[[Reconciler], object]] = {
 }
 
 
-@pytest.fixture
-def driver(publishing: Publishing, placement: PlacementFixture) -> ProgrammableDriver:
-    return publish_devices(publishing, placement)
-
-
-@pytest.fixture
-def device(
-    driver: ProgrammableDriver,
-    publishing: Publishing,
-    placement: PlacementFixture,
-    request: pytest.FixtureRequest,
-) -> Device:
-    return Device(publishing, placement, getattr(request, "param", OWN))
-
-
-@pytest.fixture
-def sibling(device: Device, driver: ProgrammableDriver) -> Device:
-    """Another part of the device, which is programmed with it."""
-    sibling = Device(device.publishing, device.placement, SIBLING)
-    for one in (device, sibling):
-        driver.scopes[one.uuid] = [device.uuid, sibling.uuid]
-    return sibling
-
-
 def handed_back(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
     """A node that somebody else publishes, as it is there."""
     tree.set_publishing_mode(name, PublishingMode.OVERLAY)
