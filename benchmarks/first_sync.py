@@ -1,4 +1,4 @@
-"""What a first sync costs, beside its raw writes and beside nova's report client.
+"""Cost of a first sync, beside its raw writes and nova's report client.
 
 A Placement on PostgreSQL, reached over HTTP in a process of its own, and a database of our own on
 the same server. Each measurement has new and empty databases:

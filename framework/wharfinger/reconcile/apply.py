@@ -629,16 +629,18 @@ def _save(
     """
     while trees:
         try:
-            return write(trees)
+            write(trees)
+            return
         except ConcurrentSave as error:
             for tree in _stale(trees, error):
                 refuse(tree, error)
         except (InvalidObject, ObjectExists) as error:
-            if len(trees) > 1:  # one tree refuses the whole batch: halves show which one
+            if len(trees) == 1:
+                trees[0].skip_result(error)
+            else:  # one tree refuses the whole batch: halves show which one
                 middle = len(trees) // 2
                 _save(trees[:middle], write, refuse)
-                return _save(trees[middle:], write, refuse)
-            trees[0].skip_result(error)
+                trees = trees[middle:]
         trees = [tree for tree in trees if not tree.skips_result]
 
 

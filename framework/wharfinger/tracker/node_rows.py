@@ -1,6 +1,6 @@
 """Rows of nodes (ComputeNode): from the driver's facts, the published root and the usage."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -109,12 +109,7 @@ class NodeRows:
         ``records`` are by provider uuid. The row of a node that is gone or has failed keeps its
         figures, except its usage; in a complete listing, it says when the node was last seen.
         """
-        wanted = {
-            node.uuid: self._wanted(node, root)
-            for node in nodes
-            if (record := records.get(node.uuid)) is not None
-            and (root := record.applied) is not None
-        }
+        wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
         for uuid, figures in self._figures.items():
             if figures is not None and uuid not in wanted:
                 used = self.usage.of_node(figures.hypervisor_hostname)
@@ -127,11 +122,9 @@ class NodeRows:
         """Have instances and migrations follow nodes that were renamed; raises ObjectError."""
         names = {
             before.hypervisor_hostname: node.name
-            for node in nodes
+            for node, _root in _published(nodes, records)
             if (before := self._figures.get(node.uuid)) is not None
             and before.hypervisor_hostname != node.name
-            and (record := records.get(node.uuid)) is not None
-            and record.applied is not None
         }
         if not names:
             return
@@ -204,6 +197,16 @@ class NodeRows:
             last_seen=None,
             **self.usage.of_node(node.name)._asdict(),
         )
+
+
+def _published(
+    nodes: Iterable[Node], records: Mapping[str, Record]
+) -> Iterator[tuple[Node, Provider]]:
+    """Yield the nodes whose roots this instance has published, with these roots."""
+    for node in nodes:
+        record = records.get(node.uuid)
+        if record is not None and record.applied is not None:
+            yield node, record.applied
 
 
 def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
