@@ -1,6 +1,6 @@
 """Draft of the plan of one tree: the planner, removal and reshape add steps to it."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from wharfinger.exceptions import WharfingerError
@@ -29,20 +29,28 @@ _NOTHING = Record()
 class TreeDraft:
     """Steps of one tree by kind, in the order in which they were added, and its new records.
 
+    ``now`` is in seconds since the epoch. ``held`` are the uuids of the providers that stored
+    reservations keep fully reserved, ``allocated`` of those that have allocations. ``name_owners``
+    are providers by name. These four are about all trees.
+
     ``desired`` has the providers that the driver wants, parents first, without those of ``refused``
-    roots; ``wanted`` has the uuids of all of them. ``live`` has the providers
-    in Placement and ``known`` our records of them, both by uuid. ``held`` are the uuids of the
-    providers that stored reservations keep fully reserved. ``now`` is in seconds since the epoch.
+    roots; ``wanted`` has the uuids of all of them. ``live`` has the providers in Placement,
+    ``known`` our records of them, and ``absent`` those that are no longer desired, all by uuid.
+    ``dropped`` are the classes that the driver has moved away, by provider uuid.
     """
 
     publisher: Publisher
     root_uuid: str
-    desired: Sequence[DesiredProvider]
-    live: Mapping[str, Provider]
-    known: Mapping[str, Record]
     now: float = 0.0
     held: Collection[str] = frozenset()
-    wanted: Collection[str] = frozenset()
+    allocated: Collection[str] = frozenset()
+    name_owners: Mapping[str, Provider] = field(default_factory=dict)
+    desired: list[DesiredProvider] = field(default_factory=list)
+    wanted: set[str] = field(default_factory=set)
+    live: dict[str, Provider] = field(default_factory=dict)
+    known: dict[str, Record] = field(default_factory=dict)
+    absent: Mapping[str, Provider] = field(default_factory=dict)
+    dropped: Mapping[str, Collection[str]] = field(default_factory=dict)
     identities: list[Step] = field(default_factory=list)
     inventories: list[SetInventories] = field(default_factory=list)
     deletions: list[Step] = field(default_factory=list)
@@ -106,25 +114,27 @@ class TreeDraft:
     def leave(self, uuid: str) -> None:
         """Keep a provider as it is in Placement; its record keeps our claims."""
         if uuid in self.live:
-            record = _seen(self.proven(uuid), self.live[uuid])
-            self.records[uuid] = replace(record, absence=None)
+            record, live = self.proven(uuid), self.live[uuid]
+            self.records[uuid] = replace(_seen(record, live), absence=None)
 
-    def keep_absent(self, live: Provider, absence: Absence | None) -> None:
-        """Keep an absent provider as it is, or fully reserved if it is held."""
-        record = replace(self.seen(live), absence=absence)
-        after = live
-        if live.uuid in self.held and self.is_ours(live):
-            figures = full_reservation.own_reserved(live.inventories, record)
+    def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
+        """Keep an absent provider; fully reserved if it is held, or for a reason."""
+        known, after = self.record(live.uuid), live
+        record = replace(_seen(known, live), absence=absence)
+        if reason or (live.uuid in self.held and self.is_ours(live)):
+            figures = full_reservation.own_reserved(live.inventories, known)
             after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
             record = replace(record, live=after, own_reserved=figures)
+        if reason:
+            if after != live:
+                self.gone.add(live.uuid)
+            since = {reason: known.reserved_since.get(reason, self.now)}
+            record = replace(record, reservations=(reason,), reserved_since=since)
         self.change(live, after, record)
-
-    def seen(self, live: Provider) -> Record:
-        """Return our record of a provider, with its present state."""
-        return _seen(self.record(live.uuid), live)
 
 
 def _seen(record: Record, live: Provider) -> Record:
+    """Return a record with the present state of its provider."""
     has_figures = record.own_reserved and record.is_ours  # restore no figures of other owners
     figures = full_reservation.own_reserved(live.inventories, record) if has_figures else {}
     return replace(record, live=live, own_reserved=figures)

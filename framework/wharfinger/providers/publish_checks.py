@@ -1,6 +1,5 @@
 """Whether a provider may be published as a driver wants it; if not, why not."""
 
-from collections.abc import Collection, Mapping
 from typing import Final
 
 from wharfinger.exceptions import (
@@ -12,92 +11,57 @@ from wharfinger.exceptions import (
 )
 from wharfinger.providers import ownership
 from wharfinger.providers.ownership import Publisher, Standing
+from wharfinger.providers.plan_draft import TreeDraft
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
 _KEEP_APART: Final = "Publish under another name, or remove the other's provider first."
 
 
-def problem(
-    publisher: Publisher,
-    wanted: DesiredProvider,
-    live: Provider | None,
-    record: Record,
-    *,
-    is_allocated: bool,
-    elsewhere: Mapping[str, Provider],
-    dropped: Collection[str] = frozenset(),
-) -> WharfingerError | None:
-    """What keeps a provider from being published; None where nothing does.
+def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> WharfingerError | None:
+    """Return the error that keeps a provider from being published; None without one.
 
-    ``is_allocated`` where anything is allocated from it, and its owner is to change.
-    ``elsewhere`` are providers in other trees, by name. ``dropped`` are classes that its driver has
-    moved away from it.
+    ``record`` has only the claims that are proven.
     """
-    return (
-        _absence(publisher, wanted, elsewhere)
-        if live is None
-        else _ownership(publisher, wanted, live, record, is_allocated=is_allocated, dropped=dropped)
-    ) or _naming(publisher, wanted, live, elsewhere)
-
-
-def _absence(
-    publisher: Publisher, wanted: DesiredProvider, elsewhere: Mapping[str, Provider]
-) -> WharfingerError | None:
-    """Return the problem that keeps a provider from being created; None without one.
-
-    Placement may have a provider of its uuid that the listing by our trait does not show.
-    """
-    mine = wanted.provider
-    if wanted.mode is not PublishingMode.OWN:
+    mine, publisher = wanted.provider, draft.publisher
+    live, named = draft.live.get(mine.uuid), draft.name_owners.get(mine.name)
+    if live is not None:
+        if conflict := _ownership(draft, wanted, live, record):
+            return conflict
+    elif wanted.mode is not PublishingMode.OWN:
         return ProviderMissing(provider=mine.name, uuid=mine.uuid, instance=publisher.instance)
-    there = elsewhere.get(mine.name)
-    mark = ownership.instance_trait(publisher.instance)
-    if there is None or there.uuid != mine.uuid or mark in there.traits:
+    if named is None or (live and live.name == mine.name):
         return None
-    others = ownership.owners(there.traits) - {publisher.owner}
+    others = ", ".join(sorted(ownership.owners(named.traits)))
+    if named.uuid != mine.uuid:
+        return NameTaken(
+            provider=mine.name,
+            instance=publisher.instance,
+            uuid=named.uuid,
+            other=others or "nobody known",
+            root_uuid=named.root_uuid,
+        )
+    if live or ownership.instance_trait(publisher.instance) in named.traits:
+        return None
+    # Placement has a provider of its uuid that the listing by our trait does not show.
+    others = ", ".join(sorted(ownership.owners(named.traits) - {publisher.owner}))
     return _conflict(
         publisher,
-        there,
-        other=", ".join(sorted(others)) or _unproven(publisher, there),
-        remedy=_KEEP_APART if others else _adopt(publisher, there),
-    )
-
-
-def _naming(
-    publisher: Publisher,
-    wanted: DesiredProvider,
-    live: Provider | None,
-    elsewhere: Mapping[str, Provider],
-) -> WharfingerError | None:
-    """What keeps it from getting its name."""
-    mine = wanted.provider
-    taken = elsewhere.get(mine.name)
-    if taken is None or taken.uuid == mine.uuid or (live and live.name == mine.name):
-        return None
-    return NameTaken(
-        provider=mine.name,
-        instance=publisher.instance,
-        uuid=taken.uuid,
-        other=", ".join(sorted(ownership.owners(taken.traits))) or "nobody known",
-        root_uuid=taken.root_uuid,
+        named,
+        other=others or _unproven(publisher, named),
+        remedy=_KEEP_APART if others else _adopt(publisher, named),
     )
 
 
 def _ownership(
-    publisher: Publisher,
-    wanted: DesiredProvider,
-    live: Provider,
-    record: Record,
-    *,
-    is_allocated: bool,
-    dropped: Collection[str],
-) -> WharfingerError | None:
-    """What keeps it from being written: another owner, or nobody who is known."""
+    draft: TreeDraft, wanted: DesiredProvider, live: Provider, record: Record
+) -> OwnershipConflict | None:
+    """Return the conflict with another owner, or with an unknown one; None without one."""
+    publisher, dropped = draft.publisher, draft.dropped.get(live.uuid, ())
     owners = ownership.owners(live.traits)
     other = ", ".join(sorted(owners - {publisher.owner}))
     match ownership.standing(live, publisher, record):
-        case Standing.OURS_BEFORE if is_allocated:
+        case Standing.OURS_BEFORE if live.uuid in draft.allocated:
             other += ", as which this instance published it before"
             remedy = (
                 "It has allocations, and changes its owner when none is left. Wait for that, or "
@@ -115,7 +79,7 @@ def _ownership(
                 remedy = _KEEP_APART
         case _ if wanted.mode is PublishingMode.OVERLAY:
             return None
-        case Standing.OURS if not _is_overlaid(record):
+        case Standing.OURS if record.applied is None or record.mode is PublishingMode.OWN:
             return None
         case Standing.OURS | Standing.UNPROVEN:
             if ownership.adopts(publisher, live, wanted, dropped):
@@ -136,11 +100,6 @@ def _ownership(
     return _conflict(publisher, live, other=other, remedy=remedy)
 
 
-def _is_overlaid(record: Record) -> bool:
-    """Return whether this instance has only overlaid a provider that another program created."""
-    return record.applied is not None and record.mode is PublishingMode.OVERLAY
-
-
 def _unproven(publisher: Publisher, live: Provider) -> str:
     """Name the owner of a provider that has no trait of another owner."""
     if publisher.owner in live.traits:
@@ -151,12 +110,9 @@ def _unproven(publisher: Publisher, live: Provider) -> str:
 def _adopt(publisher: Publisher, live: Provider) -> str:
     return (
         "Neither the trait of this instance nor a record shows that this instance created it. If "
-        f"no other program publishes it any more, adopt it: `{_command(publisher, live)}`."
+        "no other program publishes it any more, adopt it: "
+        f"`wharfinger provider adopt {live.uuid} --instance {publisher.instance}`."
     )
-
-
-def _command(publisher: Publisher, live: Provider) -> str:
-    return f"wharfinger provider adopt {live.uuid} --instance {publisher.instance}"
 
 
 def _conflict(

@@ -5,11 +5,11 @@ asked for that provider alone, does not have it; and when it has no allocations.
 not in our records is never removed.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from wharfinger.providers import full_reservation, ownership
+from wharfinger.providers import ownership
 from wharfinger.providers.absence_timer import Absence, Uptime
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import PendingRemoval
@@ -71,12 +71,6 @@ class Removals:
     uptime: Uptime | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
 
-    def refusal(self, uuid: str) -> str | None:
-        """Return why a provider that is due stays; None where it is removed or reserved."""
-        if self.withheld:
-            return "too many are gone at once, and none is removed unasked"
-        return self.kept.get(uuid)
-
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
     """A provider with our mark of which neither the driver nor our records know."""
@@ -88,42 +82,46 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
     )
 
 
-def remove(
-    draft: TreeDraft, absent: Sequence[str], removals: Removals, allocated: Collection[str]
-) -> None:
+def remove(draft: TreeDraft, removals: Removals) -> None:
     """Plan the removal of what is absent, children first, or say what it waits for.
 
     Comes after what is published: a child that moves away no longer keeps its parent.
     """
-    if not absent:
-        return
-    children = _children(draft)
-    for uuid in sorted(absent, key=lambda uuid: (-_depth(draft.live, uuid), draft.live[uuid].name)):
+    children = _children(draft) if draft.absent else {}
+    for uuid in sorted(
+        draft.absent, key=lambda uuid: (-_depth(draft.live, uuid), draft.live[uuid].name)
+    ):
         live, record = draft.live[uuid], draft.record(uuid)
+        absence, has = record.absence, ""
         if draft.standing(live) is Standing.FOREIGN:
             others = ", ".join(sorted(ownership.owners(live.traits) - {draft.publisher.owner}))
             draft.leave(uuid)
             draft.wait(live, f"it belongs to {others} now, and is theirs to delete")
-        elif record.mode is PublishingMode.OVERLAY:
-            _wait(draft, live, record, "it is published by someone else, and theirs to delete")
+            continue
+        if record.mode is PublishingMode.OVERLAY:
+            reason = "it is published by someone else, and theirs to delete"
         elif others := _others(draft, live, record):
-            _wait(draft, live, record, f"{others}, and it is not known to be ours alone")
+            reason = f"{others}, and it is not known to be ours alone"
         elif live.parent_uuid and removals.children_may_be_elsewhere:
-            _wait(draft, live, record, "it may have moved to a node that could not be read")
+            reason = "it may have moved to a node that could not be read"
         elif not live.parent_uuid and removals.roots_may_be_elsewhere:
-            _wait(draft, live, record, "it may be a node that is listed and could not be read")
+            reason = "it may be a node that is listed and could not be read"
         elif not removals.policy.is_due(record, removals.uptime):
-            _count(draft, live, record, removals)
-        elif reason := removals.refusal(uuid):
-            _wait(draft, live, record, reason)
-        elif uuid in allocated:
-            _keep_reserved(draft, live, record, "allocations")
-        elif children.get(uuid) or uuid in removals.parents:
-            _keep_reserved(draft, live, record, "children that are not removed")
+            absence, reason = _counted(record.absence, removals)
+        elif removals.withheld:
+            reason = "too many are gone at once, and none is removed unasked"
+        elif uuid in removals.kept:
+            reason = removals.kept[uuid]
+        elif uuid in draft.allocated or children.get(uuid) or uuid in removals.parents:
+            has = "allocations" if uuid in draft.allocated else "children that are not removed"
+            reason = f"it has {has}: fully reserved and kept"
         else:
-            children.get(live.parent_uuid, set()).discard(uuid)
+            children[live.parent_uuid].discard(uuid)
             draft.gone.add(uuid)
             draft.delete(live)
+            continue
+        draft.wait(live, reason)
+        draft.keep_absent(live, absence, has and f"gone, and it has {has}")
 
 
 def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
@@ -138,50 +136,23 @@ def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
     return ""
 
 
-def _wait(draft: TreeDraft, live: Provider, record: Record, reason: str) -> None:
-    draft.wait(live, reason)
-    draft.keep_absent(live, record.absence)
-
-
-def _count(draft: TreeDraft, live: Provider, record: Record, removals: Removals) -> None:
-    """Count the absence of a provider that is not due yet.
+def _counted(absence: Absence | None, removals: Removals) -> tuple[Absence, str]:
+    """Return the absence of a provider that is not due yet, and why it waits.
 
     The count begins anew where the earlier one cannot be compared, as after a reboot.
     """
     if removals.uptime is None:
-        absence = record.absence or Absence(removals.now)
-        reason = (
+        return absence or Absence(removals.now), (
             "absent, and kept, since the time of its absence cannot be counted: the boot id "
             "(/proc/sys/kernel/random/boot_id) or CLOCK_BOOTTIME cannot be read. Make both readable"
         )
-    else:
-        counted = record.absence.seconds_until(removals.uptime) if record.absence else None
-        if record.absence is None or counted is None:
-            absence, counted = Absence(removals.now, removals.uptime), 0.0
-        else:
-            absence = record.absence
-        reason = (
-            f"absent for {counted:.0f} s; removed when a listing at least "
-            f"{removals.policy.delay:.0f} s after the first lacks it too"
-        )
-    _wait(draft, live, replace(record, absence=absence), reason)
-
-
-def _keep_reserved(draft: TreeDraft, live: Provider, record: Record, has: str) -> None:
-    figures = full_reservation.own_reserved(live.inventories, record)
-    after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
-    reason = f"gone, and it has {has}"
-    record = replace(
-        record,
-        live=after,
-        own_reserved=figures,
-        reservations=(reason,),
-        reserved_since={reason: record.reserved_since.get(reason, draft.now)},
+    counted = absence.seconds_until(removals.uptime) if absence else None
+    if absence is None or counted is None:
+        absence, counted = Absence(removals.now, removals.uptime), 0.0
+    return absence, (
+        f"absent for {counted:.0f} s; removed when a listing at least "
+        f"{removals.policy.delay:.0f} s after the first lacks it too"
     )
-    if after != live:
-        draft.gone.add(live.uuid)
-    draft.wait(live, f"it has {has}: fully reserved and kept")
-    draft.change(live, after, record)
 
 
 def _children(draft: TreeDraft) -> dict[str | None, set[str]]:

@@ -8,10 +8,10 @@ Pure, and linear in the number of providers.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from wharfinger.providers import ownership, publish_checks
-from wharfinger.providers import reshape as reshaping
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import SetInventories, Step, TreePlan
 from wharfinger.providers.plan_draft import TreeDraft
@@ -19,7 +19,7 @@ from wharfinger.providers.provider import DesiredProvider, Provider, PublishingM
 from wharfinger.providers.provider_merge import merge
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import Removals, orphan, remove
-from wharfinger.providers.reshape import Allocations
+from wharfinger.providers.reshape import AllocationChange, Allocations
 
 #: Allocations before and after a driver edited them, by root uuid.
 Reshapes = Mapping[str, tuple[Allocations, Allocations]]
@@ -52,129 +52,104 @@ def plan_trees(
     grow, so that nothing is offered twice. Then absent providers are deleted, children first. A
     provider that takes the name of one that is deleted waits for the next cycle.
     """
-    drafts = [
-        _draft(publisher, tree, removals, held)
-        for tree in _partition(desired, live, records, reshapes, is_planned)
-    ]
-    absent = [_absent(draft) for draft in drafts]
+    start = partial(
+        TreeDraft,
+        publisher,
+        now=removals.now,
+        held=held,
+        allocated=allocated,
+        name_owners=name_owners,
+    )
+    drafts = _partition(
+        start, list(desired), live, records, reshapes=reshapes, is_planned=is_planned
+    )
+    for draft in drafts:
+        _refuse_misuse(draft)
+        draft.absent = _absent(draft)
     leaving = {
-        gone.name
-        for draft, its in zip(drafts, absent, strict=True)
-        for gone in its.values()
-        if draft.is_ours(gone)
+        gone.name for draft in drafts for gone in draft.absent.values() if draft.is_ours(gone)
     }
     aside = _names_set_aside((one for draft in drafts for one in draft.desired), live)
-    plans = (
-        _plan(
-            draft,
-            gone,
-            removals,
-            allocated=allocated,
-            name_owners=name_owners,
-            leaving=leaving,
-            aside=aside,
-            reshape=reshapes.get(draft.root_uuid),
-        )
-        for draft, gone in zip(drafts, absent, strict=True)
-    )
-    return tuple(plan for plan in plans if _has_content(plan))
-
-
-class _Tree:
-    """The providers and records of one tree, or of several that a moving provider joins.
-
-    ``roots`` are the roots of all of these, the first one's first.
-    """
-
-    __slots__ = ("desired", "live", "records", "roots")
-
-    def __init__(self, root_uuid: str) -> None:
-        self.roots = [root_uuid]
-        self.desired: list[DesiredProvider] = []
-        self.live: dict[str, Provider] = {}
-        self.records: dict[str, Record] = {}
-
-    def take(self, other: "_Tree") -> None:
-        self.roots += other.roots
-        self.desired += other.desired
-        self.live |= other.live
-        self.records |= other.records
+    plans: list[TreePlan] = []
+    for draft in drafts:
+        reshape = reshapes.get(draft.root_uuid)
+        change = AllocationChange(*reshape) if reshape else None
+        if change:
+            draft.dropped = change.dropped(draft)
+        _publish(draft, leaving, aside)
+        if removals.is_listing:
+            remove(draft, removals)
+        else:
+            for uuid, gone in draft.absent.items():
+                draft.keep_absent(gone, draft.record(uuid).absence)
+        _leave_others(draft)
+        plan = _tree_plan(draft, change)
+        if plan.steps or plan.records or plan.pending or plan.foreign or plan.problems:
+            plans.append(plan)
+    return tuple(plans)
 
 
 def _partition(
-    desired: Iterable[DesiredProvider],
+    start: Callable[[str], TreeDraft],
+    desired: Sequence[DesiredProvider],
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
+    *,
     reshapes: Reshapes,
     is_planned: Callable[[str | None], bool],
-) -> list[_Tree]:
-    """Return the trees that are planned. A provider that moves is planned in its new tree.
+) -> list[TreeDraft]:
+    """Return the drafts of the trees. A provider that moves is planned in its new tree.
 
     The tree that it leaves is planned together with the new one: the provider has to be moved
     before its old parent is deleted. A tree with a reshape is planned alone.
     """
-    trees: dict[str, _Tree] = {}
-    place: dict[str, str | None] = {}
+    roots = {uuid: record.root_uuid for uuid, record in records.items()}
+    roots |= {uuid: provider.root_uuid for uuid, provider in live.items()}
+    roots |= {one.provider.uuid: one.provider.root_uuid for one in desired}
+    joined: dict[str | None, str | None] = {}
+    drafts: dict[str | None, TreeDraft] = {}
 
-    def tree_of(root: str | None) -> _Tree | None:
-        if not is_planned(root):
+    def first(root: str | None) -> str | None:
+        while root in joined:
+            root = joined[root]
+        return root
+
+    def draft_of(uuid: str) -> TreeDraft | None:
+        if not is_planned(roots[uuid]):
             return None
-        key = root or ""
-        return trees.get(key) or trees.setdefault(key, _Tree(key))
+        root = first(roots[uuid])
+        return drafts.get(root) or drafts.setdefault(root, start(root or ""))
 
-    for wanted in desired:
-        uuid, root = wanted.provider.uuid, wanted.provider.root_uuid
-        place[uuid] = root
-        if tree := tree_of(root):
-            tree.desired.append(wanted)
     for uuid, provider in live.items():
-        if tree := tree_of(place.setdefault(uuid, provider.root_uuid)):
-            tree.live[uuid] = provider
+        ends = {roots[uuid], provider.root_uuid}
+        if len(ends) > 1 and all(map(is_planned, ends)) and not ends & reshapes.keys():
+            new, old = first(roots[uuid]), first(provider.root_uuid)
+            if new != old:
+                joined[old] = new
+    for one in desired:
+        if draft := draft_of(one.provider.uuid):
+            draft.desired.append(one)
+            draft.wanted.add(one.provider.uuid)
+    for uuid, provider in live.items():
+        if draft := draft_of(uuid):
+            draft.live[uuid] = provider
     for uuid, record in records.items():
-        if tree := tree_of(place.get(uuid, record.root_uuid)):
-            tree.records[uuid] = record
-    for uuid, planned in place.items():
-        now = live[uuid].root_uuid if uuid in live else planned
-        if now != planned and not {now, planned} & reshapes.keys():
-            _join(trees, planned or "", now or "")
-    return list({id(tree): tree for tree in trees.values()}.values())
+        if draft := draft_of(uuid):
+            draft.known[uuid] = ownership.without_lost(record, live.get(uuid), draft.publisher)
+    return list(drafts.values())
 
 
-def _join(trees: dict[str, _Tree], one: str, other: str) -> None:
-    """Have two roots share one tree, if both are planned."""
-    first, second = trees.get(one), trees.get(other)
-    if first is None or second is None or first is second:
-        return
-    first.take(second)
-    trees.update(dict.fromkeys(second.roots, first))
-
-
-def _draft(
-    publisher: Publisher, tree: _Tree, removals: Removals, held: Collection[str]
-) -> TreeDraft:
-    """Begin the plan of a tree, without what a driver must not do and without lost records."""
-    records = {
-        uuid: ownership.without_lost(record, tree.live.get(uuid), publisher)
-        for uuid, record in tree.records.items()
-    }
-    draft = TreeDraft(
-        publisher,
-        tree.roots[0],
-        tree.desired,
-        tree.live,
-        records,
-        removals.now,
-        held,
-        wanted={one.provider.uuid for one in tree.desired},
-    )
-    for one in tree.desired:
-        problem = publish_checks.misuse(publisher, one, tree.live.get(one.provider.uuid))
+def _refuse_misuse(draft: TreeDraft) -> None:
+    """Take trees from the draft in which the driver does what it must not do."""
+    for one in draft.desired:
+        problem = publish_checks.misuse(draft.publisher, one, draft.live.get(one.provider.uuid))
         if one.stated and problem:
             draft.problems.append(problem)
             draft.refused.add(one.provider.root_uuid)
     if draft.refused:
-        draft.desired = [one for one in tree.desired if one.provider.root_uuid not in draft.refused]
-    return draft
+        draft.desired = [
+            one for one in draft.desired if one.provider.root_uuid not in draft.refused
+        ]
 
 
 def _absent(draft: TreeDraft) -> dict[str, Provider]:
@@ -190,37 +165,44 @@ def _absent(draft: TreeDraft) -> dict[str, Provider]:
     }
 
 
-def _plan(
-    draft: TreeDraft,
-    absent: Mapping[str, Provider],
-    removals: Removals,
-    *,
-    allocated: Collection[str],
-    name_owners: Mapping[str, Provider],
-    leaving: Collection[str],
-    aside: Collection[str],
-    reshape: tuple[Allocations, Allocations] | None,
-) -> TreePlan:
-    dropped = reshaping.dropped(draft.desired, draft.live, *reshape) if reshape else {}
-    _publish(draft, allocated, name_owners, leaving, aside, dropped=dropped)
-    if removals.is_listing:
-        remove(draft, list(absent), removals, allocated)
-    else:
-        for uuid, gone in absent.items():
-            draft.keep_absent(gone, draft.record(uuid).absence)
-    _leave_others(draft)
-    for uuid in draft.known.keys() - draft.records.keys():
-        draft.records[uuid] = None
-    if reshape is None:
-        draft.inventories.sort(key=_only_grows)
-        return _tree_plan(draft, draft.inventories)
-    draft.problems = draft.problems or list(reshaping.problems(draft, *reshape))
-    if draft.problems:
-        # Half a reshape would leave allocations without inventory.
-        return TreePlan(root_uuid=draft.root_uuid, problems=tuple(draft.problems))
-    reported = {one.provider.uuid for one in draft.desired if one.reported}
-    steps = reshaping.steps(draft, draft.desired[0].provider, *reshape, reported)
-    return _tree_plan(draft, steps)
+def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
+    """Plan the desired providers, without those that may not be published.
+
+    ``leaving`` are the names of absent providers, ``aside`` the uuids of providers that are named
+    after their uuid for now.
+    """
+    unpublished: set[str | None] = set()
+    for wanted in draft.desired:
+        mine = wanted.provider
+        live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
+        if not wanted.stated and live is not None and not record.is_ours:
+            continue  # another program's, and the driver reports nothing about it
+        if mine.parent_uuid in unpublished or (live is None and mine.name in leaving):
+            unpublished.add(mine.uuid)
+            continue
+        if mine.uuid in aside:
+            wanted = replace(wanted, provider=replace(mine, name=mine.uuid))  # noqa: PLW2901
+        if not wanted.stated:
+            mode = record.mode if record.is_ours else PublishingMode.OVERLAY
+            wanted = replace(wanted, mode=mode)  # noqa: PLW2901
+        problem = publish_checks.problem(draft, wanted, record)
+        if problem is None:
+            after, remembered = merge(
+                draft.publisher,
+                wanted,
+                live,
+                record,
+                now=draft.now,
+                is_held=mine.uuid in draft.held,
+                dropped=draft.dropped.get(mine.uuid, ()),
+            )
+            draft.change(live, after, remembered)
+            draft.note_foreign(after, remembered)
+            continue
+        draft.problems.append(problem)
+        draft.leave(mine.uuid)
+        if live is None:
+            unpublished.add(mine.uuid)
 
 
 def _leave_others(draft: TreeDraft) -> None:
@@ -234,56 +216,7 @@ def _leave_others(draft: TreeDraft) -> None:
             and provider.root_uuid not in draft.refused
         ):
             draft.pending.append(orphan(uuid, provider.name))
-
-
-def _publish(
-    draft: TreeDraft,
-    allocated: Collection[str],
-    name_owners: Mapping[str, Provider],
-    leaving: Collection[str],
-    aside: Collection[str],
-    *,
-    dropped: Mapping[str, Collection[str]],
-) -> None:
-    """Plan the desired providers, without those that may not be published."""
-    unpublished: set[str | None] = set()
-    for one in draft.desired:
-        mine = one.provider
-        live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
-        if mine.uuid in aside:
-            one = replace(one, provider=replace(mine, name=mine.uuid))  # noqa: PLW2901
-        if not one.stated and live is not None and not record.is_ours:
-            continue  # another program's, and the driver reports nothing about it
-        if mine.parent_uuid in unpublished or (live is None and mine.name in leaving):
-            unpublished.add(mine.uuid)
-            continue
-        wanted = one if one.stated else _as_it_was(one, record)
-        problem = publish_checks.problem(
-            draft.publisher,
-            wanted,
-            live,
-            record,
-            is_allocated=mine.uuid in allocated,
-            elsewhere=name_owners,
-            dropped=dropped.get(mine.uuid, ()),
-        )
-        if problem is None:
-            after, remembered = merge(
-                draft.publisher,
-                wanted,
-                live,
-                record,
-                now=draft.now,
-                is_held=mine.uuid in draft.held,
-                dropped=dropped.get(mine.uuid, ()),
-            )
-            draft.change(live, after, remembered)
-            draft.note_foreign(after, remembered)
-            continue
-        draft.problems.append(problem)
-        draft.leave(mine.uuid)
-        if live is None:
-            unpublished.add(mine.uuid)
+    draft.records.update(dict.fromkeys(draft.known.keys() - draft.records.keys()))
 
 
 def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:
@@ -311,12 +244,17 @@ def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Prov
     return found
 
 
-def _as_it_was(wanted: DesiredProvider, record: Record) -> DesiredProvider:
-    """Return a provider about which the driver reports nothing, in its former publishing mode."""
-    return replace(wanted, mode=record.mode if record.is_ours else PublishingMode.OVERLAY)
-
-
-def _tree_plan(draft: TreeDraft, inventories: Sequence[Step]) -> TreePlan:
+def _tree_plan(draft: TreeDraft, change: AllocationChange | None) -> TreePlan:
+    """Return the plan of a draft, without steps if half a reshape would be left."""
+    inventories: Sequence[Step]
+    if change:
+        draft.problems = draft.problems or list(change.problems(draft))
+        if draft.problems:
+            return TreePlan(root_uuid=draft.root_uuid, problems=tuple(draft.problems))
+        inventories = change.steps(draft)
+    else:
+        draft.inventories.sort(key=_only_grows)
+        inventories = draft.inventories
     steps = (*draft.identities, *inventories, *draft.deletions)
     touched = {uuid for step in steps for uuid in step.touched}
     return TreePlan(
@@ -333,10 +271,6 @@ def _tree_plan(draft: TreeDraft, inventories: Sequence[Step]) -> TreePlan:
         foreign=tuple(draft.foreign),
         problems=tuple(draft.problems),
     )
-
-
-def _has_content(plan: TreePlan) -> bool:
-    return bool(plan.steps or plan.records or plan.pending or plan.foreign or plan.problems)
 
 
 def _only_grows(step: SetInventories) -> bool:

@@ -55,8 +55,16 @@ def absent(
     """What becomes of a provider that was absent for long, and of nothing beside it."""
     record = Record(**{"applied": live, "absence": since(900.0), **remembered})
     providers = {one.uuid: one for one in (live, *others)}
-    draft = TreeDraft(US, HOST, (), providers, {live.uuid: record}, removals.now)
-    remove(draft, [live.uuid], removals, allocated)
+    draft = TreeDraft(
+        US,
+        HOST,
+        now=removals.now,
+        allocated=allocated,
+        live=providers,
+        known={live.uuid: record},
+        absent={live.uuid: live},
+    )
+    remove(draft, removals)
     return draft
 
 
@@ -83,6 +91,19 @@ def test_what_another_took_over_stays_and_its_absence_is_forgotten() -> None:
     assert record is not None
     assert record.absent_since is None
     assert record.live == live
+
+
+def test_absent_provider_that_is_held_keeps_the_figures_from_before_its_reshape() -> None:
+    """A reshape has left one unit reserved; the own figure is 0."""
+    live = child(inventories={"VGPU": Inventory(total=4, reserved=1)}, generation=3)
+    known = Record(applied=live, live=replace(live, generation=None), own_reserved={"VGPU": 0})
+    draft = TreeDraft(US, HOST, held=[GPU], live={GPU: live}, known={GPU: known})
+    draft.keep_absent(live, None)
+    kept = draft.records[GPU]
+    assert kept is not None
+    assert kept.own_reserved == {"VGPU": 0}
+    assert kept.live is not None
+    assert kept.live.inventories["VGPU"].is_fully_reserved
 
 
 def test_what_is_overlaid_is_its_publishers_to_delete() -> None:

@@ -8,6 +8,7 @@ import pytest
 from wharfinger.exceptions import NameTaken, OwnershipConflict, ProviderMissing, WharfingerError
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode, names
 from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan_draft import TreeDraft
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.publish_checks import misuse, problem
 
@@ -37,14 +38,14 @@ def found(
     is_allocated: bool = False,
     elsewhere: Provider | None = None,
 ) -> WharfingerError | None:
-    return problem(
+    draft = TreeDraft(
         publisher,
-        want,
-        live,
-        record or Record(),
-        is_allocated=is_allocated,
-        elsewhere={elsewhere.name: elsewhere} if elsewhere else {},
+        HOST,
+        allocated=[want.provider.uuid] if is_allocated else [],
+        name_owners={elsewhere.name: elsewhere} if elsewhere else {},
+        live={live.uuid: live} if live else {},
     )
+    return problem(draft, want, record or Record())
 
 
 # Names.
