@@ -57,11 +57,13 @@ class _Node:
     def provider(self) -> Provider:
         return self.desired.provider
 
-    def edit(self, **changes: Any) -> None:
+    def edit(self, generation: int | None, **changes: Any) -> None:
         """Replace parts of the provider; from now on the driver has stated it.
 
         What is as it was stays the same value: what comes after sees that at once.
         """
+        if generation is not None:
+            changes["generation"] = generation
         before = self.desired
         provider = before.provider
         if any(getattr(provider, name) != value for name, value in changes.items()):
@@ -122,8 +124,7 @@ class ProviderTree:
 
     def is_stated(self, name_or_uuid: str) -> bool:
         """Whether the driver has said anything of a provider."""
-        with self.lock:
-            return self._find(name_or_uuid).desired.stated
+        return self._find(name_or_uuid).desired.stated
 
     # Structure.
 
@@ -172,17 +173,8 @@ class ProviderTree:
         Raises ProviderExists (a ValueError) where the name or the uuid is the name or the
         uuid of a provider in the tree.
         """
-        name = names.check_provider_name(name)
-        uuid = names.root_uuid(name) if uuid is None else names.check_uuid(uuid)
         with self.lock:
-            self._refuse_existing(name, uuid)
-            self._add(
-                DesiredProvider(
-                    provider=Provider(uuid=uuid, name=name, root_uuid=uuid, generation=generation)
-                ),
-                None,
-            )
-        return uuid
+            return self._new(name, uuid, generation, None)
 
     def new_child(
         self,
@@ -197,28 +189,8 @@ class ProviderTree:
         each time. Raises ProviderExists (a ValueError) where the name or the uuid is the
         name or the uuid of a provider in the tree.
         """
-        name = names.check_provider_name(name)
         with self.lock:
-            above = self._find(parent)
-            uuid = (
-                names.child_uuid(above.provider.uuid, name)
-                if uuid is None
-                else names.check_uuid(uuid)
-            )
-            self._refuse_existing(name, uuid)
-            self._add(
-                DesiredProvider(
-                    provider=Provider(
-                        uuid=uuid,
-                        name=name,
-                        root_uuid=above.provider.root_uuid,
-                        parent_uuid=above.provider.uuid,
-                        generation=generation,
-                    )
-                ),
-                above,
-            )
-        return uuid
+            return self._new(name, uuid, generation, self._find(parent))
 
     def remove(self, name_or_uuid: str) -> None:
         """Take a provider and all below it out of the tree."""
@@ -256,8 +228,7 @@ class ProviderTree:
 
     def has_inventory(self, name_or_uuid: str) -> bool:
         """Whether a provider has any inventory."""
-        with self.lock:
-            return bool(self._find(name_or_uuid).provider.inventories)
+        return bool(self._find(name_or_uuid).provider.inventories)
 
     def has_inventory_changed(
         self, name_or_uuid: str, inventory: Mapping[str, AnyInventory]
@@ -266,10 +237,9 @@ class ProviderTree:
 
         Figures that a dict leaves out have Placement's defaults here as elsewhere.
         """
-        with self.lock:
-            provider = self._find(name_or_uuid).provider
-            there = provider.inventories
-            return check_inventories(provider.name, inventory, there) != there
+        provider = self._find(name_or_uuid).provider
+        there = provider.inventories
+        return check_inventories(provider.name, inventory, there) != there
 
     def update_inventory(
         self,
@@ -284,11 +254,10 @@ class ProviderTree:
         """
         with self.lock:
             node = self._find(name_or_uuid)
-            there = node.provider.inventories
-            new = check_inventories(node.provider.name, inventory, there)
-            changed = new != there
-            node.edit(inventories=new, **_generation(generation))
-            return changed
+            old = node.provider.inventories
+            new = check_inventories(node.provider.name, inventory, old)
+            node.edit(generation, inventories=new)
+            return new != old
 
     def has_sharing_provider(self, resource_class: str) -> bool:
         """Whether any provider in the tree shares inventory of a class by aggregate."""
@@ -301,13 +270,11 @@ class ProviderTree:
 
     def has_traits(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
         """Whether a provider has all of these traits (True for none)."""
-        with self.lock:
-            return self._find(name_or_uuid).provider.traits.issuperset(traits)
+        return self._find(name_or_uuid).provider.traits.issuperset(traits)
 
     def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
         """Whether these traits differ from the provider's."""
-        with self.lock:
-            return self._find(name_or_uuid).provider.traits != frozenset(traits)
+        return self._find(name_or_uuid).provider.traits != frozenset(traits)
 
     def update_traits(
         self, name_or_uuid: str, traits: Iterable[str], generation: int | None = None
@@ -318,62 +285,66 @@ class ProviderTree:
         Placement is what this driver instance put there.
         """
         with self.lock:
-            return self._set_traits(self._find(name_or_uuid), traits, generation)
+            node = self._find(name_or_uuid)
+            old = node.provider.traits
+            new = names.several(traits, f"{node.provider.name}: trait")
+            # Those it has may be standard traits of a server newer than our os-traits.
+            for trait in new - old:
+                names.check_trait(trait, node.provider.name)
+            node.edit(generation, traits=new)
+            self._note_sharing(node)
+            return new != old
 
     def add_traits(self, name_or_uuid: str, *traits: str) -> None:
         """Give a provider these traits too."""
         if not traits:
             return
         with self.lock:
-            node = self._find(name_or_uuid)
-            self._set_traits(node, node.provider.traits.union(traits))
+            old = self._find(name_or_uuid).provider.traits
+            self.update_traits(name_or_uuid, old.union(traits))
 
     def remove_traits(self, name_or_uuid: str, *traits: str) -> None:
         """Take these traits from a provider, where it has them."""
         if not traits:
             return
         with self.lock:
-            node = self._find(name_or_uuid)
-            self._set_traits(node, node.provider.traits.difference(traits))
+            old = self._find(name_or_uuid).provider.traits
+            self.update_traits(name_or_uuid, old.difference(traits))
 
     # Aggregates.
 
     def in_aggregates(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
         """Whether a provider is in all of these aggregates (True for none)."""
-        with self.lock:
-            return self._find(name_or_uuid).provider.aggregates.issuperset(
-                names.check_aggregates(aggregates)
-            )
+        wanted = names.check_aggregates(aggregates)
+        return self._find(name_or_uuid).provider.aggregates >= wanted
 
     def have_aggregates_changed(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
         """Whether these aggregates differ from the provider's."""
-        with self.lock:
-            return self._find(name_or_uuid).provider.aggregates != names.check_aggregates(
-                aggregates
-            )
+        wanted = names.check_aggregates(aggregates)
+        return self._find(name_or_uuid).provider.aggregates != wanted
 
     def update_aggregates(
         self, name_or_uuid: str, aggregates: Iterable[str], generation: int | None = None
     ) -> bool:
         """Replace the aggregates a provider is in; return whether anything changed."""
         with self.lock:
-            return self._set_aggregates(self._find(name_or_uuid), aggregates, generation)
+            node = self._find(name_or_uuid)
+            old = node.provider.aggregates
+            new = names.check_aggregates(aggregates, node.provider.name)
+            node.edit(generation, aggregates=new)
+            return new != old
 
     def add_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
         """Put a provider into these aggregates too."""
         with self.lock:
-            node = self._find(name_or_uuid)
-            self._set_aggregates(
-                node, node.provider.aggregates | names.check_aggregates(aggregates)
-            )
+            old = self._find(name_or_uuid).provider.aggregates
+            self.update_aggregates(name_or_uuid, old | names.check_aggregates(aggregates))
 
     def remove_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
         """Take a provider out of these aggregates, where it is in them."""
         with self.lock:
-            node = self._find(name_or_uuid)
-            self._set_aggregates(
-                node, node.provider.aggregates - names.check_aggregates(aggregates)
-            )
+            old = self._find(name_or_uuid).provider.aggregates
+            self.update_aggregates(name_or_uuid, old - names.check_aggregates(aggregates))
 
     # What nova has no words for.
 
@@ -409,18 +380,35 @@ class ProviderTree:
             node = self._find(name_or_uuid)
             node.desired = replace(node.desired, mode=PublishingMode(mode), stated=True)
 
-    # The rest is under the lock already.
-
     def _find(self, name_or_uuid: str) -> _Node:
-        node = self._by_uuid.get(name_or_uuid) or self._by_name.get(name_or_uuid)
+        with self.lock:
+            node = self._by_uuid.get(name_or_uuid) or self._by_name.get(name_or_uuid)
         if node is None:
             raise ProviderNotFound(name_or_uuid=name_or_uuid)
         return node
 
-    def _refuse_existing(self, name: str, uuid: str) -> None:
+    # The rest is under the lock already.
+
+    def _new(
+        self, name: str, uuid: str | None, generation: int | None, parent: _Node | None
+    ) -> str:
+        name = names.check_provider_name(name)
+        if uuid is not None:
+            uuid = names.check_uuid(uuid)
+        else:
+            uuid = names.child_uuid(parent.provider.uuid, name) if parent else names.root_uuid(name)
         for key in (name, uuid):
-            if key in self._by_name or key in self._by_uuid:
+            if self.exists(key):
                 raise ProviderExists(name_or_uuid=key)
+        provider = Provider(
+            uuid=uuid,
+            name=name,
+            root_uuid=parent.provider.root_uuid if parent else uuid,
+            parent_uuid=parent.provider.uuid if parent else None,
+            generation=generation,
+        )
+        self._add(DesiredProvider(provider=provider), parent)
+        return uuid
 
     def _add(self, desired: DesiredProvider, parent: _Node | None) -> _Node:
         node = _Node(desired, parent)
@@ -492,26 +480,6 @@ class ProviderTree:
             raise ValueError(f"these providers are each other's parents: {circle}")
         return order
 
-    def _set_traits(
-        self, node: _Node, traits: Iterable[str], generation: int | None = None
-    ) -> bool:
-        old = node.provider.traits
-        new = names.several(traits, f"{node.provider.name}: trait")
-        # Those it has may be standard traits of a server newer than our os-traits.
-        for trait in new - old:
-            names.check_trait(trait, node.provider.name)
-        node.edit(traits=new, **_generation(generation))
-        self._note_sharing(node)
-        return new != old
-
-    def _set_aggregates(
-        self, node: _Node, aggregates: Iterable[str], generation: int | None = None
-    ) -> bool:
-        new = names.check_aggregates(aggregates, node.provider.name)
-        changed = new != node.provider.aggregates
-        node.edit(aggregates=new, **_generation(generation))
-        return changed
-
     def _note_sharing(self, node: _Node) -> None:
         if os_traits.MISC_SHARES_VIA_AGGREGATE in node.provider.traits:
             self._sharing[node.provider.uuid] = node
@@ -531,7 +499,3 @@ def _data(node: _Node) -> ProviderData:
         aggregates=set(provider.aggregates),
         resources=deepcopy(dict(node.resources)),
     )
-
-
-def _generation(generation: int | None) -> dict[str, int]:
-    return {} if generation is None else {"generation": generation}
