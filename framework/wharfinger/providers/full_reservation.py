@@ -41,15 +41,12 @@ def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int
     others, left = foreign(live, record), record.left
     return {
         name: record.own_reserved.get(name, inventory.reserved)
-        if inventory.is_fully_reserved or _is_as_left(inventory, left.get(name))
+        if inventory.is_fully_reserved
+        or (name in left and left[name].reserved == inventory.reserved)
         else inventory.reserved
         for name, inventory in live.items()
         if name not in others
     }
-
-
-def _is_as_left(inventory: Inventory, left: Inventory | None) -> bool:
-    return left is not None and inventory.reserved == left.reserved
 
 
 def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventory]:

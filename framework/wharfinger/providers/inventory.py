@@ -35,7 +35,11 @@ class Inventory:
 
     def __post_init__(self) -> None:
         for name, lowest in _LOWEST.items():
-            value = _check_integer(name, getattr(self, name), lowest)
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise _invalid(f"{name} must be a whole number, not {shown(value)}")
+            if not lowest <= value <= MAX_INT:
+                raise _invalid(f"{name} must be from {lowest} to {MAX_INT}, not {shown(value)}")
             if type(value) is not int:
                 object.__setattr__(self, name, int.__index__(value))
         ratio = self.allocation_ratio
@@ -125,14 +129,6 @@ def check_inventories(
                 problem=f"must be an Inventory or a dict, not {shown(record)}",
             ) from None
     return checked
-
-
-def _check_integer(name: str, value: object, lowest: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _invalid(f"{name} must be a whole number, not {shown(value)}")
-    if not lowest <= value <= MAX_INT:
-        raise _invalid(f"{name} must be from {lowest} to {MAX_INT}, not {shown(value)}")
-    return value
 
 
 def _invalid(problem: str) -> InvalidInventory:

@@ -48,10 +48,6 @@ class Publisher:
         marks = frozenset((check_owner(self.owner), instance_trait(self.instance)))
         object.__setattr__(self, "traits", marks)
 
-    def may_adopt(self, uuid: str) -> bool:
-        """Return whether this instance adopts the provider of a uuid if it matches."""
-        return self.adopts_matching or uuid in self.adopts
-
 
 class Standing(Enum):
     """What a provider in Placement is to a driver instance."""
@@ -98,22 +94,17 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
     that we published it. A record of a creation that was only intended proves this as long as
     the provider has not changed since its creation.
     """
-    found = owners(provider.traits)
+    found, mark = owners(provider.traits), instance_trait(publisher.instance)
     if not found <= {publisher.owner}:
         is_own = record.mode is PublishingMode.OWN
         former = owners(record.claimed_traits) if is_own else frozenset()
-        is_ours = found <= former and instance_trait(publisher.instance) in provider.traits
+        is_ours = found <= former and mark in provider.traits
         return Standing.OURS_BEFORE if is_ours else Standing.FOREIGN
-    if instance_trait(publisher.instance) in provider.traits:
+    if mark in provider.traits or record.applied is not None:
         return Standing.OURS
-    is_proven = record.applied is not None or (record.intended is not None and is_bare(provider))
-    return Standing.OURS if is_proven else Standing.UNPROVEN
-
-
-def is_bare(provider: Provider) -> bool:
-    """Return whether a provider has not changed since its creation."""
     has = provider.inventories or provider.traits or provider.aggregates
-    return provider.generation == 0 and not has
+    is_new = provider.generation == 0 and not has
+    return Standing.OURS if record.intended is not None and is_new else Standing.UNPROVEN
 
 
 def is_published(traits: Collection[str], record: Record) -> bool:
@@ -164,7 +155,7 @@ def adopts(
     and no trait of another instance, and it must match the report of the driver.
     """
     return (
-        publisher.may_adopt(live.uuid)
+        (publisher.adopts_matching or live.uuid in publisher.adopts)
         and owners(live.traits) <= {publisher.owner}
         and not other_instances(live.traits, publisher)
         and not any(obstacles(live, wanted, dropped))

@@ -1,6 +1,6 @@
 """Draft of the plan of one tree: the planner, removal and reshape add steps to it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from wharfinger.exceptions import WharfingerError
@@ -87,11 +87,23 @@ class TreeDraft:
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
         """Add the steps from one state of a provider to the next, and its new record."""
         self.records[after.uuid] = record
-        self.identities += _identity_steps(before, after)
-        have = before.inventories if before else {}
-        if have != after.inventories:
+        if before == after:
+            return
+        target, add = step_target(after), self.identities.append
+        here = before or replace(after, inventories={}, traits=frozenset(), aggregates=frozenset())
+        if before is None:
+            add(CreateProvider(**target, parent_uuid=after.parent_uuid))
+        elif (here.name, here.parent_uuid) != (after.name, after.parent_uuid):
+            old = Identity(name=here.name, parent_uuid=here.parent_uuid)
+            new = Identity(name=after.name, parent_uuid=after.parent_uuid)
+            add(UpdateProvider(**target, before=old, after=new))
+        if here.traits != after.traits:
+            add(SetTraits(**target, before=here.traits, after=after.traits))
+        if here.aggregates != after.aggregates:
+            add(SetAggregates(**target, before=here.aggregates, after=after.aggregates))
+        if here.inventories != after.inventories:
             self.inventories.append(
-                SetInventories(**step_target(after), before=have, after=after.inventories)
+                SetInventories(**target, before=here.inventories, after=after.inventories)
             )
 
     def note_foreign(self, after: Provider, record: Record) -> None:
@@ -143,20 +155,3 @@ def _seen(record: Record, live: Provider) -> Record:
 def step_target(provider: Provider) -> dict[str, str]:
     """Return the fields of a step that name its provider."""
     return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}
-
-
-def _identity_steps(before: Provider | None, after: Provider) -> Iterator[Step]:
-    """Yield the steps for name, parent, traits and aggregates."""
-    if before is None:
-        yield CreateProvider(**step_target(after), parent_uuid=after.parent_uuid)
-    else:
-        here = Identity(name=before.name, parent_uuid=before.parent_uuid)
-        there = Identity(name=after.name, parent_uuid=after.parent_uuid)
-        if here != there:
-            yield UpdateProvider(**step_target(after), before=here, after=there)
-    traits = before.traits if before else frozenset()
-    if traits != after.traits:
-        yield SetTraits(**step_target(after), before=traits, after=after.traits)
-    aggregates = before.aggregates if before else frozenset()
-    if aggregates != after.aggregates:
-        yield SetAggregates(**step_target(after), before=aggregates, after=after.aggregates)

@@ -6,6 +6,7 @@ from what others did. Also the cache that makes an unchanged cycle one request.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -93,15 +94,6 @@ def encode(part: Provider | Absence) -> str:
     return msgspec.json.encode(part).decode()
 
 
-def decode(document: str) -> Provider:
-    """Return the provider of a JSON document; raises ValueError for any other document."""
-    return _DECODER.decode(document)
-
-
-def decode_absence(document: str) -> Absence:
-    """Return the absence of a JSON document; raises ValueError for any other document."""
-    return _ABSENCE_DECODER.decode(document)
-
-
-_DECODER = msgspec.json.Decoder(Provider)
-_ABSENCE_DECODER = msgspec.json.Decoder(Absence)
+#: Return the provider, or the absence, of a JSON document; raise ValueError for any other document.
+decode: Final = msgspec.json.Decoder(Provider).decode
+decode_absence: Final = msgspec.json.Decoder(Absence).decode

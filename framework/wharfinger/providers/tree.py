@@ -80,12 +80,6 @@ class _Node:
             yield node
             stack.extend(reversed(node.children.values()))
 
-    def root(self) -> "_Node":
-        node = self
-        while node.parent is not None:
-            node = node.parent
-        return node
-
 
 class ProviderTree:
     """One or more trees of resource providers, found by name or by uuid.
@@ -143,7 +137,7 @@ class ProviderTree:
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
         """The uuids of the whole tree that a provider is in, parents first."""
         with self.lock:
-            return [node.provider.uuid for node in self._find(name_or_uuid).root().walk()]
+            return self.get_provider_uuids(self._find(name_or_uuid).provider.root_uuid)
 
     def populate_from_iterable(self, provider_dicts: Iterable[Mapping[str, Any]]) -> None:
         """Add providers, or replace those whose uuids are in the tree already.
