@@ -68,13 +68,10 @@ class TreeDraft:
     def proven(self, uuid: str) -> Record:
         """Return the record of a provider; in own mode, without claims that it does not prove."""
         record, live = self.record(uuid), self.live.get(uuid)
-        if (
-            live is None
-            or record.mode is not PublishingMode.OWN
-            or self.standing(live) is not Standing.UNPROVEN
-        ):
+        if live is None or record.mode is not PublishingMode.OWN:
             return record
-        return replace(record, applied=None, intended=None)
+        is_proven = self.standing(live) is not Standing.UNPROVEN
+        return record if is_proven else replace(record, applied=None, intended=None)
 
     def standing(self, live: Provider) -> Standing:
         """Return the standing of a provider."""

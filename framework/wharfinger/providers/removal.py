@@ -85,7 +85,8 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
 def remove(draft: TreeDraft, removals: Removals) -> None:
     """Plan the removal of what is absent, children first, or say what it waits for.
 
-    Comes after what is published: a child that moves away no longer keeps its parent.
+    Without a complete listing, all of it stays. Comes after what is published: a child that moves
+    away no longer keeps its parent.
     """
     children = _children(draft) if draft.absent else {}
     for uuid in sorted(
@@ -93,6 +94,9 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
     ):
         live, record = draft.live[uuid], draft.record(uuid)
         absence, has = record.absence, ""
+        if not removals.is_listing:
+            draft.keep_absent(live, absence)
+            continue
         if draft.standing(live) is Standing.FOREIGN:
             others = ", ".join(sorted(ownership.owners(live.traits) - {draft.publisher.owner}))
             draft.leave(uuid)

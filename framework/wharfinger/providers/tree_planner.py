@@ -77,11 +77,7 @@ def plan_trees(
         if change:
             draft.dropped = change.dropped(draft)
         _publish(draft, leaving, aside)
-        if removals.is_listing:
-            remove(draft, removals)
-        else:
-            for uuid, gone in draft.absent.items():
-                draft.keep_absent(gone, draft.record(uuid).absence)
+        remove(draft, removals)
         _leave_others(draft)
         plan = _tree_plan(draft, change)
         if plan.steps or plan.records or plan.pending or plan.foreign or plan.problems:
@@ -111,6 +107,7 @@ def _partition(
 
     def first(root: str | None) -> str | None:
         while root in joined:
+            joined[root] = joined.get(joined[root], joined[root])  # the way is shorter next time
             root = joined[root]
         return root
 
@@ -185,8 +182,12 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
         if not wanted.stated:
             mode = record.mode if record.is_ours else PublishingMode.OVERLAY
             wanted = replace(wanted, mode=mode)  # noqa: PLW2901
-        problem = publish_checks.problem(draft, wanted, record)
-        if problem is None:
+        if problem := publish_checks.problem(draft, wanted, record):
+            draft.problems.append(problem)
+            draft.leave(mine.uuid)
+            if live is None:
+                unpublished.add(mine.uuid)
+        else:
             after, remembered = merge(
                 draft.publisher,
                 wanted,
@@ -198,11 +199,6 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
             )
             draft.change(live, after, remembered)
             draft.note_foreign(after, remembered)
-            continue
-        draft.problems.append(problem)
-        draft.leave(mine.uuid)
-        if live is None:
-            unpublished.add(mine.uuid)
 
 
 def _leave_others(draft: TreeDraft) -> None:
