@@ -1070,6 +1070,55 @@ def test_what_moves_out_of_a_provider_that_goes_is_moved_before_that_is_deleted(
     assert world.live[GPU].parent_uuid == HOST
 
 
+def hosts_with_one_card_each(places: Mapping[int, int]) -> Driver:
+    """Four hosts; each card is on the host of its number, or where ``places`` says."""
+
+    def driver(tree: ProviderTree) -> None:
+        for number in range(4):
+            if not tree.exists(f"host-{number}"):
+                tree.new_root(f"host-{number}")
+        for number in range(4):
+            name, host = f"card-{number}", f"host-{places.get(number, number)}"
+            uuid = names.child_uuid(HOST, name)
+            if not tree.exists(uuid):
+                tree.new_child(name, host, uuid=uuid)
+            elif tree.data(uuid).parent_uuid != tree.data(host).uuid:
+                tree.remove(uuid)
+                tree.new_child(name, host, uuid=uuid)
+            tree.update_inventory(uuid, {"VGPU": {"total": 1 + number}})
+
+    return driver
+
+
+@pytest.mark.parametrize("places", [{0: 1, 1: 2, 2: 3}, {2: 3, 1: 2, 0: 1}, {0: 1, 1: 0}, {3: 2}])
+def test_plan_trees_moves_between_several_trees_are_planned_as_one(places: dict[int, int]) -> None:
+    world = published(hosts_with_one_card_each({}))
+    moved = hosts_with_one_card_each(places)
+    (plan,) = world.plan(moved).trees
+    assert {step.name for step in plan.steps} == {f"card-{number}" for number in places}
+    world.cycle(moved)
+    for number, place in places.items():
+        assert world.by_name(f"card-{number}").root_uuid == world.by_name(f"host-{place}").uuid
+    assert world.plan(moved).trees == ()
+
+
+def test_plan_trees_move_out_of_an_unplanned_tree_is_planned_with_the_new_tree_alone() -> None:
+    world = published(hosts_with_one_card_each({}))
+    tree = ProviderTree.from_providers(world.live.values())
+    hosts_with_one_card_each({0: 1, 1: 2})(tree)
+    unplanned = world.by_name("host-0").uuid
+    plans = plan_trees(
+        US,
+        tree.desired(),
+        dict(world.live),
+        world.memory.records,
+        removals=NOW,
+        is_planned=lambda root: root != unplanned,
+    )
+    assert [one.root_uuid for one in plans] == [world.by_name("host-2").uuid]
+    assert {step.name for one in plans for step in one.steps} == {"card-0", "card-1"}
+
+
 def test_what_moves_out_of_a_provider_whose_name_is_taken_over_arrives_in_the_end() -> None:
     other = "00000000-0000-0000-0000-0000000000ff"
 
