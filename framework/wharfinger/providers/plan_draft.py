@@ -113,6 +113,7 @@ class TreeDraft:
 
     def delete(self, live: Provider) -> None:
         """Delete a provider and its record."""
+        self.gone.add(live.uuid)
         self.deletions.append(DeleteProvider(**step_target(live)))
         self.records[live.uuid] = None
 

@@ -121,7 +121,6 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
             reason = f"it has {has}: fully reserved and kept"
         else:
             children[live.parent_uuid].discard(uuid)
-            draft.gone.add(uuid)
             draft.delete(live)
             continue
         draft.wait(live, reason)

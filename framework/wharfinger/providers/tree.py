@@ -180,8 +180,7 @@ class ProviderTree:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
         Without a uuid it gets one made from the parent's uuid and the name, the same
-        each time. Raises ProviderExists (a ValueError) where the name or the uuid is the
-        name or the uuid of a provider in the tree.
+        each time. Raises ProviderExists where ``new_root`` does.
         """
         with self.lock:
             return self._new(name, uuid, generation, self._find(parent))

@@ -1102,21 +1102,31 @@ def test_plan_trees_moves_between_several_trees_are_planned_as_one(places: dict[
     assert world.plan(moved).trees == ()
 
 
-def test_plan_trees_move_out_of_an_unplanned_tree_is_planned_with_the_new_tree_alone() -> None:
+@pytest.mark.parametrize(
+    ("unplanned", "places", "root", "moved"),
+    [
+        ("host-0", {0: 1, 1: 2}, "host-2", {"card-0", "card-1"}),
+        ("host-1", {0: 1, 3: 0}, "host-0", {"card-3"}),
+    ],
+    ids=["leaves it", "joins it"],
+)
+def test_plan_trees_move_with_an_unplanned_tree_plans_the_other_trees_alone(
+    unplanned: str, places: dict[int, int], root: str, moved: set[str]
+) -> None:
     world = published(hosts_with_one_card_each({}))
     tree = ProviderTree.from_providers(world.live.values())
-    hosts_with_one_card_each({0: 1, 1: 2})(tree)
-    unplanned = world.by_name("host-0").uuid
-    plans = plan_trees(
+    hosts_with_one_card_each(places)(tree)
+    left_out = world.by_name(unplanned).uuid
+    (plan,) = plan_trees(
         US,
         tree.desired(),
         dict(world.live),
         world.memory.records,
         removals=NOW,
-        is_planned=lambda root: root != unplanned,
+        is_planned=lambda root: root != left_out,
     )
-    assert [one.root_uuid for one in plans] == [world.by_name("host-2").uuid]
-    assert {step.name for one in plans for step in one.steps} == {"card-0", "card-1"}
+    assert plan.root_uuid == world.by_name(root).uuid
+    assert {step.name for step in plan.steps} == moved
 
 
 def test_what_moves_out_of_a_provider_whose_name_is_taken_over_arrives_in_the_end() -> None:
