@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,12 +19,15 @@ from nova.scheduler import request_filter
 from nova.scheduler.utils import ResourceRequest as NovaRequest
 from nova.virt import hardware
 
+from tests.functional.scheduling.hosts import publish_owners
 from tests.lab import samples
+from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import InvalidRequest
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling import known_extra_specs as known
 from wharfinger.scheduling.extra_spec_translation import check
 from wharfinger.scheduling.extra_specs import from_flavor, split
+from wharfinger.scheduling.nova_flavors import confined
 
 objects.register_all()
 
@@ -261,7 +265,9 @@ def image(specs: Mapping[str, str]) -> objects.ImageMeta:
     )
 
 
-def nova_asks(figures: Mapping[str, int], specs: dict[str, str]) -> tuple[NovaRequest, bool]:
+def nova_asks(
+    figures: Mapping[str, int], specs: dict[str, str], root_required: Set[str] = frozenset()
+) -> tuple[NovaRequest, bool]:
     """Return the request of nova, and whether its API accepts the flavor."""
     flavor = objects.Flavor(
         id=1, name="flavor", flavorid="1", rxtx_factor=1.0, extra_specs=specs, **figures
@@ -271,7 +277,7 @@ def nova_asks(figures: Mapping[str, int], specs: dict[str, str]) -> tuple[NovaRe
         image=image(specs),
         is_bfv=False,
         requested_resources=[],
-        request_level_params=objects.RequestLevelParams(),
+        request_level_params=objects.RequestLevelParams(root_required=set(root_required)),
     )
     try:
         hardware.numa_get_constraints(flavor, spec.image)
@@ -368,6 +374,66 @@ def test_a_flavor_asks_for_what_it_asks_for_in_nova(
     if sum(map(bool, groups)) > 1:
         assert ours.group_policy == theirs.group_policy
     event("the same request" if passes else "the same request, which nova's API refuses")
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(extra_specs())
+def test_confined_flavor_asks_in_nova_for_the_same_amounts_of_novas_providers(
+    specs: dict[str, str],
+) -> None:
+    figures = {"vcpus": 4, "memory_mb": 512, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
+    flavor = samples.flavor(None, extra_specs=specs, **figures)
+    flavor.obj_set_defaults()
+    try:
+        safe = confined(flavor)
+    except InvalidRequest:
+        event("refused")
+        return
+    before, _root = nova_groups(nova_asks(figures, specs)[0].to_querystring())
+    after, _root = nova_groups(nova_asks(figures, safe)[0].to_querystring())
+
+    assert all(nova_takes(key, value) for key, value in safe.items() if key not in NOT_VALIDATED)
+    assert amounts(after) == amounts(before)
+    for resources, required, _forbidden in after.values():
+        if "VGPU" in resources:
+            assert "OWNER_NOVA" in required
+    event("changed" if safe != specs else "the same")
+
+
+def amounts(groups: Groups) -> Counter[str]:
+    return sum(
+        (Counter(resources) for resources, _required, _forbidden in groups.values()), Counter()
+    )
+
+
+@pytest.mark.parametrize("suffix", ["", "1"])
+def test_candidates_of_nova_for_confined_flavor_take_no_child_of_another_owner(
+    placement: PlacementFixture, suffix: str
+) -> None:
+    publish_owners(placement.client)
+    figures = {"vcpus": 1, "memory_mb": 512, "root_gb": 0, "ephemeral_gb": 0, "swap": 0}
+    specs = {"resources:MEMORY_MB": "0", f"resources{suffix}:VGPU": "1"}
+    flavor = samples.flavor(None, extra_specs=specs, **figures)
+    flavor.obj_set_defaults()
+
+    assert nova_finds(placement, figures, specs) == {"n", "y", "a", "u"}
+    assert nova_finds(placement, figures, confined(flavor)) == {"n"}
+
+
+def nova_finds(
+    placement: PlacementFixture, figures: Mapping[str, int], specs: dict[str, str]
+) -> set[str]:
+    """Return the GPUs of the candidates for the request that nova 34 sends."""
+    request, passes = nova_asks(figures, specs, root_required={"OWNER_NOVA"})
+    assert passes
+    query = [
+        (key, value) for key, value in parse_qsl(request.to_querystring()) if value != STATELESS
+    ]
+    found = placement.client.get_allocation_candidates(query)
+    gpus = {samples.uuid(name): name for name in ("n", "y", "a", "u")}
+    return {
+        gpus[uuid] for one in found.allocation_requests for uuid in one.allocations.keys() & gpus
+    }
 
 
 def test_device_profile_requires_no_trait_of_root_as_nova_does() -> None:

@@ -3,6 +3,7 @@
 import argparse
 import math
 import re
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -141,15 +142,41 @@ class FlavorList(ObjectLister):
 
 
 class FlavorShow(ObjectShow):
-    """Show everything about one flavor."""
+    """Show everything about one flavor, or the extra specs that make nova's flavor safe."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("flavor", metavar="FLAVOR", type=text(), help="its id or name")
+        parser.add_argument(
+            "--for",
+            dest="program",
+            choices=["nova"],
+            help="print the command that sets extra specs with which nova takes nothing of "
+            "another owner; in other formats than table, the extra specs alone",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        return self.shown(find(self.objects, parsed_args.flavor))
+        flavor = find(self.objects, parsed_args.flavor)
+        if parsed_args.program is None:
+            return self.shown(flavor)
+
+        from wharfinger.scheduling.nova_flavors import confined
+
+        specs = confined(flavor)
+        self._name = flavor.name
+        return tuple(specs), tuple(specs.values())
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        if parsed_args.program is None or parsed_args.formatter != "table":
+            return super().produce_output(parsed_args, column_names, data)
+        properties = (f"{key}={value}" for key, value in zip(column_names, data, strict=True))
+        lines = [
+            *(f"--property {shlex.quote(one)}" for one in properties),
+            shlex.quote(self._name),
+        ]
+        sys.stdout.write(" \\\n    ".join(["openstack flavor set", *lines]) + "\n")
+        return DONE
 
 
 class FlavorDelete(ObjectCommand):

@@ -1,5 +1,6 @@
 """``wharfinger flavor``: as ``openstack flavor`` has it, for those without nova."""
 
+import shlex
 from pathlib import Path
 from uuid import UUID
 
@@ -143,6 +144,37 @@ def test_an_id_goes_before_a_name(program: Program, kept: KeptInFile) -> None:
     for wanted, found in (("id", "id"), ("another", "another"), ("other", "id")):
         one = flavor(program, "show", wanted, "-f", "value", "-c", "flavorid")
         assert (one.code, one.out) == (0, f"{found}\n")
+
+
+def test_show_for_nova_prints_command_that_sets_safe_extra_specs(
+    program: Program, kept: KeptInFile
+) -> None:
+    specs = {"resources:VGPU": "1", "aggregate_instance_extra_specs:a": "<or> b's"}
+    samples.flavor(kept.context, name="vgpu small", extra_specs=specs).create()
+
+    text = flavor(program, "show", "vgpu small", "--for", "nova")
+
+    safe = specs | {
+        "resources:VGPU": "0",
+        "resources1:VGPU": "1",
+        "trait1:OWNER_NOVA": "required",
+    }
+    assert (text.code, text.err) == (0, "")
+    properties = [part for item in safe.items() for part in ("--property", "=".join(item))]
+    words = shlex.split(text.out.replace("\\\n", ""))
+    assert words == ["openstack", "flavor", "set", *properties, "vgpu small"]
+    assert shown(program, "flavor", "show", "vgpu small", "--for", "nova") == safe
+    assert shown(program, "flavor", "show", "vgpu small")["extra_specs"] == specs
+
+
+def test_show_for_nova_of_unsafe_flavor_fails_and_names_extra_spec(
+    program: Program, kept: KeptInFile
+) -> None:
+    samples.flavor(kept.context, extra_specs={"accel:device_profile": "fpga"}).create()
+
+    done = flavor(program, "show", "flavor-0", "--for", "nova")
+
+    failed(done, "flavor flavor-0: accel:device_profile = 'fpga': nova asks for")
 
 
 # Deleted.
