@@ -61,13 +61,8 @@ class CardsDriver(ComputeDriver):
         migrations: Sequence[Migration] | None = None,
     ) -> None:
         provider_tree.set_publishing_mode(nodename, PublishingMode.OVERLAY)
-        prefix = f"{nodename}_card_"
-        cards = {f"{prefix}{slot}": card for slot, card in self._cards.items()}
-        for uuid in provider_tree.get_provider_uuids(nodename):
-            name = provider_tree.data(uuid).name
-            if name.startswith(prefix) and name not in cards:
-                provider_tree.remove(uuid)
-        for name, card in cards.items():
+        for slot, card in self._cards.items():
+            name = f"{nodename}_card_{slot}"
             if not provider_tree.exists(name):
                 provider_tree.new_child(name, nodename)
             units = card["units"]
@@ -76,3 +71,4 @@ class CardsDriver(ComputeDriver):
             provider_tree.update_traits(name, card.get("traits", []))
             if card.get("programming"):
                 provider_tree.reserve(name, "programming")
+        provider_tree.remove_unreported_children(nodename)

@@ -17,6 +17,7 @@ and what to do about it::
     ├── ProviderNotFound            in a ProviderTree
     ├── ProviderExists              in a ProviderTree
     ├── ProviderMissing             an overlaid provider that nobody has created yet
+    ├── ProviderRenamed             an overlaid provider that another program has renamed
     ├── NameTaken                   by a provider in another tree
     ├── MassRemoval                 too many providers are gone at once
     ├── PartialListing              it lacks nodes that the driver still has
@@ -268,6 +269,21 @@ class ProviderMissing(WharfingerError):
     )
     provider: str
     uuid: str
+    instance: str
+
+
+class ProviderRenamed(WharfingerError):
+    """Another program has renamed a root that this instance only overlays."""
+
+    template = (
+        "root provider {provider} ({uuid}) has the name {renamed} in Placement, and driver "
+        "instance {instance} only overlays it, so it does not restore the name. Its children "
+        "are published as before. Give it its name again (openstack resource provider set --name "
+        "{provider} {uuid}), or give the node the new name."
+    )
+    provider: str
+    uuid: str
+    renamed: str
     instance: str
 
 

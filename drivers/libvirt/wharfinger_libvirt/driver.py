@@ -154,6 +154,8 @@ class LibvirtDriver(ComputeDriver):
             held |= move.apply(allocations or {})
         for uuid, share in offered.items():
             self._publish(provider_tree, uuid, share, held.get(uuid, 0))
+        # nova's pGPUs and PCI devices, too: they stay in Placement.
+        provider_tree.remove_unreported_children(nodename)
 
     def _moving(self, provider_tree: ProviderTree, nodename: str) -> list[str]:
         """The resource classes that are the root's and have to be its devices'."""
@@ -195,11 +197,8 @@ class LibvirtDriver(ComputeDriver):
             super().update_provider_tree(provider_tree, nodename)
 
     def _set_devices(self, provider_tree: ProviderTree, nodename: str) -> dict[str, Share]:
-        """Have a child for each device, and no others; returns their shares by its uuid."""
+        """Add a child for each new device; return the shares of all devices by child uuid."""
         offered = {f"{nodename}_{share.device.name}": share for share in self._shares}
-        for name in _device_children(provider_tree, nodename):
-            if name not in offered:
-                provider_tree.remove(name)
         for name in offered:
             if not provider_tree.exists(name):
                 provider_tree.new_child(name, nodename)
@@ -290,24 +289,6 @@ class LibvirtDriver(ComputeDriver):
                     problem=f"the host has only {total} {unit}.",
                     remedy="Keep less for the host itself.",
                 )
-
-
-def _device_children(provider_tree: ProviderTree, nodename: str) -> list[str]:
-    """The names of the root's children that are named as this driver names devices.
-
-    nova-compute names its pGPUs in the same way. The framework leaves alone what is
-    removed from the tree, but was not published by this instance.
-    """
-    root = provider_tree.data(nodename).uuid
-    children = (provider_tree.data(uuid) for uuid in provider_tree.get_provider_uuids(root))
-    prefix = f"{nodename}_"
-    return [
-        child.name
-        for child in children
-        if child.parent_uuid == root
-        and child.name.startswith(prefix)
-        and _DEVICE_NAME.match(child.name.removeprefix(prefix))
-    ]
 
 
 def _pci_stats(devices: Iterable[NodeDevice]) -> PciDeviceList:

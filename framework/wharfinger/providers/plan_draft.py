@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import full_reservation
@@ -22,6 +23,8 @@ from wharfinger.providers.plan import (
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
+#: The reason of the reservation of an absent provider while it waits for its removal.
+REPLACED: Final = "absent, and another provider offers its resources"
 _NOTHING = Record()
 
 
@@ -136,7 +139,7 @@ class TreeDraft:
             after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
             record = replace(record, live=after, own_reserved=figures)
         if reason:
-            if after != live:
+            if after != live and reason != REPLACED:
                 self.gone.add(live.uuid)
             since = {reason: known.reserved_since.get(reason, self.now)}
             record = replace(record, reservations=(reason,), reserved_since=since)

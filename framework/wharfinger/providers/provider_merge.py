@@ -79,6 +79,8 @@ def merge(
     )
     applied = replace(
         after,
+        # Another program may rename what we overlay: this is how the driver knows it.
+        name=mine.name,
         generation=None,
         inventories={
             name: own_classes[name] if name in foreign else inventories[name]

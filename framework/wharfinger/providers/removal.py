@@ -5,7 +5,7 @@ asked for that provider alone, does not have it; and when it has no allocations.
 not in our records is never removed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +13,7 @@ from wharfinger.providers import ownership
 from wharfinger.providers.absence_timer import Absence, Uptime
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import PendingRemoval
-from wharfinger.providers.plan_draft import TreeDraft
+from wharfinger.providers.plan_draft import REPLACED, TreeDraft
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
@@ -89,13 +89,14 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
     away no longer keeps its parent.
     """
     children = _children(draft) if draft.absent else {}
+    replaced = dict.fromkeys(_replaced(draft, removals), REPLACED)
     for uuid in sorted(
         draft.absent, key=lambda uuid: (-_depth(draft.live, uuid), draft.live[uuid].name)
     ):
         live, record = draft.live[uuid], draft.record(uuid)
         absence, has = record.absence, ""
         if not removals.is_listing:
-            draft.keep_absent(live, absence)
+            draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
         if draft.standing(live) is Standing.FOREIGN:
             others = ", ".join(sorted(ownership.owners(live.traits) - {draft.publisher.owner}))
@@ -121,10 +122,38 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
             reason = f"it has {has}: fully reserved and kept"
         else:
             children[live.parent_uuid].discard(uuid)
-            draft.delete(live)
+            _delete(draft, live, is_replaced=uuid in replaced)
             continue
         draft.wait(live, reason)
-        draft.keep_absent(live, absence, has and f"gone, and it has {has}")
+        reserved = f"gone, and it has {has}" if has else replaced.get(uuid, "")
+        draft.keep_absent(live, absence, reserved)
+
+
+def _delete(draft: TreeDraft, live: Provider, *, is_replaced: bool) -> None:
+    """Delete a provider; a replaced one is reserved first, since deletions come last."""
+    if is_replaced:
+        draft.keep_absent(live, None, REPLACED)
+    draft.delete(live)
+
+
+def _replaced(draft: TreeDraft, removals: Removals) -> Iterator[str]:
+    """Yield the absent children that offer what other providers of the tree begin to offer.
+
+    Such a child has another name now, or another device took its place. It is reserved before the
+    others grow, so that nothing is offered twice until it is removed.
+    """
+    grown = frozenset[str]().union(*(step.grown for step in draft.inventories))
+    for uuid, live in draft.absent.items():
+        record = draft.record(uuid)
+        if (
+            live.parent_uuid is not None
+            and not grown.isdisjoint(live.inventories)
+            and uuid not in removals.kept
+            and record.mode is PublishingMode.OWN
+            and draft.is_ours(live)
+            and not _others(draft, live, record)
+        ):
+            yield uuid
 
 
 def _others(draft: TreeDraft, live: Provider, record: Record) -> str:

@@ -1,11 +1,11 @@
 """The tree of resource providers that a driver edits.
 
 The operations, arguments, exceptions and meanings are those of nova's ProviderTree, so
-that a driver written for nova's ``update_provider_tree`` runs unchanged; ``reserve``
-and ``set_publishing_mode`` are ours. What is different below the surface: providers are
-found by name or uuid in constant time, each tree has a lock of its own, contents are
-immutable values that are replaced and shared rather than copied, and what a driver
-writes is checked when it writes it.
+that a driver written for nova's ``update_provider_tree`` runs unchanged; ``reserve``,
+``set_publishing_mode`` and ``remove_unreported_children`` are ours. It differs below the
+surface: providers are found by name or uuid in constant time, each tree has a lock of
+its own, contents are immutable values that are replaced and shared rather than copied,
+and what a driver writes is checked when it writes it.
 """
 
 import threading
@@ -189,6 +189,18 @@ class ProviderTree:
         """Take a provider and all below it out of the tree."""
         with self.lock:
             self._remove(self._find(name_or_uuid))
+
+    def remove_unreported_children(self, parent: str) -> None:
+        """Take the children of ``parent`` out of the tree that the driver has not stated.
+
+        A driver calls it after it has stated all children that it publishes. A child stays if the
+        driver has stated it or a provider below it. In Placement, the framework removes only what
+        this driver instance has published, so the children of other programs stay there.
+        """
+        with self.lock:
+            for child in list(self._find(parent).children.values()):
+                if not any(node.desired.stated for node in child.walk()):
+                    self._remove(child)
 
     def exists(self, name_or_uuid: str) -> bool:
         """Whether a provider of that name or uuid is in the tree."""

@@ -473,7 +473,7 @@ class Reconciler:
 
     def _apply(self, state: CycleState, plan: Plan, attempts: _Attempts, on_step: OnStep) -> None:
         """Take nodes over, write the plan, and note what is to be tried again."""
-        not_taken = self._take(state.takeovers)
+        not_taken = self._take(state.takeovers) | self._take_below(state.overlaid_takeovers)
         writes = self._writes(state, plan)
         nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
         self._writer.apply(writes, self.store, on_step, partial(self._rows_of, nodes))
@@ -490,7 +490,15 @@ class Reconciler:
                     conflicts.add(tree.plan.root_uuid)
         attempts.is_blocked = bool(not_taken or conflicts)
         attempts.again = conflicts.union(
-            (row.uuid for row in state.takeovers), _waiting_for_names(plan)
+            (row.uuid for row in state.takeovers),
+            state.overlaid_takeovers,
+            # A root that was found by its name has another uuid than its node.
+            (
+                node.uuid
+                for node in state.nodes.nodes
+                if state.roots.get(node.name) in state.overlaid_takeovers
+            ),
+            _waiting_for_names(plan),
         )
         self._remember(state, plan, writes)
 
@@ -505,6 +513,16 @@ class Reconciler:
                 return {rows[0].uuid: error}
             return {uuid: one for row in rows for uuid, one in self._take([row]).items()}
         return {}
+
+    def _take_below(self, roots: Iterable[str]) -> dict[str, WharfingerError]:
+        """Take over the records of overlaid trees; return the errors by root uuid."""
+        failed: dict[str, WharfingerError] = {}
+        for root in sorted(roots):
+            try:
+                self._takeovers.take_below({root})
+            except CONFLICTS as error:
+                failed[root] = error
+        return failed
 
     def _writes(self, state: CycleState, plan: Plan) -> list[TreeWrite]:
         """Return the trees to write, with the rows that go with them."""

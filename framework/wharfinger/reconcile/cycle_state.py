@@ -39,7 +39,8 @@ class CycleState:
     reports, parents first, ``reshapes`` the allocations that it has edited.
 
     Looked up: ``new_nodes`` have no row yet. ``takeovers`` are rows of other hosts or instances
-    that come first. ``released_roots`` are those of nodes that another host has taken over; True:
+    that come first; ``overlaid_takeovers`` are overlaid roots, without a row, for which the records
+    of other hosts do. ``released_roots`` are those of nodes that another host has taken over; True:
     our records of them can be deleted. ``held`` are the providers that stored reservations keep
     fully reserved. ``phases`` are reservations and their new phases, None: the reservation ends.
     ``functions`` are the functions of programmable devices, ``superseded`` those that are no longer
@@ -73,6 +74,7 @@ class CycleState:
     reshapes: Reshapes = field(default_factory=dict)
     new_nodes: tuple[Node, ...] = ()
     takeovers: tuple[ComputeNode, ...] = ()
+    overlaid_takeovers: frozenset[str] = frozenset()
     released_roots: Mapping[str, bool] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     phases: tuple[tuple[Reservation, str | None], ...] = ()

@@ -1,6 +1,6 @@
 """Desire: ask the driver what each node has, one node at a time, and check its answers."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,11 +16,18 @@ from wharfinger.exceptions import (
     NotFound,
     PermissionRefused,
     PlacementUnavailable,
+    ProviderRenamed,
     ReshapeNeeded,
     WharfingerError,
 )
 from wharfinger.objects import Migration
-from wharfinger.providers import DesiredProvider, Provider, ProviderTree, compute_status
+from wharfinger.providers import (
+    DesiredProvider,
+    Provider,
+    ProviderTree,
+    PublishingMode,
+    compute_status,
+)
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import as_problem, guarded, wrong_answer
@@ -100,6 +107,7 @@ def collect_desired(
 
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
     taken: dict[str, tuple[str, str]] = {}
+    renamed: list[WharfingerError] = []
     for node in state.nodes.nodes:
         root = root_of(node)
         root_uuid = answers.roots[node.name] = root.uuid if root else node.uuid
@@ -123,6 +131,7 @@ def collect_desired(
             )
             desired = _check(driver, tree, node.name, taken)
             answers.add(node.under(root_uuid), desired, reshape)
+            renamed += _renamed(driver, node, live.get(root_uuid), answers.desired[root_uuid])
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's: the next node would fail too, or all is read again
         except (WharfingerError, ValueError) as error:
@@ -153,7 +162,7 @@ def collect_desired(
         reshapes=answers.reshapes,
         blocked=frozenset(answers.blocked),
         problems=tuple(answers.problems),
-        other_problems=(*state.other_problems, *reported),
+        other_problems=(*state.other_problems, *reported, *renamed),
     )
 
 
@@ -188,6 +197,16 @@ def _roots_of_nodes(state: CycleState) -> set[str]:
             if not keys.isdisjoint(names) or shares(provider):
                 found.add(uuid)
     return found
+
+
+def _renamed(
+    driver: ComputeDriver, node: Node, live: Provider | None, wanted: DesiredProvider
+) -> Iterator[ProviderRenamed]:
+    """Yield the problem of a root that its publisher, or another program, has renamed."""
+    if wanted.mode is PublishingMode.OVERLAY and live is not None and live.name != node.name:
+        yield ProviderRenamed(
+            provider=node.name, uuid=live.uuid, renamed=live.name, instance=driver.name
+        )
 
 
 def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:

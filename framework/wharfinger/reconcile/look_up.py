@@ -34,7 +34,7 @@ from wharfinger.reconcile.driver_calls import guarded, guarded_bool
 from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import next_phases
-from wharfinger.reconcile.takeover import Takeovers
+from wharfinger.reconcile.takeover import OverlaidTree, Takeovers
 from wharfinger.tracker.reported_node import Node
 
 LOG: Final = logging.getLogger(__name__)
@@ -131,6 +131,8 @@ class LookUp:
         state = state.block(
             others.taken.keys() | {row.uuid for row in others.free}, *others.taken.values()
         )
+        below = self._takeovers.find_below(self._overlaid_with_orphans(state))
+        state = state.block(below.free | below.taken.keys(), *below.taken.values())
         released: Mapping[str, bool] = {}
         if state.is_listing:
             released = self._takeovers.released(self._published_before(state))
@@ -145,6 +147,7 @@ class LookUp:
             state,
             new_nodes=tuple(node for uuid, node in new.items() if uuid not in state.blocked),
             takeovers=others.free,
+            overlaid_takeovers=below.free,
             released_roots=released,
             strays=strays,
         )
@@ -161,6 +164,28 @@ class LookUp:
             and wanted.stated
             and wanted.mode is PublishingMode.OWN
         }
+
+    def _overlaid_with_orphans(self, state: CycleState) -> dict[str, OverlaidTree]:
+        """Return the overlaid trees with providers of ours that nothing here knows; by root uuid.
+
+        Another host of this instance may have published them: this host has a new name.
+        """
+        mark = ownership.instance_trait(self._publisher.instance)
+        found: dict[str, OverlaidTree] = {}
+        names = {uuid: name for name, uuid in state.roots.items()}
+        for uuid, live in state.live.items():
+            if (
+                not ((record := state.records.get(uuid)) and record.is_ours)
+                and mark in live.traits
+                and not ((wanted := state.desired.get(uuid)) and wanted.stated)
+                and (root := state.desired.get(live.root_uuid))
+                and root.mode is PublishingMode.OVERLAY
+                and live.root_uuid in names
+                and live.root_uuid not in state.blocked
+            ):
+                tree = found.setdefault(live.root_uuid, OverlaidTree(names[live.root_uuid]))
+                tree.orphans.add(uuid)
+        return found
 
     def _published_before(self, state: CycleState) -> set[str]:
         """Return the roots that this instance published, that are absent, and have no row here."""
@@ -253,7 +278,10 @@ class LookUp:
             wanted.provider.name: wanted.provider.root_uuid
             for uuid, wanted in state.desired.items()
             if wanted.stated
-            and (uuid not in state.live or state.live[uuid].name != wanted.provider.name)
+            and (
+                (live := state.live.get(uuid)) is None
+                or (live.name != wanted.provider.name and wanted.mode is PublishingMode.OWN)
+            )
         }
         if not new:
             return state

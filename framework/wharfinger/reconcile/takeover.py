@@ -37,6 +37,22 @@ class Found:
     taken: Mapping[str, NodeTaken] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class OverlaidTree:
+    """The tree of a root that another program publishes: the node, and uuids of orphans of ours."""
+
+    node: str
+    orphans: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBelow:
+    """Roots with records of other hosts: ``free`` can be taken over, ``taken`` cannot, and why."""
+
+    free: frozenset[str] = frozenset()
+    taken: Mapping[str, NodeTaken] = field(default_factory=dict)
+
+
 class Takeovers:
     """Takeovers by one driver instance on one host; a service is down after ``down_time``."""
 
@@ -78,6 +94,62 @@ class Takeovers:
         held_now = {row.uuid: row for row in self._others(row.uuid for row in held)}
         taken = (held_now.get(row.uuid, row) for row in held)
         return Found(tuple(free), {row.uuid: self._taken(row) for row in taken})
+
+    def find_below(self, trees: Mapping[str, OverlaidTree]) -> FoundBelow:
+        """Find the trees whose orphans the instance of this name on another host has published.
+
+        Overlaid roots have no row that names their host; the records of their children do.
+        """
+        if not trees:
+            return FoundBelow()
+        root_of = {uuid: root for root, tree in trees.items() for uuid in (root, *tree.orphans)}
+        records = [
+            one for one in self._records(root_of) if "host" in one and one.host != self._host
+        ]
+        absent = {
+            (one.host, one.provider_uuid)
+            for one in records
+            if "absent_since" in one and one.absent_since is not None
+        }
+        up = self._hosts_up(records)
+        hosts: dict[str, set[str]] = {}
+        for one in records:
+            if one.provider_uuid not in trees:
+                hosts.setdefault(root_of[one.provider_uuid], set()).add(one.host)
+        taken = {
+            root: NodeTaken(
+                node=trees[root].node,
+                uuid=root,
+                instance=self._instance,
+                other=self._instance,
+                host=min(holders),
+            )
+            for root, theirs in hosts.items()
+            if (holders := {one for one in theirs & up if (one, root) not in absent})
+        }
+        return FoundBelow(frozenset(hosts.keys() - taken.keys()), taken)
+
+    def take_below(self, roots: Collection[str]) -> None:
+        """Move the records of these overlaid trees here, in one transaction.
+
+        Raises ConcurrentSave where another process was faster, or the former host is up again.
+        """
+        records = self._records_elsewhere(roots)
+        absent = {
+            one.host
+            for one in records
+            if one.provider_uuid in roots and "absent_since" in one and one.absent_since is not None
+        }
+        hosts = {one.host for one in records}
+        if records:
+            self._move((), records, hosts - absent)
+            LOG.warning(
+                "the records below %s are taken over from driver instance %s on host %s, which "
+                "has let them go, or is down.",
+                ", ".join(sorted(roots)),
+                self._instance,
+                ", ".join(sorted(hosts)),
+            )
 
     def released(self, uuids: Iterable[str]) -> Mapping[str, bool]:
         """Return the nodes that another publisher has, and whether our records can be deleted.
@@ -229,7 +301,7 @@ class Takeovers:
         )
         return [one for one in found if "provider_uuid" in one]
 
-    def _hosts_up(self, rows: Iterable[ComputeNode]) -> frozenset[str]:
+    def _hosts_up(self, rows: Iterable[ComputeNode | ProviderRecord]) -> frozenset[str]:
         found = ServiceList.get_by_filters(
             self._context, host=sorted({row.host for row in rows}), binary=service_record.BINARY
         )

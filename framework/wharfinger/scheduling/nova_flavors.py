@@ -33,7 +33,7 @@ from wharfinger.scheduling.request import (
 )
 
 _OF_ROOT: Final = frozenset((orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB))
-#: What the traits of a host begin with, and those of its devices do not.
+#: Prefixes of traits that a host has, and its devices do not.
 _TRAITS_OF_ROOT: Final = ("COMPUTE_", "HW_CPU_")
 _Keys = Mapping[tuple[str, str | None, str], str]
 
@@ -50,8 +50,8 @@ def confined(flavor: Flavor) -> dict[str, str]:
                 DEVICE_PROFILE,
                 profile,
                 "nova asks for the groups of a device profile without an owner, and no extra spec "
-                "adds one. Have the profile require a CUSTOM_ trait that Cyborg's devices alone "
-                "have, and remove this extra spec to see those of the rest.",
+                "adds one. Add a CUSTOM_ trait that only Cyborg's devices have to the profile, "
+                "and remove this extra spec to see those of the rest.",
             )
         request, keys = from_flavor(flavor), keys_of(flavor)
         specs = dict(flavor.extra_specs)
@@ -142,7 +142,7 @@ def _check_traits(
     *,
     stays: bool,
 ) -> None:
-    """Raise InvalidRequest for a trait of which it is unclear whose it is after the move."""
+    """Raise InvalidRequest for a trait that could be the host's or the device's."""
     traits = set(group.traits.required)
     if stays:
         traits = {one for one in traits if not one.startswith(_TRAITS_OF_ROOT)} - {ownership.NOVA}

@@ -21,6 +21,7 @@ A = "00000000-0000-0000-0000-0000000000aa"
 B = "00000000-0000-0000-0000-0000000000bb"
 C = "00000000-0000-0000-0000-0000000000cc"
 D = "00000000-0000-0000-0000-0000000000dd"
+E, F, G = (f"00000000-0000-0000-0000-00000000000{digit}" for digit in "123")
 AGGREGATE = "00000000-0000-0000-0000-0000000000ee"
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 
@@ -691,3 +692,27 @@ def test_a_driver_written_for_nova_uses_and_updates_a_sharing_provider() -> None
     NovaStyleDriver({}, sharing="nfs").update_provider_tree(tree, "host")
     assert "DISK_GB" not in tree.data("host").inventory
     assert tree.data("nfs").inventory["DISK_GB"]["total"] == 1050
+
+
+def test_remove_unreported_children_leaves_what_the_driver_has_stated() -> None:
+    providers = [
+        Provider(uuid=A, name="host", root_uuid=A),
+        Provider(uuid=B, name="gone", root_uuid=A, parent_uuid=A),
+        Provider(uuid=C, name="below gone", root_uuid=A, parent_uuid=B),
+        Provider(uuid=D, name="reserved", root_uuid=A, parent_uuid=A),
+        Provider(uuid=E, name="card", root_uuid=A, parent_uuid=A),
+        Provider(uuid=F, name="part", root_uuid=A, parent_uuid=E),
+        Provider(uuid=G, name="other part", root_uuid=A, parent_uuid=E),
+    ]
+    tree = ProviderTree.from_providers(providers)
+    tree.reserve("reserved", "cleaning")
+    tree.update_inventory("part", {})
+    tree.new_child("new", "host")
+
+    tree.remove_unreported_children("host")
+
+    assert order(tree) == ["host", "reserved", "card", "part", "other part", "new"]
+    tree.remove_unreported_children("card")
+    assert order(tree, "card") == ["card", "part"]
+    with pytest.raises(ProviderNotFound):
+        tree.remove_unreported_children("gone")

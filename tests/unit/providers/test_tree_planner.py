@@ -246,6 +246,34 @@ def test_reserving_counts_as_shrinking() -> None:
     assert kinds(plan) == [(SetInventories, "gpu"), (SetInventories, "host")]
 
 
+def test_absent_child_is_reserved_before_others_of_the_tree_grow_in_its_class() -> None:
+    world = published(says(children={"old": 4, "stays": 1}, VCPU=4))
+    old = world.by_name("old").uuid
+
+    plan = world.cycle(says(children={"new": 4, "stays": 1}, VCPU=4))
+
+    assert kinds(plan)[-2:] == [(SetInventories, "old"), (SetInventories, "new")]
+    assert world.live[old].inventories == {"VGPU": Inventory(total=4, reserved=4)}
+    assert world.plan(says(children={"new": 4, "stays": 1}, VCPU=4)).steps == ()
+    back = world.cycle(says(children={"old": 4, "stays": 1}, VCPU=4))
+    assert kinds(back) == [(SetInventories, "new"), (SetInventories, "old")]
+    assert world.live[old].inventories == {"VGPU": Inventory(total=4)}
+    assert world.by_name("new").inventories == {"VGPU": Inventory(total=4, reserved=4)}
+
+
+@pytest.mark.parametrize(
+    "after", [{"children": {"stays": 1}, "VCPU": 9}, {"children": {"stays": 1}, "VCPU": 1}]
+)
+def test_absent_child_keeps_its_figures_while_nothing_grows_in_its_class(
+    after: dict[str, Any],
+) -> None:
+    world = published(says(children={"old": 4, "stays": 1}, VCPU=4))
+
+    world.cycle(says(**after))
+
+    assert world.by_name("old").inventories == {"VGPU": Inventory(total=4)}
+
+
 def test_an_edited_reshape_takes_the_place_of_all_inventory_steps() -> None:
     world = published(says(children={"gpu": 1}, VCPU=4))
     tree = ProviderTree.from_providers(world.live.values())
