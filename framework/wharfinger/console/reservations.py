@@ -39,7 +39,15 @@ def lines(provider: Details, now: datetime) -> Iterator[str]:
             f"reserved: {one.reason}, {age(one.since, now)}{_until(one, now)} ({one.holder})"
         )
     if provider.reserved_by_others:
-        yield f"reserved by others: {', '.join(sorted(provider.reserved_by_others))}"
+        line = f"reserved by others: {', '.join(sorted(provider.reserved_by_others))}"
+        if provider.is_releasable:
+            line += f" (to end this: `{release_foreign(provider.summary.uuid)}`)"
+        yield line
+
+
+def release_foreign(uuid: str) -> str:
+    """Return the command that ends another program's full reservation of a provider of ours."""
+    return f"wharfinger provider release {uuid} --foreign"
 
 
 def as_data(one: Reserved) -> dict[str, Any]:

@@ -172,12 +172,14 @@ class PendingRemoval:
 class ForeignReservation:
     """A provider that somebody else has fully reserved, which is kept.
 
-    ``classes`` are the resource classes of which nothing can be had for that.
+    ``classes`` are the resource classes of which nothing can be had for that. The operator can end
+    it with one command if ``is_releasable``: our instance publishes at least one of them.
     """
 
     uuid: str
     name: str
     classes: frozenset[str]
+    is_releasable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
