@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.text import Text
 
-from wharfinger.console import reservations
 from wharfinger.exceptions import printable
+from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -40,7 +40,7 @@ def as_text(
         classes = ", ".join(sorted(one.classes))
         kept = f"? {one.name}: {classes} {verb} fully reserved, and not by us: kept"
         if one.is_releasable:
-            kept += f". To end this: `{reservations.release_foreign(one.uuid)}`"
+            kept += f". To end this: `{full_reservation.release_command(one.uuid)}`"
         yield _styled(kept)
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from wharfinger.exceptions import printable
+from wharfinger.providers import full_reservation
 from wharfinger.scheduling.provider_details import UNKNOWN, Details, Reserved
 
 #: Seconds in each unit, the largest first.
@@ -41,13 +42,8 @@ def lines(provider: Details, now: datetime) -> Iterator[str]:
     if provider.reserved_by_others:
         line = f"reserved by others: {', '.join(sorted(provider.reserved_by_others))}"
         if provider.is_releasable:
-            line += f" (to end this: `{release_foreign(provider.summary.uuid)}`)"
+            line += f" (to end this: `{full_reservation.release_command(provider.summary.uuid)}`)"
         yield line
-
-
-def release_foreign(uuid: str) -> str:
-    """Return the command that ends another program's full reservation of a provider of ours."""
-    return f"wharfinger provider release {uuid} --foreign"
 
 
 def as_data(one: Reserved) -> dict[str, Any]:

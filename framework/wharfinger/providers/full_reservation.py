@@ -42,6 +42,11 @@ def releasable(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     return {name: ours[name].reserved for name in foreign(live, record) & ours.keys()}
 
 
+def release_command(uuid: str) -> str:
+    """Return the command that ends another program's full reservation of a provider of ours."""
+    return f"wharfinger provider release {uuid} --foreign"
+
+
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """The ``reserved`` figures from before our reservation, of the classes that have some.
 
