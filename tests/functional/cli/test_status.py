@@ -32,10 +32,11 @@ DRIVERS = "Configuration and drivers"
 PLACEMENT = "Placement"
 SERVICES = "Versions of services"
 PROVIDERS = "Providers without an owner"
+FOREIGN = "Reservations by other programs"
 UNUSED_PORT = "127.0.0.1:1"
 NEWER = "UPDATE alembic_version SET version_num = '9999'"
 #: What cannot be checked without another.
-_NEED = {DATABASE: [SERVICES], PLACEMENT: [PROVIDERS]}
+_NEED = {DATABASE: [SERVICES, FOREIGN], PLACEMENT: [PROVIDERS]}
 
 
 @dataclass(frozen=True)
