@@ -141,7 +141,7 @@ class TreeDraft:
 
 
 def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
-    """Return another program's full reservation of a provider; None if there is none."""
+    """Return another program's full reservation of a provider, if any."""
     classes = full_reservation.foreign(provider.inventories, record)
     if not classes:
         return None

@@ -320,13 +320,14 @@ class LookUp:
 
     def _adopted_if_in_use(self, state: CycleState) -> list[str]:
         """Return adopted providers whose full reservation only an allocation can explain."""
-        found = []
+        found: list[str] = []
+        if not (self._publisher.adopts_matching or self._publisher.adopts):
+            return found
         for uuid in state.desired.keys() & state.live.keys():
             live, wanted = state.live[uuid], state.desired[uuid]
             record = state.records.get(uuid, Record())
             if (
-                self._publisher.may_adopt(uuid)
-                and full_reservation.foreign(live.inventories, record)
+                full_reservation.foreign(live.inventories, record)
                 and not ownership.explains_reserved(live, wanted, is_allocated=False)
                 and ownership.explains_reserved(live, wanted, is_allocated=True)
                 and ownership.is_adoption(self._publisher, live, wanted, record)

@@ -67,7 +67,8 @@ class Metal(Publishing):
         generation = client.set_traits(self.node, made.generation, traits)
         self.reserve(0, generation)
         if is_allocated:
-            allocate(self.placement, INSTANCE, **{self.node: {GOLD: 1}})
+            amounts: dict[str, Any] = {self.node: {GOLD: 1}}
+            allocate(self.placement, INSTANCE, **amounts)
         self.reserve(reserved)
 
     def reserve(self, amount: int, generation: int | None = None) -> None:

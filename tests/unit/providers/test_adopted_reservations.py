@@ -71,10 +71,10 @@ def outcome(plan: TreePlan) -> tuple[int, dict[str, int], bool]:
     return inventory.reserved, dict(record.own_reserved), bool(plan.foreign)
 
 
-BARE_METAL: Final = {"kind": GOLD, "total": 1}
-GPU: Final = {"kind": "VGPU", "total": 4, "parent": ROOT}
-PCI: Final = {"kind": "CUSTOM_PCI_8086_1521", "total": 1, "parent": ROOT}
-POOL: Final = {"kind": "CUSTOM_POOL", "total": 8}
+BARE_METAL: Final[dict[str, Any]] = {"kind": GOLD, "total": 1}
+GPU: Final[dict[str, Any]] = {"kind": "VGPU", "total": 4, "parent": ROOT}
+PCI: Final[dict[str, Any]] = {"kind": "CUSTOM_PCI_8086_1521", "total": 1, "parent": ROOT}
+POOL: Final[dict[str, Any]] = {"kind": "CUSTOM_POOL", "total": 8}
 
 
 @pytest.mark.parametrize("shape", [BARE_METAL, GPU, PCI, POOL])
