@@ -191,7 +191,7 @@ class ProviderReserve(ObjectCommand):
 
 
 class ProviderRelease(ObjectCommand):
-    """End a reservation: the provider is free again if nobody else has reserved it.
+    """End a reservation: the provider is free again if no other reservation is left.
 
     With --foreign, end the full reservation that another program has written to Placement: from
     then on, the provider is reserved as its driver reports it.

@@ -129,7 +129,7 @@ def reports(kept: KeptInFile, provider: str, reason: str, seconds: float) -> Non
 
 
 def fill(placement_service: EmbeddedPlacement, provider: str) -> str:
-    """Have somebody else reserve all of a provider; return its uuid."""
+    """Have another program reserve all of a provider; return its uuid."""
     client = WritingClient(placement_service.adapter)
     [found] = client.list_providers(name=provider)
     live = client.get_inventories(found.uuid)

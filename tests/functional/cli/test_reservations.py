@@ -336,7 +336,7 @@ def test_what_a_cycle_has_seen_is_released_although_its_figures_are_damaged(
     assert figures(client, gpu) == FREE
 
 
-# What another program has reserved.
+# Reservations of other programs.
 
 
 def fill(client: WritingClient, provider: ProviderSummary) -> None:

@@ -102,7 +102,7 @@ class Metal(Publishing):
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What Placement has of the node."""
+        """The node's provider in Placement."""
         return everything()[self.node]
 
     @property

@@ -1,4 +1,4 @@
-"""Whose a full reservation is when an instance adopts the provider."""
+"""Full reservations of providers that an instance adopts."""
 
 from typing import Any, Final
 
