@@ -191,10 +191,24 @@ class ProviderReserve(ObjectCommand):
 
 
 class ProviderRelease(ObjectCommand):
-    """End a reservation: the provider is free again if nobody else has reserved it."""
+    """End a reservation: the provider is free again if no other reservation is left.
+
+    With --foreign, end the full reservation that another program has written to Placement: from
+    then on, the provider is reserved as its driver reports it.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _takes_provider(super().get_parser(prog_name))
+        parser = super().get_parser(prog_name)
+        parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+        which_one = parser.add_mutually_exclusive_group()
+        _takes_holder(which_one)
+        which_one.add_argument(
+            "--foreign",
+            action="store_true",
+            help="end what another program has fully reserved, of a provider that a driver "
+            "instance publishes",
+        )
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.reconcile.stored_reservations import Reservations
@@ -205,13 +219,15 @@ class ProviderRelease(ObjectCommand):
         try:
             provider = provider_details.find(self.placement, parsed_args.provider)
         except NotFound:
-            if not self._forget(parsed_args.provider, holder):
+            if parsed_args.foreign or not self._forget(parsed_args.provider, holder):
                 raise
             return
+        stored = Reservations(self.placement, self.objects, _down_time(self))
+        if parsed_args.foreign:
+            self._print(provider, stored.release_foreign(provider))
+            return
         try:
-            left = Reservations(self.placement, self.objects, _down_time(self)).release(
-                provider, holder
-            )
+            left = stored.release(provider, holder)
         except ObjectNotFound:
             raise self._not_held(provider, holder) from None
         except PlacementError as error:
@@ -221,6 +237,9 @@ class ProviderRelease(ObjectCommand):
                 reason=f"{which(provider)}: the reservation has ended, but Placement may not say "
                 f"so yet: the next cycle (`wharfinger sync`) writes it. {error}"
             ) from error
+        self._print(provider, left)
+
+    def _print(self, provider: "ProviderSummary", left: Sequence[str]) -> None:
         print_done(provider, f"still reserved: {'; '.join(left)}" if left else "free")
 
     def _forget(self, name: str, holder: str) -> bool:
@@ -261,6 +280,11 @@ def _down_time(command: ObjectCommand) -> timedelta:
 
 def _takes_provider(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+    _takes_holder(parser)
+    return parser
+
+
+def _takes_holder(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--holder",
         metavar="NAME",
@@ -268,7 +292,6 @@ def _takes_provider(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         default=_OPERATOR,
         help="who reserves it, each once, and releases it; default: %(default)s",
     )
-    return parser
 
 
 def _refuse_jobs(holder: str) -> None:

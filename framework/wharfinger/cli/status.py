@@ -152,13 +152,8 @@ class Checks(UpgradeCommands):
     def _check_services(self) -> Result:
         from wharfinger.objects import OWNER_TAG_VERSION
 
-        schema = self._database.schema
-        if schema.current is None:
-            return Result(Code.SUCCESS, "No service publishes yet.")
-        if self._database.missing or (schema.is_known and not schema.is_head):
-            return Result(
-                Code.WARNING, "They are not looked at before the database has been upgraded."
-            )
+        if (unread := self._not_read()) is not None:
+            return unread
         oldest, behind = self._services()
         if not oldest:
             return Result(Code.SUCCESS, "No service publishes yet.")
@@ -172,6 +167,17 @@ class Checks(UpgradeCommands):
             "as there are any, what nobody has tagged is offered for that owner's, too. Upgrade "
             "them, and have them publish everything once; delete those that are gone for good.",
         )
+
+    def _not_read(self) -> Result | None:
+        """Return the result of a check that cannot read the database; None if it can."""
+        schema = self._database.schema
+        if schema.current is None:
+            return Result(Code.SUCCESS, "No service publishes yet.")
+        if self._database.missing or (schema.is_known and not schema.is_head):
+            return Result(
+                Code.WARNING, "They are not looked at before the database has been upgraded."
+            )
+        return None
 
     def _services(self) -> tuple[dict[str, int], dict[str, list[str]]]:
         """By owner, the oldest version, and the services that do not tag everything."""
@@ -208,12 +214,37 @@ class Checks(UpgradeCommands):
             "There are none." if complete else "There are none that have anything free.",
         )
 
+    @_told
+    def _check_foreign_reservations(self) -> Result:
+        from wharfinger.objects import connect
+        from wharfinger.providers import full_reservation
+        from wharfinger.scheduling import provider_details
+
+        if (unread := self._not_read()) is not None:
+            return unread
+        context = connect(self._conf)
+        try:
+            found = provider_details.foreign_reservations(context)
+        finally:
+            context.close()
+        if not found:
+            return Result(Code.SUCCESS, "There are none.")
+        named = _some(
+            [f"{one.name} (`{full_reservation.release_command(one.uuid)}`)" for one in found]
+        )
+        return Result(
+            Code.SUCCESS,
+            f"{len(found)} fully reserved, and not by us: kept. If no program needs such a "
+            f"reservation, its command ends it: {named}.",
+        )
+
     _upgrade_checks = (
         ("Database", _check_database),
         ("Configuration and drivers", _check_drivers),
         ("Placement", _check_placement),
         ("Versions of services", _check_services),
         ("Providers without an owner", _check_untagged),
+        ("Reservations by other programs", _check_foreign_reservations),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from wharfinger.exceptions import printable
+from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -37,7 +38,10 @@ def as_text(
     for one in foreign:
         verb = "is" if len(one.classes) == 1 else "are"
         classes = ", ".join(sorted(one.classes))
-        yield _styled(f"? {one.name}: {classes} {verb} fully reserved, and not by us: kept")
+        kept = f"? {one.name}: {classes} {verb} fully reserved, and not by us: kept"
+        if one.is_releasable:
+            kept += f". To end this: `{full_reservation.release_command(one.uuid)}`"
+        yield _styled(kept)
 
 
 def as_data(step: Step) -> dict[str, Any]:

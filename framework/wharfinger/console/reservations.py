@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from wharfinger.exceptions import printable
+from wharfinger.providers import full_reservation
 from wharfinger.scheduling.provider_details import UNKNOWN, Details, Reserved
 
 #: Seconds in each unit, the largest first.
@@ -39,7 +40,10 @@ def lines(provider: Details, now: datetime) -> Iterator[str]:
             f"reserved: {one.reason}, {age(one.since, now)}{_until(one, now)} ({one.holder})"
         )
     if provider.reserved_by_others:
-        yield f"reserved by others: {', '.join(sorted(provider.reserved_by_others))}"
+        line = f"reserved by others: {', '.join(sorted(provider.reserved_by_others))}"
+        if provider.is_releasable:
+            line += f" (to end this: `{full_reservation.release_command(provider.summary.uuid)}`)"
+        yield line
 
 
 def as_data(one: Reserved) -> dict[str, Any]:

@@ -32,6 +32,21 @@ def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
     )
 
 
+def releasable(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
+    """Return the ``reserved`` figures that end another program's full reservation, by class.
+
+    They are those that the driver reports. A class that we do not publish has none: its publisher
+    writes its figures.
+    """
+    ours = record.applied.inventories if record.applied else {}
+    return {name: ours[name].reserved for name in foreign(live, record) & ours.keys()}
+
+
+def release_command(uuid: str) -> str:
+    """Return the command that ends another program's full reservation of a provider of ours."""
+    return f"wharfinger provider release {uuid} --foreign"
+
+
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """The ``reserved`` figures from before our reservation, of the classes that have some.
 

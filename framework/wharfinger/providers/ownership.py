@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
+import os_resource_classes as orc
 import os_traits
 
 from wharfinger.exceptions import InvalidName
@@ -160,6 +161,41 @@ def adopts(
         and not other_instances(live.traits, publisher)
         and not any(obstacles(live, wanted, dropped))
     )
+
+
+def is_overlaid(record: Record) -> bool:
+    """Return whether this instance has only overlaid a provider that another program created."""
+    return record.applied is not None and record.mode is PublishingMode.OVERLAY
+
+
+def is_adoption(
+    publisher: Publisher, live: Provider, wanted: DesiredProvider, record: Record
+) -> bool:
+    """Return whether an instance adopts a provider if it publishes it.
+
+    A provider with our instance trait is ours even if its record is lost: it is not adopted again.
+    """
+    if wanted.mode is not PublishingMode.OWN:
+        return False
+    found = standing(live, publisher, record)
+    return found is Standing.UNPROVEN or (found is Standing.OURS and is_overlaid(record))
+
+
+def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: bool) -> bool:
+    """Return whether the full reservation of a provider is explained when it is adopted.
+
+    Either the driver has a reason for it now, or nova's IronicDriver wrote it. That driver writes
+    ``reserved`` of each node in each period, and reserves nodes that are in use, in maintenance or
+    in cleaning: no figure of an operator survives there. A nova older than the owner traits leaves
+    no trait; an allocation shows that the node was in use. On other providers, ``reserved`` may be
+    an operator's: nova leaves it alone on PCI devices.
+    """
+    is_bare_metal = live.parent_uuid is None and all(
+        name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1
+        for name, inventory in live.inventories.items()
+    )
+    is_of_nova = is_bare_metal and (NOVA in live.traits or is_allocated)
+    return bool(wanted.reservations) or is_of_nova
 
 
 def obstacles(

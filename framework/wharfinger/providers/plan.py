@@ -170,14 +170,16 @@ class PendingRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignReservation:
-    """A provider that somebody else has fully reserved, which is kept.
+    """Full reservation of a provider by another program, which is kept.
 
-    ``classes`` are the resource classes of which nothing can be had for that.
+    ``classes`` are its resource classes. The operator can end it with one command if
+    ``is_releasable``: our instance publishes at least one of the classes.
     """
 
     uuid: str
     name: str
     classes: frozenset[str]
+    is_releasable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

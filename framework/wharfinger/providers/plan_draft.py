@@ -108,11 +108,8 @@ class TreeDraft:
 
     def note_foreign(self, after: Provider, record: Record) -> None:
         """Note the classes that another program has fully reserved."""
-        classes = full_reservation.foreign(after.inventories, record)
-        if classes:
-            self.foreign.append(
-                ForeignReservation(uuid=after.uuid, name=after.name, classes=classes)
-            )
+        if found := foreign_reservation(after, record):
+            self.foreign.append(found)
 
     def delete(self, live: Provider) -> None:
         """Delete a provider and its record."""
@@ -144,6 +141,19 @@ class TreeDraft:
             since = {reason: known.reserved_since.get(reason, self.now)}
             record = replace(record, reservations=(reason,), reserved_since=since)
         self.change(live, after, record)
+
+
+def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
+    """Return another program's full reservation of a provider, if any."""
+    classes = full_reservation.foreign(provider.inventories, record)
+    if not classes:
+        return None
+    return ForeignReservation(
+        uuid=provider.uuid,
+        name=provider.name,
+        classes=classes,
+        is_releasable=bool(full_reservation.releasable(provider.inventories, record)),
+    )
 
 
 def _seen(record: Record, live: Provider) -> Record:

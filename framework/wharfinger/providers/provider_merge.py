@@ -36,13 +36,15 @@ def merge(
     *,
     now: float,
     is_held: bool = False,
+    is_allocated: bool = False,
     dropped: Collection[str] = frozenset(),
 ) -> tuple[Provider, Record]:
     """What a provider becomes, and what is then to be remembered of it.
 
     ``live`` is what Placement has of it, None where it has nothing; ``now`` is in seconds since the
     epoch. It is fully reserved if the driver wants that, or if it ``is_held``. ``dropped`` are
-    classes that its driver has moved away: they go, whoever put them there.
+    classes that its driver has moved away: they go, whoever put them there. ``is_allocated``
+    where anything is allocated from a provider that is adopted.
     """
     mine = wanted.provider
     is_own = wanted.mode is PublishingMode.OWN
@@ -57,7 +59,12 @@ def merge(
         for name, inventory in there.inventories.items()
         if name not in own_classes and name not in leaving
     }
-    foreign = full_reservation.foreign(there.inventories, record)
+    is_explained = (
+        live is not None
+        and ownership.is_adoption(publisher, live, wanted, record)
+        and ownership.explains_reserved(live, wanted, is_allocated=is_allocated)
+    )
+    foreign = full_reservation.foreign({} if is_explained else there.inventories, record)
     inventories = {**full_reservation.release(others, record), **own_classes}
     for name in foreign & own_classes.keys():
         inventories[name] = replace(own_classes[name], reserved=own_classes[name].total)

@@ -79,7 +79,7 @@ def _ownership(
                 remedy = _KEEP_APART
         case _ if wanted.mode is PublishingMode.OVERLAY:
             return None
-        case Standing.OURS if record.applied is None or record.mode is PublishingMode.OWN:
+        case Standing.OURS if not ownership.is_overlaid(record):
             return None
         case Standing.OURS | Standing.UNPROVEN:
             if ownership.adopts(publisher, live, wanted, dropped):

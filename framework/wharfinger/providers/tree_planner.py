@@ -43,9 +43,10 @@ def plan_trees(
     ``desired`` has parents before children. ``live`` has the providers of these trees in
     Placement, and ``records`` our records of them, both by uuid. A provider with a record that is
     not desired is absent. ``allocated`` are the uuids of the absent providers, and of those that
-    change their owner, that have allocations. ``held`` are the uuids of the providers that are
-    fully reserved whatever their driver reports. ``name_owners`` are providers by name, whose names
-    are wanted here. ``is_planned`` returns whether the tree of a root is to be planned.
+    change their owner or are adopted, that have allocations. ``held`` are the uuids of the
+    providers that are fully reserved whatever their driver reports. ``name_owners`` are providers
+    by name, whose names are wanted here. ``is_planned`` returns whether the tree of a root is to be
+    planned.
 
     The steps of a tree come in this order: each provider, parents first, is created, moved, tagged
     and put into its aggregates before it has inventory. Then inventories shrink, then inventories
@@ -195,6 +196,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
                 record,
                 now=draft.now,
                 is_held=mine.uuid in draft.held,
+                is_allocated=mine.uuid in draft.allocated,
                 dropped=draft.dropped.get(mine.uuid, ()),
             )
             draft.change(live, after, remembered)

@@ -530,11 +530,8 @@ def _has_intent(tree: TreeWrite) -> bool:
 def _intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]:
     """Yield the records to store before the first request, by provider uuid."""
     left = _left_by_reshape(tree)
-    full = {
-        step.uuid: step
-        for step in tree.plan.steps
-        if isinstance(step, SetInventories) and _reserves(step)
-    }
+    changes = {step.uuid: step for step in tree.plan.steps if isinstance(step, SetInventories)}
+    full = {uuid: step for uuid, step in changes.items() if _reserves(step)}
     for uuid in tree.left.keys() & tree.plan.records.keys():
         record, planned, live = store.get(uuid), tree.plan.records[uuid], tree.now.get(uuid)
         if planned is None:
@@ -545,6 +542,9 @@ def _intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]
             # The figures to restore are needed until the reservation has ended.
             figures = full_reservation.own_reserved(live.inventories, record)
             own_reserved = {**figures, **own_reserved}
+        if uuid in changes:
+            # Until the write, a full reservation that ends would count as another program's.
+            own_reserved = {**_ending(changes[uuid]), **own_reserved}
         intent = replace(
             planned,
             live=live,
@@ -560,6 +560,17 @@ def _intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]
         if uuid in left:
             intent = _before_reshape(intent, planned, left[uuid])
         yield uuid, intent
+
+
+def _ending(step: SetInventories) -> dict[str, int]:
+    """Return the new figures of the classes that a step no longer reserves fully."""
+    return {
+        name: inventory.reserved
+        for name, inventory in step.after.items()
+        if not inventory.is_fully_reserved
+        and name in step.before
+        and step.before[name].is_fully_reserved
+    }
 
 
 def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:

@@ -23,10 +23,11 @@ from wharfinger.exceptions import (
 from wharfinger.objects import JOB_HOLDER, Reservation, ReservationList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import FEW, PlacementReader
-from wharfinger.providers import PublishingMode, ownership
+from wharfinger.providers import PublishingMode, full_reservation, ownership
 from wharfinger.providers.device_function_traits import with_claims, with_functions
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import Plan
+from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
@@ -308,7 +309,10 @@ class LookUp:
         return replace(state, name_owners=found)
 
     def _removals(self, state: CycleState) -> CycleState:
-        """Find allocations and unlisted children of providers that may be removed."""
+        """Find allocations and unlisted children of providers that may be removed.
+
+        The allocations of a provider that is adopted may explain its full reservation.
+        """
         due = [
             uuid
             for uuid, record in (state.records.items() if state.is_listing else ())
@@ -318,7 +322,7 @@ class LookUp:
             and state.live[uuid].root_uuid not in state.blocked
         ]
         allocated = set()
-        for uuid in [*due, *self._changing_owner(state)]:
+        for uuid in [*due, *self._changing_owner(state), *self._adopted_if_in_use(state)]:
             root = state.live[uuid].root_uuid
             state, has = _asked(state, root, self._client.get_provider_allocations, uuid)
             if has:
@@ -341,6 +345,24 @@ class LookUp:
             and ownership.standing(state.live[uuid], self._publisher, record)
             is Standing.OURS_BEFORE
         ]
+
+    def _adopted_if_in_use(self, state: CycleState) -> list[str]:
+        """Return adopted providers whose full reservation only an allocation can explain."""
+        found: list[str] = []
+        if not (self._publisher.adopts_matching or self._publisher.adopts):
+            return found
+        for uuid in state.desired.keys() & state.live.keys():
+            live, wanted = state.live[uuid], state.desired[uuid]
+            record = state.records.get(uuid, Record())
+            if (
+                full_reservation.foreign(live.inventories, record)
+                and not ownership.explains_reserved(live, wanted, is_allocated=False)
+                and ownership.explains_reserved(live, wanted, is_allocated=True)
+                and ownership.is_adoption(self._publisher, live, wanted, record)
+                and ownership.adopts(self._publisher, live, wanted)
+            ):
+                found.append(uuid)
+        return found
 
 
 def _asked(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from wharfinger.providers import compute_status, full_reservation
+from wharfinger.providers import compute_status
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     ForeignReservation,
@@ -12,7 +12,7 @@ from wharfinger.providers.plan import (
     SetInventories,
     TreePlan,
 )
-from wharfinger.providers.plan_draft import step_target
+from wharfinger.providers.plan_draft import foreign_reservation, step_target
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
 from wharfinger.providers.tree_planner import plan_trees
@@ -183,5 +183,5 @@ def _foreign_elsewhere(
         record = state.records.get(uuid)
         if record is None or not record.is_ours or root in state.scope or root in planned:
             continue
-        if classes := full_reservation.foreign(provider.inventories, record):
-            yield root, ForeignReservation(uuid=uuid, name=provider.name, classes=classes)
+        if found := foreign_reservation(provider, record):
+            yield root, found

@@ -6,7 +6,7 @@ on. All writes go through ``apply.Writer``, with the record of the instance that
 provider.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -169,6 +169,29 @@ class Reservations:
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
             return self._end(held.uuid, provider)
         raise ObjectNotFound(kind=Reservation.obj_name(), key=f"of {provider.name} by {holder}")
+
+    @patiently(*_CONFLICTS)
+    def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
+        """End another program's full reservation of a provider that a driver instance publishes.
+
+        The figures of the driver replace it. Return the same as ``release``. Raises
+        ReservationRefused if there is no such reservation, or if no instance publishes its classes.
+        """
+        stored = self._read(provider)
+        live, record = stored.live.inventories, stored.own_record
+        figures = full_reservation.releasable(live, stored.record) if stored.is_published else {}
+        if not figures:
+            raise _not_foreign(provider, full_reservation.foreign(live, stored.record))
+        left = (
+            *stored.record.reservations,
+            *(f"{one.reason} (held by {one.holder})" for one in stored.reservations),
+        )
+        ours = replace(record, own_reserved={**record.own_reserved, **figures})
+        if left:
+            self._apply(stored, ours, SetInventories, full_reservation.reserve_fully(live))
+        else:
+            self._apply(stored, record, SetInventories, full_reservation.release(live, ours))
+        return left
 
     def release_one(self, uuid: str) -> tuple[str, ...]:
         """End one reservation by its own uuid, and no other of the same holder.
@@ -516,6 +539,22 @@ def _current(
     # Another instance on the host may publish a child of the root, or overlay it.
     current = ours & publishers or {key for key in ours if key[0] in hosts} or ours
     return {key: records[key] for key in records if key not in ours or key in current}
+
+
+def _not_foreign(provider: ProviderSummary, classes: Collection[str]) -> ReservationRefused:
+    """Return the error for a provider without a foreign reservation that can be ended here."""
+    if classes:
+        problem = (
+            f"{', '.join(sorted(classes))} of it is fully reserved, but no driver instance that "
+            "has its records in this database publishes that."
+        )
+        remedy = "Ask its owner to write another figure."
+    else:
+        problem = "no other program has fully reserved it."
+        remedy = "See `wharfinger reservation list` for the reservations of operators and drivers."
+    return ReservationRefused(
+        provider=provider.name, uuid=provider.uuid, problem=problem, remedy=remedy
+    )
 
 
 def _release_of(consumer_uuid: str) -> str:

@@ -18,6 +18,8 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.plan import ForeignReservation
+from wharfinger.providers.plan_draft import foreign_reservation
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import Record, decode
 from wharfinger.reconcile import record_store
@@ -50,7 +52,7 @@ class Details:
 
     ``owners`` are its owner traits: one if it is published by the rules. ``usages`` are amounts by
     resource class. ``reserved_by_others`` are the classes that are fully reserved without a
-    reservation that we know.
+    reservation that we know. ``is_releasable``: ``provider release --foreign`` ends that.
     """
 
     summary: ProviderSummary
@@ -60,6 +62,7 @@ class Details:
     usages: Mapping[str, int] | None = None
     reservations: tuple[Reserved, ...] | None = None
     reserved_by_others: frozenset[str] | None = None
+    is_releasable: bool = False
 
 
 def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
@@ -141,6 +144,16 @@ def last_seen(context: Context) -> dict[str, Provider]:
     return found
 
 
+def foreign_reservations(context: Context) -> list[ForeignReservation]:
+    """Return the foreign reservations that the operator can end, as driver instances saw them last.
+
+    It takes one statement. Raises ObjectError, StateError.
+    """
+    records = map(_record, ProviderRecordList.get_by_filters(context))
+    found = (foreign_reservation(one.live, one) for one in records if one and one.live)
+    return [one for one in found if one and one.is_releasable]
+
+
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
     """Return the providers that a driver has fully reserved without a reason, by uuid.
 
@@ -166,7 +179,7 @@ def with_reservations(context: Context | None, providers: Iterable[Details]) -> 
     by_provider: dict[str, tuple[Reserved, ...]] = {}
     for one in reserved(context) if context else ():
         by_provider[one.provider_uuid] = (*by_provider.get(one.provider_uuid, ()), one)
-    others = _reserved_by_others(
+    others, releasable = _reserved_by_others(
         context,
         {
             one.summary.uuid: one.inventories
@@ -181,6 +194,7 @@ def with_reservations(context: Context | None, providers: Iterable[Details]) -> 
             reserved_by_others=None
             if one.inventories is None
             else others.get(one.summary.uuid, frozenset()),
+            is_releasable=one.summary.uuid in releasable,
         )
         for one in details
     ]
@@ -200,8 +214,12 @@ def _reported(record: ProviderRecord) -> Iterator[Reserved]:
 
 def _reserved_by_others(
     context: Context | None, inventories: Mapping[str, Mapping[str, Inventory]]
-) -> dict[str, frozenset[str]]:
-    """Return the fully reserved classes that no driver instance has reserved, by uuid."""
+) -> tuple[dict[str, frozenset[str]], set[str]]:
+    """Return the fully reserved classes that no driver instance has reserved, by uuid.
+
+    And the uuids of the providers of which a driver instance publishes such a class.
+    """
+    releasable = set()
     others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}
     others = {uuid: classes for uuid, classes in others.items() if classes}
     for one in _records(context, others) if context else ():
@@ -209,7 +227,9 @@ def _reserved_by_others(
         ours = _record(one)
         # A record that cannot be read may explain each class.
         others[uuid] &= full_reservation.foreign(inventories[uuid], ours) if ours else frozenset()
-    return others
+        if ours and full_reservation.releasable(inventories[uuid], ours):
+            releasable.add(uuid)
+    return others, {uuid for uuid in releasable if others[uuid]}
 
 
 def _record(one: ProviderRecord) -> Record | None:

@@ -128,13 +128,14 @@ def reports(kept: KeptInFile, provider: str, reason: str, seconds: float) -> Non
     )
 
 
-def fill(placement_service: EmbeddedPlacement, provider: str) -> None:
-    """Have somebody else reserve all of a provider."""
+def fill(placement_service: EmbeddedPlacement, provider: str) -> str:
+    """Have another program reserve all of a provider; return its uuid."""
     client = WritingClient(placement_service.adapter)
     [found] = client.list_providers(name=provider)
     live = client.get_inventories(found.uuid)
     full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}
     client.set_inventories(found.uuid, live.resource_provider_generation, full)
+    return found.uuid
 
 
 def test_the_tree_says_who_has_reserved_what_since_when(
@@ -177,14 +178,15 @@ def test_the_tree_as_json_says_who_has_reserved_what(published: Program, kept: K
 def test_what_others_have_reserved_is_told_with_the_inventory(
     published: Program, placement_service: EmbeddedPlacement
 ) -> None:
-    fill(placement_service, LARGE)
+    uuid = fill(placement_service, LARGE)
     reserve(published)
 
     assert "by others" not in tree(published).out
     drawn = tree(published, "--inventory").out
     assert drawn.endswith(
         f"└── {LARGE}  OWNER_NOVA\n"
-        "    ├── reserved by others: CUSTOM_VGPU_LARGE\n"
+        "    ├── reserved by others: CUSTOM_VGPU_LARGE (to end this: `wharfinger provider release "
+        f"{uuid} --foreign`)\n"
         "    └── CUSTOM_VGPU_LARGE 4  fully reserved\n"
     )
     assert drawn.count("by others") == 1

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -333,6 +334,80 @@ def test_what_a_cycle_has_seen_is_released_although_its_figures_are_damaged(
 
     assert (done.code, done.out) == (0, f"{GPU} ({gpu.uuid}): free\n")
     assert figures(client, gpu) == FREE
+
+
+# Reservations of other programs.
+
+
+def fill(client: WritingClient, provider: ProviderSummary) -> None:
+    """Have another program reserve all of a provider."""
+    live = client.get_inventories(provider.uuid)
+    full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}
+    client.set_inventories(provider.uuid, live.resource_provider_generation, full)
+
+
+def test_release_foreign_ends_what_another_program_has_reserved(
+    published: Program, client: WritingClient, gpu: ProviderSummary
+) -> None:
+    """The command that sync prints ends a foreign reservation, for this and all later cycles."""
+    fill(client, gpu)
+    told = inprocess.run(published, "sync").out
+    command = told.split("`")[1]
+    assert command == f"wharfinger provider release {gpu.uuid} --foreign"
+
+    done = inprocess.run(published, *command.split()[1:])
+
+    assert (done.code, done.out, done.err) == (0, f"{GPU} ({gpu.uuid}): free\n", "")
+    assert figures(client, gpu) == FREE
+    assert inprocess.run(published, "sync").out == "gpus: no change\n"
+
+
+def test_release_foreign_below_another_reservation_frees_the_provider_at_the_end_of_that(
+    published: Program, client: WritingClient, gpu: ProviderSummary
+) -> None:
+    """A stored reservation goes on; the foreign one does not come back after it."""
+    fill(client, gpu)
+    reserve(published)
+
+    done = release(published, "--foreign")
+
+    assert done.out == f"{GPU} ({gpu.uuid}): still reserved: disk is loud (held by operator)\n"
+    assert figures(client, gpu) == FULL
+    assert inprocess.run(published, "sync").out == "gpus: no change\n"
+    assert release(published).out == f"{GPU} ({gpu.uuid}): free\n"
+    assert figures(client, gpu) == FREE
+
+
+def test_release_foreign_without_a_foreign_reservation_is_refused(
+    published: Program, client: WritingClient, gpu: ProviderSummary, requests: Requests
+) -> None:
+    """Our own reservation is not another program's."""
+    reserve(published)
+    requests.clear()
+
+    failed(
+        release(published, "--foreign"),
+        f"provider {GPU} ({gpu.uuid}): no other program has fully reserved it.",
+    )
+
+    assert requests.writes == []
+
+
+def test_release_foreign_of_another_programs_provider_is_refused(
+    published: Program, client: WritingClient, requests: Requests
+) -> None:
+    """A provider that no instance publishes is never written."""
+    stranger = client.create_provider(str(uuid.uuid4()), "stranger", None)
+    full = {"VGPU": Inventory(total=1, reserved=1)}
+    client.set_inventories(stranger.uuid, stranger.generation, full)
+    requests.clear()
+
+    failed(
+        release(published, "--foreign", provider="stranger"),
+        "VGPU of it is fully reserved, but no driver instance",
+    )
+
+    assert requests.writes == []
 
 
 # The list.

@@ -19,6 +19,7 @@ from tests.lab.faults import Answer, Fault, Interceptor
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.program import Done, Program, run_command
 from wharfinger.cli import status
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.db import migration
 from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import ServiceList
@@ -32,10 +33,11 @@ DRIVERS = "Configuration and drivers"
 PLACEMENT = "Placement"
 SERVICES = "Versions of services"
 PROVIDERS = "Providers without an owner"
+FOREIGN = "Reservations by other programs"
 UNUSED_PORT = "127.0.0.1:1"
 NEWER = "UPDATE alembic_version SET version_num = '9999'"
 #: What cannot be checked without another.
-_NEED = {DATABASE: [SERVICES], PLACEMENT: [PROVIDERS]}
+_NEED = {DATABASE: [SERVICES, FOREIGN], PLACEMENT: [PROVIDERS]}
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,27 @@ def test_a_file_without_tables_or_of_another_kind_fails_and_is_not_made(program:
     told = "no tables yet. Run `wharfinger db upgrade`"
     check(program).is_the_only(2, FAILURE, DATABASE, told)
     assert not file.exists()
+
+
+def test_foreign_reservation_is_reported_with_the_command_that_ends_it(
+    program: Program, placement_service: EmbeddedPlacement
+) -> None:
+    """A reservation of another program is kept, and is no reason against an upgrade."""
+    inprocess.run(program, "sync")
+    client = WritingClient(placement_service.adapter)
+    [gpu] = client.list_providers(name="gpu-host-1_pci_0000_84_00_0")
+    live = client.get_inventories(gpu.uuid)
+    full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}
+    client.set_inventories(gpu.uuid, live.resource_provider_generation, full)
+    before = check(program)
+    inprocess.run(program, "sync")
+
+    told = check(program)
+
+    assert before.details[FOREIGN] == "There are none."
+    assert (told.code, told.results[FOREIGN]) == (0, SUCCESS)
+    command = f"{gpu.name} (`wharfinger provider release {gpu.uuid} --foreign`)"
+    assert command in told.details[FOREIGN]
 
 
 # The configuration.

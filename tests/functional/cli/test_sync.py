@@ -171,7 +171,10 @@ def test_what_others_have_reserved_is_printed_and_is_no_difference(
     dry, synced = (inprocess.run(program, "sync", *more) for more in (("--dry-run",), ()))
     as_json = inprocess.run(program, "sync", "-f", "json")
 
-    told = f"? {device}: VGPU is fully reserved, and not by us: kept\ngpus: no change\n"
+    told = (
+        f"? {device}: VGPU is fully reserved, and not by us: kept. To end this: "
+        f"`wharfinger provider release {uuid} --foreign`\ngpus: no change\n"
+    )
     assert (dry.code, dry.out, dry.err) == (0, told, "")
     assert (synced.code, synced.out, synced.err) == (0, told, "")
     [instance] = as_json.json()

@@ -344,3 +344,27 @@ def test_adopt_of_several_with_one_that_does_not_match_adopts_none(
     assert "its resource classes are PGPU; the driver reports VGPU" in done.err
     assert "nothing was written" in done.err
     assert every_byte(placement_service, NODE, *children) == before
+
+
+def test_adopt_prints_an_unexplained_reservation_with_the_command_that_ends_it(
+    host: tuple[Program, list[str]], placement_service: EmbeddedPlacement
+) -> None:
+    """`provider adopt` keeps the reservation of a device that may be an operator's."""
+    program, (named, _other) = host
+    client = WritingClient(placement_service.adapter)
+    generation = client.get_inventories(named).resource_provider_generation
+    client.set_inventories(named, generation, {"VGPU": Inventory(total=2, reserved=2)})
+    adopt = ("provider", "adopt", named, "--instance", "gpus")
+    release = f"wharfinger provider release {named} --foreign"
+
+    shown = inprocess.run(program, *adopt, "--dry-run")
+    adopted = inprocess.run(program, *adopt)
+
+    for done in (shown, adopted):
+        kept = f"VGPU is fully reserved, and not by us: kept. To end this: `{release}`"
+        assert kept in done.out
+    assert client.get_inventories(named).inventories["VGPU"].is_fully_reserved
+    ended = inprocess.run(program, *release.split()[1:])
+    assert ended.out.endswith(f"({named}): free\n")
+    assert client.get_inventories(named).inventories["VGPU"].reserved == 0
+    assert release not in inprocess.run(program, "sync").out

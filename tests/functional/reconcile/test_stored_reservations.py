@@ -290,6 +290,44 @@ def test_a_foreign_reservation_is_there_before_during_and_after_ours(
     assert figures(placement, "gpu") == theirs
 
 
+def test_release_foreign_that_is_cut_off_is_finished_by_the_next_cycle(
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    """The new figures are stored before the write: the reservation is not foreign any more."""
+    writes(placement, "gpu", **{**OWN["gpu"], "FPGA": FULL["gpu"]["FPGA"]})
+    publishing.cycle.sync()
+
+    def cut(method: str, path: str) -> None:
+        if method == "PUT":
+            raise PlacementUnavailable(request=path, status=0, code="", detail="cut off")
+
+    then, placement.adapter.before = placement.adapter.before, cut
+    with pytest.raises(PlacementUnavailable):
+        holds.release_foreign(summary(placement, "gpu"))
+    placement.adapter.before = then
+    before = figures(placement, "gpu")
+
+    outcome = publishing.restarted().sync()
+
+    assert before["FPGA"] == FULL["gpu"]["FPGA"]
+    assert (outcome.problems, outcome.foreign) == ((), ())
+    assert figures(placement, "gpu") == OWN["gpu"]
+
+
+def test_release_foreign_of_an_overlaid_provider_is_refused(
+    holds: Reservations, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    """Another program writes the inventory of an overlaid provider, and its figures."""
+    writes(placement, "card", **FULL["card"])
+    [found] = publishing.cycle.sync().foreign
+    assert (found.name, found.is_releasable) == ("card", False)
+
+    with pytest.raises(ReservationRefused, match="no driver instance"):
+        holds.release_foreign(summary(placement, "card"))
+
+    assert figures(placement, "card") == FULL["card"]
+
+
 def with_fpga(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
     """A device below a node of which it says nothing: that is somebody else's."""
     if not tree.exists("fpga"):

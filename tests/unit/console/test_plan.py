@@ -98,14 +98,15 @@ def test_what_is_new_goes_changes_and_waits_can_be_told_by_colour() -> None:
 
 def test_what_others_have_reserved_is_told_with_its_classes() -> None:
     foreign = [
-        ForeignReservation(uuid=GPU, name="gpu", classes=frozenset(["VGPU"])),
+        ForeignReservation(uuid=GPU, name="gpu", classes=frozenset(["VGPU"]), is_releasable=True),
         ForeignReservation(uuid=HOST, name="host", classes=frozenset(["VCPU", "MEMORY_MB"])),
     ]
 
     lines = list(plan.as_text([], foreign=foreign))
 
     assert [line.plain for line in lines] == [
-        "? gpu: VGPU is fully reserved, and not by us: kept",
+        "? gpu: VGPU is fully reserved, and not by us: kept. To end this: "
+        "`wharfinger provider release uuid-gpu --foreign`",
         "? host: MEMORY_MB, VCPU are fully reserved, and not by us: kept",
     ]
     assert {line.style for line in lines} == {"dim"}

@@ -1,0 +1,141 @@
+"""Full reservations of providers that an instance adopts."""
+
+from typing import Any, Final
+
+import pytest
+
+from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
+from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import TreePlan
+from wharfinger.providers.provider_record import Record
+from wharfinger.providers.removal import RemovalPolicy, Removals
+from wharfinger.providers.tree_planner import plan_trees
+
+NODE: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
+ROOT: Final = "5c1f9a37-77a5-4a52-b7b6-2f6f0a3d5e11"
+GOLD: Final = "CUSTOM_BAREMETAL_GOLD"
+US: Final = Publisher("metal", "OWNER_NOVA", adopts_matching=True)
+NOVA: Final = frozenset(["OWNER_NOVA"])
+NONE: Final[frozenset[str]] = frozenset()
+
+
+def provider(
+    reserved: int,
+    traits: frozenset[str] = NONE,
+    *,
+    kind: str = GOLD,
+    total: int = 1,
+    parent: str | None = None,
+) -> Provider:
+    return Provider(
+        uuid=NODE,
+        name="node",
+        root_uuid=parent or NODE,
+        parent_uuid=parent,
+        generation=3,
+        inventories={kind: Inventory(total=total, reserved=reserved)},
+        traits=traits,
+    )
+
+
+def planned(
+    live: Provider,
+    *reasons: str,
+    reports: int = 0,
+    is_allocated: bool = False,
+    record: Record | None = None,
+    **more: Any,
+) -> TreePlan:
+    """Return the plan for a provider of which the driver reports ``reports`` as reserved."""
+    [(kind, inventory)] = live.inventories.items()
+    said = provider(reports, kind=kind, total=inventory.total, parent=live.parent_uuid)
+    [plan] = plan_trees(
+        US,
+        [DesiredProvider(provider=said, reservations=reasons, reported=True)],
+        {NODE: live},
+        {NODE: record} if record else {},
+        removals=Removals(now=0.0, policy=RemovalPolicy(delay=0)),
+        allocated={NODE} if is_allocated else (),
+        **more,
+    )
+    assert not plan.problems
+    return plan
+
+
+def outcome(plan: TreePlan) -> tuple[int, dict[str, int], bool]:
+    """Return ``reserved`` after the plan, the own figures, and whether it counts as foreign."""
+    record = plan.records[NODE]
+    assert record
+    assert record.live
+    [inventory] = record.live.inventories.values()
+    return inventory.reserved, dict(record.own_reserved), bool(plan.foreign)
+
+
+BARE_METAL: Final[dict[str, Any]] = {"kind": GOLD, "total": 1}
+GPU: Final[dict[str, Any]] = {"kind": "VGPU", "total": 4, "parent": ROOT}
+PCI: Final[dict[str, Any]] = {"kind": "CUSTOM_PCI_8086_1521", "total": 1, "parent": ROOT}
+POOL: Final[dict[str, Any]] = {"kind": "CUSTOM_POOL", "total": 8}
+
+
+@pytest.mark.parametrize("shape", [BARE_METAL, GPU, PCI, POOL])
+@pytest.mark.parametrize("traits", [NOVA, NONE])
+@pytest.mark.parametrize("is_allocated", [False, True])
+@pytest.mark.parametrize("reasons", [(), ("cleaning",)])
+def test_adoption_of_a_fully_reserved_provider_decides_whose_the_reservation_is(
+    shape: dict[str, Any], traits: frozenset[str], is_allocated: bool, reasons: tuple[str, ...]
+) -> None:
+    """The driver's with a reason, nova's on its bare metal, and another program's otherwise."""
+    total = shape["total"]
+    [kind] = {shape["kind"]}
+
+    found = outcome(planned(provider(total, traits, **shape), *reasons, is_allocated=is_allocated))
+
+    if reasons:
+        assert found == (total, {kind: 0}, False)
+    elif shape is BARE_METAL and (traits or is_allocated):
+        assert found == (0, {}, False)
+    else:
+        assert found == (total, {}, True)
+
+
+@pytest.mark.parametrize("traits", [NOVA, NONE])
+def test_adoption_of_what_the_driver_reports_as_full_keeps_it_as_the_drivers(
+    traits: frozenset[str],
+) -> None:
+    """A driver may report ``reserved == total`` without a reason: that is its own figure."""
+    assert outcome(planned(provider(1, traits), reports=1)) == (1, {}, False)
+
+
+def test_adoption_with_a_reason_ends_with_it_and_restores_the_figure_of_the_driver() -> None:
+    """The own figure is what the driver reports, and not what the other program wrote."""
+    live = provider(4, NOVA, **GPU)
+    first = planned(live, "cleaning", reports=1).records[NODE]
+    assert first
+    assert first.live
+
+    free = planned(first.live, reports=1, record=first)
+
+    assert outcome(free) == (1, {}, False)
+
+
+def test_adoption_of_an_overlaid_provider_decides_by_the_same_rule() -> None:
+    """Another program wrote the inventory until now, though our instance trait is there."""
+    live = provider(1, US.traits)
+    applied = Provider(uuid=NODE, name="node", root_uuid=NODE, traits=US.traits)
+    record = Record(applied=applied, live=live, mode=PublishingMode.OVERLAY)
+
+    assert outcome(planned(live, record=record)) == (0, {}, False)
+
+
+@pytest.mark.parametrize("reasons", [(), ("cleaning",)])
+def test_provider_with_our_trait_and_a_lost_record_keeps_a_foreign_reservation(
+    reasons: tuple[str, ...],
+) -> None:
+    """It is not adopted: the reservation may be a stored one, which is read late."""
+    found = outcome(planned(provider(1, US.traits), *reasons))
+    assert found == (1, {}, True)
+
+
+def test_adoption_of_a_held_provider_keeps_it_reserved_and_notes_the_figure_of_the_driver() -> None:
+    """A stored reservation goes on after the adoption, and ends with the driver's figure."""
+    assert outcome(planned(provider(1, NOVA), held={NODE})) == (1, {GOLD: 0}, False)
