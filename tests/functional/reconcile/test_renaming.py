@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from tests.functional.scheduling.hosts import publish
 from tests.lab.clocks import Clock
 from tests.lab.cycles import HOST, Publishing, allocate, contents, everything
 from tests.lab.database_writes import Transactions
@@ -234,6 +235,32 @@ def test_card_in_use_under_its_old_name_stays_reserved(
 
     assert names() == sorted([in_use, *(f"new_card_{slot}" for slot in range(4))])
     assert everything()[in_use]["inventories"] == {CARD: (1, 1)}
+
+
+def test_cycles_of_driver_that_removes_unreported_children_leave_those_of_other_programs(
+    cards: Publishing, placement: PlacementFixture, clock: Clock
+) -> None:
+    marks = {"OWNER_NOVA", "CUSTOM_WHARFINGER_CARDS"}
+    theirs: dict[str, set[str]] = {
+        "pgpu": {"OWNER_NOVA"},
+        "fpga": {"OWNER_CYBORG"},
+        "bridge": set(),
+        "orphan": marks,
+        f"{HOST}_card_9": marks,
+    }
+    for name, traits in theirs.items():
+        publish(placement.client, name, {CARD: 1}, *traits)
+        placement.client.update_provider(uuid(name), name, uuid(HOST))
+    before = contents(placement)
+
+    for _ in range(3):
+        outcome = cards.cycle.sync()
+        clock.later(DELAY)
+
+        assert not outcome.problems
+        assert not outcome.steps
+        assert {one.name for one in outcome.pending} == {"orphan", f"{HOST}_card_9"}
+    assert contents(placement) == before
 
 
 # Hosts.
