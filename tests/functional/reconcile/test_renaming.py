@@ -17,7 +17,7 @@ from tests.lab.drivers import flat, with_children
 from tests.lab.placement import PlacementFixture
 from tests.lab.samples import uuid
 from wharfinger.driver import Allocations, ComputeDriver
-from wharfinger.exceptions import NodeTaken, ProviderRenamed
+from wharfinger.exceptions import MassRemoval, NodeTaken, ProviderRenamed
 from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.tracker import service_record
 
@@ -235,6 +235,28 @@ def test_card_in_use_under_its_old_name_stays_reserved(
 
     assert names() == sorted([in_use, *(f"new_card_{slot}" for slot in range(4))])
     assert everything()[in_use]["inventories"] == {CARD: (1, 1)}
+
+
+def test_cards_of_renamed_node_that_are_too_many_to_remove_stay_reserved(
+    cards: Publishing, placement: PlacementFixture, clock: Clock
+) -> None:
+    file: Path = cards.driver._file  # type: ignore[attr-defined]
+    file.write_text(json.dumps({str(slot): {"units": 1} for slot in range(8)}))
+    assert not cards.cycle.sync().problems
+    rename(placement, HOST, "new")
+    name_node(cards, "new")
+    seen = watch(placement)
+
+    assert not cards.cycle.sync().problems
+    clock.later(DELAY)
+    outcome = cards.cycle.sync()
+
+    assert [type(one) for one in outcome.problems] == [MassRemoval]
+    assert (len(names()), offered()) == (16, 8)
+    cards.allow_mass_removal = True
+    assert not cards.restarted().sync().problems
+    assert (len(names()), offered()) == (8, 8)
+    assert max(seen) == 8
 
 
 def test_cycles_of_driver_that_removes_unreported_children_leave_those_of_other_programs(
