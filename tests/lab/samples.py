@@ -82,7 +82,11 @@ def instance(context: Context | None, number: int = 0, **values: Any) -> Instanc
 def claimed(context: Context | None, number: int = 0) -> Instance:
     """An instance with all fields."""
     return instance(
-        context, number, task_state="claiming", updated_at=datetime(2030, 1, 1, tzinfo=UTC)
+        context,
+        number,
+        task_state="claiming",
+        updated_at=datetime(2030, 1, 1, tzinfo=UTC),
+        claimed_allocations={uuid("a provider"): {"VCPU": 1}},
     )
 
 

@@ -146,6 +146,7 @@ INSTANCES: Final = _table(
     sa.Column("flavor", long_text(), nullable=False),
     sa.Column("task_state", sa.String(NAME)),
     sa.Column("updated_at", _Time),
+    sa.Column("claimed_allocations", long_text()),
     _revision(),
     sa.UniqueConstraint("uuid", name="uniq_instances_uuid"),
     sa.Index("idx_instances_host_node", "host", "node"),

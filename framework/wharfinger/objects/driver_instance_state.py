@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from wharfinger.db.row_statements import Rows
 from wharfinger.objects import base, field_base, field_types
-from wharfinger.objects.base import WharfingerObject, register
+from wharfinger.objects.base import Step, WharfingerObject, register
 from wharfinger.objects.compute_node import ComputeNode
 from wharfinger.objects.database_context import Context
 from wharfinger.objects.device_job import DeviceJob
@@ -43,6 +43,7 @@ class HostState(WharfingerObject):
       host, whose providers may be gone; empty unless they were asked for.
     """
 
+    HISTORY = (Step("1.0", "first version"), Step("1.1", "Instance 1.2"))
     service_disabled: bool | None
     node_revisions: dict[str, int]
     nodes: list[ComputeNode]
@@ -67,7 +68,7 @@ class HostState(WharfingerObject):
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
         "nodes": [("1.0", "1.1")],
-        "instances": [("1.0", "1.1")],
+        "instances": [("1.0", "1.1"), ("1.1", "1.2")],
         "migrations": [("1.0", "1.1")],
         "records": [("1.0", "1.3")],
         "reservations": [("1.0", "1.1")],

@@ -181,6 +181,11 @@ def counts_by_name(**kwargs: Any) -> Field[dict[str, int]]:
     return Dict(Count(), **kwargs)
 
 
+def amounts_by_provider(**kwargs: Any) -> Field[dict[str, dict[str, int]]]:
+    """Whole numbers by resource class, by provider uuid."""
+    return Dict(Dict(Count()), **kwargs)
+
+
 def ratios_by_name(**kwargs: Any) -> Field[dict[str, float]]:
     """Numbers from 0 on, by name."""
     return Dict(Ratio(), **kwargs)

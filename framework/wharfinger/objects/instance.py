@@ -24,12 +24,15 @@ class Instance(KeptObject):
     - ``flavor``: what it takes, as it was when the instance was made or last resized.
     - ``task_state``: one of TASK_STATES while that is done, or was left undone; None at rest.
     - ``updated_at``: when it was last saved, in UTC; None where an earlier version did that.
+    - ``claimed_allocations``: its allocations in Placement as they were last claimed or read, amounts
+      by provider uuid and resource class; None where no process has noted them yet.
     - ``revision``: how often it was saved.
     """
 
     HISTORY = (
         Step("1.0", "first version"),
         Step("1.1", "what is being done with it", ("task_state", "updated_at")),
+        Step("1.2", "the allocations that it claimed", ("claimed_allocations",)),
     )
     TABLE = "instances"
     uuid: str
@@ -40,6 +43,7 @@ class Instance(KeptObject):
     flavor: Flavor
     task_state: str | None
     updated_at: datetime | None
+    claimed_allocations: dict[str, dict[str, int]] | None
     fields = {
         "uuid": field_types.uuid(),
         "project_id": field_types.name(),
@@ -49,6 +53,7 @@ class Instance(KeptObject):
         "flavor": field_base.ObjectField("Flavor"),
         "task_state": field_types.one_of(*TASK_STATES, nullable=True),
         "updated_at": field_types.moment(nullable=True),
+        "claimed_allocations": field_types.amounts_by_provider(nullable=True),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {"flavor": [("1.0", "1.0")]}
 
@@ -78,6 +83,7 @@ class InstanceList(KeptList[Instance]):
         Step("1.0", "Instance 1.0"),
         Step("1.1", "get_revisions"),
         Step("1.2", "Instance 1.1"),
+        Step("1.3", "Instance 1.2"),
     )
     KIND = Instance
     objects: list[Instance]
@@ -86,6 +92,7 @@ class InstanceList(KeptList[Instance]):
         "1.0": "1.0",
         "1.1": "1.0",
         "1.2": "1.1",
+        "1.3": "1.2",
     }
 
     @classmethod

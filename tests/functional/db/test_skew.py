@@ -41,7 +41,7 @@ LACKING = {
     "0003": {
         "reservations": {"own_reserved", "consumer_uuid", "phase"},
         "provider_records": {"reserved_since", "absence", "revision"},
-        "instances": {"task_state", "updated_at"},
+        "instances": {"task_state", "updated_at", "claimed_allocations"},
     },
 }
 LACKING["0002"] = LACKING["0003"] | {"compute_nodes": {"pci_stats"}}

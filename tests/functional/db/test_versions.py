@@ -43,7 +43,7 @@ def test_a_process_is_as_old_as_can_be(old: ProcessPoolExecutor) -> None:
     assert {name: fields for name, fields in later.items() if fields} == {
         "ComputeNode": {"pci_stats"},
         "ProviderRecord": {"reserved_since", "absence", "revision"},
-        "Instance": {"task_state", "updated_at"},
+        "Instance": {"task_state", "updated_at", "claimed_allocations"},
         "Reservation": {"own_reserved", "consumer_uuid", "phase"},
     }
     assert now["ComputeNode"][0] == "1.1"

@@ -47,6 +47,7 @@ def takes(kind: Any, what: str) -> bool:  # noqa: PLR0911 - one for each kind
                 field_types.Count: what == "a dict of figures",
                 field_types.Ratio: what == "a dict of figures",
                 field_types.Flag: False,
+                Dict: False,
             }[type(element)]
         case ObjectField():
             return kind.objname == "Flavor" and what == "a flavor"

@@ -16,6 +16,7 @@ from tests.lab import samples
 from tests.unit.objects.kinds import OURS, of
 from wharfinger.objects import (
     ComputeNodeList,
+    HostState,
     InstanceList,
     MigrationList,
     ProviderRecordList,
@@ -36,9 +37,9 @@ FINGERPRINTS = {
     "DeviceJobList": "1.0-0d52ff782900fea591818dc9b6930e85",
     "Flavor": "1.0-f6f59ffa7afb6df1b5b3138acf1ff640",
     "FlavorList": "1.0-a40767a2cf65407b54eaa4d8a69dac85",
-    "HostState": "1.0-6f4dea935036c0547f5ad62035b41130",
-    "Instance": "1.1-7c2fb71c6588e75f31e602199c77529e",
-    "InstanceList": "1.2-837623f712aea466c9698e1b485ee446",
+    "HostState": "1.1-a9424bb71ea12235b0e381caf7d30986",
+    "Instance": "1.2-b7590e12186b33565e2868f4f370d17f",
+    "InstanceList": "1.3-30141ee68484328212247244ae10e9d0",
     "Migration": "1.1-9f929581783bc53444c8f8bead607039",
     "MigrationList": "1.1-9225cb1638178a561eef9117be9d174a",
     "PciDevice": "1.0-1057ca7a5212e976344c90d259bb0070",
@@ -132,6 +133,16 @@ FULL: dict[str, Callable[[], Any]] = {
     "ComputeNode": lambda: samples.node(None, pci_stats=samples.gpus()),
     "ComputeNodeList": lambda: ComputeNodeList(
         objects=[samples.node(None, number, pci_stats=samples.gpus()) for number in range(2)]
+    ),
+    "HostState": lambda: HostState(
+        service_disabled=False,
+        nodes=[],
+        instances=[samples.claimed(None)],
+        migrations=[],
+        records=[],
+        reservations=[],
+        jobs=[],
+        **{f"{kind}_revisions": {} for kind in ("node", "instance", "record")},
     ),
     "Instance": lambda: samples.claimed(None),
     "InstanceList": lambda: InstanceList(
