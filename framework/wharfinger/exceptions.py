@@ -443,6 +443,21 @@ class AllocationRefused(WharfingerError):
     remedy: str
 
 
+class AllocationLost(WharfingerError):
+    """Another program has deleted the allocation of a claimed instance."""
+
+    template = (
+        "instance {instance} on node {node} of host {host}: its allocation is gone from Placement, "
+        "and no release of ours has deleted it. Reserved fully until that is repaired: "
+        "{providers}. `wharfinger instance repair {instance}` allocates the same again; with "
+        "--release, it releases the instance."
+    )
+    instance: str
+    node: str
+    host: str
+    providers: str
+
+
 class ClaimedAnew(AllocationRefused):
     """An instance was released and claimed anew, by others, under the same uuid."""
 

@@ -43,6 +43,7 @@ _ARGUMENTS: Final = {
     "instance confirm": [_UUID],
     "instance migrate": [_UUID],
     "instance release": [_UUID],
+    "instance repair": [_UUID],
     "instance resize": [_UUID, "--flavor", "small"],
     "instance revert": [_UUID],
     "instance show": [_UUID],

@@ -1,6 +1,7 @@
 """Read, replace and delete the allocations of consumers in Placement.
 
-The one writer of allocations, apart from the reshapes of a plan.
+The one writer of allocations, apart from reshapes: those of a plan, and those that allocate from
+reserved providers.
 """
 
 from collections import Counter
@@ -65,7 +66,21 @@ class Consumers:
         Raises ConcurrentUpdate where one of them has changed since it was read, Conflict where a
         provider has not the room.
         """
-        body = {
+        new = {consumer.uuid for consumer, _wanted in changes if consumer.generation is None}
+        body = self.body(instance, *changes)
+        self._left.difference_update(new)
+        try:
+            self._writes.set_allocations(body)
+        except PlacementError as error:
+            if error.status == HTTPStatus.BAD_REQUEST:
+                self._left.update(new)
+            raise
+
+    def body(
+        self, instance: Instance, *changes: tuple[Consumer, Allocations]
+    ) -> dict[str, dict[str, Any]]:
+        """Return what a request sends to replace these allocations."""
+        return {
             consumer.uuid: {
                 "allocations": {
                     provider: {"resources": amounts} for provider, amounts in allocations.items()
@@ -80,14 +95,6 @@ class Consumers:
             }
             for consumer, allocations in changes
         }
-        new = {consumer.uuid for consumer, _wanted in changes if consumer.generation is None}
-        self._left.difference_update(new)
-        try:
-            self._writes.set_allocations(body)
-        except PlacementError as error:
-            if error.status == HTTPStatus.BAD_REQUEST:
-                self._left.update(new)
-            raise
 
     def delete(self, uuid: str, held: Mapping[str, Any]) -> None:
         """Delete the allocations of a consumer, ``held``, as Placement has returned them.
@@ -103,6 +110,11 @@ class Consumers:
         provider is gone, it keeps the consumer, with generation 0. No answer shows that.
         """
         self._left.add(uuid)
+
+
+def plain(allocations: Allocations) -> dict[str, dict[str, int]]:
+    """Return allocations as the row of an instance takes them."""
+    return {provider: dict(amounts) for provider, amounts in allocations.items()}
 
 
 def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
@@ -123,6 +135,6 @@ def is_unsure(error: WharfingerError) -> bool:
     """Return whether Placement may have written allocations in spite of an error, or may yet."""
     return (
         isinstance(error, PlacementError)
-        and error.request == "POST /allocations"
+        and error.request.partition(" (")[0] in {"POST /allocations", "POST /reshaper"}
         and not HTTPStatus.BAD_REQUEST <= error.status < HTTPStatus.INTERNAL_SERVER_ERROR
     )

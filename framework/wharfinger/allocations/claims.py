@@ -10,7 +10,13 @@ from uuid import uuid4
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import Allocations, Consumer, is_unsure
+from wharfinger.allocations.allocation_writer import (
+    Allocations,
+    Consumer,
+    is_unsure,
+    plain,
+    was_refused,
+)
 from wharfinger.allocations.candidate_attempts import (
     SHARES,
     FlavorSearch,
@@ -38,6 +44,7 @@ from wharfinger.exceptions import (
     ObjectExists,
     ObjectNotFound,
     PlacementError,
+    ReservationRefused,
     WharfingerError,
 )
 from wharfinger.objects import (
@@ -49,7 +56,9 @@ from wharfinger.objects import (
     Reservation,
 )
 from wharfinger.objects.field_types import now
+from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names
+from wharfinger.reconcile.stored_reservations import Reservations
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims
 
@@ -104,6 +113,7 @@ class AllocationClaims:
         self._client: Final = surroundings.placement
         self._context: Final = surroundings.objects
         self._releases: Final = AllocationRelease(surroundings.placement, surroundings.objects)
+        self._reservations: Final = Reservations(surroundings.placement, surroundings.objects)
         self._search: Final = search
         self._consumers: Final = search.consumers
         self._down_time: Final = down_time
@@ -177,16 +187,145 @@ class AllocationClaims:
             instance.save()
         # From here on no process allocates anything for it: one that has read what it had is
         # refused, and one that reads it now finds that it is being released.
-        held = self._releases.release(uuid, check=lambda: self._see_same(instance))
+        lost = [one.provider_uuid for one in self._reservations.lost(uuid)]
+        held = self._releases.release(uuid, lost=lost, check=lambda: self._see_same(instance))
         places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
             places |= ends_of(migration)
             held += self.end(migration)
+        self._reservations.end_lost(uuid)
         instance.destroy()
         for host, node in places:
             if host is not None and node is not None:
                 Claims(self._context, host).note(node)
         return held
+
+    # Lost allocations.
+
+    @again
+    def repair(self, uuid: str) -> Claimed:
+        """Allocate to an instance what it had, after another program has deleted its allocation.
+
+        The providers stay fully reserved until the instance has all of it. An instance that has its
+        allocation stays as it is. Raises ObjectNotFound, and AllocationRefused where the instance
+        cannot have it again; it is as it was then.
+        """
+        uuid = names.check_uuid(uuid, "instance")
+        held = self._consumers.get(uuid)
+        # The row is read after that: if it is released from now on, writes are refused.
+        instance = Instance.get_by_uuid(self._context, uuid)
+        refuse_released(instance)
+        refuse_claimed(instance, self._down_time)
+        if not held.allocations or state_of(instance) == "claiming":
+            wanted = self._lost_allocations(instance)
+            # One process at a time, as in a claim. Cycles leave the instance alone meanwhile.
+            instance.task_state, instance.updated_at = "claiming", now()
+            instance.save()
+            held = self._allocate_again(instance, held, wanted)
+            instance.task_state, instance.claimed_allocations = None, plain(held.allocations)
+            Claims(self._context, instance.host or "").instance_claim(instance, instance.node or "")
+        self._reservations.end_lost(uuid)
+        return Claimed(instance, held.allocations)
+
+    def release_lost(self, uuid: str) -> tuple[Reservation, ...]:
+        """Release an instance whose allocation another program has deleted; see ``release``.
+
+        Raises AllocationRefused if it has its allocation.
+        """
+        uuid = names.check_uuid(uuid, "instance")
+        instance = Instance.get_by_uuid(self._context, uuid)
+        if state_of(instance) != "releasing" and self._consumers.get(uuid).allocations:
+            raise AllocationRefused(
+                instance=uuid,
+                problem="it has its allocation.",
+                remedy=f"`wharfinger instance release {uuid}` releases it all the same.",
+            )
+        return self.release(uuid)
+
+    def _lost_allocations(self, instance: Instance) -> Allocations:
+        """Return what an instance had; raises AllocationRefused where that cannot be repaired."""
+        uuid = instance.uuid
+        if moves_of(self._context, uuid):
+            raise AllocationRefused(
+                instance=uuid,
+                problem="it has no allocation, and is on its way.",
+                remedy="Confirm or revert its move first.",
+            )
+        had = instance.claimed_allocations if "claimed_allocations" in instance else None
+        if instance.node is None or not had:
+            raise AllocationRefused(
+                instance=uuid,
+                problem="it is not known what it had in Placement.",
+                remedy=f"`wharfinger instance claim --uuid {uuid} --flavor {instance.flavor.name}` "
+                "claims it anew.",
+            )
+        return had
+
+    def _allocate_again(self, instance: Instance, held: Consumer, wanted: Allocations) -> Consumer:
+        """Allocate what an instance had, and return its consumer; undo that if a part is refused.
+
+        ``held`` is what an attempt has allocated that was cut short.
+        """
+        uuid = instance.uuid
+        lost = {one.provider_uuid: one for one in self._reservations.lost(uuid)}
+        try:
+            if not held.allocations.keys() <= wanted.keys():
+                return held  # of a claim that was cut short: the instance was claimed elsewhere
+            free = {one: wanted[one] for one in wanted.keys() - lost.keys()}
+            if not free.keys() <= held.allocations.keys():
+                self._consumers.set(instance, (held, {**held.allocations, **free}))
+                held = self._consumers.get(uuid)
+            for provider in sorted(wanted.keys() - held.allocations.keys()):
+                after = {**held.allocations, provider: wanted[provider]}
+                self._reservations.allocate(
+                    self._provider(instance, provider),
+                    wanted[provider],
+                    self._consumers.body(instance, (held, after)),
+                )
+                held = self._consumers.get(uuid)
+            for one in lost.values():
+                self._reservations.keep(one.uuid, one.provider_uuid)
+        except WharfingerError as error:
+            if not is_unsure(error):
+                self._undo_repair(instance, lost.values())
+            if isinstance(error, ReservationRefused) or (
+                isinstance(error, PlacementError) and was_refused(error)
+            ):
+                raise AllocationRefused(
+                    instance=uuid,
+                    problem=f"it cannot have again what it had: {error}",
+                    remedy=f"`wharfinger instance repair --release {uuid}` releases it.",
+                ) from error
+            raise
+        return held
+
+    def _undo_repair(self, instance: Instance, lost: Iterable[Reservation]) -> None:
+        """Delete what an attempt to repair has allocated, as far as that can be done now."""
+        try:
+            for one in lost:  # before the allocations go: there is room for them
+                self._reservations.keep(one.uuid, one.provider_uuid)
+            held = self._client.get_allocations(instance.uuid)
+            if held["allocations"]:
+                self._consumers.delete(instance.uuid, held)
+            instance.task_state = None
+            instance.save()
+        except WharfingerError as error:
+            LOG.warning(
+                "instance %s may have a part of its allocation: repair it again, which can be done "
+                "in %s. %s",
+                instance.uuid,
+                seconds(self._down_time),
+                error,
+            )
+
+    def _provider(self, instance: Instance, uuid: str) -> ProviderSummary:
+        for found in self._client.list_providers(uuid=uuid):
+            return found
+        raise AllocationRefused(
+            instance=instance.uuid,
+            problem=f"provider {uuid}, of which it had something, no longer exists.",
+            remedy=f"`wharfinger instance repair --release {instance.uuid}` releases it.",
+        )
 
     def _see_same(self, instance: Instance) -> None:
         """Raise ClaimedAnew if another process has released an instance, and claimed it anew."""
@@ -352,6 +491,7 @@ class AllocationClaims:
             claim = partial(self._allocate, attempt)
             allocations, node = self._search.take(held, instance.flavor, suits, claim)
         instance.task_state = None
+        instance.claimed_allocations = plain(allocations)
         try:
             Claims(self._context, node.host).instance_claim(instance, node.hypervisor_hostname)
         except ObjectNotFound as error:

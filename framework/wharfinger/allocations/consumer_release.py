@@ -3,7 +3,7 @@
 Providers that their drivers clean after a release are reserved before the allocations are deleted.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -31,13 +31,15 @@ class AllocationRelease:
         consumer_uuid: str,
         *,
         kept: Container[str] = (),
+        lost: Iterable[str] = (),
         check: Callable[[], object] = lambda: None,
     ) -> tuple[Reservation, ...]:
         """Delete the allocations of a consumer, and reserve first each provider that is cleaned.
 
         A cycle ends such a reservation when the driver has reported the end of the cleaning. The
         providers in ``kept``, by uuid, are not cleaned: another consumer has them for the same
-        instance. ``check`` is called after the allocations have been read; what it raises ends the
+        instance. Those in ``lost`` are cleaned though the consumer has no allocation from them any
+        more. ``check`` is called after the allocations have been read; what it raises ends the
         release. Only the allocations that were read are deleted. Return the reservations. A release
         that has failed is completed by calling this again.
         """
@@ -45,7 +47,7 @@ class AllocationRelease:
         check()
         allocations = held["allocations"]
         self._reservations.before_release(
-            consumer_uuid, [uuid for uuid in allocations if uuid not in kept]
+            consumer_uuid, [uuid for uuid in {*allocations, *lost} if uuid not in kept]
         )
         if allocations:
             with suppress(NotFound):  # another process has deleted them

@@ -15,7 +15,7 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import Allocations, Consumer, was_refused
+from wharfinger.allocations.allocation_writer import Allocations, Consumer, plain, was_refused
 from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.consumer_release import AllocationRelease
@@ -308,6 +308,7 @@ class Moves:
             migration.status = "confirming"
             migration.save()  # of one that confirms and one that reverts, one is refused
         reserved = self._releases.release(migration.uuid, kept=kept)
+        instance.claimed_allocations = plain(kept)
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved
 

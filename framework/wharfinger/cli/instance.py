@@ -89,7 +89,7 @@ class _OneShown(InstanceCommand, ObjectShow):
             (*names, "status", "migrations", "allocations"),
             (
                 *cells,
-                known(partial(describe, one, moves)),
+                known(partial(describe, one, moves, is_lost=one.uuid in _lost(self.objects))),
                 _Words([migration.uuid for migration in moves]),
                 _Lines(list(self._allocations(one, moves))),
             ),
@@ -195,13 +195,14 @@ class InstanceList(ObjectLister):
         moves: dict[str, list[Migration]] = {}
         for one in Migrations.get_by_filters(self.objects, status=IN_PROGRESS):
             moves.setdefault(one.instance_uuid, []).append(one)
+        lost = _lost(self.objects)
         wanted = given(host=parsed_args.host, node=parsed_args.node)
         return ("UUID", "Flavor", "Host", "Node", "Status", "Project", "User"), [
             row(
                 one.uuid,
                 _flavor_of(one),
                 *values(one, "host", "node"),
-                known(partial(describe, one, moves.get(one.uuid, ()))),
+                known(partial(describe, one, moves.get(one.uuid, ()), is_lost=one.uuid in lost)),
                 *values(one, "project_id", "user_id"),
             )
             for one in Instances.get_by_filters(self.objects, **wanted)
@@ -233,6 +234,36 @@ class InstanceRelease(InstanceCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         reserved = self.claims.release(parsed_args.instance)
         self.say(f"instance {parsed_args.instance}", "released", reserved)
+
+
+class InstanceRepair(InstanceCommand):
+    """Repair an instance whose allocation another program has deleted from Placement.
+
+    Allocate to it what it had, on the same providers. They were fully reserved when a cycle found
+    the loss, and that reservation ends when the instance has all of it.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = _takes_instance(super().get_parser(prog_name))
+        parser.add_argument(
+            "--release",
+            action="store_true",
+            help="release the instance instead; what has to be cleaned stays reserved until then",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        subject = f"instance {parsed_args.instance}"
+        if parsed_args.release:
+            self.say(subject, "released", self.claims.release_lost(parsed_args.instance))
+            return
+        repaired = self.claims.repair(parsed_args.instance)
+        parts = []
+        for uuid, amounts in sorted(repaired.allocations.items()):
+            found = self.placement.list_providers(uuid=uuid)
+            what = " ".join(f"{kind}={amount}" for kind, amount in sorted(amounts.items()))
+            parts.append(f"{what} of {which(found[0]) if found else uuid}")
+        self.say(subject, f"it has {', '.join(parts)}")
 
 
 class _Start(_OneShown):
@@ -318,7 +349,7 @@ class InstanceRevert(_Decision):
         self.tell(*self.moves.revert(parsed_args.instance))
 
 
-def describe(one: "Instance", moves: "Sequence[Migration]") -> str:
+def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
     """How an instance stands: in one word, or with its moves."""
     from wharfinger.allocations.operation_guards import state_of
 
@@ -326,7 +357,18 @@ def describe(one: "Instance", moves: "Sequence[Migration]") -> str:
         return state
     if moves:
         return ", ".join(f"{move.migration_type} {move.status}" for move in moves)
+    if is_lost:
+        return "allocation lost"
     return "claimed" if one.node else "on no node"
+
+
+def _lost(context: "Context") -> set[str | None]:
+    """Return the uuids of the instances whose allocation is lost, as a cycle has found."""
+    from wharfinger.objects import ReservationList
+    from wharfinger.reconcile.lost_allocations import is_lost
+
+    found = ReservationList.get_by_filters(context)
+    return {one.consumer_uuid for one in found if is_lost(one)}
 
 
 def _flavor_of(one: "Instance") -> Any:

@@ -24,8 +24,8 @@ class Instance(KeptObject):
     - ``flavor``: what it takes, as it was when the instance was made or last resized.
     - ``task_state``: one of TASK_STATES while that is done, or was left undone; None at rest.
     - ``updated_at``: when it was last saved, in UTC; None where an earlier version did that.
-    - ``claimed_allocations``: its allocations in Placement as they were last claimed or read, amounts
-      by provider uuid and resource class; None where no process has noted them yet.
+    - ``claimed_allocations``: its allocations in Placement as they were last claimed or read:
+      amounts by provider uuid and resource class. None where no process has noted them yet.
     - ``revision``: how often it was saved.
     """
 

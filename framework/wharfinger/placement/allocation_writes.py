@@ -26,10 +26,7 @@ class AllocationWrites:
         """
         self._client.require(Feature.CONSUMER_GENERATION, "writing allocations")
         if self._client.microversion < Feature.CONSUMER_TYPES.value:
-            allocations = {
-                consumer: {key: value for key, value in its.items() if key != "consumer_type"}
-                for consumer, its in allocations.items()
-            }
+            allocations = without_types(allocations)
         self._client.command("POST", "/allocations", allocations)
 
     def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
@@ -46,3 +43,11 @@ class AllocationWrites:
         body = {consumer_uuid: {**held, "allocations": {}}}
         subject = f"none for {consumer_uuid}"
         client.command("POST", "/allocations", body, newest=BEFORE_CONSUMER_TYPES, subject=subject)
+
+
+def without_types(allocations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return allocations as a server takes them that knows no consumer types."""
+    return {
+        consumer: {key: value for key, value in its.items() if key != "consumer_type"}
+        for consumer, its in allocations.items()
+    }

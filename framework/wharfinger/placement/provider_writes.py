@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wharfinger.placement import model
+from wharfinger.placement.allocation_writes import without_types
 from wharfinger.placement.client import PlacementClient, provider_path
-from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, Feature
+from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, HIGHEST, Feature
 from wharfinger.providers.inventory import Inventory
 
 
@@ -65,20 +66,23 @@ class ProviderWrites:
 
         ``inventories`` are by provider uuid, each with the provider's generation. Placement refuses
         all of them if one generation is no longer current. ``allocations`` have the form that
-        ``PlacementClient.get_allocations`` returns. An error names the ``subject``. Needs 1.30 and
-        the service role.
+        ``PlacementClient.get_allocations`` returns; if each has its ``consumer_type``, that is sent
+        to a server that knows consumer types. An error names the ``subject``. Needs 1.30 and the
+        service role.
         """
+        is_typed = self._client.microversion >= Feature.CONSUMER_TYPES.value and all(
+            "consumer_type" in its for its in allocations.values()
+        )
         body = {
             "inventories": {
                 uuid: {"resource_provider_generation": generation, "inventories": content}
                 for uuid, (generation, content) in inventories.items()
             },
-            "allocations": allocations,
+            "allocations": allocations if is_typed else without_types(allocations),
         }
         self._client.require(Feature.RESHAPE, "POST /reshaper")
-        self._client.command(
-            "POST", "/reshaper", body, newest=BEFORE_CONSUMER_TYPES, subject=subject
-        )
+        newest = HIGHEST if is_typed else BEFORE_CONSUMER_TYPES
+        self._client.command("POST", "/reshaper", body, newest=newest, subject=subject)
 
     # Names.
 

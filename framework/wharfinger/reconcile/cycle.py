@@ -8,6 +8,7 @@ poll    what the driver's change feed names
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -36,7 +37,7 @@ from wharfinger.exceptions import (
     UnknownTrait,
     WharfingerError,
 )
-from wharfinger.objects import ComputeNode, Context, HostState, Reservation
+from wharfinger.objects import ComputeNode, Context, HostState, InstanceList, Reservation
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import PlacementReader
 from wharfinger.providers import compute_status
@@ -65,11 +66,12 @@ from wharfinger.reconcile.observe import (
     held_functions,
 )
 from wharfinger.reconcile.outdated_device_jobs import delete_functions, supersede_functions
-from wharfinger.reconcile.plan import phases_by_tree, plan_cycle
+from wharfinger.reconcile.plan import lost_by_tree, phases_by_tree, plan_cycle
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import Phases, released_since
 from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
+from wharfinger.tracker.claimed_instances import ClaimedInstances
 from wharfinger.tracker.node_rows import NodeRows
 from wharfinger.tracker.reported_node import Node
 
@@ -192,6 +194,7 @@ class Reconciler:
         self._context: Final = context
         self.store: Final = RecordStore(context, driver.host, publisher.instance)
         self._rows: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
+        self._instances: Final = ClaimedInstances()
         self._takeovers: Final = Takeovers(self.store, down_time)
         reader = PlacementReader(client, publisher.instance)
         self._observer: Final = Observer(publisher, reader, self.store)
@@ -203,6 +206,7 @@ class Reconciler:
             store=self.store,
             takeovers=self._takeovers,
             policy=policy,
+            instances=self._instances,
         )
         self._allocations_of: Final = allocations_of(client)
         self._writer: Final = Writer(client, valid_for=down_time / 2, reports_service=True)
@@ -357,6 +361,7 @@ class Reconciler:
         )
         self._repaired_records = self.store.update(rows)
         self._rows.update(rows)
+        self._instances.update(rows)
         self._reservations = frozenset(
             (one.uuid, one.revision) for one in _readable(rows.reservations)
         )
@@ -402,6 +407,7 @@ class Reconciler:
         if not state.is_listing:
             return state
         ends = {one.provider_uuid for one, phase in state.phases if phase is None}
+        ends |= {one.provider_uuid for one in state.lost}
         changing = changed_trees(state).union(
             state.live[uuid].root_uuid for uuid in ends if uuid in state.live
         )
@@ -528,6 +534,7 @@ class Reconciler:
         """Return the trees to write, with the rows that go with them."""
         trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
         phases = phases_by_tree(state, plan.trees)
+        lost = lost_by_tree(state, plan.trees)
         new = {}
         for node in state.new_nodes:
             tree = trees.get(node.uuid)
@@ -540,8 +547,9 @@ class Reconciler:
                 trees.get(root) or TreePlan(root_uuid=root),
                 [new[root]] if root in new else [],
                 phases.get(root, ()),
+                lost.get(root, ()),
             )
-            for root in dict.fromkeys((*trees, *phases, *new))
+            for root in dict.fromkeys((*trees, *phases, *new, *lost))
         ]
 
     def _tree_write(
@@ -550,6 +558,7 @@ class Reconciler:
         tree: TreePlan,
         new_nodes: Sequence[ComputeNode],
         phases: Phases,
+        lost: Sequence[Reservation],
     ) -> TreeWrite:
         moved, ended = [], []
         for one, phase in phases:
@@ -561,6 +570,7 @@ class Reconciler:
         roots = {tree.root_uuid, *(step.root_uuid for step in tree.steps)}
         touched = {uuid for step in tree.steps for uuid in step.touched}
         touched |= {one.provider_uuid for one, _phase in phases}
+        touched |= {one.provider_uuid for one in lost}
         for uuid in touched:
             record = tree.records.get(uuid)
             figures = dict(record.own_reserved) if record else {}
@@ -579,6 +589,7 @@ class Reconciler:
                 for uuid in touched
                 if (its := state.reservations.get(uuid, ())) == _readable(its)
             },
+            new_reservations=lost,
             changed_reservations=moved,
             ended=ended,
         )
@@ -613,6 +624,9 @@ class Reconciler:
                     if unfinished.isdisjoint((uuid, *state.functions[uuid].parts))
                 },
             )
+        if state.noted_instances:
+            with suppress(ConcurrentSave, ObjectNotFound):  # the next full cycle notes them
+                InstanceList(self._context, objects=list(state.noted_instances)).save()
         if state.is_listing and state.scope is None:
             self._unchanged.update(state, plan)
             self._failed = failed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects import ComputeNode, HostState, Migration, Reservation
+from wharfinger.objects import ComputeNode, HostState, Instance, Migration, Reservation
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.absence_timer import Uptime
@@ -41,8 +41,11 @@ class CycleState:
     Looked up: ``new_nodes`` have no row yet. ``takeovers`` are rows of other hosts or instances
     that come first; ``overlaid_takeovers`` are overlaid roots, without a row, for which the records
     of other hosts do. ``released_roots`` are those of nodes that another host has taken over; True:
-    our records of them can be deleted. ``held`` are the providers that stored reservations keep
-    fully reserved. ``phases`` are reservations and their new phases, None: the reservation ends.
+    our records of them can be deleted. ``lost`` are new reservations for lost allocations;
+    ``settled`` has the next phases, by uuid, of those whose reason has ended. ``noted_instances``
+    are rows to save with the allocations that Placement has. ``held`` are the providers that stored
+    reservations keep fully reserved. ``phases`` are reservations and their new phases, None: the
+    reservation ends.
     ``functions`` are the functions of programmable devices, ``superseded`` those that are no longer
     right. ``name_owners`` are the providers that have wanted names. ``allocated`` have allocations,
     ``parents`` children that are not in ``live``. ``kept`` has the reason why a provider that is
@@ -76,6 +79,9 @@ class CycleState:
     takeovers: tuple[ComputeNode, ...] = ()
     overlaid_takeovers: frozenset[str] = frozenset()
     released_roots: Mapping[str, bool] = field(default_factory=dict)
+    lost: tuple[Reservation, ...] = ()
+    settled: Mapping[str, str | None] = field(default_factory=dict)
+    noted_instances: tuple[Instance, ...] = ()
     held: frozenset[str] = frozenset()
     phases: tuple[tuple[Reservation, str | None], ...] = ()
     functions: Mapping[str, HeldFunction] = field(default_factory=dict)

@@ -32,10 +32,12 @@ from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import guarded, guarded_bool
+from wharfinger.reconcile.lost_allocations import LostAllocations
 from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import next_phases
 from wharfinger.reconcile.takeover import OverlaidTree, Takeovers
+from wharfinger.tracker.claimed_instances import ClaimedInstances
 from wharfinger.tracker.reported_node import Node
 
 LOG: Final = logging.getLogger(__name__)
@@ -55,6 +57,7 @@ class LookUp:
         store: RecordStore,
         takeovers: Takeovers,
         policy: RemovalPolicy,
+        instances: ClaimedInstances,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
@@ -63,11 +66,17 @@ class LookUp:
         self._store: Final = store
         self._takeovers: Final = takeovers
         self._policy: Final = policy
+        self._instances: Final = instances
+        self._lost: Final = LostAllocations(
+            client, store.context, cleans=driver.capabilities.supports("cleans_after_release")
+        )
 
     def answer(self, state: CycleState) -> CycleState:
         """Return the state with all answers that its plan needs."""
         state = self._functions(state)
         state = self._nodes_of_others(state)
+        if state.is_listing:
+            state = self._lost.find(state, self._instances.by_uuid)
         state = self._reservations(state)
         state = self._names(state)
         return self._removals(state)
@@ -232,7 +241,9 @@ class LookUp:
             state.snapshot_reservations,
             is_clean=is_clean,
             is_given_back=is_given_back,
+            settled=state.settled,
         )
+        held |= {one.provider_uuid for one in state.lost}
         held |= self._programmed_together(state, rows)
         return replace(
             state,

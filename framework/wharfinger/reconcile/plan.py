@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from wharfinger.objects import Reservation
 from wharfinger.providers import compute_status
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
@@ -138,7 +139,7 @@ def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Ph
     the plan of the tree has a problem.
     """
     plans = {tree.root_uuid: tree for tree in trees}
-    place = {uuid: tree.root_uuid for tree in plans.values() for uuid in tree.records}
+    place = _places(plans.values())
     found: dict[str, Phases] = {}
     for one, phase in state.phases:
         uuid = one.provider_uuid
@@ -149,6 +150,27 @@ def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Ph
         if state.blocked.isdisjoint(roots) and not (root in plans and plans[root].problems):
             found[root] = (*found.get(root, ()), (one, phase))
     return found
+
+
+def lost_by_tree(
+    state: CycleState, trees: Iterable[TreePlan]
+) -> dict[str, tuple[Reservation, ...]]:
+    """Return the new reservations for lost allocations, by the root uuid of their tree.
+
+    They are stored even if the tree cannot be written now.
+    """
+    place = _places(trees) if state.lost else {}
+    found: dict[str, tuple[Reservation, ...]] = {}
+    for one in state.lost:
+        live = state.live.get(one.provider_uuid)
+        root = place.get(one.provider_uuid, live.root_uuid if live else one.provider_uuid)
+        found[root] = (*found.get(root, ()), one)
+    return found
+
+
+def _places(trees: Iterable[TreePlan]) -> dict[str, str]:
+    """Return the root uuids of the trees in which providers are planned, by provider uuid."""
+    return {uuid: tree.root_uuid for tree in trees for uuid in tree.records}
 
 
 def _write_again(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:

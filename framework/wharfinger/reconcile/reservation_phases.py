@@ -7,6 +7,7 @@ states that none will come.
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime
+from types import MappingProxyType
 
 from wharfinger.objects import Reservation
 from wharfinger.providers import DesiredProvider, full_reservation
@@ -27,6 +28,7 @@ def next_phases(
     *,
     is_clean: Callable[[str, datetime], bool],
     is_given_back: Callable[[str, str], bool],
+    settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
     """Return the providers that stay reserved, and the reservations that change.
 
@@ -34,6 +36,7 @@ def next_phases(
     revision of each reservation that was stored before the driver's snapshot. Only these change.
     A reservation that cannot be read stays as it is. ``is_clean`` returns whether a provider needs
     no more cleaning. ``is_given_back`` returns whether a consumer has no more allocation from it.
+    ``settled`` has new phases that are known already, by the uuids of reservations.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []
@@ -41,7 +44,10 @@ def next_phases(
         wanted = desired.get(uuid)
         for one in its:
             before = after = _phase(one)
-            if wanted is not None and wanted.stated and _key(one) in before_snapshot:
+            is_settled = "uuid" in one and one.uuid in settled
+            if is_settled:
+                after = settled[one.uuid]
+            elif wanted is not None and wanted.stated and _key(one) in before_snapshot:
                 consumer = one.consumer_uuid if "consumer_uuid" in one else None
                 match before, bool(wanted.reservations):
                     case "releasing", _ if consumer and is_given_back(uuid, consumer):
@@ -52,9 +58,9 @@ def next_phases(
                         after = None
                     case "cleaning", False:
                         after = None
-            if after != before:
+            if is_settled or after != before:
                 phases.append((one, after))
-            if after is not None or before is None:
+            if after is not None or (before is None and not is_settled):
                 held.add(uuid)
     return held, tuple(phases)
 

@@ -1,11 +1,14 @@
 """Reservations that operators, jobs and releases of consumers take, and the traits of functions.
 
+Also the reservations for lost allocations, once a cycle has stored them.
+
 A reservation is stored before it is written to Placement, and deleted after the own figures are
 restored: after a crash the provider stays reserved, and the next cycle of its driver instance goes
 on. All writes go through ``apply.Writer``, with the record of the instance that publishes the
 provider.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,12 +34,13 @@ from wharfinger.objects import Context, ProviderRecord, ProviderState, Reservati
 from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import Inventories, ProviderSummary, Traits
-from wharfinger.providers import full_reservation, ownership
+from wharfinger.providers import full_reservation, ownership, reshape
 from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.providers.plan import SetInventories, SetTraits, TreePlan
+from wharfinger.providers.plan import Reshape, SetInventories, SetTraits, Step, TreePlan
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import TreeWrite, Writer
+from wharfinger.reconcile.lost_allocations import is_lost, lost_by
 from wharfinger.reconcile.record_store import RecordStore, to_record
 from wharfinger.reconcile.reservation_phases import stored_figures
 
@@ -232,6 +236,70 @@ class Reservations:
             if one.phase == "releasing":
                 self.release_one(one.uuid)
 
+    # Lost allocations.
+
+    def lost(self, instance_uuid: str) -> list[Reservation]:
+        """Return the reservations of the providers whose allocation an instance has lost."""
+        return list(filter(is_lost, self._held(holder=lost_by(instance_uuid))))
+
+    def end_lost(self, instance_uuid: str) -> None:
+        """End these reservations: the instance has its allocations again, or is released."""
+        for one in self.lost(instance_uuid):
+            with suppress(ObjectNotFound):  # a cycle has ended it
+                self.release_one(one.uuid)
+
+    @patiently(*_CONFLICTS)
+    def allocate(
+        self,
+        provider: ProviderSummary,
+        amounts: Mapping[str, int],
+        allocations: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Give a consumer allocations from a provider that is fully reserved.
+
+        ``amounts`` are those from this provider, and ``allocations`` all of the consumer's, as POST
+        /reshaper takes them. One request makes room for the amounts and allocates them: no other
+        consumer can have them. The provider has no more room than that until ``keep`` reserves it
+        fully again. Raises ReservationRefused where it has not that room without the reservation,
+        and PermissionRefused without the role for reshapes.
+        """
+        stored = self._read(provider)
+        if not stored.is_published:
+            raise ReservationRefused(
+                provider=provider.name,
+                uuid=provider.uuid,
+                problem="no driver instance publishes it any more.",
+                remedy="Publish it again, or release the instance.",
+            )
+        live = stored.live
+        used = Counter(self._client.get_usages(provider.uuid)) + Counter(amounts)
+        full = full_reservation.reserve_fully(live.inventories)
+        room = {
+            name: reshape.admitting(inventory, used[name]) if name in amounts else inventory
+            for name, inventory in full.items()
+        }
+        own_inventories = full_reservation.release(live.inventories, stored.record)
+        for name in amounts:
+            inventory = own_inventories.get(name)
+            if inventory is None or inventory.capacity < used[name]:
+                raise ReservationRefused(
+                    provider=provider.name,
+                    uuid=provider.uuid,
+                    problem=f"{used[name]} {name} of it would be in use, and its capacity is "
+                    f"{inventory.capacity if inventory else 0:g}.",
+                    remedy="Other consumers have it by now.",
+                )
+        place = {"uuid": live.uuid, "name": live.name, "root_uuid": live.root_uuid}
+        change = SetInventories(**place, before=live.inventories, after=room)
+        own = stored.own_record
+        record = replace(
+            own,
+            live=replace(live, inventories=full),
+            own_reserved={**own.own_reserved, **stored.own_figures},
+        )
+        step = Reshape(**place, inventories=(change,), allocations=allocations)
+        self._apply(stored, record, step)
+
     # Functions of programmable devices.
 
     @patiently(*_CONFLICTS)
@@ -261,7 +329,7 @@ class Reservations:
         if record.applied is not None:
             ours = record.applied.traits - function_traits(record.applied.traits) | new
             record = replace(record, applied=replace(record.applied, traits=frozenset(ours)))
-        self._apply(stored, record, SetTraits, frozenset(wanted))
+        self._apply(stored, record, _change(SetTraits, stored.live, frozenset(wanted)))
 
     def is_ours(self, provider: ProviderSummary) -> bool:
         """Return whether a driver instance still publishes a provider.
@@ -323,7 +391,7 @@ class Reservations:
         own = stored.own_record
         record = replace(own, own_reserved={**own.own_reserved, **stored.own_figures})
         full = full_reservation.reserve_fully(stored.live.inventories)
-        self._apply(stored, record, SetInventories, full, new=new)
+        self._apply(stored, record, _change(SetInventories, stored.live, full), new=new)
 
     @patiently(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
@@ -348,7 +416,7 @@ class Reservations:
             # Written even if nothing changes: a reservation at the same time has to read again.
             own = full_reservation.release(stored.live.inventories, stored.record)
             record = replace(stored.own_record, own_reserved={})
-            self._apply(stored, record, SetInventories, own, ended=mine)
+            self._apply(stored, record, _change(SetInventories, stored.live, own), ended=mine)
         return left
 
     @patiently(*_CONFLICTS)
@@ -362,27 +430,19 @@ class Reservations:
         self,
         stored: _Stored,
         record: Record,
-        kind: type[SetInventories | SetTraits] | None = None,
-        after: Any = None,
-        *,
+        *steps: Step,
         new: Sequence[Reservation] = (),
         ended: Sequence[Reservation] = (),
     ) -> None:
         """Write one provider, its record and its reservations; raise what goes wrong.
 
-        ``after`` is what the step of that ``kind`` writes; without a kind only rows are written.
+        Without steps, only rows are written.
         """
         live, uuid, root_uuid = stored.live, stored.live.uuid, stored.live.root_uuid
-        steps = []
-        if kind is not None:
-            before = getattr(live, kind.attribute)
-            steps.append(
-                kind(uuid=uuid, name=live.name, root_uuid=root_uuid, before=before, after=after)
-            )
         tree = TreeWrite(
             TreePlan(
                 root_uuid=root_uuid,
-                steps=tuple(steps),
+                steps=steps,
                 live={uuid: live},
                 records={uuid: record} if steps and uuid in stored.store.records else {},
             ),
@@ -524,6 +584,14 @@ class Reservations:
             consumer_uuid=consumer_uuid,
             phase="releasing",
         )
+
+
+def _change(kind: type[SetInventories | SetTraits], live: Provider, after: Any) -> Step:
+    """Return the step of that kind which changes a provider to ``after``."""
+    before = getattr(live, kind.attribute)
+    return kind(
+        uuid=live.uuid, name=live.name, root_uuid=live.root_uuid, before=before, after=after
+    )
 
 
 def _current(

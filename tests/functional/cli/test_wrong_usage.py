@@ -121,6 +121,7 @@ instance claim --flavor small --uuid 7        => '7' is not a uuid
 instance claim --flavor small --project ''    => --project
 instance resize {UUID}                          => --flavor
 instance release                              => UUID
+instance repair --release                     => UUID
 instance show not-a-uuid                      => 'not-a-uuid'
 instance list more                            => more
 migration show                                => UUID

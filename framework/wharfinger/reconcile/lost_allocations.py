@@ -1,0 +1,243 @@
+"""Lost allocations: another program has deleted what a claimed instance had in Placement.
+
+Placement deletes allocations without a new generation of their providers (``delete_all`` in
+placement/objects/allocation.py, read in 16.0). So no list of providers shows a deletion. A full
+cycle asks for the allocations of each claimed instance: one request for each of them, and none
+without claims.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from wharfinger.exceptions import (
+    AllocationLost,
+    PermissionRefused,
+    PlacementError,
+    PlacementUnavailable,
+    WharfingerError,
+)
+from wharfinger.objects import (
+    Context,
+    Instance,
+    InstanceList,
+    MigrationList,
+    Reservation,
+)
+from wharfinger.objects.field_types import now
+from wharfinger.objects.migration import IN_PROGRESS
+from wharfinger.placement.client import PlacementClient
+from wharfinger.providers import full_reservation
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.tracker.claimed_instances import ClaimedInstance, claimed_instance
+
+_Allocations = Mapping[str, Mapping[str, int]]
+
+
+class _Found(NamedTuple):
+    """The allocations of instances in Placement, by uuid, and what may be concluded from them.
+
+    ``at_rest`` are the rows, by uuid, of the instances whose allocations differ from their rows.
+    They were read after the allocations, and no process claims, moves or releases these instances.
+    """
+
+    allocations: dict[str, _Allocations]
+    at_rest: dict[str, Instance]
+    problems: tuple[WharfingerError, ...] = ()
+
+
+class LostAllocations:
+    """Search for lost allocations, in the full cycles of one driver instance.
+
+    ``cleans``: the driver cleans a provider after its release. Methods raise PlacementUnavailable,
+    PermissionRefused, ObjectError and StateError.
+    """
+
+    def __init__(self, client: PlacementClient, context: Context, *, cleans: bool) -> None:
+        self._client: Final = client
+        self._context: Final = context
+        self._cleans: Final = cleans
+
+    def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
+        """Return the state with new reservations for lost allocations, and those that end.
+
+        ``instances`` are the claimed instances of the host. Those on providers of this driver
+        instance are looked at.
+        """
+        wanted = dict(_relevant(state, instances))
+        found = self._ask(wanted)
+        lost: list[Reservation] = []
+        problems: list[WharfingerError] = list(found.problems)
+        for uuid in found.at_rest:
+            if not found.allocations[uuid] and (
+                new := list(self._reservations(state, uuid, wanted[uuid]))
+            ):
+                lost += new
+                problems.append(_problem(state, found.at_rest[uuid], new))
+        noted = []
+        for uuid, row in found.at_rest.items():
+            if found.allocations[uuid] and "claimed_allocations" in row:
+                row.claimed_allocations = {
+                    provider: dict(amounts) for provider, amounts in found.allocations[uuid].items()
+                }
+                noted.append(row)
+        return replace(
+            state,
+            lost=tuple(lost),
+            settled=self._settled(state, wanted, found),
+            noted_instances=tuple(noted),
+            other_problems=(*state.other_problems, *problems),
+        )
+
+    def _ask(self, wanted: Mapping[str, ClaimedInstance]) -> _Found:
+        """Ask for the allocations of instances, and read the rows of those that differ again.
+
+        A claim, a move and a release change the row, or store a migration, before they change
+        allocations. So if the row is the same afterwards, none of them was at work.
+        """
+        answers: dict[str, _Allocations] = {}
+        problems: list[WharfingerError] = []
+        for uuid, answer in self._answers(wanted):
+            if isinstance(answer, WharfingerError):
+                problems.append(answer)
+            else:
+                answers[uuid] = answer
+        different = sorted(
+            uuid
+            for uuid, allocations in answers.items()
+            if allocations != (wanted[uuid].allocations or {})
+        )
+        if not different:
+            return _Found(answers, {}, tuple(problems))
+        rows = InstanceList.get_by_filters(self._context, uuid=different)
+        moves = MigrationList.get_by_filters(
+            self._context, instance_uuid=different, status=IN_PROGRESS
+        )
+        moving = {one.instance_uuid for one in moves}
+        at_rest = {
+            one.uuid: one
+            for one in rows
+            if one.uuid not in moving and claimed_instance(one) == wanted[one.uuid]
+        }
+        return _Found(answers, at_rest, tuple(problems))
+
+    def _answers(
+        self, wanted: Iterable[str]
+    ) -> Iterator[tuple[str, _Allocations | WharfingerError]]:
+        """Yield the allocations of each instance, or the error of the question."""
+        uuids = list(wanted)
+        if not uuids:
+            return
+        with ThreadPoolExecutor(self._client.connections) as pool:
+            yield from zip(uuids, pool.map(self._allocations, uuids), strict=True)
+
+    def _allocations(self, uuid: str) -> _Allocations | WharfingerError:
+        try:
+            allocations = self._client.get_allocations(uuid)["allocations"]
+        except (PlacementUnavailable, PermissionRefused):
+            raise
+        except PlacementError as error:
+            return error
+        return {provider: part["resources"] for provider, part in allocations.items()}
+
+    def _reservations(
+        self, state: CycleState, uuid: str, claimed: ClaimedInstance
+    ) -> Iterator[Reservation]:
+        """Yield new reservations of our providers that an instance has lost."""
+        holder = lost_by(uuid)
+        for provider in sorted(claimed.allocations or ()):
+            known = state.reservations.get(provider, ())
+            if not _is_ours(state, provider) or any(_holder(one) == holder for one in known):
+                continue
+            live, record = state.live.get(provider), state.records[provider]
+            yield Reservation(
+                self._context,
+                provider_uuid=provider,
+                reason=f"allocation of instance {uuid} is gone",
+                holder=holder,
+                since=now(),
+                consumer_uuid=uuid,
+                phase=None,
+                own_reserved=full_reservation.own_reserved(live.inventories, record)
+                if live
+                else {},
+            )
+
+    def _settled(
+        self, state: CycleState, wanted: Mapping[str, ClaimedInstance], found: _Found
+    ) -> dict[str, str | None]:
+        """Return the next phases of earlier reservations whose reason has ended, by their uuids.
+
+        The instance has an allocation again; or it was released while its reservation was stored,
+        and then the provider still has to be cleaned.
+        """
+        settled: dict[str, str | None] = {}
+        unknown: dict[str, list[str]] = {}
+        for one in (one for its in state.reservations.values() for one in its):
+            if not is_lost(one):
+                continue
+            uuid = one.consumer_uuid or ""
+            if found.allocations.get(uuid):
+                if uuid in found.at_rest or found.allocations[uuid] == wanted[uuid].allocations:
+                    settled[one.uuid] = None
+            elif uuid not in state.rows.instance_revisions:
+                unknown.setdefault(uuid, []).append(one.uuid)
+        if unknown:
+            rows = InstanceList.get_by_filters(self._context, uuid=sorted(unknown))
+            for uuid in unknown.keys() - {one.uuid for one in rows}:
+                settled.update(dict.fromkeys(unknown[uuid], "released" if self._cleans else None))
+        return settled
+
+
+def lost_by(instance_uuid: str) -> str:
+    """Return the holder of the reservations for an instance whose allocation is lost."""
+    return f"lost allocation of {instance_uuid}"
+
+
+def is_lost(one: Reservation) -> bool:
+    """Return whether a reservation is held for an allocation that is still lost."""
+    return (
+        "consumer_uuid" in one
+        and one.consumer_uuid is not None
+        and _holder(one) == lost_by(one.consumer_uuid)
+        and "phase" in one
+        and one.phase is None
+    )
+
+
+def _relevant(
+    state: CycleState, instances: Mapping[str, ClaimedInstance]
+) -> Iterator[tuple[str, ClaimedInstance]]:
+    """Yield the instances on providers of this driver instance that no process moves."""
+    moving = {one.instance_uuid for one in state.rows.migrations if "instance_uuid" in one}
+    for uuid, claimed in instances.items():
+        if uuid in moving:
+            continue
+        if claimed.allocations is None:
+            if claimed.node in state.roots:
+                yield uuid, claimed
+        elif any(_is_ours(state, provider) for provider in claimed.allocations):
+            yield uuid, claimed
+
+
+def _is_ours(state: CycleState, uuid: str) -> bool:
+    record = state.records.get(uuid)
+    return record is not None and record.is_ours and record.root_uuid not in state.released_roots
+
+
+def _holder(one: Reservation) -> str | None:
+    return one.holder if "holder" in one else None
+
+
+def _problem(
+    state: CycleState, row: Instance, reservations: Iterable[Reservation]
+) -> AllocationLost:
+    names = []
+    for uuid in (one.provider_uuid for one in reservations):
+        record = state.records[uuid]
+        provider = state.live.get(uuid) or record.applied or record.intended
+        names.append(f"{provider.name} ({uuid})" if provider else uuid)
+    return AllocationLost(
+        instance=row.uuid, node=row.node, host=row.host, providers=", ".join(names)
+    )

@@ -1,0 +1,47 @@
+"""Instances that have claimed a node of a service host, as their rows have them."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from wharfinger.objects import HostState, Instance
+from wharfinger.tracker.usage import known
+
+#: Amounts by resource class, by provider uuid.
+_Allocations = Mapping[str, Mapping[str, int]]
+
+
+class ClaimedInstance(NamedTuple):
+    """An instance that is on a node, while no process claims or releases it.
+
+    ``allocations`` are those that its row has; None where no process has noted them yet.
+    """
+
+    node: str
+    revision: int
+    allocations: _Allocations | None
+
+
+class ClaimedInstances:
+    """The claimed instances of a service host, by uuid."""
+
+    def __init__(self) -> None:
+        self.by_uuid: dict[str, ClaimedInstance] = {}
+
+    def update(self, rows: HostState) -> None:
+        """Take the instances that have changed since the last read."""
+        changed = {one.uuid: claimed_instance(one) for one in rows.instances if "uuid" in one}
+        found = self.by_uuid | changed
+        self.by_uuid = {
+            uuid: claimed
+            for uuid in rows.instance_revisions
+            if (claimed := found.get(uuid)) is not None
+        }
+
+
+def claimed_instance(one: Instance) -> ClaimedInstance | None:
+    """Return an instance as a claimed one; None if it is on no node, or a process works on it."""
+    node = known(one, "node")
+    if node is None or known(one, "task_state") is not None or "revision" not in one:
+        return None
+    has_noted = "claimed_allocations" in one
+    return ClaimedInstance(node, one.revision, one.claimed_allocations if has_noted else None)
