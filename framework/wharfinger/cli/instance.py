@@ -259,10 +259,10 @@ class InstanceRepair(InstanceCommand):
             return
         repaired = self.claims.repair(parsed_args.instance)
         parts = []
-        for uuid, amounts in sorted(repaired.allocations.items()):
-            found = self.placement.list_providers(uuid=uuid)
+        for provider, amounts in sorted(repaired.allocations.items()):
+            found = self.placement.list_providers(uuid=provider)
             what = " ".join(f"{kind}={amount}" for kind, amount in sorted(amounts.items()))
-            parts.append(f"{what} of {which(found[0]) if found else uuid}")
+            parts.append(f"{what} of {which(found[0]) if found else provider}")
         self.say(subject, f"it has {', '.join(parts)}")
 
 

@@ -537,6 +537,10 @@ def _intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]
         if planned is None:
             yield uuid, replace(record, live=live)
             continue
+        if record.left and live:
+            # A reshape was cut short. After another crash, its figures must not count as the
+            # owner's.
+            live = replace(live, generation=None)
         own_reserved = dict(planned.own_reserved)
         if record.own_reserved and live:
             # The figures to restore are needed until the reservation has ended.

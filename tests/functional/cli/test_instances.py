@@ -15,6 +15,7 @@ from tests.lab.placement import Requests, adapter_to
 from tests.lab.program import Done, Program
 from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.objects import Instance, InstanceList, Migration, MigrationList
+from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.scheduling import provider_details
 
 HOST = "gpu-host-1"
@@ -276,3 +277,73 @@ def test_one_that_cannot_be_recovered_does_not_stop_the_others(
     assert f"of instance {second}: reverted\n" in done.out
     assert run(program, "confirm", first).code == 0
     assert not faults(kept.context)
+
+
+# An allocation that another program has deleted.
+
+
+@pytest.fixture
+def service_role(placement_service: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program's user has the service role, too."""
+    application = placement_service.application
+
+    def with_role(environ: dict[str, Any], start_response: Any) -> Any:
+        return application({"HTTP_X_ROLES": "admin,service"} | environ, start_response)
+
+    monkeypatch.setattr(placement_service, "application", with_role)
+
+
+@pytest.fixture
+def lost(program: Program, placement_url: tuple[str, Requests]) -> str:
+    """The uuid of an instance whose allocation is gone, and a cycle has found that."""
+    uuid = claimed(program)
+    assert inprocess.run(program, "sync").code == 0
+    WritingClient(adapter_to(placement_url[0])).delete_allocations(uuid)
+    found = inprocess.run(program, "sync")
+    assert found.code == 1
+    assert f"`wharfinger instance repair {uuid}`" in found.err
+    assert inprocess.run(program, "sync").code == 0
+    return uuid
+
+
+def test_repair_of_a_lost_allocation_gives_the_instance_the_same_again(
+    program: Program, kept: KeptInFile, service_role: None, lost: str
+) -> None:
+    [listed] = shown(program, "instance", "list")
+    assert listed["Status"] == "allocation lost"
+    assert shown(program, "instance", "show", lost)["status"] == "allocation lost"
+    reserved = shown(program, "reservation", "list")
+    assert {one["Provider"]: one["Reason"] for one in reserved} == dict.fromkeys(
+        SMALL, f"allocation of instance {lost} is gone"
+    )
+
+    done = run(program, "repair", lost)
+
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"instance {lost}: it has ")
+    assert f"VGPU=1 of {GPU} (" in done.out
+    assert held() == {lost: SMALL}
+    assert shown(program, "reservation", "list") == []
+    [listed] = shown(program, "instance", "list")
+    assert listed["Status"] == "claimed"
+    assert inprocess.run(program, "sync").code == 0
+    assert not faults(kept.context)
+
+
+def test_repair_with_release_of_a_lost_allocation_deletes_the_instance(
+    program: Program, kept: KeptInFile, lost: str
+) -> None:
+    done = run(program, "repair", "--release", lost)
+
+    assert (done.code, done.out) == (0, f"instance {lost}: released\n")
+    assert shown(program, "instance", "list") == []
+    assert shown(program, "reservation", "list") == []
+    assert not faults(kept.context)
+
+
+def test_repair_with_release_of_an_instance_that_has_its_allocation_is_refused(
+    program: Program, kept: KeptInFile
+) -> None:
+    uuid = claimed(program)
+    failed(run(program, "repair", "--release", uuid), f"`wharfinger instance release {uuid}`")
+    assert held() == {uuid: SMALL}
