@@ -32,6 +32,7 @@ from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.extra_specs import from_flavor
 from wharfinger.scheduling.filters import Candidate, RequestFilter, Surroundings, loader
 from wharfinger.scheduling.profile_sources import read_profile
+from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
 LOG: Final = logging.getLogger(__name__)
 SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
@@ -60,10 +61,15 @@ def place_of(node: ComputeNode) -> tuple[str, str]:
 
 
 def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
-    """Return the nodes of these roots that are published here; raises ObjectError, StateError."""
+    """Return the nodes of these roots that are published here, or that have children published here.
+
+    Raises ObjectError, StateError.
+    """
     wanted = sorted(roots)
-    found = ComputeNodeList.get_by_filters(context, uuid=wanted) if wanted else ()
-    return [one for one in found if "host" in one and "hypervisor_hostname" in one]
+    rows = ComputeNodeList.get_by_filters(context, uuid=wanted) if wanted else ()
+    found = [one for one in rows if "host" in one and "hypervisor_hostname" in one]
+    unknown = sorted(set(wanted) - {one.uuid for one in rows})
+    return found + (overlaid_nodes(context, provider_uuid=unknown) if unknown else [])
 
 
 class Places(RequestFilter):
@@ -93,7 +99,7 @@ class Places(RequestFilter):
         node = self.node(candidate)
         if node is None:
             roots = ", ".join(sorted(_roots(candidate)))
-            return f"no driver instance publishes {roots} as a node"
+            return f"no driver instance publishes or overlays {roots} as a node"
         if not self._suits(node):
             return f"it is on node {node.hypervisor_hostname} of host {node.host}"
         return None

@@ -61,6 +61,7 @@ from wharfinger.providers import names
 from wharfinger.reconcile.stored_reservations import Reservations
 from wharfinger.scheduling.filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims
+from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
 LOG: Final = logging.getLogger(__name__)
 #: Reports of a claim, at least, in the time after which it would count as left.
@@ -467,7 +468,9 @@ class AllocationClaims:
         if suits is anywhere:
             return
         host, name = instance.host, instance.node
-        found = ComputeNodeList.get_by_filters(self._context, host=host, hypervisor_hostname=name)
+        rows = ComputeNodeList.get_by_filters(self._context, host=host, hypervisor_hostname=name)
+        overlaid = overlaid_nodes(self._context, host=host)
+        found = [*rows, *(one for one in overlaid if one.hypervisor_hostname == name)]
         if not any(map(suits, found)):
             raise AllocationRefused(
                 instance=instance.uuid,

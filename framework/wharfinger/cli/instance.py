@@ -23,7 +23,7 @@ from wharfinger.cli.object_command import (
     values,
     which,
 )
-from wharfinger.exceptions import printable
+from wharfinger.exceptions import ObjectNotFound, printable
 
 if TYPE_CHECKING:
     from wharfinger.allocations import AllocationClaims, Moves
@@ -378,11 +378,19 @@ def _flavor_of(one: "Instance") -> Any:
 def _on(context: "Context", node: str | None) -> "Suits":
     """What says that a node is the one of that name or uuid; every node, where none is named."""
     from wharfinger.allocations.candidate_attempts import anywhere
+    from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
     if node is None:
         return anywhere
-    wanted = find_node(context, node).uuid
-    return lambda one: one.uuid == wanted
+    try:
+        wanted = {find_node(context, node).uuid}
+    except ObjectNotFound:
+        # A node whose root another service publishes has no row.
+        overlaid = overlaid_nodes(context)
+        wanted = {one.uuid for one in overlaid if node in {one.uuid, one.hypervisor_hostname}}
+        if not wanted:
+            raise
+    return lambda one: one.uuid in wanted
 
 
 def _takes_instance(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

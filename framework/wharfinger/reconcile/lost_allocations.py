@@ -222,6 +222,7 @@ def _relevant(
 
 
 def _is_ours(state: CycleState, uuid: str) -> bool:
+    """Return whether a provider is ours to reserve: not a root that another service writes."""
     record = state.records.get(uuid)
     return record is not None and record.is_ours and record.root_uuid not in state.released_roots
 

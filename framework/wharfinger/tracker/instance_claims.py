@@ -21,6 +21,7 @@ from wharfinger.objects import (
     Migration,
     MigrationList,
 )
+from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 from wharfinger.tracker.usage import usage_of_node
 
 
@@ -263,8 +264,10 @@ class Claims:
         return ClaimRefused(instance=instance.uuid, node=node, host=self.host, problem=problem)
 
     def _check_node(self, node: str) -> None:
-        """Raise ObjectNotFound if this host has no such node."""
-        if not self._rows(node).objects:
+        """Raise ObjectNotFound if this host has no such node, and overlays none of that name."""
+        if not self._rows(node).objects and not any(
+            one.hypervisor_hostname == node for one in overlaid_nodes(self._context, host=self.host)
+        ):
             raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{node} on host {self.host}")
 
     def _rows(self, node: str) -> ComputeNodeList:
