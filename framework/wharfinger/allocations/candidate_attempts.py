@@ -2,7 +2,7 @@
 
 import random
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -41,6 +41,8 @@ _CHOICE: Final = 50
 #: Candidates that are tried in one search, and searches in one claim.
 _TRIED: Final = 10
 _SEARCHES: Final = 5
+#: Places of free candidates that an error names.
+_PLACES_SHOWN: Final = 3
 #: In the place of a request filter's name, which has no space in it.
 _PLACES: Final = "the node"
 
@@ -61,7 +63,7 @@ def place_of(node: ComputeNode) -> tuple[str, str]:
 
 
 def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
-    """Return the nodes of these roots that are published here, or that have children published here.
+    """Return the nodes of these roots that are published here, or below which children are.
 
     Raises ObjectError, StateError.
     """
@@ -75,13 +77,15 @@ def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
 class Places(RequestFilter):
     """Filter for candidates whose root is a suitable node that is published here.
 
-    For one search: it remembers the nodes that it has found.
+    For one search: it remembers the nodes that it has found, and in ``elsewhere`` the places of the
+    candidates that it has refused.
     """
 
     def __init__(self, context: Context, suits: Suits) -> None:
         self._context: Final = context
         self._suits: Final = suits
         self._nodes: Final[dict[str, ComputeNode | None]] = {}
+        self.elsewhere: Final[dict[str, None]] = {}
 
     def node(self, candidate: Candidate) -> ComputeNode | None:
         """Return the node of a candidate; None where it has none, or several."""
@@ -97,12 +101,15 @@ class Places(RequestFilter):
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
         """Return a text that names the root that is no node, or the node that does not suit."""
         node = self.node(candidate)
-        if node is None:
+        if node is not None and self._suits(node):
+            return None
+        if node is not None:
+            place = f"on node {node.hypervisor_hostname} of host {node.host}"
+        else:
             roots = ", ".join(sorted(_roots(candidate)))
-            return f"no driver instance publishes or overlays {roots} as a node"
-        if not self._suits(node):
-            return f"it is on node {node.hypervisor_hostname} of host {node.host}"
-        return None
+            place = f"of root provider {roots}, which is no node of a driver instance"
+        self.elsewhere[place] = None
+        return place
 
 
 def _roots(candidate: Candidate) -> set[str]:
@@ -152,9 +159,9 @@ class FlavorSearch:
         for _ in range(_SEARCHES):
             if isinstance(gone, ConcurrentUpdate) and consumer.generation is None:
                 self.consumers.note_left(consumer.uuid)
-            choices, dropped = self._find(flavor, suits)
+            choices, problem = self._find(flavor, suits)
             if not choices:
-                raise _none(consumer, flavor, dropped, gone)
+                raise _none(consumer, flavor, problem, gone)
             # The first, and then any: others that claim at the same time take other ones.
             others = random.sample(choices[1:], min(len(choices), _TRIED) - 1)
             for choice in (choices[0], *others):
@@ -167,10 +174,10 @@ class FlavorSearch:
                     gone = error
                 else:
                     return choice
-        raise _none(consumer, flavor, {}, gone)
+        raise _none(consumer, flavor, "", gone)
 
-    def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], Mapping[str, int]]:
-        """Return the choices in Placement's order, and how many candidates each filter drops."""
+    def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
+        """Return the choices in Placement's order, and why there is none."""
         client = self._surroundings.placement
         places = Places(self._surroundings.objects, suits)
         request = self._request(flavor)
@@ -196,7 +203,7 @@ class FlavorSearch:
             for one in found.candidates
             if (node := places.node(one)) is not None
         ]
-        return choices, found.dropped
+        return choices, _why_none(found.dropped.get(_PLACES, 0), list(places.elsewhere))
 
     def _request(self, flavor: Flavor) -> ResourceRequest:
         return from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))
@@ -208,15 +215,19 @@ class FlavorSearch:
         return was_refused(error)
 
 
+def _why_none(count: int, places: Sequence[str]) -> str:
+    """Return why nothing was found; ``count`` candidates were refused for their ``places``."""
+    if not count:
+        return "nothing is free for it."
+    more = len(places) - _PLACES_SHOWN
+    named = [*places[:_PLACES_SHOWN], *([f"{more} other places"] if more > 0 else [])]
+    what = "free candidate is" if count == 1 else "free candidates are"
+    return f"nothing is free for it where it may go: {count} {what} elsewhere: {'; '.join(named)}."
+
+
 def _none(
-    consumer: Consumer, flavor: Flavor, dropped: Mapping[str, int], gone: PlacementError | None
+    consumer: Consumer, flavor: Flavor, problem: str, gone: PlacementError | None
 ) -> NoCandidates:
-    problem = "nothing is free for it."
-    if elsewhere := dropped.get(_PLACES):
-        problem = (
-            "nothing is free for it where it may go: what is free is on its own node, on another "
-            f"than was said, or on what no driver instance publishes (candidates: {elsewhere})."
-        )
     if gone is not None:
         problem = f"what was free for it went to others: {gone}."
     return NoCandidates(

@@ -28,7 +28,7 @@ from wharfinger.objects import (
 from wharfinger.objects.field_types import now
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.placement.client import PlacementClient
-from wharfinger.providers import full_reservation
+from wharfinger.providers import PublishingMode, full_reservation
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.tracker.claimed_instances import ClaimedInstance, claimed_instance
 
@@ -224,7 +224,9 @@ def _relevant(
 def _is_ours(state: CycleState, uuid: str) -> bool:
     """Return whether a provider is ours to reserve: not a root that another service writes."""
     record = state.records.get(uuid)
-    return record is not None and record.is_ours and record.root_uuid not in state.released_roots
+    if record is None or not record.is_ours or record.root_uuid in state.released_roots:
+        return False
+    return record.mode is PublishingMode.OWN or record.root_uuid != uuid
 
 
 def _holder(one: Reservation) -> str | None:
