@@ -136,6 +136,8 @@ def _type(field: field_base.Field[Any]) -> str:
             return f"list of {field.objname}"
         case field_base.List():
             return f"list of {_KINDS[type(field.element)][1]}"
+        case field_base.Dict(element=field_base.Dict(element=element)):
+            return f"{_KINDS[type(element)][1]}, by name and name"
         case field_base.Dict():
             return f"{_KINDS[type(field.element)][1]}, by name"
     longest = getattr(field, "_longest", None)

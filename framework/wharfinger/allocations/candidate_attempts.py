@@ -177,7 +177,7 @@ class FlavorSearch:
         raise _none(consumer, flavor, "", gone)
 
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
-        """Return the choices in Placement's order, and why there is none."""
+        """Return the choices in Placement's order, and the reason for an empty result."""
         client = self._surroundings.placement
         places = Places(self._surroundings.objects, suits)
         request = self._request(flavor)

@@ -239,7 +239,7 @@ class AllocationClaims:
             raise AllocationRefused(
                 instance=uuid,
                 problem="it has its allocation.",
-                remedy=f"`wharfinger instance release {uuid}` releases it all the same.",
+                remedy=f"`wharfinger instance release {uuid}` releases it with its allocation.",
             )
         return self.release(uuid)
 
@@ -324,7 +324,7 @@ class AllocationClaims:
             return found
         raise AllocationRefused(
             instance=instance.uuid,
-            problem=f"provider {uuid}, of which it had something, no longer exists.",
+            problem=f"provider {uuid} no longer exists, and its allocation was from it.",
             remedy=f"`wharfinger instance repair --release {instance.uuid}` releases it.",
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.placement.client import PlacementClient, consumer_path
-from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, Feature
+from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, Feature, without_types
 
 
 class AllocationWrites:
@@ -43,11 +43,3 @@ class AllocationWrites:
         body = {consumer_uuid: {**held, "allocations": {}}}
         subject = f"none for {consumer_uuid}"
         client.command("POST", "/allocations", body, newest=BEFORE_CONSUMER_TYPES, subject=subject)
-
-
-def without_types(allocations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return allocations as a server takes them that knows no consumer types."""
-    return {
-        consumer: {key: value for key, value in its.items() if key != "consumer_type"}
-        for consumer, its in allocations.items()
-    }

@@ -1,7 +1,8 @@
 """Microversions of Placement, and the features that need them."""
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 
 class Microversion(NamedTuple):
@@ -55,3 +56,11 @@ BEFORE_CONSUMER_TYPES: Final = Microversion(1, 37)
 LOWEST: Final = Microversion(1, 26)
 #: The newest one that our tests cover. The client asks a newer server for this one.
 HIGHEST: Final = Microversion(1, 39)
+
+
+def without_types(allocations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return allocations by consumer uuid as a server takes them that knows no consumer types."""
+    return {
+        consumer: {key: value for key, value in its.items() if key != "consumer_type"}
+        for consumer, its in allocations.items()
+    }

@@ -7,9 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wharfinger.placement import model
-from wharfinger.placement.allocation_writes import without_types
 from wharfinger.placement.client import PlacementClient, provider_path
-from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, HIGHEST, Feature
+from wharfinger.placement.microversions import (
+    BEFORE_CONSUMER_TYPES,
+    HIGHEST,
+    Feature,
+    without_types,
+)
 from wharfinger.providers.inventory import Inventory
 
 

@@ -55,7 +55,7 @@ def card_of(consumer: str) -> str:
 
 
 def lost(publishing: Publishing, desk: Desk) -> tuple[str, CycleResult]:
-    """Have the instance lose its allocation; return the card, and what the next cycle found."""
+    """Delete the allocation of the instance; return its card, and the result of the next cycle."""
     card = card_of(ONE)
     desk.client.delete_allocations(ONE)
     return card, publishing.cycle.sync()
@@ -143,7 +143,7 @@ def test_sync_without_an_answer_about_an_allocation_reserves_nothing(
     assert not is_full(publishing.placement, card_of(ONE))
 
 
-def test_sync_after_the_driver_has_failed_for_the_node_reserves_all_the_same(
+def test_sync_after_the_driver_has_failed_for_the_node_reserves_its_providers(
     cards: Desk, publishing: Publishing
 ) -> None:
     card = card_of(ONE)
@@ -235,7 +235,7 @@ def test_sync_after_another_program_has_allocated_it_again_ends_the_reservation(
                 for kind, one in inventories.inventories.items()
             },
         )
-    allocate(publishing.placement, ONE, **before)
+    allocate(publishing.placement, ONE, "1.39", **before)
 
     assert publishing.cycle.sync().problems == ()
 
@@ -372,7 +372,7 @@ def test_repair_of_what_another_consumer_has_meanwhile_is_refused_and_changes_no
 ) -> None:
     card = card_of(ONE)
     cards.client.delete_allocations(ONE)
-    allocate(publishing.placement, OTHER, **{card: {"VGPU": 3}})
+    allocate(publishing.placement, OTHER, "1.39", **{card: {"VGPU": 3}})
     publishing.cycle.sync()
 
     with pytest.raises(AllocationRefused, match="instance repair --release") as refused:

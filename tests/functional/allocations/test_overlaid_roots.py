@@ -22,7 +22,7 @@ CARD = flavor("card", 2, **{"resources:CUSTOM_CARD_UNIT": "1"})
 
 
 def cards(*names: str) -> Edit:
-    """A node of nova's, and a card of one unit for each of these names."""
+    """A node that nova publishes, and a card of one unit for each of these names."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         overlaid(tree, node, allocations)
