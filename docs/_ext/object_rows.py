@@ -126,7 +126,7 @@ def _clauses(item: str) -> Iterator[tuple[list[str], str]]:
         yield re.findall(r"\w+", subjects), " ".join((ended, *common))
 
 
-def _type(field: field_base.Field[Any]) -> str:
+def _type(field: field_base.Field[Any]) -> str:  # noqa: PLR0911 - one for each kind
     match field:
         case field_types.Word():
             return f"one of {', '.join(field.values)}"

@@ -248,7 +248,7 @@ class InstanceRepair(InstanceCommand):
         parser.add_argument(
             "--release",
             action="store_true",
-            help="release the instance instead; a provider that is cleaned stays reserved until then",
+            help="release the instance; providers that are cleaned stay reserved until then",
         )
         return parser
 

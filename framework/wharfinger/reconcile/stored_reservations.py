@@ -192,9 +192,11 @@ class Reservations:
         )
         ours = replace(record, own_reserved={**record.own_reserved, **figures})
         if left:
-            self._apply(stored, ours, SetInventories, full_reservation.reserve_fully(live))
+            full = full_reservation.reserve_fully(live)
+            self._apply(stored, ours, _change(SetInventories, stored.live, full))
         else:
-            self._apply(stored, record, SetInventories, full_reservation.release(live, ours))
+            own = full_reservation.release(live, ours)
+            self._apply(stored, record, _change(SetInventories, stored.live, own))
         return left
 
     def release_one(self, uuid: str) -> tuple[str, ...]:
