@@ -1,6 +1,8 @@
 """Phases of a stored reservation after an answer of the driver."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
@@ -39,6 +41,7 @@ def after_snapshot(
     is_desired: bool = True,
     is_clean: bool = False,
     is_given_back: bool = False,
+    settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
     """Return the reserved providers and the new phases, after the driver has reported METAL."""
 
@@ -63,6 +66,7 @@ def after_snapshot(
         state.snapshot_reservations,
         is_clean=answer_is_clean,
         is_given_back=answer_is_given_back,
+        settled=settled,
     )
 
 
@@ -141,6 +145,15 @@ def test_next_phases_of_a_release_without_consumer_keeps_the_reservation() -> No
 def test_next_phases_of_one_of_two_reservations_that_ends_keeps_the_provider_reserved() -> None:
     ends, stays = stored("cleaning"), stored(None, uuid=CONSUMER)
     assert after_snapshot(ends, stays) == ({METAL.uuid}, ((ends, None),))
+
+
+@pytest.mark.parametrize("phase", [None, "released"])
+def test_next_phases_of_a_settled_reservation_takes_the_phase_that_is_known(
+    phase: str | None,
+) -> None:
+    row = stored(None)
+    found = after_snapshot(row, before_snapshot=frozenset(), settled={ROW: phase})
+    assert found == ({METAL.uuid} if phase else set(), ((row, phase),))
 
 
 @pytest.mark.parametrize(
