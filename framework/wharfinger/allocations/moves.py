@@ -434,7 +434,7 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
         raise AllocationRefused(
             instance=instance.uuid,
             problem="it has no allocation, or is on no node.",
-            remedy="Claim it again, or release it.",
+            remedy=f"Repair it (`wharfinger instance repair {instance.uuid}`), or release it.",
         )
     if flavor and flavor.is_as(instance.flavor):
         raise AllocationRefused(

@@ -27,8 +27,8 @@ class Reservation(KeptObject):
       nobody knows.
     - ``own_reserved``: by resource class, the ``reserved`` amounts from before it, to be restored
       when the last one ends.
-    - ``consumer_uuid``: for one that is held while what a consumer gives back is cleaned: that
-      consumer. None for others.
+    - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other
+      reservations.
     - ``phase``: how far that is, one of RELEASE_PHASES; None for others.
     - ``revision``: how often it was saved.
     """

@@ -1,19 +1,20 @@
 """Claims of what is published below a root that another service, nova-compute, publishes."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from oslo_config import cfg
 
+from tests.functional.reconcile.test_renaming import cards_driver
 from tests.functional.scheduling.hosts import publish
 from tests.lab.allocating import Desk, faults, flavor, held
 from tests.lab.cycles import HOST, Publishing
-from tests.lab.drivers import Edit
-from tests.lab.reserving import figures, is_full, overlaid, rows, summary
+from tests.lab.reserving import figures, is_full, rows, summary
 from tests.lab.samples import uuid
-from wharfinger.driver import Allocations
 from wharfinger.exceptions import AllocationLost, NoCandidates
-from wharfinger.objects import Instance, ProviderRecordList
-from wharfinger.providers import ProviderTree
+from wharfinger.objects import Instance
 from wharfinger.tracker import service_record
 
 ONE = uuid("an instance")
@@ -21,24 +22,18 @@ NOVA = "OWNER_NOVA"
 CARD = flavor("card", 2, **{"resources:CUSTOM_CARD_UNIT": "1"})
 
 
-def cards(*names: str) -> Edit:
-    """A node that nova publishes, and a card of one unit for each of these names."""
-
-    def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        overlaid(tree, node, allocations)
-        for name in names:
-            if not tree.exists(name):
-                tree.new_child(name, node)
-            tree.update_inventory(name, {"CUSTOM_CARD_UNIT": {"total": 1}})
-
-    return edit
-
-
 @pytest.fixture
-def desk(publishing: Publishing) -> Iterator[Desk]:
-    """Over a root of nova-compute's, which our driver instance has two cards below."""
-    publish(publishing.client, "cn-0", {"VCPU": 8, "MEMORY_MB": 64}, NOVA)
-    publishing.driver.nodes = {"cn-0": cards("card-0", "card-1")}
+def desk(publishing: Publishing, tmp_path: Path) -> Iterator[Desk]:
+    """Over a root of nova-compute, with two cards of the documentation's driver below it."""
+    publish(publishing.client, HOST, {"VCPU": 8, "MEMORY_MB": 64}, NOVA)
+    file = tmp_path / "cards.json"
+    file.write_text(json.dumps({str(slot): {"units": 1} for slot in range(2)}))
+    conf = cfg.ConfigOpts()
+    conf([])
+    driver = cards_driver(conf)
+    driver._file = file  # type: ignore[attr-defined]
+    publishing.driver = driver  # type: ignore[assignment]
+    publishing.restarted()
     assert not publishing.cycle.sync().problems
     service_record.report(publishing.context, HOST, [NOVA], complete=True)
     with Desk(publishing.client, publishing.context) as fixture:
@@ -50,8 +45,8 @@ def test_claim_of_a_card_below_novas_root_takes_both_on_the_overlaid_node(
 ) -> None:
     claimed = desk.claim(CARD, uuid=ONE)
 
-    assert (claimed.instance.host, claimed.instance.node) == (HOST, "cn-0")
-    assert held() == {ONE: {"cn-0": {"VCPU": 2}, card_of(ONE): {"CUSTOM_CARD_UNIT": 1}}}
+    assert (claimed.instance.host, claimed.instance.node) == (HOST, HOST)
+    assert held() == {ONE: {HOST: {"VCPU": 2}, card_of(ONE): {"CUSTOM_CARD_UNIT": 1}}}
     assert desk.claim(CARD, uuid=ONE).instance.uuid == ONE
     assert publishing.cycle.sync().problems == ()
     assert faults(publishing.context) == []
@@ -59,18 +54,16 @@ def test_claim_of_a_card_below_novas_root_takes_both_on_the_overlaid_node(
 
 def card_of(consumer: str) -> str:
     """Return the name of the card that a consumer has."""
-    [card] = held()[consumer].keys() - {"cn-0"}
+    [card] = held()[consumer].keys() - {HOST}
     return card
 
 
-def test_claim_below_a_root_that_another_host_overlays_is_of_that_host(
+def test_claim_below_a_root_that_no_driver_instance_overlays_is_refused_and_names_the_root(
     desk: Desk, publishing: Publishing
 ) -> None:
-    for row in ProviderRecordList.get_by_filters(publishing.context, mode="overlay"):
-        assert (row.host, row.driver_instance) == (HOST, "scripted")
     publish(publishing.client, "cn-1", {"VCPU": 8, "CUSTOM_CARD_UNIT": 1}, NOVA)
     two = {desk.claim(CARD).instance.node for _card in range(2)}
-    assert two == {"cn-0"}
+    assert two == {HOST}
     root = uuid("cn-1")
     with pytest.raises(NoCandidates) as refused:
         desk.claim(CARD)
@@ -88,8 +81,8 @@ def test_resize_and_release_on_an_overlaid_node_give_back_what_was_claimed(
     desk.moves.confirm(ONE)
 
     row = Instance.get_by_uuid(publishing.context, ONE)
-    assert (row.host, row.node, row.flavor.name) == (HOST, "cn-0", "larger")
-    assert held() == {ONE: {"cn-0": {"VCPU": 4}, card_of(ONE): {"CUSTOM_CARD_UNIT": 1}}}
+    assert (row.host, row.node, row.flavor.name) == (HOST, HOST, "larger")
+    assert held() == {ONE: {HOST: {"VCPU": 4}, card_of(ONE): {"CUSTOM_CARD_UNIT": 1}}}
     assert desk.claims.release(ONE) == ()
     assert held() == {}
     assert faults(publishing.context) == []
@@ -106,11 +99,11 @@ def test_lost_allocation_on_an_overlaid_node_reserves_the_card_alone_and_is_repa
 
     assert isinstance(problem, AllocationLost)
     assert is_full(publishing.placement, card)
-    assert figures(publishing.placement, "cn-0") == {"VCPU": (8, 0), "MEMORY_MB": (64, 0)}
+    assert figures(publishing.placement, HOST) == {"VCPU": (8, 0), "MEMORY_MB": (64, 0)}
     assert {provider for provider, _holder in rows(publishing.context)} == {
         summary(publishing.placement, card).uuid
     }
-    assert desk.claim(CARD).instance.node == "cn-0"
+    assert desk.claim(CARD).instance.node == HOST
     with pytest.raises(NoCandidates):
         desk.claim(CARD)
     other = {uuid: has for uuid, has in held().items() if uuid != ONE}
