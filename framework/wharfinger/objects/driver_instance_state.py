@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from wharfinger.db.row_statements import Rows
 from wharfinger.objects import base, field_base, field_types
-from wharfinger.objects.base import WharfingerObject, register
+from wharfinger.objects.base import Step, WharfingerObject, register
 from wharfinger.objects.compute_node import ComputeNode
 from wharfinger.objects.database_context import Context
 from wharfinger.objects.device_job import DeviceJob
@@ -43,6 +43,7 @@ class HostState(WharfingerObject):
       host, whose providers may be gone; empty unless they were asked for.
     """
 
+    HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
     service_disabled: bool | None
     node_revisions: dict[str, int]
     nodes: list[ComputeNode]
@@ -69,7 +70,7 @@ class HostState(WharfingerObject):
         "nodes": [("1.0", "1.1")],
         "instances": [("1.0", "1.1")],
         "migrations": [("1.0", "1.1")],
-        "records": [("1.0", "1.3")],
+        "records": [("1.0", "1.3"), ("1.1", "1.4")],
         "reservations": [("1.0", "1.1")],
         "jobs": [("1.0", "1.0")],
     }
@@ -129,6 +130,7 @@ class ProviderState(WharfingerObject):
     - ``nodes``: the nodes whose root providers were asked for.
     """
 
+    HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
     records: list[ProviderRecord]
     reservations: list[Reservation]
     nodes: list[ComputeNode]
@@ -138,7 +140,7 @@ class ProviderState(WharfingerObject):
         "nodes": field_base.ListOfObjectsField("ComputeNode"),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
-        "records": [("1.0", "1.3")],
+        "records": [("1.0", "1.3"), ("1.1", "1.4")],
         "reservations": [("1.0", "1.1")],
         "nodes": [("1.0", "1.1")],
     }

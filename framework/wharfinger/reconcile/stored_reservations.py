@@ -88,6 +88,13 @@ class _Stored:
         return ownership.is_published(self.traits, self.record)
 
     @property
+    def is_novas_root(self) -> bool:
+        """Whether the provider is an overlaid root whose inventory nova writes."""
+        is_novas = ownership.NOVA in self.traits or "VCPU" in self.live.inventories
+        is_root = self.live.parent_uuid is None
+        return is_root and is_novas and ownership.is_overlaid(self.record)
+
+    @property
     def own_record(self) -> Record:
         """The record of the instance that publishes the provider, as it is stored."""
         return self.store.get(self.live.uuid)
@@ -296,6 +303,16 @@ class Reservations:
                 problem=f"it belongs to {', '.join(sorted(others)) or 'nobody known'}, and "
                 "no driver instance publishes it.",
                 remedy="Ask its owner, or publish it first.",
+            )
+        if not is_cleaned and stored.is_novas_root:
+            raise ReservationRefused(
+                provider=provider.name,
+                uuid=provider.uuid,
+                problem="this instance only overlays this root, and nova-compute writes its "
+                "inventory: nova restores its own reserved amounts when it refreshes the provider.",
+                remedy="Disable nova's compute service, which keeps new instances away: `openstack "
+                f"compute service set --disable {provider.name} nova-compute` (with the host of "
+                "that service, if it has another name). Children of the root can be reserved.",
             )
         held = Reservation(
             self._context, provider_uuid=provider.uuid, own_reserved=stored.own_figures, **values
