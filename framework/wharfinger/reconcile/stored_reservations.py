@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
+import os_traits
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_base, wait_random_exponential
 
@@ -89,8 +90,11 @@ class _Stored:
 
     @property
     def is_novas_root(self) -> bool:
-        """Whether the provider is an overlaid root whose inventory nova writes."""
-        is_novas = ownership.NOVA in self.traits or "VCPU" in self.live.inventories
+        """Whether the provider is an overlaid root whose inventory nova writes.
+
+        nova gives each of its roots COMPUTE_NODE. OWNER_NOVA proves nothing: we add it, too.
+        """
+        is_novas = os_traits.COMPUTE_NODE in self.traits or "VCPU" in self.live.inventories
         is_root = self.live.parent_uuid is None
         return is_root and is_novas and ownership.is_overlaid(self.record)
 

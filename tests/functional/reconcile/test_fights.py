@@ -1,7 +1,7 @@
 """Two programs that write the same provider: who is reported, and how often we write."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Final
 
 import pytest
@@ -327,10 +327,18 @@ def test_auto_mode_of_an_overlaid_root_that_nova_deletes_creates_no_root(
 # Reservations of roots that nova writes.
 
 
+@pytest.mark.parametrize(
+    ("resource_class", "traits"), [("VCPU", {"OWNER_NOVA"}), ("PCPU", NOVAS_TRAITS)]
+)
 def test_reserve_of_an_overlaid_root_of_nova_is_refused_with_what_holds(
-    publishing: Publishing, nova: OtherProgram, placement: PlacementFixture
+    publishing: Publishing,
+    nova: OtherProgram,
+    placement: PlacementFixture,
+    resource_class: str,
+    traits: Set[str],
 ) -> None:
-    nova.create(VCPU=10)
+    nova.create(PCPU=10)
+    nova.write(NODE, frozenset(traits), **{resource_class: 10})
     publishing.driver.nodes[NODE] = auto(flat(VCPU=64))
     publishing.cycle.sync()
     reservations = Reservations(publishing.client, publishing.context)
@@ -339,7 +347,7 @@ def test_reserve_of_an_overlaid_root_of_nova_is_refused_with_what_holds(
         reservations.reserve(nova.find(), holder="operator", reason="burns")
 
     assert "openstack compute service set --disable cn nova-compute" in str(refused.value)
-    assert totals(placement) == {"VCPU": (10, 0)}
+    assert totals(placement) == {resource_class: (10, 0)}
 
 
 def test_reserve_of_an_overlaid_child_and_of_our_child_below_novas_root_holds(

@@ -1,6 +1,7 @@
 """What another program has undone of a provider, and how often."""
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 
 from wharfinger.db.migrations import repeatable_operations
 
@@ -10,4 +11,5 @@ down_revision = "0008"
 
 def upgrade() -> None:
     """Take the step."""
-    repeatable_operations.add_column("provider_records", sa.Column("undone", sa.Text))
+    text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+    repeatable_operations.add_column("provider_records", sa.Column("undone", text))
