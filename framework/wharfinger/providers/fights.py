@@ -116,6 +116,7 @@ def _writer_and_remedy(record: Record) -> tuple[str, str]:
 
 def _parts(provider: Provider) -> dict[str, Any]:
     return {
+        "name": provider.name,
         **{f"inventory of {name}": one for name, one in provider.inventories.items()},
         **dict.fromkeys((f"{_TRAIT}{name}" for name in provider.traits), True),
         **dict.fromkeys((f"aggregate {uuid}" for uuid in provider.aggregates), True),
@@ -124,6 +125,8 @@ def _parts(provider: Provider) -> dict[str, Any]:
 
 def _text(value: Any, other: Any) -> str:
     """Return a value for people; of an inventory, the figures that the other one has not."""
+    if isinstance(value, str):
+        return value
     if not isinstance(value, Inventory):
         return "set" if value else "not there"
     others = asdict(other) if isinstance(other, Inventory) else {}

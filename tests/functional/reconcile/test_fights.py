@@ -49,6 +49,9 @@ class OtherProgram:
         )
         self._client.set_traits(found.uuid, generation, traits)
 
+    def rename(self, name: str, new: str) -> None:
+        self._client.update_provider(self.find(name).uuid, new, None)
+
     def delete(self, name: str = NODE) -> None:
         self._client.delete_provider(self.find(name).uuid)
 
@@ -265,6 +268,18 @@ def test_other_writer_of_another_provider_is_another_program(
 
     (message,) = warnings
     assert "scripted and another program fight over it" in message
+
+
+def test_fight_over_a_name_has_both_names(
+    publishing: Publishing, nova: OtherProgram, warnings: list[str]
+) -> None:
+    publishing.driver.nodes[NODE] = flat(CUSTOM_GOLD=4)
+    for _ in range(4):
+        assert not publishing.restarted().sync().problems
+        nova.rename(NODE, "theirs")
+
+    (message,) = warnings
+    assert "name: cn (ours), theirs (theirs)" in message
 
 
 # The publishing mode ``auto``.
