@@ -127,7 +127,7 @@ class HostSection:
     section: str
     connection_uri: str = "qemu:///system"
     hypervisor_hostname: str | None = None
-    publish_root: PublishingMode = PublishingMode.OWN
+    publish_root: PublishingMode = PublishingMode.AUTO
     reserved_host_cpus: int = 0
     reserved_host_memory_mb: int = 512
     cpu_allocation_ratio: float = 4.0

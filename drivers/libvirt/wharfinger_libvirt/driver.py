@@ -141,12 +141,14 @@ class LibvirtDriver(ComputeDriver):
         devices at the same moment. Raises BackendError, too, where a device has no room.
         """
         self._of(nodename)
-        moving = self._moving(provider_tree, nodename)
+        mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)
+        moving = self._moving(provider_tree, nodename) if mode is PublishingMode.OWN else []
         if moving and allocations is None:
             raise ReshapeNeeded
         if moving:
             self._refresh(with_domains=True)
-        self._set_root(provider_tree, nodename)
+        if mode is PublishingMode.OWN:
+            super().update_provider_tree(provider_tree, nodename)
         offered = self._set_devices(provider_tree, nodename)
         held: dict[str, int] = {}
         for resource_class in moving:
@@ -159,8 +161,6 @@ class LibvirtDriver(ComputeDriver):
 
     def _moving(self, provider_tree: ProviderTree, nodename: str) -> list[str]:
         """The resource classes that are the root's and have to be its devices'."""
-        if self._config.publish_root is PublishingMode.OVERLAY:
-            return []  # it is somebody else's, with all that it has
         has = provider_tree.data(nodename).inventory.keys()
         return sorted(has & {mdev_type.resource_class for mdev_type in self._config.mdev_types})
 
@@ -189,12 +189,6 @@ class LibvirtDriver(ComputeDriver):
             ),
             instances={one.uuid: one.instance_uuid for one in migrations},
         )
-
-    def _set_root(self, provider_tree: ProviderTree, nodename: str) -> None:
-        if self._config.publish_root is PublishingMode.OVERLAY:
-            provider_tree.set_publishing_mode(nodename, PublishingMode.OVERLAY)
-        else:
-            super().update_provider_tree(provider_tree, nodename)
 
     def _set_devices(self, provider_tree: ProviderTree, nodename: str) -> dict[str, Share]:
         """Add a child for each new device; return the shares of all devices by child uuid."""
@@ -281,7 +275,7 @@ class LibvirtDriver(ComputeDriver):
                 "MiB of memory",
             ),
         ):
-            if reserved > total and self._config.publish_root is PublishingMode.OWN:
+            if reserved > total and self._config.publish_root is not PublishingMode.OVERLAY:
                 raise ConfigurationError(
                     section=self.name,
                     key=key,

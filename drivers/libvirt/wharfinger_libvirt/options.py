@@ -45,11 +45,16 @@ INSTANCE: Final = (
         "publish_root",
         type=types.String(
             choices=[
+                (
+                    "auto",
+                    "overlay where another program, such as nova-compute, has created the root "
+                    "provider, own where this driver has, or where there is none yet.",
+                ),
                 ("own", "This driver does, with VCPU and MEMORY_MB."),
                 ("overlay", "nova-compute does, and no inventory is written to it here."),
             ]
         ),
-        default="own",
+        default="auto",
         help="Who publishes the host's root provider.",
     ),
     cfg.Opt(

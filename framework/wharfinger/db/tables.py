@@ -225,6 +225,7 @@ PROVIDER_RECORDS: Final = _table(
     sa.Column("reserved_since", long_text()),
     sa.Column("absent_since", sa.Double),
     sa.Column("absence", sa.String(NAME)),
+    sa.Column("undone", long_text()),
     sa.Column("revision", sa.Integer, nullable=False, server_default="0"),
     sa.UniqueConstraint(
         "host", "driver_instance", "provider_uuid", name="uniq_provider_records_key"

@@ -7,7 +7,7 @@ from wharfinger.db.row_statements import Rows
 from wharfinger.db.tables import INSTANCE
 from wharfinger.exceptions import ConcurrentSave, ObjectExists
 from wharfinger.objects import base, field_base, field_types
-from wharfinger.objects.base import WharfingerObject, register
+from wharfinger.objects.base import Step, WharfingerObject, register
 from wharfinger.objects.compute_node import ComputeNode
 from wharfinger.objects.persistence import KeptObject, stale_keys, write_checked
 from wharfinger.objects.provider_record import ProviderRecord
@@ -36,6 +36,7 @@ class RecordBatch(WharfingerObject):
     - ``reports_service``: whether to report too that the service of the host is up.
     """
 
+    HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
     host: str
     driver_instance: str
     records: list[ProviderRecord]
@@ -67,7 +68,7 @@ class RecordBatch(WharfingerObject):
         "reports_service": field_types.flag(default=False),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
-        "records": [("1.0", "1.3")],
+        "records": [("1.0", "1.3"), ("1.1", "1.4")],
         "new_nodes": [("1.0", "1.1")],
         "changed_nodes": [("1.0", "1.1")],
         "new_reservations": [("1.0", "1.1")],

@@ -43,7 +43,7 @@ class HostState(WharfingerObject):
       host, whose providers may be gone; empty unless they were asked for.
     """
 
-    HISTORY = (Step("1.0", "first version"), Step("1.1", "Instance 1.2"))
+    HISTORY = (Step("1.0", "first version"), Step("1.1", "Instance 1.2, ProviderRecord 1.4"))
     service_disabled: bool | None
     node_revisions: dict[str, int]
     nodes: list[ComputeNode]
@@ -70,7 +70,7 @@ class HostState(WharfingerObject):
         "nodes": [("1.0", "1.1")],
         "instances": [("1.0", "1.1"), ("1.1", "1.2")],
         "migrations": [("1.0", "1.1")],
-        "records": [("1.0", "1.3")],
+        "records": [("1.0", "1.3"), ("1.1", "1.4")],
         "reservations": [("1.0", "1.1")],
         "jobs": [("1.0", "1.0")],
     }
@@ -130,6 +130,7 @@ class ProviderState(WharfingerObject):
     - ``nodes``: the nodes whose root providers were asked for.
     """
 
+    HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
     records: list[ProviderRecord]
     reservations: list[Reservation]
     nodes: list[ComputeNode]
@@ -139,7 +140,7 @@ class ProviderState(WharfingerObject):
         "nodes": field_base.ListOfObjectsField("ComputeNode"),
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
-        "records": [("1.0", "1.3")],
+        "records": [("1.0", "1.3"), ("1.1", "1.4")],
         "reservations": [("1.0", "1.1")],
         "nodes": [("1.0", "1.1")],
     }

@@ -8,7 +8,7 @@ from wharfinger.db.row_statements import Change, Following, Rows
 from wharfinger.db.tables import INSTANCE
 from wharfinger.exceptions import ConcurrentSave, FieldUnset
 from wharfinger.objects import base, field_base, field_types
-from wharfinger.objects.base import WharfingerObject, register
+from wharfinger.objects.base import Step, WharfingerObject, register
 from wharfinger.objects.compute_node import ComputeNode, following
 from wharfinger.objects.device_job import DeviceJob
 from wharfinger.objects.instance import Instance
@@ -36,6 +36,7 @@ class Takeover(WharfingerObject):
     - ``down_time``: after how many seconds without a report a service is down.
     """
 
+    HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
     host: str
     driver_instance: str
     nodes: list[ComputeNode]
@@ -54,7 +55,7 @@ class Takeover(WharfingerObject):
     }
     obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
         "nodes": [("1.0", "1.1")],
-        "records": [("1.0", "1.3")],
+        "records": [("1.0", "1.3"), ("1.1", "1.4")],
     }
 
     @base.remotable

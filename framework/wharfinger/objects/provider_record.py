@@ -31,6 +31,8 @@ class ProviderRecord(RowObject):
     - ``absence``: the same moment in uptime, from which the absence is counted: JSON text of a
       ``wharfinger.providers.absence_timer.Absence``. It is valid only if its ``since`` equals
       ``absent_since``: an old release writes only ``absent_since``. None without an uptime.
+    - ``undone``: what another program has undone of it, and how often: JSON text of a map from
+      names to ``wharfinger.providers.fights.Undone``. None where nothing was undone.
     - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such
       a release does not change the revision: its writes go unnoticed, and the last writer wins.
       Unset for a new record, and while the database has no column for it.
@@ -41,6 +43,7 @@ class ProviderRecord(RowObject):
         Step("1.1", "since when it is reserved", ("reserved_since",)),
         Step("1.2", "its absence is counted in uptime", ("absence",)),
         Step("1.3", "how often it was written", ("revision",)),
+        Step("1.4", "what another program has undone of it", ("undone",)),
     )
     TABLE = "provider_records"
     KEY = "provider_uuid"
@@ -56,6 +59,7 @@ class ProviderRecord(RowObject):
     reserved_since: dict[str, float]
     absent_since: float | None
     absence: str | None
+    undone: str | None
     revision: int
     fields = {
         "host": field_types.name(),
@@ -70,6 +74,7 @@ class ProviderRecord(RowObject):
         "reserved_since": field_types.ratios_by_name(default={}),
         "absent_since": field_types.ratio(nullable=True),
         "absence": field_types.text(NAME, nullable=True),
+        "undone": field_types.text(nullable=True),
         "revision": field_types.count(),
     }
 
@@ -116,6 +121,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
         Step("1.1", "ProviderRecord 1.1, get_reserved"),
         Step("1.2", "ProviderRecord 1.2"),
         Step("1.3", "ProviderRecord 1.3"),
+        Step("1.4", "ProviderRecord 1.4, get_undone"),
     )
     KIND = ProviderRecord
     objects: list[ProviderRecord]
@@ -125,6 +131,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
         "1.1": "1.1",
         "1.2": "1.2",
         "1.3": "1.3",
+        "1.4": "1.4",
     }
 
     @classmethod
@@ -132,6 +139,12 @@ class ProviderRecordList(RowList[ProviderRecord]):
     def get_reserved(cls, context: Context) -> Self:
         """Those of providers that drivers have reserved, of all instances."""
         return cls._select(context, reservations=NotIn(["[]"]))
+
+    @classmethod
+    @base.remotable
+    def get_undone(cls, context: Context) -> Self:
+        """Return the records of all instances of which another program has undone something."""
+        return cls._select(context, undone=NotIn([""]))
 
     @classmethod
     @base.remotable

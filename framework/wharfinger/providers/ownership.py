@@ -168,6 +168,16 @@ def is_overlaid(record: Record) -> bool:
     return record.applied is not None and record.mode is PublishingMode.OVERLAY
 
 
+def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
+    """Return whether another program has created a provider, and publishes it.
+
+    Not if the operator has named it for adoption.
+    """
+    record = without_lost(record, live, publisher)
+    is_ours = standing(live, publisher, record) in (Standing.OURS, Standing.OURS_BEFORE)
+    return live.uuid not in publisher.adopts and (is_overlaid(record) or not is_ours)
+
+
 def is_adoption(
     publisher: Publisher, live: Provider, wanted: DesiredProvider, record: Record
 ) -> bool:

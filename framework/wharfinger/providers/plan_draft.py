@@ -32,9 +32,9 @@ _NOTHING = Record()
 class TreeDraft:
     """Steps of one tree by kind, in the order in which they were added, and its new records.
 
-    ``now`` is in seconds since the epoch. ``held`` are the uuids of the providers that stored
-    reservations keep fully reserved, ``allocated`` of those that have allocations. ``name_owners``
-    are providers by name. These four are about all trees.
+    ``now`` is in seconds since the epoch. ``is_full``: the cycle is a full one. ``held`` are the
+    uuids of the providers that stored reservations keep fully reserved, ``allocated`` of those that
+    have allocations. ``name_owners`` are providers by name. These five are about all trees.
 
     ``desired`` has the providers that the driver wants, parents first, without those of ``refused``
     roots; ``wanted`` has the uuids of all of them. ``live`` has the providers in Placement,
@@ -45,6 +45,7 @@ class TreeDraft:
     publisher: Publisher
     root_uuid: str
     now: float = 0.0
+    is_full: bool = True
     held: Collection[str] = frozenset()
     allocated: Collection[str] = frozenset()
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
@@ -141,6 +142,16 @@ class TreeDraft:
             since = {reason: known.reserved_since.get(reason, self.now)}
             record = replace(record, reservations=(reason,), reserved_since=since)
         self.change(live, after, record)
+
+    def waiting(self, live: Provider, planned: Record) -> Record:
+        """Return the record of a provider whose planned write waits for a later cycle."""
+        return replace(
+            _seen(self.record(live.uuid), live),
+            reservations=planned.reservations,
+            reserved_since=planned.reserved_since,
+            absence=None,
+            undone=planned.undone,
+        )
 
 
 def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:

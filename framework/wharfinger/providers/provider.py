@@ -33,6 +33,9 @@ class PublishingMode(StrEnum):
     #: Someone else does (nova-compute, Cyborg's conductor). We merge in the owner trait,
     #: the reservation and the traits that the driver names, and nothing else.
     OVERLAY = "overlay"
+    #: For ``ProviderTree.set_publishing_mode`` alone, which returns one of the others: overlay if
+    #: another program has created the provider, else own.
+    AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

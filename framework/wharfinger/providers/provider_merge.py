@@ -6,7 +6,7 @@ What others put there stays; what we put there and no longer want goes.
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from wharfinger.providers import full_reservation, ownership
+from wharfinger.providers import fights, full_reservation, ownership
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
@@ -35,6 +35,7 @@ def merge(
     record: Record,
     *,
     now: float,
+    is_full: bool = True,
     is_held: bool = False,
     is_allocated: bool = False,
     dropped: Collection[str] = frozenset(),
@@ -42,9 +43,10 @@ def merge(
     """What a provider becomes, and what is then to be remembered of it.
 
     ``live`` is what Placement has of it, None where it has nothing; ``now`` is in seconds since the
-    epoch. It is fully reserved if the driver wants that, or if it ``is_held``. ``dropped`` are
-    classes that its driver has moved away: they go, whoever put them there. ``is_allocated``
-    where anything is allocated from a provider that is adopted.
+    epoch. ``is_full``: the cycle is a full one. The provider is fully reserved if the driver wants
+    that, or if it ``is_held``. ``dropped`` are classes that its driver has moved away: they go,
+    whoever put them there. ``is_allocated`` where anything is allocated from a provider that is
+    adopted.
     """
     mine = wanted.provider
     is_own = wanted.mode is PublishingMode.OWN
@@ -105,6 +107,7 @@ def merge(
             reason: record.reserved_since.get(reason, now) for reason in wanted.reservations
         },
         mode=wanted.mode,
+        undone=fights.note_undone(record, there, after, is_full=is_full) if live else {},
     )
 
 

@@ -16,6 +16,20 @@ from wharfinger.providers.provider import Provider, PublishingMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """A value of ours that another program has replaced after ``count`` writes in a row.
+
+    ``ours`` and ``theirs`` are the two values for people. ``since_full``: the value was found
+    undone since the last full cycle.
+    """
+
+    count: int
+    ours: str
+    theirs: str
+    since_full: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One provider's memory, of one driver instance.
 
@@ -25,7 +39,8 @@ class Record:
     Placement last told it; without a generation, as a reshape was to leave it. ``own_reserved``
     holds, while the provider is reserved, the ``reserved`` figures to restore; ``reservations`` the
     reasons for which its driver has it reserved, and ``reserved_since`` since when, by reason.
-    ``absence`` is set when a complete listing of the backend lacks it. Times are in seconds
+    ``absence`` is set when a complete listing of the backend lacks it. ``undone`` has what another
+    program has undone, by a name for people (see ``fights``). Times are in seconds
     since the epoch. A record with neither ``applied`` nor ``intended`` is of a provider that is
     not ours.
     """
@@ -38,6 +53,7 @@ class Record:
     reserved_since: Mapping[str, float] = field(default_factory=dict)
     mode: PublishingMode = PublishingMode.OWN
     absence: Absence | None = None
+    undone: Mapping[str, Undone] = field(default_factory=dict)
 
     @property
     def is_ours(self) -> bool:
@@ -89,11 +105,12 @@ class Record:
         return [side for side in (self.applied, self.intended) if side is not None]
 
 
-def encode(part: Provider | Absence) -> str:
+def encode(part: Provider | Absence | Mapping[str, Undone]) -> str:
     """Return a part of a record as a JSON document."""
     return msgspec.json.encode(part).decode()
 
 
-#: Return the provider, or the absence, of a JSON document; raise ValueError for any other document.
+#: Return the part of a JSON document; raise ValueError for any other document.
 decode: Final = msgspec.json.Decoder(Provider).decode
 decode_absence: Final = msgspec.json.Decoder(Absence).decode
+decode_undone: Final = msgspec.json.Decoder(dict[str, Undone]).decode

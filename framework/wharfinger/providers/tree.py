@@ -9,7 +9,7 @@ and what a driver writes is checked when it writes it.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -97,18 +97,25 @@ class ProviderTree:
         self._roots: dict[str, _Node] = {}
         # has_sharing_provider must not walk a fleet.
         self._sharing: dict[str, _Node] = {}
+        self._is_others: Callable[[str], bool] = lambda _uuid: False
 
     # Made and read by the framework.
 
     @classmethod
-    def from_providers(cls, providers: Iterable[Provider]) -> Self:
+    def from_providers(
+        cls,
+        providers: Iterable[Provider],
+        is_others: Callable[[str], bool] = lambda _uuid: False,
+    ) -> Self:
         """A tree of providers as they are; the driver has stated none of them yet.
 
+        ``is_others`` returns whether another program has created the provider of a uuid.
         Raises ValueError where a parent is missing, a name or uuid stands twice, or
         parents go round in a circle.
         """
         tree = cls()
         tree._populate(list(providers))
+        tree._is_others = is_others
         return tree
 
     def desired(self) -> list[DesiredProvider]:
@@ -379,11 +386,20 @@ class ProviderTree:
                     node.desired, reservations=(*node.desired.reservations, reason), stated=True
                 )
 
-    def set_publishing_mode(self, name_or_uuid: str, mode: PublishingMode) -> None:
-        """Say who creates a provider: this instance (own), or someone else (overlay)."""
+    def set_publishing_mode(self, name_or_uuid: str, mode: PublishingMode) -> PublishingMode:
+        """Set who creates a provider: this instance (own), or another program (overlay).
+
+        Return the mode. For ``auto`` it is overlay if another program has created the provider,
+        and own if this instance has, or if Placement does not have it.
+        """
         with self.lock:
             node = self._find(name_or_uuid)
-            node.desired = replace(node.desired, mode=PublishingMode(mode), stated=True)
+            mode = PublishingMode(mode)
+            if mode is PublishingMode.AUTO:
+                is_others = self._is_others(node.provider.uuid)
+                mode = PublishingMode.OVERLAY if is_others else PublishingMode.OWN
+            node.desired = replace(node.desired, mode=mode, stated=True)
+            return mode
 
     def _find(self, name_or_uuid: str) -> _Node:
         with self.lock:
@@ -433,6 +449,7 @@ class ProviderTree:
 
     def _copy(self, roots: Iterable[_Node]) -> Self:
         copy = type(self)()
+        copy._is_others = self._is_others
         for root in roots:
             for node in root.walk():
                 parent = node.parent and copy._by_uuid[node.parent.provider.uuid]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from wharfinger.providers import ownership, publish_checks
+from wharfinger.providers import fights, ownership, publish_checks
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import SetInventories, Step, TreePlan
 from wharfinger.providers.plan_draft import TreeDraft
@@ -57,6 +57,7 @@ def plan_trees(
         TreeDraft,
         publisher,
         now=removals.now,
+        is_full=removals.is_listing,
         held=held,
         allocated=allocated,
         name_owners=name_owners,
@@ -188,6 +189,8 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
             draft.leave(mine.uuid)
             if live is None:
                 unpublished.add(mine.uuid)
+                if ownership.is_overlaid(record):
+                    draft.records[mine.uuid] = record  # its own program may create it again
         else:
             after, remembered = merge(
                 draft.publisher,
@@ -195,10 +198,13 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
                 live,
                 record,
                 now=draft.now,
+                is_full=draft.is_full,
                 is_held=mine.uuid in draft.held,
                 is_allocated=mine.uuid in draft.allocated,
                 dropped=draft.dropped.get(mine.uuid, ()),
             )
+            if live and not draft.is_full and fights.waits(remembered, live, after):
+                after, remembered = live, draft.waiting(live, remembered)
             draft.change(live, after, remembered)
             draft.note_foreign(after, remembered)
 

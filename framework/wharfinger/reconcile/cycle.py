@@ -40,7 +40,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode, Context, HostState, InstanceList, Reservation
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import PlacementReader
-from wharfinger.providers import compute_status
+from wharfinger.providers import compute_status, fights
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
@@ -417,7 +417,7 @@ class Reconciler:
         """Return the state with the desired trees, and the answers that their plan needs."""
         if state.scope is not None and not state.scope:
             return state
-        state = collect_desired(state, self._driver, self._allocations_of)
+        state = collect_desired(state, self._driver, self._allocations_of, self._publisher)
         return self._look_up.answer(state)
 
     def _planned(
@@ -482,7 +482,11 @@ class Reconciler:
         not_taken = self._take(state.takeovers) | self._take_below(state.overlaid_takeovers)
         writes = self._writes(state, plan)
         nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
+        before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
         self._writer.apply(writes, self.store, on_step, partial(self._rows_of, nodes))
+        for uuid, known in before.items():
+            if fights.has_begun(known, record := self.store.get(uuid)):
+                LOG.warning("%s", fights.description(uuid, record, self.instance))
         attempts.failures |= {uuid: [error] for uuid, error in not_taken.items()}
         attempts.failures |= {tree.plan.root_uuid: tree.errors for tree in writes if tree.errors}
         conflicts = set()

@@ -27,8 +27,11 @@ from wharfinger.providers import (
     ProviderTree,
     PublishingMode,
     compute_status,
+    ownership,
 )
+from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_merge import own_view
+from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import as_problem, guarded, wrong_answer
 from wharfinger.reconcile.reshape_allocation_checks import edited
@@ -84,7 +87,7 @@ class _Answers:
 
 
 def collect_desired(
-    state: CycleState, driver: ComputeDriver, allocations_of: AllocationsOf
+    state: CycleState, driver: ComputeDriver, allocations_of: AllocationsOf, publisher: Publisher
 ) -> CycleState:
     """Return the state with the trees that the driver reports.
 
@@ -116,7 +119,7 @@ def collect_desired(
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         own = trees.get(root_uuid, [])
         try:
-            tree = _tree(node, root, [*own, *others])
+            tree = _tree(node, root, [*own, *others], partial(_is_others, state, publisher))
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
@@ -218,13 +221,29 @@ def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
     ]
 
 
-def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
+def _is_others(state: CycleState, publisher: Publisher, uuid: str) -> bool:
+    """Return whether another program has created a provider, or did so before it was deleted."""
+    live, record = state.live.get(uuid), state.records.get(uuid, Record())
+    if live is None:
+        return ownership.is_overlaid(record)
+    return ownership.is_others(live, publisher, record)
+
+
+def _tree(
+    node: Node,
+    root: Provider | None,
+    providers: list[Provider],
+    is_others: Callable[[str], bool],
+) -> ProviderTree:
     """Return the node's tree as Placement has it, the root under the node's name."""
     if root is None:
         providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
-        replace(provider, name=node.name) if provider is root else provider
-        for provider in providers
+        (
+            replace(provider, name=node.name) if provider is root else provider
+            for provider in providers
+        ),
+        is_others,
     )
 
 

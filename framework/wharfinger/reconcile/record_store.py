@@ -21,6 +21,7 @@ from wharfinger.providers.provider_record import (
     Record,
     decode,
     decode_absence,
+    decode_undone,
     encode,
 )
 
@@ -199,6 +200,7 @@ def to_object(uuid: str, record: Record) -> ProviderRecord:
         reserved_since=dict(record.reserved_since),
         absent_since=record.absent_since,
         absence=_document(record.absence),
+        undone=encode(record.undone) if record.undone else None,
     )
 
 
@@ -213,6 +215,7 @@ def to_record(row: ProviderRecord) -> Record:
         reserved_since=_since(row),
         mode=PublishingMode(row.mode),
         absence=_absence(row),
+        undone=decode_undone(row.undone) if "undone" in row and row.undone else {},
     )
 
 

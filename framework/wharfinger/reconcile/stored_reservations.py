@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
+import os_traits
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_base, wait_random_exponential
 
@@ -90,6 +91,16 @@ class _Stored:
     def is_published(self) -> bool:
         """Whether a driver instance publishes the provider."""
         return ownership.is_published(self.traits, self.record)
+
+    @property
+    def is_novas_root(self) -> bool:
+        """Whether the provider is an overlaid root whose inventory nova writes.
+
+        nova gives each of its roots COMPUTE_NODE. OWNER_NOVA proves nothing: we add it, too.
+        """
+        is_novas = os_traits.COMPUTE_NODE in self.traits or "VCPU" in self.live.inventories
+        is_root = self.live.parent_uuid is None
+        return is_root and is_novas and ownership.is_overlaid(self.record)
 
     @property
     def own_record(self) -> Record:
@@ -366,6 +377,16 @@ class Reservations:
                 problem=f"it belongs to {', '.join(sorted(others)) or 'nobody known'}, and "
                 "no driver instance publishes it.",
                 remedy="Ask its owner, or publish it first.",
+            )
+        if not is_cleaned and stored.is_novas_root:
+            raise ReservationRefused(
+                provider=provider.name,
+                uuid=provider.uuid,
+                problem="this instance only overlays this root, and nova-compute writes its "
+                "inventory: nova restores its own reserved amounts when it refreshes the provider.",
+                remedy="Disable nova's compute service, which keeps new instances away: `openstack "
+                f"compute service set --disable {provider.name} nova-compute` (with the host of "
+                "that service, if it has another name). Children of the root can be reserved.",
             )
         held = Reservation(
             self._context, provider_uuid=provider.uuid, own_reserved=stored.own_figures, **values

@@ -15,7 +15,7 @@ from wharfinger.db import migration
 from wharfinger.db.tables import METADATA
 from wharfinger.sqlite import allow_concurrent_writers
 
-HEAD = "0009"
+HEAD = "0010"
 BEFORE = "0002"
 
 
@@ -184,7 +184,7 @@ def test_what_an_older_one_lacks_is_listed_and_comes_with_an_upgrade(
         "compute_nodes": "lacks pci_stats",
         "device_jobs": "is not there in this form",
         "instances": "lacks claimed_allocations, task_state, updated_at",
-        "provider_records": "lacks absence, reserved_since, revision",
+        "provider_records": "lacks absence, reserved_since, revision, undone",
         "reservations": "lacks consumer_uuid, own_reserved, phase",
     }
     assert version(program) == (str(path), BEFORE, HEAD)

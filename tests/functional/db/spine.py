@@ -53,7 +53,7 @@ def documents(records: Mapping[str, Record] = RECORDS) -> dict[str, bytes]:
 def _document(record: Record) -> bytes:
     written = msgspec.to_builtins(record)
     assert not written.pop("reserved_since")
-    del written["absence"]
+    del written["absence"], written["undone"]
     written["absent_since"] = record.absent_since
     return msgspec.json.encode(written)
 

@@ -40,7 +40,7 @@ TABLES = (
 LACKING = {
     "0003": {
         "reservations": {"own_reserved", "consumer_uuid", "phase"},
-        "provider_records": {"reserved_since", "absence", "revision"},
+        "provider_records": {"reserved_since", "absence", "undone", "revision"},
         "instances": {"task_state", "updated_at", "claimed_allocations"},
     },
 }

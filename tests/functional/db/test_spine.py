@@ -43,8 +43,8 @@ def test_a_document_reads_as_it_was_written(file: Place) -> None:
 
     memory = RecordStore(file.open_as_our_own(), HOST, "gpus")
 
-    # reserved_since and absence came with later versions.
-    expected = {**json.loads(WRITTEN), "reserved_since": {}, "absence": None}
+    # reserved_since, absence and undone came with later versions.
+    expected = {**json.loads(WRITTEN), "reserved_since": {}, "absence": None, "undone": {}}
     del expected["absent_since"]
     assert json.loads(msgspec.json.encode(memory.get(spine.GPU))) == expected
 

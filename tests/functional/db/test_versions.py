@@ -42,7 +42,7 @@ def test_a_process_is_as_old_as_can_be(old: ProcessPoolExecutor) -> None:
     later = {name: set(now[name][1]) - set(then[name][1]) for name in now}
     assert {name: fields for name, fields in later.items() if fields} == {
         "ComputeNode": {"pci_stats"},
-        "ProviderRecord": {"reserved_since", "absence", "revision"},
+        "ProviderRecord": {"reserved_since", "absence", "undone", "revision"},
         "Instance": {"task_state", "updated_at", "claimed_allocations"},
         "Reservation": {"own_reserved", "consumer_uuid", "phase"},
     }

@@ -43,6 +43,7 @@ def test_records_are_kept_as_they_were(context: Context) -> None:
         reserved_since={"cleaning": 1234567890.125, "absent": 0.5},
         absent_since=1234567890.125,
         absence='{"since":1234567890.125}',
+        undone='{"VCPU":{"count":1,"ours":"total 64","theirs":"total 10"}}',
     )
     replace(context, one, record(2))
     found = remembered(context)

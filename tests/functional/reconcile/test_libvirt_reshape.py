@@ -214,12 +214,13 @@ def test_the_cycle_after_it_does_nothing_and_asks_for_no_domains(
 # What is not moved.
 
 
+@pytest.mark.parametrize("more", ["", "publish_root = auto\n", "publish_root = overlay\n"])
 def test_a_root_that_nova_compute_publishes_is_never_reshaped(
-    old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+    old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     consumer = use(placement, VCPU=1, VGPU=2)
     before = allocations(placement, consumer)
-    old.more = "publish_root = overlay\n"
+    old.more = more
     monkeypatch.delattr(Connection, "domains")
 
     for _ in range(2):

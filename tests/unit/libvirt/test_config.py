@@ -72,7 +72,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
 WRONG = {
     "no uri": ("gpus", "connection_uri", "", "no libvirt", "qemu:///system"),
     "long host name": ("gpus", "hypervisor_hostname", "x" * 201, "200", "remove the option"),
-    "no mode": ("gpus", "publish_root", "both", "cannot be used", "[own, overlay]"),
+    "no mode": ("gpus", "publish_root", "both", "cannot be used", "[auto, own, overlay]"),
     "negative CPUs": ("gpus", "reserved_host_cpus", "-1", "cannot be used", "0 or above"),
     "CPUs in words": ("gpus", "reserved_host_cpus", "two", "cannot be used", "whole number"),
     "negative memory": ("gpus", "reserved_host_memory_mb", "-512", "cannot", "0 or above"),

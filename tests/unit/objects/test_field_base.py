@@ -117,7 +117,7 @@ def test_a_text_is_as_long_as_its_column_and_has_nothing_that_no_database_takes(
 
 #: Whole documents, and what backends say.
 UNBOUNDED = [
-    *product(["ProviderRecord"], ["applied", "intended", "live"]),
+    *product(["ProviderRecord"], ["applied", "intended", "live", "undone"]),
     ("DeviceJob", "problem"),
 ]
 COLUMNS = {

@@ -20,7 +20,10 @@ from wharfinger.objects import (
     InstanceList,
     MigrationList,
     ProviderRecordList,
+    ProviderState,
+    RecordBatch,
     ReservationList,
+    Takeover,
     WharfingerObject,
     field_types,
 )
@@ -37,22 +40,22 @@ FINGERPRINTS = {
     "DeviceJobList": "1.0-0d52ff782900fea591818dc9b6930e85",
     "Flavor": "1.0-f6f59ffa7afb6df1b5b3138acf1ff640",
     "FlavorList": "1.0-a40767a2cf65407b54eaa4d8a69dac85",
-    "HostState": "1.1-a9424bb71ea12235b0e381caf7d30986",
+    "HostState": "1.1-7ca58fd1d815d5230ecccad718bf7cd5",
     "Instance": "1.2-b7590e12186b33565e2868f4f370d17f",
     "InstanceList": "1.3-30141ee68484328212247244ae10e9d0",
     "Migration": "1.1-9f929581783bc53444c8f8bead607039",
     "MigrationList": "1.1-9225cb1638178a561eef9117be9d174a",
     "PciDevice": "1.0-1057ca7a5212e976344c90d259bb0070",
     "PciDeviceList": "1.0-aaf148e999fd76518c15d2749e1533cf",
-    "ProviderRecord": "1.3-4ad144b14a1f78a973b23d3d7f1628fe",
-    "ProviderRecordList": "1.3-601950c3691fdda636e747ff3e309c06",
-    "ProviderState": "1.0-1d1f33192b54b9f7cd65aa74299020cc",
-    "RecordBatch": "1.0-7d8af7b5894a5f156a69791eb3b00c6e",
+    "ProviderRecord": "1.4-27d80d1dd7fe2bed3e75d466a0547569",
+    "ProviderRecordList": "1.4-adfe8db7c13d16af884befe2c1430428",
+    "ProviderState": "1.1-00621f7ee5d9ff55bd3f4ab051745303",
+    "RecordBatch": "1.1-799f0516516f28b66cb79c69a8155ded",
     "Reservation": "1.1-f6b40cb5665beb65043fd47d69e4e7e5",
     "ReservationList": "1.1-55254663d7961028163eb07e4f3a821a",
     "Service": "1.0-25cd5e4aae16f9d24657555c53894511",
     "ServiceList": "1.0-38ce96eb3cd55553c53ad7de3d4e9c0c",
-    "Takeover": "1.0-328c981137865b72ee4e7c5650d61c1b",
+    "Takeover": "1.1-c93a1c47a8c4f4e0ff7cd524dfe39688",
 }
 
 LISTS = [name for name in OURS if hasattr(of(name), "child_versions")]
@@ -126,6 +129,7 @@ SCOPE: dict[str, Any] = {"host": "host-1", "driver_instance": "metal"}
 LATER_IN_RECORDS: dict[str, Any] = {
     "reserved_since": {"cleaning": 5.5},
     "absence": "{}",
+    "undone": "{}",
     "revision": 3,
 }
 BEGAN: Final = datetime(2030, 1, 1, tzinfo=UTC)
@@ -152,6 +156,19 @@ FULL: dict[str, Callable[[], Any]] = {
     "MigrationList": lambda: MigrationList(
         objects=[samples.migration(None, number, created_at=BEGAN) for number in range(2)]
     ),
+    "HostState": lambda: HostState(
+        service_disabled=False,
+        records=[samples.record(**SCOPE, **LATER_IN_RECORDS)],
+        **{name: [] for name in ("nodes", "instances", "migrations", "reservations", "jobs")},
+        **{f"{name}_revisions": {} for name in ("node", "instance", "record")},
+    ),
+    "ProviderState": lambda: ProviderState(
+        records=[samples.record(**SCOPE, **LATER_IN_RECORDS)], reservations=[], nodes=[]
+    ),
+    "RecordBatch": lambda: RecordBatch(
+        **SCOPE, records=[samples.record(**SCOPE, **LATER_IN_RECORDS)]
+    ),
+    "Takeover": lambda: Takeover(**SCOPE, records=[samples.record(**SCOPE, **LATER_IN_RECORDS)]),
     "ProviderRecord": lambda: samples.record(**SCOPE, **LATER_IN_RECORDS),
     "ProviderRecordList": lambda: ProviderRecordList(
         objects=[samples.record(number, **SCOPE, **LATER_IN_RECORDS) for number in range(2)]

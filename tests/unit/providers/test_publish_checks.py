@@ -178,7 +178,7 @@ def test_marks_that_are_ours_or_there_already_are_not_the_drivers_doing() -> Non
     assert misuse(US, wanted(traits=theirs), provider(traits=theirs)) is None
 
 
-@pytest.mark.parametrize("mode", PublishingMode)
+@pytest.mark.parametrize("mode", [PublishingMode.OWN, PublishingMode.OVERLAY])
 def test_a_root_with_vcpu_is_novas_alone(mode: PublishingMode) -> None:
     there = provider(inventories=VCPU)
     want = wanted(mode, inventories=VCPU if mode is PublishingMode.OWN else {})

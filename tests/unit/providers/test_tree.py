@@ -558,6 +558,22 @@ def test_a_publishing_mode_is_own_unless_it_is_said(tree: ProviderTree) -> None:
     assert modes["gpu"] is PublishingMode.OWN
 
 
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_publishing_mode_auto_is_overlay_for_others_and_own_for_the_rest(is_copied: bool) -> None:
+    providers = [Provider(uuid=A, name="a", root_uuid=A), Provider(uuid=B, name="b", root_uuid=B)]
+    tree = ProviderTree.from_providers(providers, {A}.__contains__)
+    tree = copy.deepcopy(tree) if is_copied else tree
+    tree.new_root("new", D)
+
+    modes = {
+        name: tree.set_publishing_mode(name, PublishingMode.AUTO) for name in ("a", "b", "new")
+    }
+
+    own, overlay = PublishingMode.OWN, PublishingMode.OVERLAY
+    assert modes == {"a": overlay, "b": own, "new": own}
+    assert {wanted.provider.name: wanted.mode for wanted in tree.desired()} == modes
+
+
 @pytest.mark.parametrize(
     "providers",
     [

@@ -19,6 +19,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, Provider, ProviderTree, names
+from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
@@ -125,7 +126,7 @@ def collected(
 ) -> CycleState:
     """Return the state after the driver was asked for all of its nodes."""
     state = state_of(*live, nodes=list_nodes(driver), records=records or {}, **facts)
-    return collect_desired(state, driver, allocations)
+    return collect_desired(state, driver, allocations, Publisher("metal", "OWNER_NOVA"))
 
 
 def desired_names(state: CycleState) -> list[str]:

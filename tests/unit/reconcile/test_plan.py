@@ -120,7 +120,7 @@ def observed_state(driver: Driver) -> CycleState:
         strays=(STRAY,),
         **LISTING,
     )
-    state = collect_desired(state, driver, lambda _uuids: {})
+    state = collect_desired(state, driver, lambda _uuids: {}, US)
     return replace(
         state,
         held=frozenset(state.reservations),

@@ -18,6 +18,7 @@ from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, InvalidTree, ProviderNotFound, ReshapeNeeded
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Provider, ProviderTree, names
+from wharfinger.providers.ownership import Publisher
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes
@@ -360,7 +361,8 @@ class WrongDriver(ScriptedDriver):
 
 def collected(driver: ScriptedDriver, *live: Provider) -> CycleState:
     """Return the state after the driver was asked for all of its nodes."""
-    return collect_desired(state_of(*live, nodes=list_nodes(driver)), driver, lambda _uuids: {})
+    state = state_of(*live, nodes=list_nodes(driver))
+    return collect_desired(state, driver, lambda _uuids: {}, Publisher("metal", "OWNER_NOVA"))
 
 
 def with_gpu(name: str, uuid: str | None = None) -> tuple[Provider, Provider]:

@@ -1,0 +1,47 @@
+"""``wharfinger status``: fights between driver instances and other programs."""
+
+import argparse
+from typing import Any
+
+from wharfinger.cli.object_command import ObjectLister, row, values
+
+
+class Status(ObjectLister):
+    """List what driver instances write and other programs undo again and again.
+
+    One row for each value that was undone in three cycles in a row. The instance then writes the
+    provider only in full cycles. A row ends when a full cycle finds the value of the instance.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.objects import ProviderRecordList
+        from wharfinger.providers import fights
+        from wharfinger.reconcile.record_store import read_record
+
+        rows = []
+        for one in ProviderRecordList.get_undone(self.objects):
+            record = read_record(one)
+            for what, fight in sorted(fights.fights(record).items()) if record else ():
+                provider = record and (record.live or record.applied)
+                rows.append(
+                    row(
+                        provider.name if provider else "",
+                        *values(one, "provider_uuid", "driver_instance", "host"),
+                        what,
+                        fight.ours,
+                        fight.theirs,
+                        fight.count,
+                        record and fights.other_writer(record),
+                    )
+                )
+        return (
+            "Provider",
+            "UUID",
+            "Driver",
+            "Host",
+            "What",
+            "Ours",
+            "Theirs",
+            "Times Undone",
+            "Other Writer",
+        ), rows

@@ -1,0 +1,15 @@
+"""What another program has undone of a provider, and how often."""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from wharfinger.db.migrations import repeatable_operations
+
+revision = "0010"
+down_revision = "0009"
+
+
+def upgrade() -> None:
+    """Take the step."""
+    text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+    repeatable_operations.add_column("provider_records", sa.Column("undone", text))

@@ -1,0 +1,134 @@
+"""Fights: another program undoes, again and again, what a driver instance writes.
+
+Pure. The counts are part of the record of a provider.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+import os_traits
+
+from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.ownership import NOVA, is_instance_trait
+from wharfinger.providers.provider import Provider, PublishingMode
+from wharfinger.providers.provider_record import Record, Undone
+
+#: So many cycles in a row with the same step undone are a fight.
+CYCLES: Final = 3
+_TRAIT: Final = "trait "
+
+
+def note_undone(
+    record: Record, live: Provider, after: Provider, *, is_full: bool
+) -> Mapping[str, Undone]:
+    """Return what another program has undone, as it is to be remembered.
+
+    A value is undone if we want it, our last write left it, and Placement has another one now. A
+    full cycle that finds the value as wanted ends the count, but not if a drift cycle or poll has
+    found the value undone since the last full cycle.
+    """
+    left = record.live
+    if left is None or (left is live and not record.undone):
+        return record.undone
+    had, has = _parts(left), _parts(live)
+    found: dict[str, Undone] = {}
+    for name, ours in _parts(after).items():
+        theirs, known = has.get(name), record.undone.get(name)
+        if theirs != ours and had.get(name) == ours:
+            found[name] = Undone(
+                count=known.count + 1 if known else 1,
+                ours=_text(ours, theirs),
+                theirs=_text(theirs, ours),
+                since_full=not is_full,
+            )
+        elif known and (theirs != ours or known.since_full or not is_full):
+            found[name] = replace(known, since_full=known.since_full and not is_full)
+    return found
+
+
+def fights(record: Record) -> dict[str, Undone]:
+    """Return the fights over a provider, by what they are about."""
+    return {name: one for name, one in record.undone.items() if one.count >= CYCLES}
+
+
+def waits(remembered: Record, live: Provider, after: Provider) -> bool:
+    """Return whether the write of a provider waits for the next full cycle, because of a fight.
+
+    What keeps new allocations away does not wait: reservations, and COMPUTE_STATUS_DISABLED.
+    """
+    reserves = any(
+        one.is_fully_reserved and not live.inventories[name].is_fully_reserved
+        for name, one in after.inventories.items()
+        if name in live.inventories
+    )
+    disables = os_traits.COMPUTE_STATUS_DISABLED in after.traits - live.traits
+    return bool(fights(remembered)) and not reserves and not disables
+
+
+def has_begun(before: Record, after: Record) -> bool:
+    """Return whether a provider has a fight that it did not have before."""
+    return not fights(after).keys() <= fights(before).keys()
+
+
+def other_writer(record: Record) -> str:
+    """Return, for people, the program that probably is the other side of a fight."""
+    return _writer_and_remedy(record)[0]
+
+
+def description(uuid: str, record: Record, instance: str) -> str:
+    """Return a message about the fights over a provider."""
+    provider = record.live or record.applied
+    writer, remedy = _writer_and_remedy(record)
+    values = "; ".join(
+        f"{name}: {one.ours} (ours), {one.theirs} (theirs)"
+        for name, one in sorted(fights(record).items())
+    )
+    return (
+        f"{provider.name if provider else 'provider'} ({uuid}): driver instance {instance} and "
+        f"{writer} fight over it. What the instance writes was undone in {CYCLES} "
+        f"cycles in a row: {values}. While this lasts, the instance writes it only in full cycles, "
+        f"and `wharfinger status` shows it. {remedy}"
+    )
+
+
+def _writer_and_remedy(record: Record) -> tuple[str, str]:
+    provider = record.live or record.applied
+    is_overlay = record.mode is PublishingMode.OVERLAY
+    if provider and provider.parent_uuid is None and NOVA in provider.traits:
+        if "VCPU" in provider.inventories:
+            return f"nova-compute on {provider.name}", (
+                f"Release its reservations (`wharfinger provider release {provider.name}`), and "
+                "disable nova's compute service instead: this keeps instances away."
+                if is_overlay
+                else "Let the driver overlay this root (of the libvirt driver: publish_root = "
+                "overlay), or stop nova-compute there."
+            )
+        if any(is_instance_trait(name.removeprefix(_TRAIT)) for name in fights(record)):
+            return "nova's IronicDriver", (
+                "Let one of them publish the node: stop the nova-compute of that driver and delete "
+                "its compute service, or remove the node from the driver instance."
+            )
+    if is_overlay:
+        return "the service that publishes it", "Let that service keep what other programs add."
+    return "another program", "Stop that program, or let the driver overlay the provider."
+
+
+def _parts(provider: Provider) -> dict[str, Any]:
+    return {
+        "name": provider.name,
+        **{f"inventory of {name}": one for name, one in provider.inventories.items()},
+        **dict.fromkeys((f"{_TRAIT}{name}" for name in provider.traits), True),
+        **dict.fromkeys((f"aggregate {uuid}" for uuid in provider.aggregates), True),
+    }
+
+
+def _text(value: Any, other: Any) -> str:
+    """Return a value for people; of an inventory, the figures that the other one has not."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Inventory):
+        return "set" if value else "not there"
+    others = asdict(other) if isinstance(other, Inventory) else {}
+    figures = {name: one for name, one in asdict(value).items() if others.get(name) != one}
+    return ", ".join(f"{name} {one}" for name, one in figures.items())
