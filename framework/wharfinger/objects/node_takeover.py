@@ -1,5 +1,6 @@
 """Takeover of nodes, with all that belongs to them, by a driver instance from other hosts."""
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, ClassVar, Final
@@ -156,9 +157,11 @@ class Takeover(WharfingerObject):
     def _following(self) -> list[Following]:
         """Return the changes of instances and moves, in the order of their tables."""
         names: dict[str, list[str]] = {}
-        for node in self.nodes:
-            if node.host != self.host:
-                names.setdefault(node.host, []).append(node.hypervisor_hostname)
+        places = [(node.host, node.hypervisor_hostname) for node in self.nodes]
+        places += [(one.host, name) for one in self.records for name in _overlaid_node(one)]
+        for host, name in places:
+            if host != self.host:
+                names.setdefault(host, []).append(name)
         changes = [
             change
             for before in sorted(names)
@@ -169,6 +172,14 @@ class Takeover(WharfingerObject):
 
 def _where(scope: tuple[str, str]) -> dict[str, Any]:
     return dict(zip(("host", "driver_instance"), scope, strict=True))
+
+
+def _overlaid_node(record: ProviderRecord) -> Iterator[str]:
+    """Yield the name of the node whose root a record overlays. Such a node has no row."""
+    if record.mode == "overlay" and record.applied is not None:
+        root = json.loads(record.applied)
+        if root.get("parent_uuid") is None:
+            yield root["name"]
 
 
 def _is_up(service: Service, within: timedelta) -> bool:

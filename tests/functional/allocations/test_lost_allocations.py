@@ -289,6 +289,32 @@ def test_sync_while_the_instance_is_released_does_not_take_its_allocation_for_lo
         assert rows(publishing.context) == {}, moment
 
 
+@pytest.mark.parametrize("work", ["release", "claim", "move"])
+def test_sync_that_another_process_interrupts_takes_no_allocation_for_lost(
+    work: str, desk: Desk, publishing: Publishing
+) -> None:
+    desk.claim(SMALL, uuid=ONE)
+    publishing.cycle.sync()
+
+    def act() -> None:
+        if work == "move":
+            desk.moves.start(ONE)
+        else:
+            row = there(publishing, ONE)
+            row.task_state = {"release": "releasing", "claim": "claiming"}[work]
+            row.save()
+        desk.client.delete_allocations(ONE)
+
+    struck = publishing.placement.adapter.once_before(
+        lambda _method, path: path == f"/allocations/{ONE}", act
+    )
+
+    assert publishing.cycle.sync().problems == ()
+
+    assert struck
+    assert rows(publishing.context) == {}
+
+
 # Repaired.
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from tests.functional.reconcile.test_renaming import cards_driver
+from tests.functional.reconcile.test_renaming import cards_driver, rename
 from tests.functional.scheduling.hosts import publish
 from tests.lab.allocating import Desk, faults, flavor, held
 from tests.lab.cycles import HOST, Publishing
 from tests.lab.reserving import figures, is_full, rows, summary
 from tests.lab.samples import uuid
 from wharfinger.exceptions import AllocationLost, NoCandidates
-from wharfinger.objects import Instance
+from wharfinger.objects import Instance, ServiceList
 from wharfinger.tracker import service_record
 
 ONE = uuid("an instance")
@@ -111,3 +111,26 @@ def test_lost_allocation_on_an_overlaid_node_reserves_the_card_alone_and_is_repa
     assert held() == before | other
     assert rows(publishing.context) == {}
     assert publishing.cycle.sync().problems == ()
+
+
+def test_host_with_a_new_name_takes_over_the_instances_on_its_overlaid_node(
+    desk: Desk, publishing: Publishing
+) -> None:
+    desk.claim(CARD, uuid=ONE)
+    before, card = held(), card_of(ONE)
+    rename(publishing.placement, HOST, "new")
+    for service in ServiceList.get_by_filters(publishing.context, host=HOST):
+        service.forced_down = True
+        service.save()
+    with Publishing(publishing.placement, publishing.state_path, host="new") as other:
+        publishing.driver.host = "new"
+        other.driver = publishing.driver
+        other.restarted()
+
+        assert other.cycle.sync().problems == ()
+
+        row = Instance.get_by_uuid(other.context, ONE)
+        assert (row.host, row.node) == ("new", HOST)
+        assert held() == {ONE: {"new": before[ONE][HOST], card: before[ONE][card]}}
+        desk.client.delete_allocations(ONE)
+        assert [type(one) for one in other.cycle.sync().problems] == [AllocationLost]
