@@ -62,6 +62,7 @@ class TreeDraft:
     foreign: list[ForeignReservation] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
 
     def record(self, uuid: str) -> Record:
@@ -106,16 +107,36 @@ class TreeDraft:
                 SetInventories(**target, before=here.inventories, after=after.inventories)
             )
 
+    def keep_record(self, uuid: str) -> None:
+        """Keep the record of a child that is not in Placement, which names its device.
+
+        It proves nothing about another provider that is created under this uuid.
+        """
+        record = self.record(uuid)
+        self.records[uuid] = Record(intended=record.applied or record.intended, mode=record.mode)
+
+    def note_missing(self, uuid: str, record: Record) -> None:
+        """Keep the record of a provider that another program has to create again.
+
+        ``record`` says since when it is missing.
+        """
+        self.missing.add(uuid)
+        live = record.live and replace(record.live, generation=None, inventories={})
+        self.records[uuid] = replace(record, live=live)
+
     def note_foreign(self, after: Provider, record: Record) -> None:
         """Note the classes that another program has fully reserved."""
         if found := foreign_reservation(after, record):
             self.foreign.append(found)
 
     def delete(self, live: Provider) -> None:
-        """Delete a provider and its record."""
+        """Delete a provider and its record; the record of a child stays while it is held."""
         self.gone.add(live.uuid)
         self.deletions.append(DeleteProvider(**step_target(live)))
-        self.records[live.uuid] = None
+        if live.uuid in self.held and live.parent_uuid:
+            self.keep_record(live.uuid)
+        else:
+            self.records[live.uuid] = None
 
     def wait(self, live: Provider, reason: str) -> None:
         """Note why the removal of an absent provider waits."""

@@ -38,6 +38,9 @@ class CycleState:
     Desired: ``roots`` are the root uuids by node name, ``desired`` the providers that the driver
     reports, parents first, ``reshapes`` the allocations that it has edited.
 
+    ``replaced`` has, by uuid of a desired child, the other uuids under which this instance has
+    published a child of that name below a root of that name.
+
     Looked up: ``new_nodes`` have no row yet. ``takeovers`` are rows of other hosts or instances
     that come first; ``overlaid_takeovers`` are overlaid roots, without a row, for which the records
     of other hosts do. ``released_roots`` are those of nodes that another host has taken over; True:
@@ -75,6 +78,7 @@ class CycleState:
     roots: Mapping[str, str] = field(default_factory=dict)
     desired: Mapping[str, DesiredProvider] = field(default_factory=dict)
     reshapes: Reshapes = field(default_factory=dict)
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     new_nodes: tuple[Node, ...] = ()
     takeovers: tuple[ComputeNode, ...] = ()
     overlaid_takeovers: frozenset[str] = frozenset()

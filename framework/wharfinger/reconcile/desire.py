@@ -29,6 +29,7 @@ from wharfinger.providers import (
     compute_status,
 )
 from wharfinger.providers.provider_merge import own_view
+from wharfinger.reconcile import known_children
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import as_problem, guarded, wrong_answer
 from wharfinger.reconcile.reshape_allocation_checks import edited
@@ -48,6 +49,7 @@ class _Answers:
     roots: dict[str, str] = field(default_factory=dict)
     desired: dict[str, DesiredProvider] = field(default_factory=dict)
     reshapes: dict[str, tuple[Allocations, Allocations]] = field(default_factory=dict)
+    replaced: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
 
@@ -108,6 +110,7 @@ def collect_desired(
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
     taken: dict[str, tuple[str, str]] = {}
     renamed: list[WharfingerError] = []
+    known = known_children.known_children(state)
     for node in state.nodes.nodes:
         root = root_of(node)
         root_uuid = answers.roots[node.name] = root.uuid if root else node.uuid
@@ -115,8 +118,9 @@ def collect_desired(
             continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         own = trees.get(root_uuid, [])
+        children = known_children.of_node(known, node.name, root_uuid)
         try:
-            tree = _tree(node, root, [*own, *others])
+            tree = _tree(node, root, [*own, *others], children)
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
@@ -132,6 +136,7 @@ def collect_desired(
             desired = _check(driver, tree, node.name, taken)
             answers.add(node.under(root_uuid), desired, reshape)
             renamed += _renamed(driver, node, live.get(root_uuid), answers.desired[root_uuid])
+            answers.replaced |= known_children.replaced(desired, children)
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's: the next node would fail too, or all is read again
         except (WharfingerError, ValueError) as error:
@@ -139,7 +144,8 @@ def collect_desired(
             answers.problems.append(as_problem(driver, node.name, error))
     for node in state.nodes.failed:
         root = root_of(node)
-        answers.block(root.uuid if root else node.uuid, live)
+        root_uuid = answers.roots[node.name] = root.uuid if root else node.uuid
+        answers.block(root_uuid, live)
     reported = _reported_problems(driver)
     disabled = state.rows.service_disabled
     if disabled is not False:
@@ -160,6 +166,7 @@ def collect_desired(
         roots=answers.roots,
         desired=answers.desired,
         reshapes=answers.reshapes,
+        replaced=answers.replaced,
         blocked=frozenset(answers.blocked),
         problems=tuple(answers.problems),
         other_problems=(*state.other_problems, *reported, *renamed),
@@ -218,13 +225,21 @@ def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
     ]
 
 
-def _tree(node: Node, root: Provider | None, providers: list[Provider]) -> ProviderTree:
+def _tree(
+    node: Node,
+    root: Provider | None,
+    providers: list[Provider],
+    children: Mapping[str, Sequence[str]],
+) -> ProviderTree:
     """Return the node's tree as Placement has it, the root under the node's name."""
     if root is None:
         providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
-        replace(provider, name=node.name) if provider is root else provider
-        for provider in providers
+        (
+            replace(provider, name=node.name) if provider is root else provider
+            for provider in providers
+        ),
+        {name: uuids[0] for name, uuids in children.items()},
     )
 
 

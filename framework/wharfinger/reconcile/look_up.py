@@ -29,6 +29,7 @@ from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.reconcile import known_children
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import guarded, guarded_bool
@@ -245,12 +246,14 @@ class LookUp:
         )
         held |= {one.provider_uuid for one in state.lost}
         held |= self._programmed_together(state, rows)
+        replaced = known_children.problems_of_replaced(state)
         return replace(
             state,
             reservations=rows,
-            held=frozenset(held),
+            held=frozenset(held | replaced.keys()),
             phases=phases,
             problems=(*state.problems, *problems),
+            other_problems=(*state.other_problems, *replaced.values()),
         )
 
     def _reservations_without_record(
