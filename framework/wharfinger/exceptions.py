@@ -22,6 +22,7 @@ and what to do about it::
     ├── NameTaken                   by a provider in another tree
     ├── MassRemoval                 too many providers are gone at once
     ├── PartialListing              it lacks nodes that the driver still has
+    ├── DetachmentRefused           of a root, or of a provider of another program
     ├── JobRefused                  for a device that cannot be programmed now
     ├── JobUnresolved               a device is reserved until somebody decides
     ├── OwnershipConflict           another owner's, or nobody's: left alone
@@ -383,6 +384,16 @@ class ReservationRefused(WharfingerError):
     """A provider that cannot be reserved, or a reservation that cannot be released."""
 
     template = "provider {provider} ({uuid}): {problem} {remedy}"
+    provider: str
+    uuid: str
+    problem: str
+    remedy: str
+
+
+class DetachmentRefused(WharfingerError):
+    """A provider that cannot be made a root of its own."""
+
+    template = "provider {provider} ({uuid}) cannot be detached: {problem}. {remedy}"
     provider: str
     uuid: str
     problem: str

@@ -33,8 +33,9 @@ class TreeDraft:
     """Steps of one tree by kind, in the order in which they were added, and its new records.
 
     ``now`` is in seconds since the epoch. ``held`` are the uuids of the providers that stored
-    reservations keep fully reserved, ``allocated`` of those that have allocations. ``name_owners``
-    are providers by name. These four are about all trees.
+    reservations keep fully reserved, ``detached`` of those that stay roots of their own,
+    ``allocated`` of those that have allocations. ``name_owners`` are providers by name. These five
+    are about all trees.
 
     ``desired`` has the providers that the driver wants, parents first, without those of ``refused``
     roots; ``wanted`` has the uuids of all of them. ``live`` has the providers in Placement,
@@ -46,6 +47,7 @@ class TreeDraft:
     root_uuid: str
     now: float = 0.0
     held: Collection[str] = frozenset()
+    detached: Collection[str] = frozenset()
     allocated: Collection[str] = frozenset()
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
     desired: list[DesiredProvider] = field(default_factory=list)
@@ -68,6 +70,10 @@ class TreeDraft:
     def record(self, uuid: str) -> Record:
         """Return our record of a provider; an empty one without a record."""
         return self.known.get(uuid, _NOTHING)
+
+    def is_apart(self, uuid: str) -> bool:
+        """Return whether a provider stays a root of its own for now."""
+        return uuid in self.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:
         """Return the record of a provider; in own mode, without claims that it does not prove."""

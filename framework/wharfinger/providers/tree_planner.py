@@ -36,6 +36,7 @@ def plan_trees(
     removals: Removals,
     allocated: Collection[str] = frozenset(),
     held: Collection[str] = frozenset(),
+    detached: Collection[str] = frozenset(),
     name_owners: Mapping[str, Provider] = MappingProxyType({}),
     reshapes: Reshapes = MappingProxyType({}),
     is_planned: Callable[[str | None], bool] = lambda _root: True,
@@ -46,7 +47,8 @@ def plan_trees(
     Placement, and ``records`` our records of them, both by uuid. A provider with a record that is
     not desired is absent. ``allocated`` are the uuids of the absent providers, and of those that
     change their owner or are adopted, that have allocations. ``held`` are the uuids of the
-    providers that are fully reserved whatever their driver reports. ``name_owners`` are providers
+    providers that are fully reserved whatever their driver reports, ``detached`` of those that stay
+    roots of their own though their driver wants them below a root. ``name_owners`` are providers
     by name, whose names are wanted here. ``is_planned`` returns whether the tree of a root is to be
     planned.
 
@@ -60,6 +62,7 @@ def plan_trees(
         publisher,
         now=removals.now,
         held=held,
+        detached=detached,
         allocated=allocated,
         name_owners=name_owners,
     )
@@ -172,6 +175,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
     after their uuid for now.
     """
     unpublished: set[str | None] = set()
+    apart: dict[str | None, str] = {}
     for wanted in draft.desired:
         mine = wanted.provider
         live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
@@ -179,7 +183,8 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
             record = replace(record, absence=record.absence or Absence(draft.now))
         if not wanted.stated and live is not None and not record.is_ours:
             continue  # another program's, and the driver reports nothing about it
-        if mine.parent_uuid in unpublished or (live is None and mine.name in leaving):
+        waits = mine.parent_uuid in unpublished and not draft.is_apart(mine.uuid)
+        if waits or (live is None and mine.name in leaving):
             unpublished.add(mine.uuid)
             continue
         if mine.uuid in aside:
@@ -205,8 +210,25 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
                 is_allocated=mine.uuid in draft.allocated,
                 dropped=draft.dropped.get(mine.uuid, ()),
             )
-            draft.change(live, after, remembered)
-            draft.note_foreign(after, remembered)
+            placed = _placed(draft, after, apart)
+            if placed is not after:  # what was applied keeps the place that it goes back to
+                remembered = replace(remembered, live=placed)
+            draft.change(live, placed, remembered)
+            draft.note_foreign(placed, remembered)
+
+
+def _placed(draft: TreeDraft, after: Provider, apart: dict[str | None, str]) -> Provider:
+    """Return a detached provider, or one below it, where it stays.
+
+    ``apart`` are the roots of the detached providers, and of those below them, so far.
+    """
+    if draft.is_apart(after.uuid):
+        apart[after.uuid] = after.uuid
+        return replace(after, parent_uuid=None, root_uuid=after.uuid)
+    if after.parent_uuid in apart:
+        apart[after.uuid] = apart[after.parent_uuid]
+        return replace(after, root_uuid=apart[after.uuid])
+    return after
 
 
 def _leave_others(draft: TreeDraft) -> None:

@@ -47,8 +47,8 @@ class CycleState:
     our records of them can be deleted. ``lost`` are new reservations for lost allocations;
     ``settled`` has the next phases, by uuid, of those whose reason has ended. ``noted_instances``
     are rows to save with the allocations that Placement has. ``held`` are the providers that stored
-    reservations keep fully reserved. ``phases`` are reservations and their new phases, None: the
-    reservation ends.
+    reservations keep fully reserved. ``detached`` has the reason why a provider stays a root of its
+    own. ``phases`` are reservations and their new phases, None: the reservation ends.
     ``functions`` are the functions of programmable devices, ``superseded`` those that are no longer
     right. ``name_owners`` are the providers that have wanted names. ``allocated`` have allocations,
     ``parents`` children that are not in ``live``. ``kept`` has the reason why a provider that is
@@ -90,6 +90,7 @@ class CycleState:
     phases: tuple[tuple[Reservation, str | None], ...] = ()
     functions: Mapping[str, HeldFunction] = field(default_factory=dict)
     superseded: frozenset[str] = frozenset()
+    detached: Mapping[str, str] = field(default_factory=dict)
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
     allocated: frozenset[str] = frozenset()
     parents: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """Desire: ask the driver what each node has, one node at a time, and check its answers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +31,7 @@ from wharfinger.providers import (
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.reconcile import known_children
 from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.detachment import former_roots
 from wharfinger.reconcile.driver_calls import as_problem, guarded, wrong_answer
 from wharfinger.reconcile.reshape_allocation_checks import edited
 from wharfinger.tracker.reported_node import Node
@@ -102,23 +103,33 @@ def collect_desired(
     listed = state.nodes.listed
 
     def root_of(node: Node) -> Provider | None:
-        by_name = roots.get(node.name)
+        by_uuid, by_name = roots.get(node.uuid), roots.get(node.name)
         # Until it is renamed, the root of another node has the name of this one.
         is_free = by_name is not None and by_name.uuid not in listed
-        return roots.get(node.uuid) or (by_name if is_free else None)
+        if by_uuid and is_free and node.reported_uuid:
+            record = records.get(by_uuid.uuid)
+            if record and not record.is_own:
+                return by_name  # its publisher has renamed the former root, and has a new one
+        return by_uuid or (by_name if is_free else None)
 
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
     taken: dict[str, tuple[str, str]] = {}
     renamed: list[WharfingerError] = []
     known = known_children.known_children(state)
+    root_by_node = {node.name: root_of(node) for node in (*state.nodes.nodes, *state.nodes.failed)}
+    for node in (*state.nodes.nodes, *state.nodes.failed):
+        root = root_by_node[node.name]
+        answers.roots[node.name] = root.uuid if root else node.uuid
+    apart = _apart(trees, {*answers.roots.values(), *state.nodes.others})
     for node in state.nodes.nodes:
-        root = root_of(node)
-        root_uuid = answers.roots[node.name] = root.uuid if root else node.uuid
+        root, root_uuid = root_by_node[node.name], answers.roots[node.name]
         if root_uuid in answers.blocked:
             continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
-        own = trees.get(root_uuid, [])
         children = known_children.of_node(known, node.name, root_uuid)
+        own = trees.get(root_uuid, [])
+        if children and apart:
+            own = [*own, *_below(root_uuid, {uuids[0] for uuids in children.values()}, apart)]
         try:
             tree = _tree(node, root, [*own, *others], children)
             reshape = guarded(
@@ -143,9 +154,7 @@ def collect_desired(
             answers.block(root_uuid, live)
             answers.problems.append(as_problem(driver, node.name, error))
     for node in state.nodes.failed:
-        root = root_of(node)
-        root_uuid = answers.roots[node.name] = root.uuid if root else node.uuid
-        answers.block(root_uuid, live)
+        answers.block(answers.roots[node.name], live)
     reported = _reported_problems(driver)
     disabled = state.rows.service_disabled
     if disabled is not False:
@@ -177,7 +186,9 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
     """Return the providers as their driver knows them: by root uuid, and roots by name and uuid."""
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
-    wanted = None if state.scope is None else _roots_of_nodes(state)
+    wanted = None
+    if state.scope is not None:
+        wanted = _roots_of_nodes(state) | former_roots(state.reservations).keys()
     for uuid, provider in state.live.items():
         if wanted is not None and provider.root_uuid not in wanted:
             continue
@@ -241,6 +252,36 @@ def _tree(
         ),
         {name: uuids[0] for name, uuids in children.items()},
     )
+
+
+def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
+    """Return the providers in trees of no node by uuid, without sharing providers.
+
+    A detached child is one, and so is a child below a former root of its node.
+    """
+    return {
+        one.uuid: one
+        for root, providers in trees.items()
+        if root not in roots
+        for one in providers
+        if not (one.uuid == root and shares(one))
+    }
+
+
+def _below(root_uuid: str, children: Set[str], apart: Mapping[str, Provider]) -> list[Provider]:
+    """Return those of the providers that are children of a node, or below them, under its root.
+
+    Their driver knows them there.
+    """
+    found = []
+    for one in apart.values():
+        top = one
+        while top.uuid not in children and (above := apart.get(top.parent_uuid or "")):
+            top = above
+        if top.uuid in children:
+            parent_uuid = root_uuid if one is top else one.parent_uuid
+            found.append(replace(one, root_uuid=root_uuid, parent_uuid=parent_uuid))
+    return found
 
 
 def _update(

@@ -13,6 +13,7 @@ from wharfinger.objects import JOB_HOLDER, Reservation
 from wharfinger.providers import DesiredProvider, PublishingMode
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.detachment import former_roots
 
 #: The uuids of children by name, by the uuid and by the name of their root. A live one is first.
 KnownChildren = Mapping[str, Mapping[str, list[str]]]
@@ -25,20 +26,25 @@ def known_children(state: CycleState) -> KnownChildren:
     driver has given that root its uuid, and another uuid means another node.
     """
     found: dict[str, dict[str, list[str]]] = {}
+    former = former_roots(state.reservations)
     for uuid, record in state.records.items():
-        child = record.applied or record.intended
-        if child is None or child.parent_uuid is None or record.mode is not PublishingMode.OWN:
+        if record.mode is not PublishingMode.OWN:
             continue
-        for key in {child.root_uuid, _name_of_root(state, child.root_uuid)} - {None}:
-            uuids = found.setdefault(key or "", {}).setdefault(child.name, [])
-            uuids.insert(0 if uuid in state.live else len(uuids), uuid)
+        for child in (record.applied, record.intended):
+            if child is None or child.parent_uuid is None:
+                continue
+            keys = {child.root_uuid, _name_of_root(state, child.root_uuid)}
+            for key in {*keys, former[uuid].name} if uuid in former else keys:
+                uuids = found.setdefault(key or "", {}).setdefault(child.name, [])
+                if uuid not in uuids:
+                    uuids.insert(0 if uuid in state.live else len(uuids), uuid)
     return found
 
 
 def _name_of_root(state: CycleState, uuid: str) -> str | None:
     """Return the name of a root of another program; None for one of ours or an unknown one."""
     record = state.records.get(uuid, Record())
-    if record.is_ours and record.mode is PublishingMode.OWN:
+    if record.is_own:
         return None
     root = record.applied or record.live or state.live.get(uuid)
     return root.name if root else None

@@ -1,5 +1,6 @@
 """Plan: from the state of a cycle to the plans of its trees. Pure."""
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -45,6 +46,7 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
         removals=_removals(state, policy),
         allocated=state.allocated,
         held=state.held,
+        detached=state.detached.keys(),
         name_owners=state.name_owners,
         reshapes=state.reshapes,
         is_planned=is_planned,
@@ -81,7 +83,14 @@ def _removals(state: CycleState, policy: RemovalPolicy) -> Removals:
         roots_may_be_elsewhere=state.every_node.has_unknown_nodes(state.records),
         uptime=state.uptime,
         withheld=state.withheld,
-        kept=state.kept,
+        kept={
+            **state.kept,
+            **{
+                uuid: f"kept: {reason}. If its node does not come back, end that reservation: "
+                f"`wharfinger provider release {uuid} --holder {shlex.quote(reason)}`"
+                for uuid, reason in state.detached.items()
+            },
+        },
     )
 
 

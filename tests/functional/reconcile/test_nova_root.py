@@ -1,18 +1,29 @@
 """Children below nova's root: the root is deleted, comes back, and gets another uuid."""
 
+import itertools
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from tests.lab.cycles import Publishing, contents
+from tests.lab.cycles import Publishing, allocate, contents, everything
 from tests.lab.drivers import Edit, does_not_answer
 from tests.lab.placement import PlacementFixture
-from tests.lab.reserving import Crash, summary
+from tests.lab.reserving import Crash, summary, writes
 from wharfinger.driver import Allocations
-from wharfinger.exceptions import ChildReplaced, ProviderMissing
+from wharfinger.exceptions import (
+    ChildReplaced,
+    DetachmentRefused,
+    MicroversionUnsupported,
+    NameTaken,
+    ProviderInUse,
+    ProviderMissing,
+)
 from wharfinger.objects import ReservationList
+from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.microversions import Microversion
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
 from wharfinger.reconcile.stored_reservations import Reservations
 
@@ -86,13 +97,11 @@ def holds(publishing: Publishing) -> Reservations:
     return Reservations(publishing.client, publishing.context)
 
 
-def reserved(publishing: Publishing) -> set[str]:
-    return {one.provider_uuid for one in ReservationList.get_by_filters(publishing.context)}
-
-
-@pytest.mark.parametrize("edit", [below, silent])
+@pytest.mark.parametrize("edit", [below, silent], ids=["overlays", "silent"])
 @pytest.mark.parametrize("sees_it_missing", [True, False])
-def test_children_after_a_new_uuid_of_the_root_keep_uuids_and_reservations(
+@pytest.mark.parametrize("nodes", [[NODE], [NODE, "other"]], ids=["host", "fleet"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "same"])
+def test_children_after_the_root_was_created_again_keep_uuids_and_reservations(
     publishing: Publishing,
     placement: PlacementFixture,
     nova: Nova,
@@ -100,38 +109,45 @@ def test_children_after_a_new_uuid_of_the_root_keep_uuids_and_reservations(
     *,
     edit: Callable[..., Edit],
     sees_it_missing: bool,
+    nodes: list[str],
+    is_new: bool,
 ) -> None:
+    publishing.driver.nodes |= dict.fromkeys(nodes, edit())
     publishing.driver.nodes[NODE] = edit(GPU, FPGA)
+    for name in nodes[1:]:
+        placement.client.create_provider(str(uuid.uuid4()), name, None)
     assert not publishing.cycle.sync().problems
     holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
     publishing.cycle.sync()
     before = contents(placement)
+    placement.requests.clear()
+    publishing.restarted().sync()
+    unchanged = len(placement.requests)
 
     nova.delete_service()
     if sees_it_missing:
         publishing.restarted().sync()
         publishing.restarted().drift()
-    nova.create_root()
+    nova.create_root(None if is_new else before[NODE]["uuid"])
     outcome = publishing.restarted().sync()
 
     assert not outcome.problems
     after = contents(placement)
-    assert after[NODE].pop("uuid") != before[NODE].pop("uuid")
+    assert (after[NODE].pop("uuid") != before[NODE].pop("uuid")) is is_new
     assert after == before
     assert after[GPU]["inventories"] == {"VGPU": (4, 4)}
     placement.requests.clear()
     assert not publishing.restarted().sync().steps
-    assert len(placement.requests) == 1
+    assert len(placement.requests) == unchanged
     holds.release(summary(placement, GPU), "operator")
     assert contents(placement)[GPU]["inventories"] == {"VGPU": (4, 0)}
 
 
 def test_children_after_a_failure_in_the_first_cycle_with_a_new_root_keep_uuids(
-    publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
+    publishing: Publishing, placement: PlacementFixture, nova: Nova
 ) -> None:
     publishing.driver.nodes[NODE] = below(GPU)
     publishing.cycle.sync()
-    holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
     before = contents(placement)[GPU]
     nova.delete_service()
     nova.create_root()
@@ -145,12 +161,37 @@ def test_children_after_a_failure_in_the_first_cycle_with_a_new_root_keep_uuids(
     assert contents(placement)[GPU] == before
 
 
+def test_child_whose_name_was_taken_meanwhile_keeps_its_uuid(
+    publishing: Publishing, placement: PlacementFixture, nova: Nova
+) -> None:
+    publishing.driver.nodes[NODE] = below(GPU)
+    publishing.cycle.sync()
+    before = contents(placement)[GPU]
+    nova.delete_service()
+    nova.create_root()
+    other = placement.client.create_provider(str(uuid.uuid4()), GPU, None)
+
+    (problem,) = publishing.restarted().sync().problems
+    assert isinstance(problem, NameTaken)
+    placement.client.delete_provider(other.uuid)
+    assert not publishing.restarted().sync().problems
+
+    assert contents(placement)[GPU] == before
+
+
+@pytest.mark.parametrize("is_reserved", [True, False])
 def test_children_after_a_crash_at_each_request_below_a_new_root_keep_uuids(
-    publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
+    publishing: Publishing,
+    placement: PlacementFixture,
+    nova: Nova,
+    holds: Reservations,
+    *,
+    is_reserved: bool,
 ) -> None:
     publishing.driver.nodes[NODE] = below(GPU, FPGA)
     publishing.cycle.sync()
-    holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
+    if is_reserved:
+        holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
     before = contents(placement)
     nova.delete_service()
     nova.create_root()
@@ -166,10 +207,8 @@ def test_children_after_a_crash_at_each_request_below_a_new_root_keep_uuids(
             publishing.restarted().sync()
         except Crash:
             crashes += 1
-            assert contents(placement).get(GPU, {"inventories": {}})["inventories"] in (
-                {},
-                {"VGPU": (4, 4)},
-            )
+            gpu = contents(placement).get(GPU, {"inventories": {}})
+            assert gpu["inventories"] in ({}, before[GPU]["inventories"])
         else:
             break
 
@@ -243,6 +282,9 @@ def test_sync_without_the_root_reports_since_when_and_keeps_all_records(
         (problem,) = getattr(publishing.restarted(), cycle)().problems
         assert isinstance(problem, ProviderMissing)
         messages.add(str(problem))
+        publishing.driver.nodes[NODE] = does_not_answer
+        publishing.restarted().sync()
+        publishing.driver.nodes[NODE] = below(GPU, FPGA)
     publishing.driver.nodes[NODE] = below(GPU)  # a listing that lacks a device
     publishing.restarted().sync()
     publishing.driver.nodes[NODE] = below(GPU, FPGA)
@@ -290,3 +332,292 @@ def test_missing_root_of_a_node_that_is_no_longer_listed_is_forgotten(
 
     assert not publishing.restarted().sync().problems
     assert not publishing.store.records
+
+
+# A child with allocations keeps the root from being deleted.
+
+
+@pytest.fixture
+def blocking(
+    publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
+) -> dict[str, dict[str, Any]]:
+    """Return Placement with a child that has an allocation, and is reserved by the operator."""
+    publishing.driver.nodes[NODE] = below(GPU, FPGA)
+    publishing.cycle.sync()
+    allocate(placement, CONSUMER, cn_gpu={"VGPU": 1})
+    holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
+    publishing.cycle.sync()
+    with pytest.raises(ProviderInUse):
+        nova.delete_service()
+    publishing.cycle.sync()
+    return everything()
+
+
+def detached_from(root: dict[str, Any]) -> str:
+    return f"detached from {NODE} ({root['uuid']})"
+
+
+def test_detached_child_lets_the_root_go_and_returns_below_the_new_root(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    nova: Nova,
+    holds: Reservations,
+    blocking: dict[str, dict[str, Any]],
+) -> None:
+    holds.detach(summary(placement, GPU))
+
+    def is_apart() -> bool:
+        """Return whether the child is a root of its own, and else as it was."""
+        return everything()[GPU] == blocking[GPU] | {"parent": None}
+
+    assert is_apart()
+    for cycle in ("sync", "drift", "sync"):
+        outcome = getattr(publishing.restarted(), cycle)()
+        assert (outcome.problems, outcome.steps, outcome.pending) == ((), (), ())
+        assert is_apart()
+    placement.requests.clear()
+    publishing.restarted().sync()
+    assert len(placement.requests) == 1
+
+    nova.delete_service()
+    for _ in range(2):
+        writes(placement, GPU, VGPU=(4, 0))  # another program does not know the reservation
+        (problem,) = publishing.restarted().sync().problems
+        assert isinstance(problem, ProviderMissing)
+        assert is_apart()
+    nova.create_root()
+    assert not publishing.restarted().sync().problems
+
+    after = everything()
+    assert after[NODE].pop("uuid") != blocking[NODE].pop("uuid")
+    assert after == blocking
+    (held,) = ReservationList.get_by_filters(publishing.context, provider_uuid=after[GPU]["uuid"])
+    assert held.holder == "operator"
+    placement.requests.clear()
+    assert not publishing.restarted().sync().steps
+    assert len(placement.requests) == 1
+
+
+def test_detached_child_without_other_reservations_is_free_below_the_new_root(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    nova: Nova,
+    holds: Reservations,
+    blocking: dict[str, dict[str, Any]],
+) -> None:
+    holds.release(summary(placement, GPU), "operator")
+    holds.detach(summary(placement, GPU))
+    assert everything()[GPU]["inventories"] == {"VGPU": (4, 4)}
+    nova.delete_service()
+    nova.create_root()
+
+    publishing.restarted().sync()
+
+    assert everything()[GPU] == blocking[GPU] | {"inventories": {"VGPU": (4, 0)}}
+
+
+def test_detached_child_returns_below_a_former_root_that_was_created_again(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    nova: Nova,
+    holds: Reservations,
+    blocking: dict[str, dict[str, Any]],
+) -> None:
+    """nova keeps the uuid of a compute node in a file."""
+    holds.detach(summary(placement, GPU))
+    nova.delete_service()
+    publishing.restarted().sync()
+    nova.create_root(blocking[NODE]["uuid"])
+
+    assert not publishing.restarted().sync().problems
+
+    assert everything() == blocking
+
+
+def test_detached_child_whose_mark_is_released_returns_below_the_former_root(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    holds: Reservations,
+    blocking: dict[str, dict[str, Any]],
+) -> None:
+    root = holds.detach(summary(placement, GPU))
+    assert root.holder == detached_from(blocking[NODE])
+    holds.release(summary(placement, GPU), root.holder)
+
+    assert not publishing.restarted().sync().problems
+
+    assert everything() == blocking
+
+
+@pytest.mark.parametrize("gone", ["node", "device"])
+def test_detached_child_that_the_driver_does_not_report_is_kept(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    nova: Nova,
+    holds: Reservations,
+    blocking: dict[str, dict[str, Any]],
+    *,
+    gone: str,
+) -> None:
+    holds.detach(summary(placement, GPU))
+    client = placement.client
+    client.command("DELETE", f"/allocations/{CONSUMER}")
+    nova.delete_service()
+    if gone == "node":
+        publishing.driver.nodes.clear()
+    else:
+        publishing.driver.nodes[NODE] = below()
+
+    for _ in range(3):
+        outcome = publishing.restarted().sync()
+
+    (pending,) = outcome.pending
+    root = detached_from(blocking[NODE])
+    assert f"wharfinger provider release {blocking[GPU]['uuid']} --holder '{root}'" in (
+        pending.reason
+    )
+    assert everything()[GPU] == blocking[GPU] | {"parent": None, "allocations": {}}
+    nova.create_root()
+    publishing.driver.nodes[NODE] = below(GPU)
+    assert not publishing.restarted().sync().problems
+    assert everything()[GPU] == blocking[GPU] | {"allocations": {}}
+
+
+def test_detachment_that_crashed_after_each_request_is_finished_by_the_next_sync(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    holds: Reservations,
+    blocking: dict[str, dict[str, Any]],
+) -> None:
+    holds.release(summary(placement, GPU), "operator")
+    seen = []
+    for at in range(2):
+        count = itertools.count()
+
+        def crash(method: str, path: str) -> None:
+            if method != "GET" and next(count) == at:  # noqa: B023
+                seen.append(path.rsplit("/", 1)[-1])
+                raise Crash
+
+        placement.adapter.after = crash
+        with pytest.raises(Crash):
+            holds.detach(summary(placement, GPU))
+        placement.adapter.after = lambda method, path: None
+
+        assert not publishing.restarted().sync().problems
+
+        assert everything()[GPU] == blocking[GPU] | {"parent": None}
+        holds.release(summary(placement, GPU), detached_from(blocking[NODE]))
+        assert not publishing.restarted().sync().problems
+        assert everything()[GPU]["parent"] == NODE
+    assert seen == ["inventories", blocking[GPU]["uuid"]]
+
+
+def test_detach_of_another_provider_than_a_child_of_ours_is_refused(
+    publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
+) -> None:
+    def nested(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        below(GPU)(tree, node, allocations)
+        if not tree.exists("part"):
+            tree.new_child("part", GPU)
+
+    publishing.driver.nodes[NODE] = nested
+    publishing.cycle.sync()
+    root = contents(placement)[NODE]["uuid"]
+    placement.client.create_provider(str(uuid.uuid4()), "theirs", root)
+    before = contents(placement)
+
+    for name, why in {
+        NODE: "only overlays it",
+        "theirs": "no driver instance publishes it",
+        "part": f"wharfinger provider detach {before[GPU]['uuid']}",
+    }.items():
+        with pytest.raises(DetachmentRefused, match=why):
+            holds.detach(summary(placement, name))
+    holds.detach(summary(placement, GPU))
+    with pytest.raises(DetachmentRefused, match="it is a root provider already"):
+        holds.detach(summary(placement, GPU))
+
+    del before[GPU]["inventories"]
+    after = contents(placement)
+    assert after[GPU].pop("inventories") == {"VGPU": (4, 4)}
+    before[GPU]["parent"] = None
+    assert after == before
+
+
+def test_detach_below_microversion_1_37_is_refused_and_stores_nothing(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    nova: Nova,
+    holds: Reservations,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    publishing.driver.nodes[NODE] = below(GPU)
+    publishing.cycle.sync()
+    before = everything()
+    monkeypatch.setattr(PlacementClient, "microversion", Microversion(1, 36))
+
+    with pytest.raises(MicroversionUnsupported, match=f"detaching provider {GPU}"):
+        holds.detach(summary(placement, GPU))
+
+    assert everything() == before
+    assert not ReservationList.get_by_filters(publishing.context)
+
+
+def test_children_below_a_renamed_root_move_below_the_new_root_of_the_node(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    nova: Nova,
+    blocking: dict[str, dict[str, Any]],
+) -> None:
+    former = blocking[NODE]["uuid"]
+    placement.client.update_provider(former, "old", None)
+    calls: list[str] = []
+    publishing.driver.nodes[NODE] = sees(GPU, calls)(below(GPU, FPGA))
+    nova.create_root()
+
+    assert not publishing.restarted().sync().problems
+    assert calls == [NODE]
+
+    after = everything()
+    assert after.pop("old")["uuid"] == former
+    assert after[NODE].pop("uuid") != blocking[NODE].pop("uuid")
+    assert {after[name].pop("parent") for name in (GPU, FPGA)} == {NODE}
+    for name in (GPU, FPGA):
+        del blocking[name]["parent"]
+    assert after == blocking
+    assert not publishing.restarted().sync().steps
+
+
+@pytest.mark.parametrize("cycle", ["sync", "drift"])
+def test_driver_sees_a_detached_child_below_the_root(
+    publishing: Publishing,
+    placement: PlacementFixture,
+    holds: Reservations,
+    blocking: dict[str, dict[str, Any]],
+    cycle: str,
+) -> None:
+    publishing.cycle.sync()
+    holds.detach(summary(placement, GPU))
+    calls: list[str] = []
+    publishing.driver.nodes[NODE] = sees(GPU, calls)(below(GPU, FPGA))
+    placement.client.set_aggregates(blocking[FPGA]["uuid"], 3, [str(uuid.uuid4())])
+
+    assert not getattr(publishing.cycle, cycle)().problems
+
+    assert calls == [NODE]
+
+
+def sees(child: str, calls: list[str]) -> Callable[[Edit], Edit]:
+    """Return a wrapper of drivers that refuses a tree without the child's inventory."""
+
+    def wrap(edit: Edit) -> Edit:
+        def checked(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+            assert tree.data(tree.data(child).parent_uuid or "").name == node
+            assert tree.data(child).inventory["VGPU"]["total"] == 4
+            calls.append(node)
+            edit(tree, node, allocations)
+
+        return checked
+
+    return wrap
