@@ -18,9 +18,11 @@ and what to do about it::
     ├── ProviderExists              in a ProviderTree
     ├── ProviderMissing             an overlaid provider that nobody has created yet
     ├── ProviderRenamed             an overlaid provider that another program has renamed
+    ├── ChildReplaced               a device has a new uuid, and the old one is reserved
     ├── NameTaken                   by a provider in another tree
     ├── MassRemoval                 too many providers are gone at once
     ├── PartialListing              it lacks nodes that the driver still has
+    ├── DetachmentRefused           of a root, or of a provider of another program
     ├── JobRefused                  for a device that cannot be programmed now
     ├── JobUnresolved               a device is reserved until somebody decides
     ├── OwnershipConflict           another owner's, or nobody's: left alone
@@ -263,13 +265,30 @@ class ProviderMissing(WharfingerError):
     """A provider that someone else publishes is not in Placement."""
 
     template = (
-        "provider {provider} ({uuid}) is not in Placement, and driver instance {instance} only "
-        "overlays what someone else publishes: nothing was written below it. It will be when "
+        "provider {provider} ({uuid}) is not in Placement{missing}, and driver instance {instance} "
+        "only overlays what someone else publishes: nothing was written below it. It will be when "
         "its publisher has created it."
     )
     provider: str
     uuid: str
     instance: str
+    missing: str
+
+
+class ChildReplaced(WharfingerError):
+    """A device has a provider with another uuid than before, and the former one is reserved."""
+
+    template = (
+        "provider {provider} ({uuid}) was published as {former} before, which is reserved, and "
+        "the driver now gives it another uuid. It may be the same device, so it is fully reserved. "
+        "Look at the device. If it may be used, end the former reservation: {commands}. The next "
+        "cycle releases the provider. To keep it reserved, first reserve it itself: "
+        "`wharfinger provider reserve {uuid} --reason TEXT`."
+    )
+    provider: str
+    uuid: str
+    former: str
+    commands: str
 
 
 class ProviderRenamed(WharfingerError):
@@ -365,6 +384,16 @@ class ReservationRefused(WharfingerError):
     """A provider that cannot be reserved, or a reservation that cannot be released."""
 
     template = "provider {provider} ({uuid}): {problem} {remedy}"
+    provider: str
+    uuid: str
+    problem: str
+    remedy: str
+
+
+class DetachmentRefused(WharfingerError):
+    """A provider that cannot be made a root of its own."""
+
+    template = "provider {provider} ({uuid}) cannot be detached: {problem}. {remedy}"
     provider: str
     uuid: str
     problem: str

@@ -50,6 +50,7 @@ _ARGUMENTS: Final = {
     "migration show": [_UUID],
     "node show": [_UUID],
     "provider adopt": [_UUID, "--instance", "gpus"],
+    "provider detach": [_UUID],
     "provider release": [_UUID],
     "provider reserve": [_UUID, "--reason", "a test"],
     "provider show": [_UUID],

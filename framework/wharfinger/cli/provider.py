@@ -111,6 +111,9 @@ class ProviderShow(WharfingerCommand, ShowOne):
         data = tree.provider_data(found)
         data["name"] = printable(data["name"])
         data["aggregates"] = sorted(self.placement.get_aggregates(provider.uuid).aggregates)
+        # Placement refuses to delete the root, and nova does not report that.
+        is_used = provider.parent_provider_uuid and any((found.usages or {}).values())
+        data["blocks_deletion_of"] = provider.root_provider_uuid if is_used else None
         return tuple(data), tuple(
             Json(value) if isinstance(value, dict | list) else value for value in data.values()
         )

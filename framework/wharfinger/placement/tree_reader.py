@@ -68,7 +68,8 @@ class PlacementReader:
         # A provider of ours that is not in the list may only lack our instance trait.
         found |= self._with_uuids(ours - found.keys())
         found = {**_remembered(records, believed), **found}
-        self._look_up_roots(roots, found)
+        own = {uuid for uuid, record in records.items() if record.is_own}
+        self._look_up_roots(roots, found, own)
         unmarked = self._with_uuids({*named} - found.keys())
         found |= unmarked
         trees = {
@@ -131,11 +132,18 @@ class PlacementReader:
                 return {}
             raise
 
-    def _look_up_roots(self, roots: Mapping[str, str], found: _Summaries) -> None:
-        """Find roots without our instance trait, by uuid or else by name, with their trees."""
+    def _look_up_roots(
+        self, roots: Mapping[str, str], found: _Summaries, own: Collection[str]
+    ) -> None:
+        """Find roots without our instance trait, by uuid or else by name, with their trees.
+
+        A root that is not our own may have another name now, and a new root its former name.
+        """
         listed = {provider.name for provider in found.values()}
         missing = {
-            name: uuid for name, uuid in roots.items() if name not in listed and uuid not in found
+            name: uuid
+            for name, uuid in roots.items()
+            if name not in listed and (uuid not in found or uuid not in own)
         }
         if len(missing) > FEW:
             every = self._client.list_providers()
@@ -145,7 +153,7 @@ class PlacementReader:
             return
         for name, uuid in missing.items():
             found |= _by_uuid(
-                self._client.list_providers(in_tree=uuid)
+                (uuid not in found and self._client.list_providers(in_tree=uuid))
                 or [
                     provider
                     for root in self._client.list_providers(name=name)

@@ -33,8 +33,9 @@ class TreeDraft:
     """Steps of one tree by kind, in the order in which they were added, and its new records.
 
     ``now`` is in seconds since the epoch. ``is_full``: the cycle is a full one. ``held`` are the
-    uuids of the providers that stored reservations keep fully reserved, ``allocated`` of those that
-    have allocations. ``name_owners`` are providers by name. These five are about all trees.
+    uuids of the providers that stored reservations keep fully reserved, ``detached`` of those that
+    stay roots of their own, ``allocated`` of those that have allocations. ``name_owners`` are
+    providers by name. These six are about all trees.
 
     ``desired`` has the providers that the driver wants, parents first, without those of ``refused``
     roots; ``wanted`` has the uuids of all of them. ``live`` has the providers in Placement,
@@ -47,6 +48,7 @@ class TreeDraft:
     now: float = 0.0
     is_full: bool = True
     held: Collection[str] = frozenset()
+    detached: Collection[str] = frozenset()
     allocated: Collection[str] = frozenset()
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
     desired: list[DesiredProvider] = field(default_factory=list)
@@ -63,11 +65,16 @@ class TreeDraft:
     foreign: list[ForeignReservation] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
 
     def record(self, uuid: str) -> Record:
         """Return our record of a provider; an empty one without a record."""
         return self.known.get(uuid, _NOTHING)
+
+    def is_apart(self, uuid: str) -> bool:
+        """Return whether a provider stays a root of its own for now."""
+        return uuid in self.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:
         """Return the record of a provider; in own mode, without claims that it does not prove."""
@@ -107,16 +114,36 @@ class TreeDraft:
                 SetInventories(**target, before=here.inventories, after=after.inventories)
             )
 
+    def keep_record(self, uuid: str) -> None:
+        """Keep the record of a child that is not in Placement, which names its device.
+
+        It proves nothing about another provider that is created under this uuid.
+        """
+        record = self.record(uuid)
+        self.records[uuid] = Record(intended=record.applied or record.intended, mode=record.mode)
+
+    def note_missing(self, uuid: str, record: Record) -> None:
+        """Keep the record of a provider that another program has to create again.
+
+        ``record`` says since when it is missing.
+        """
+        self.missing.add(uuid)
+        live = record.live and replace(record.live, generation=None, inventories={})
+        self.records[uuid] = replace(record, live=live)
+
     def note_foreign(self, after: Provider, record: Record) -> None:
         """Note the classes that another program has fully reserved."""
         if found := foreign_reservation(after, record):
             self.foreign.append(found)
 
     def delete(self, live: Provider) -> None:
-        """Delete a provider and its record."""
+        """Delete a provider and its record; the record of a child stays while it is held."""
         self.gone.add(live.uuid)
         self.deletions.append(DeleteProvider(**step_target(live)))
-        self.records[live.uuid] = None
+        if live.uuid in self.held and live.parent_uuid:
+            self.keep_record(live.uuid)
+        else:
+            self.records[live.uuid] = None
 
     def wait(self, live: Provider, reason: str) -> None:
         """Note why the removal of an absent provider waits."""

@@ -61,6 +61,11 @@ class Record:
         return self.applied is not None or self.intended is not None
 
     @property
+    def is_own(self) -> bool:
+        """Whether this instance creates and deletes it."""
+        return self.is_ours and self.mode is PublishingMode.OWN
+
+    @property
     def absent_since(self) -> float | None:
         """Moment of the first complete listing without it: seconds since the epoch, for display."""
         return self.absence.since if self.absence else None

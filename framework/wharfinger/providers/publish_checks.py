@@ -1,5 +1,6 @@
 """Whether a provider may be published as a driver wants it; if not, why not."""
 
+from datetime import UTC, datetime
 from typing import Final
 
 from wharfinger.exceptions import (
@@ -29,7 +30,12 @@ def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> Wharfi
         if conflict := _ownership(draft, wanted, live, record):
             return conflict
     elif wanted.mode is not PublishingMode.OWN:
-        return ProviderMissing(provider=mine.name, uuid=mine.uuid, instance=publisher.instance)
+        return ProviderMissing(
+            provider=mine.name,
+            uuid=mine.uuid,
+            instance=publisher.instance,
+            missing=f" since {_moment(record.absent_since)}" if record.absent_since else "",
+        )
     if named is None or (live and live.name == mine.name):
         return None
     others = ", ".join(sorted(ownership.owners(named.traits)))
@@ -51,6 +57,10 @@ def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> Wharfi
         other=others or _unproven(publisher, named),
         remedy=_KEEP_APART if others else _adopt(publisher, named),
     )
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _ownership(

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import os_traits
@@ -98,6 +99,7 @@ class ProviderTree:
         # has_sharing_provider must not walk a fleet.
         self._sharing: dict[str, _Node] = {}
         self._is_others: Callable[[str], bool] = lambda _uuid: False
+        self._child_uuids: Mapping[str, str] = MappingProxyType({})
 
     # Made and read by the framework.
 
@@ -106,14 +108,17 @@ class ProviderTree:
         cls,
         providers: Iterable[Provider],
         is_others: Callable[[str], bool] = lambda _uuid: False,
+        child_uuids: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
         """A tree of providers as they are; the driver has stated none of them yet.
 
         ``is_others`` returns whether another program has created the provider of a uuid.
+        ``child_uuids`` are, by name, the uuids of new children whose driver gives none.
         Raises ValueError where a parent is missing, a name or uuid stands twice, or
         parents go round in a circle.
         """
         tree = cls()
+        tree._child_uuids = child_uuids
         tree._populate(list(providers))
         tree._is_others = is_others
         return tree
@@ -186,8 +191,9 @@ class ProviderTree:
     ) -> str:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
-        Without a uuid it gets one made from the parent's uuid and the name, the same
-        each time. Raises ProviderExists where ``new_root`` does.
+        Without a uuid it keeps the one under which this instance published it before; a new
+        one is made from the parent's uuid and the name. Raises ProviderExists where
+        ``new_root`` does.
         """
         with self.lock:
             return self._new(name, uuid, generation, self._find(parent))
@@ -416,8 +422,12 @@ class ProviderTree:
         name = names.check_provider_name(name)
         if uuid is not None:
             uuid = names.check_uuid(uuid)
+        elif parent is None:
+            uuid = names.root_uuid(name)
         else:
-            uuid = names.child_uuid(parent.provider.uuid, name) if parent else names.root_uuid(name)
+            uuid = self._child_uuids.get(name)
+            if uuid is None or uuid in self._by_uuid:
+                uuid = names.child_uuid(parent.provider.uuid, name)
         for key in (name, uuid):
             if self.exists(key):
                 raise ProviderExists(name_or_uuid=key)
@@ -450,6 +460,7 @@ class ProviderTree:
     def _copy(self, roots: Iterable[_Node]) -> Self:
         copy = type(self)()
         copy._is_others = self._is_others
+        copy._child_uuids = self._child_uuids
         for root in roots:
             for node in root.walk():
                 parent = node.parent and copy._by_uuid[node.parent.provider.uuid]

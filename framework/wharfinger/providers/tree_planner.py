@@ -11,7 +11,9 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+from wharfinger.exceptions import ProviderMissing
 from wharfinger.providers import fights, ownership, publish_checks
+from wharfinger.providers.absence_timer import Absence
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import SetInventories, Step, TreePlan
 from wharfinger.providers.plan_draft import TreeDraft
@@ -34,6 +36,7 @@ def plan_trees(
     removals: Removals,
     allocated: Collection[str] = frozenset(),
     held: Collection[str] = frozenset(),
+    detached: Collection[str] = frozenset(),
     name_owners: Mapping[str, Provider] = MappingProxyType({}),
     reshapes: Reshapes = MappingProxyType({}),
     is_planned: Callable[[str | None], bool] = lambda _root: True,
@@ -44,7 +47,8 @@ def plan_trees(
     Placement, and ``records`` our records of them, both by uuid. A provider with a record that is
     not desired is absent. ``allocated`` are the uuids of the absent providers, and of those that
     change their owner or are adopted, that have allocations. ``held`` are the uuids of the
-    providers that are fully reserved whatever their driver reports. ``name_owners`` are providers
+    providers that are fully reserved whatever their driver reports, ``detached`` of those that stay
+    roots of their own though their driver wants them below a root. ``name_owners`` are providers
     by name, whose names are wanted here. ``is_planned`` returns whether the tree of a root is to be
     planned.
 
@@ -59,6 +63,7 @@ def plan_trees(
         now=removals.now,
         is_full=removals.is_listing,
         held=held,
+        detached=detached,
         allocated=allocated,
         name_owners=name_owners,
     )
@@ -101,9 +106,9 @@ def _partition(
     The tree that it leaves is planned together with the new one: the provider has to be moved
     before its old parent is deleted. A tree with a reshape is planned alone.
     """
-    roots = {uuid: record.root_uuid for uuid, record in records.items()}
-    roots |= {uuid: provider.root_uuid for uuid, provider in live.items()}
-    roots |= {one.provider.uuid: one.provider.root_uuid for one in desired}
+    before = {uuid: record.root_uuid for uuid, record in records.items()}
+    before |= {uuid: provider.root_uuid for uuid, provider in live.items()}
+    roots = before | {one.provider.uuid: one.provider.root_uuid for one in desired}
     joined: dict[str | None, str | None] = {}
     drafts: dict[str | None, TreeDraft] = {}
 
@@ -119,10 +124,10 @@ def _partition(
         root = first(roots[uuid])
         return drafts.get(root) or drafts.setdefault(root, start(root or ""))
 
-    for uuid, provider in live.items():
-        ends = {roots[uuid], provider.root_uuid}
+    for uuid, root in before.items():
+        ends = {roots[uuid], root} - {None}
         if len(ends) > 1 and all(map(is_planned, ends)) and not ends & reshapes.keys():
-            new, old = first(roots[uuid]), first(provider.root_uuid)
+            new, old = first(roots[uuid]), first(root)
             if new != old:
                 joined[old] = new
     for one in desired:
@@ -171,12 +176,16 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
     after their uuid for now.
     """
     unpublished: set[str | None] = set()
+    apart: dict[str | None, str] = {}
     for wanted in draft.desired:
         mine = wanted.provider
         live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
+        if live is None and mine.uuid in draft.known:
+            record = replace(record, absence=record.absence or Absence(draft.now))
         if not wanted.stated and live is not None and not record.is_ours:
             continue  # another program's, and the driver reports nothing about it
-        if mine.parent_uuid in unpublished or (live is None and mine.name in leaving):
+        waits = mine.parent_uuid in unpublished and not draft.is_apart(mine.uuid)
+        if waits or (live is None and mine.name in leaving):
             unpublished.add(mine.uuid)
             continue
         if mine.uuid in aside:
@@ -189,8 +198,8 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
             draft.leave(mine.uuid)
             if live is None:
                 unpublished.add(mine.uuid)
-                if ownership.is_overlaid(record):
-                    draft.records[mine.uuid] = record  # its own program may create it again
+            if isinstance(problem, ProviderMissing) and mine.uuid in draft.known:
+                draft.note_missing(mine.uuid, record)
         else:
             after, remembered = merge(
                 draft.publisher,
@@ -205,8 +214,25 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
             )
             if live and not draft.is_full and fights.waits(remembered, live, after):
                 after, remembered = live, draft.waiting(live, remembered)
-            draft.change(live, after, remembered)
-            draft.note_foreign(after, remembered)
+            placed = _placed(draft, after, apart)
+            if placed is not after:  # what was applied keeps the place that it goes back to
+                remembered = replace(remembered, live=placed)
+            draft.change(live, placed, remembered)
+            draft.note_foreign(placed, remembered)
+
+
+def _placed(draft: TreeDraft, after: Provider, apart: dict[str | None, str]) -> Provider:
+    """Return a detached provider, or one below it, where it stays.
+
+    ``apart`` are the roots of the detached providers, and of those below them, so far.
+    """
+    if draft.is_apart(after.uuid):
+        apart[after.uuid] = after.uuid
+        return replace(after, parent_uuid=None, root_uuid=after.uuid)
+    if after.parent_uuid in apart:
+        apart[after.uuid] = apart[after.parent_uuid]
+        return replace(after, root_uuid=apart[after.uuid])
+    return after
 
 
 def _leave_others(draft: TreeDraft) -> None:
@@ -220,7 +246,29 @@ def _leave_others(draft: TreeDraft) -> None:
             and provider.root_uuid not in draft.refused
         ):
             draft.pending.append(orphan(uuid, provider.name))
-    draft.records.update(dict.fromkeys(draft.known.keys() - draft.records.keys()))
+    lost = draft.known.keys() - draft.records.keys()
+    kept = {uuid for uuid in lost if _is_needed(draft, uuid)}
+    roots = lost & {draft.record(uuid).root_uuid for uuid in kept}
+    for uuid in lost:
+        draft.records[uuid] = None
+    for uuid in kept:
+        draft.keep_record(uuid)
+    for uuid in roots:  # its name tells of which node the child is
+        draft.note_missing(uuid, draft.record(uuid))
+
+
+def _is_needed(draft: TreeDraft, uuid: str) -> bool:
+    """Return whether the record of a provider that is not in Placement is still needed.
+
+    The device of the provider may come back with the root, below a new root or after a problem, and
+    it keeps its uuid and its reservations then.
+    """
+    record = draft.record(uuid)
+    ours = record.applied or record.intended
+    is_child = ours is not None and ours.parent_uuid is not None
+    is_own = is_child and record.mode is PublishingMode.OWN
+    is_awaited = uuid in draft.wanted or uuid in draft.held or record.root_uuid in draft.missing
+    return is_own and is_awaited
 
 
 def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:

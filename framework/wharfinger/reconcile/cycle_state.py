@@ -38,14 +38,17 @@ class CycleState:
     Desired: ``roots`` are the root uuids by node name, ``desired`` the providers that the driver
     reports, parents first, ``reshapes`` the allocations that it has edited.
 
+    ``replaced`` has, by uuid of a desired child, the other uuids under which this instance has
+    published a child of that name below a root of that name.
+
     Looked up: ``new_nodes`` have no row yet. ``takeovers`` are rows of other hosts or instances
     that come first; ``overlaid_takeovers`` are overlaid roots, without a row, for which the records
     of other hosts do. ``released_roots`` are those of nodes that another host has taken over; True:
     our records of them can be deleted. ``lost`` are new reservations for lost allocations;
     ``settled`` has the next phases, by uuid, of those whose reason has ended. ``noted_instances``
     are rows to save with the allocations that Placement has. ``held`` are the providers that stored
-    reservations keep fully reserved. ``phases`` are reservations and their new phases, None: the
-    reservation ends.
+    reservations keep fully reserved. ``detached`` has the reason why a provider stays a root of its
+    own. ``phases`` are reservations and their new phases, None: the reservation ends.
     ``functions`` are the functions of programmable devices, ``superseded`` those that are no longer
     right. ``name_owners`` are the providers that have wanted names. ``allocated`` have allocations,
     ``parents`` children that are not in ``live``. ``kept`` has the reason why a provider that is
@@ -75,6 +78,7 @@ class CycleState:
     roots: Mapping[str, str] = field(default_factory=dict)
     desired: Mapping[str, DesiredProvider] = field(default_factory=dict)
     reshapes: Reshapes = field(default_factory=dict)
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     new_nodes: tuple[Node, ...] = ()
     takeovers: tuple[ComputeNode, ...] = ()
     overlaid_takeovers: frozenset[str] = frozenset()
@@ -86,6 +90,7 @@ class CycleState:
     phases: tuple[tuple[Reservation, str | None], ...] = ()
     functions: Mapping[str, HeldFunction] = field(default_factory=dict)
     superseded: frozenset[str] = frozenset()
+    detached: Mapping[str, str] = field(default_factory=dict)
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
     allocated: frozenset[str] = frozenset()
     parents: frozenset[str] = frozenset()

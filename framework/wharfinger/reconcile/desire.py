@@ -1,6 +1,6 @@
 """Desire: ask the driver what each node has, one node at a time, and check its answers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,7 +32,9 @@ from wharfinger.providers import (
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.provider_record import Record
+from wharfinger.reconcile import known_children
 from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.detachment import former_roots
 from wharfinger.reconcile.driver_calls import as_problem, guarded, wrong_answer
 from wharfinger.reconcile.reshape_allocation_checks import edited
 from wharfinger.tracker.reported_node import Node
@@ -51,6 +53,7 @@ class _Answers:
     roots: dict[str, str] = field(default_factory=dict)
     desired: dict[str, DesiredProvider] = field(default_factory=dict)
     reshapes: dict[str, tuple[Allocations, Allocations]] = field(default_factory=dict)
+    replaced: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
 
@@ -103,23 +106,36 @@ def collect_desired(
     listed = state.nodes.listed
 
     def root_of(node: Node) -> Provider | None:
-        by_name = roots.get(node.name)
+        by_uuid, by_name = roots.get(node.uuid), roots.get(node.name)
         # Until it is renamed, the root of another node has the name of this one.
         is_free = by_name is not None and by_name.uuid not in listed
-        return roots.get(node.uuid) or (by_name if is_free else None)
+        if by_uuid and is_free and node.reported_uuid:
+            record = records.get(by_uuid.uuid)
+            if record and not record.is_own:
+                return by_name  # its publisher has renamed the former root, and has a new one
+        return by_uuid or (by_name if is_free else None)
 
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
     taken: dict[str, tuple[str, str]] = {}
     renamed: list[WharfingerError] = []
+    known = known_children.known_children(state)
+    root_by_node = {node.name: root_of(node) for node in (*state.nodes.nodes, *state.nodes.failed)}
+    for node in (*state.nodes.nodes, *state.nodes.failed):
+        root = root_by_node[node.name]
+        answers.roots[node.name] = root.uuid if root else node.uuid
+    apart = _apart(trees, {*answers.roots.values(), *state.nodes.others})
     for node in state.nodes.nodes:
-        root = root_of(node)
-        root_uuid = answers.roots[node.name] = root.uuid if root else node.uuid
+        root, root_uuid = root_by_node[node.name], answers.roots[node.name]
         if root_uuid in answers.blocked:
             continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
+        children = known_children.of_node(known, node.name, root_uuid)
         own = trees.get(root_uuid, [])
+        if children and apart:
+            own = [*own, *_below(root_uuid, {uuids[0] for uuids in children.values()}, apart)]
         try:
-            tree = _tree(node, root, [*own, *others], partial(_is_others, state, publisher))
+            is_others = partial(_is_others, state, publisher)
+            tree = _tree(node, root, [*own, *others], is_others, children)
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
@@ -135,26 +151,16 @@ def collect_desired(
             desired = _check(driver, tree, node.name, taken)
             answers.add(node.under(root_uuid), desired, reshape)
             renamed += _renamed(driver, node, live.get(root_uuid), answers.desired[root_uuid])
+            answers.replaced |= known_children.replaced(desired, children)
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's: the next node would fail too, or all is read again
         except (WharfingerError, ValueError) as error:
             answers.block(root_uuid, live)
             answers.problems.append(as_problem(driver, node.name, error))
     for node in state.nodes.failed:
-        root = root_of(node)
-        answers.block(root.uuid if root else node.uuid, live)
+        answers.block(answers.roots[node.name], live)
     reported = _reported_problems(driver)
-    disabled = state.rows.service_disabled
-    if disabled is not False:
-        for uuid in answers.roots.values():
-            wanted = answers.desired.get(uuid)
-            if (
-                wanted
-                and wanted.stated
-                and (disabled or compute_status.says_disabled(records.get(uuid)))
-            ):
-                provider = compute_status.with_status(wanted.provider, disabled=True)
-                answers.desired[uuid] = replace(wanted, provider=provider)
+    _set_service_status(state, answers)
     if answers.blocked:
         # A sharing provider may be in the tree of a node that failed.
         answers.blocked |= sharing.keys() - answers.desired.keys()
@@ -163,17 +169,36 @@ def collect_desired(
         roots=answers.roots,
         desired=answers.desired,
         reshapes=answers.reshapes,
+        replaced=answers.replaced,
         blocked=frozenset(answers.blocked),
         problems=tuple(answers.problems),
         other_problems=(*state.other_problems, *reported, *renamed),
     )
 
 
+def _set_service_status(state: CycleState, answers: _Answers) -> None:
+    """Add COMPUTE_STATUS_DISABLED to the roots of a disabled service; keep it if that is unknown."""
+    disabled = state.rows.service_disabled
+    if disabled is False:
+        return
+    for uuid in answers.roots.values():
+        wanted = answers.desired.get(uuid)
+        if (
+            wanted
+            and wanted.stated
+            and (disabled or compute_status.says_disabled(state.records.get(uuid)))
+        ):
+            provider = compute_status.with_status(wanted.provider, disabled=True)
+            answers.desired[uuid] = replace(wanted, provider=provider)
+
+
 def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
     """Return the providers as their driver knows them: by root uuid, and roots by name and uuid."""
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
-    wanted = None if state.scope is None else _roots_of_nodes(state)
+    wanted = None
+    if state.scope is not None:
+        wanted = _roots_of_nodes(state) | former_roots(state.reservations).keys()
     for uuid, provider in state.live.items():
         if wanted is not None and provider.root_uuid not in wanted:
             continue
@@ -234,6 +259,7 @@ def _tree(
     root: Provider | None,
     providers: list[Provider],
     is_others: Callable[[str], bool],
+    children: Mapping[str, Sequence[str]],
 ) -> ProviderTree:
     """Return the node's tree as Placement has it, the root under the node's name."""
     if root is None:
@@ -244,7 +270,38 @@ def _tree(
             for provider in providers
         ),
         is_others,
+        {name: uuids[0] for name, uuids in children.items()},
     )
+
+
+def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
+    """Return the providers in trees of no node by uuid, without sharing providers.
+
+    A detached child is one, and so is a child below a former root of its node.
+    """
+    return {
+        one.uuid: one
+        for root, providers in trees.items()
+        if root not in roots
+        for one in providers
+        if not (one.uuid == root and shares(one))
+    }
+
+
+def _below(root_uuid: str, children: Set[str], apart: Mapping[str, Provider]) -> list[Provider]:
+    """Return those of the providers that are children of a node, or below them, under its root.
+
+    Their driver knows them there.
+    """
+    found = []
+    for one in apart.values():
+        top = one
+        while top.uuid not in children and (above := apart.get(top.parent_uuid or "")):
+            top = above
+        if top.uuid in children:
+            parent_uuid = root_uuid if one is top else one.parent_uuid
+            found.append(replace(one, root_uuid=root_uuid, parent_uuid=parent_uuid))
+    return found
 
 
 def _update(

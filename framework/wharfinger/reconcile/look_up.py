@@ -29,6 +29,7 @@ from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.reconcile import detachment, known_children
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import guarded, guarded_bool
@@ -215,6 +216,8 @@ class LookUp:
         problems: list[WharfingerError] = []
         rows = state.reservations
         rows = {**rows, **self._reservations_without_record(state)}
+        state = replace(state, reservations=rows)
+        apart = detachment.detached(state)
 
         def is_clean(uuid: str, since: Any) -> bool:
             operation = f"is_clean({uuid})"
@@ -236,7 +239,12 @@ class LookUp:
                 return False
 
         held, phases = next_phases(
-            rows,
+            {
+                uuid: tuple(one for one in its if one not in apart.ended)
+                for uuid, its in rows.items()
+            }
+            if apart.ended
+            else rows,
             state.desired,
             state.snapshot_reservations,
             is_clean=is_clean,
@@ -245,12 +253,15 @@ class LookUp:
         )
         held |= {one.provider_uuid for one in state.lost}
         held |= self._programmed_together(state, rows)
+        replaced = known_children.problems_of_replaced(state)
         return replace(
             state,
             reservations=rows,
-            held=frozenset(held),
-            phases=phases,
+            held=frozenset(held | replaced.keys()),
+            phases=(*phases, *((mark, None) for mark in apart.ended)),
+            detached={uuid: apart.roots[uuid].holder for uuid in apart.staying},
             problems=(*state.problems, *problems),
+            other_problems=(*state.other_problems, *replaced.values()),
         )
 
     def _reservations_without_record(

@@ -223,5 +223,6 @@ def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
 
 
 def _has_to_be_read(record: Record) -> bool:
-    """Return whether a provider was created or reshaped and not read since."""
-    return record.is_ours and (record.live is None or record.live.generation is None)
+    """Return whether a provider was created, reshaped or missing, and not read since."""
+    live = record.live
+    return record.is_ours if live is None else live.generation is None

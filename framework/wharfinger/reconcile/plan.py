@@ -1,5 +1,6 @@
 """Plan: from the state of a cycle to the plans of its trees. Pure."""
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -23,6 +24,20 @@ from wharfinger.reconcile.reservation_phases import Phases
 
 def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -> Plan:
     """Return the plan of a cycle. It depends on nothing but its arguments."""
+    # A root that has another uuid than in our records: their trees are blocked together.
+    new_roots = {
+        node.uuid: root
+        for node in (*state.nodes.nodes, *state.nodes.failed)
+        if (root := state.roots.get(node.name, node.uuid)) != node.uuid
+    }
+
+    def is_planned(root: str | None) -> bool:
+        return (
+            state.blocked.isdisjoint((root, new_roots.get(root or "")))
+            and root not in state.unchanged
+            and (state.scope is None or root in state.scope)
+        )
+
     planned = plan_trees(
         publisher,
         state.desired.values(),
@@ -31,13 +46,10 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
         removals=_removals(state, policy),
         allocated=state.allocated,
         held=state.held,
+        detached=state.detached.keys(),
         name_owners=state.name_owners,
         reshapes=state.reshapes,
-        is_planned=lambda root: (
-            root not in state.blocked
-            and root not in state.unchanged
-            and (state.scope is None or root in state.scope)
-        ),
+        is_planned=is_planned,
     )
     trees = {tree.root_uuid: tree for tree in (*planned, *_blocked_trees(state, publisher, policy))}
 
@@ -71,7 +83,14 @@ def _removals(state: CycleState, policy: RemovalPolicy) -> Removals:
         roots_may_be_elsewhere=state.every_node.has_unknown_nodes(state.records),
         uptime=state.uptime,
         withheld=state.withheld,
-        kept=state.kept,
+        kept={
+            **state.kept,
+            **{
+                uuid: f"kept: {reason}. If its node does not come back, end that reservation: "
+                f"`wharfinger provider release {uuid} --holder {shlex.quote(reason)}`"
+                for uuid, reason in state.detached.items()
+            },
+        },
     )
 
 
@@ -127,7 +146,8 @@ def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record |
             found.setdefault(root, {})[uuid] = None
     for node in (*state.nodes.nodes, *state.nodes.failed):
         known = state.records.get(node.uuid)
-        if node.uuid in state.blocked and known and known.absent_since is not None:
+        is_back = known and known.absent_since is not None and node.uuid in state.live
+        if node.uuid in state.blocked and known and is_back:
             found.setdefault(node.uuid, {}).setdefault(node.uuid, replace(known, absence=None))
     return found
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from tenacity.wait import wait_base, wait_random_exponential
 from wharfinger.exceptions import (
     ConcurrentSave,
     ConcurrentUpdate,
+    DetachmentRefused,
     IntentExpired,
     InvalidObject,
     NotFound,
@@ -34,13 +36,23 @@ from wharfinger.exceptions import (
 from wharfinger.objects import Context, ProviderRecord, ProviderState, Reservation, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.microversions import Feature
 from wharfinger.placement.model import Inventories, ProviderSummary, Traits
 from wharfinger.providers import full_reservation, ownership, reshape
 from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.providers.plan import Reshape, SetInventories, SetTraits, Step, TreePlan
-from wharfinger.providers.provider import Provider
+from wharfinger.providers.plan import (
+    Identity,
+    Reshape,
+    SetInventories,
+    SetTraits,
+    Step,
+    TreePlan,
+    UpdateProvider,
+)
+from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import TreeWrite, Writer
+from wharfinger.reconcile.detachment import REASON, FormerRoot
 from wharfinger.reconcile.lost_allocations import is_lost, lost_by
 from wharfinger.reconcile.record_store import RecordStore, to_record
 from wharfinger.reconcile.reservation_phases import stored_figures
@@ -221,6 +233,20 @@ class Reservations:
             self._forget(uuid)
             return ()
         raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
+
+    def detach(self, provider: ProviderSummary) -> FormerRoot:
+        """Make a child a root of its own, fully reserved, until its node has a new root.
+
+        Allocations and other reservations stay. After a crash, the next cycle of the driver
+        instance goes on. Raises DetachmentRefused for another provider than a child that a driver
+        instance publishes in own mode, and MicroversionUnsupported.
+        """
+        self._client.require(Feature.REPARENT, f"detaching provider {provider.name}")
+        former = self._root_of(provider)
+        with suppress(ObjectExists):  # a crash prevented the rest
+            self.reserve(provider, holder=former.holder, reason=REASON)
+        self._detach(provider, former)
+        return former
 
     # Releases of consumers.
 
@@ -477,6 +503,46 @@ class Reservations:
         self._writer.apply([tree], stored.store)
         for error in tree.errors:
             raise error
+
+    def _root_of(self, provider: ProviderSummary) -> FormerRoot:
+        """Return the root from which a provider can be detached; raises DetachmentRefused."""
+        stored, problem, remedy = self._read(provider), "", ""
+        record, parent = stored.own_record, provider.parent_provider_uuid
+        if not stored.is_published or record.applied is None:
+            problem, remedy = "no driver instance publishes it", "Ask its owner."
+        elif record.mode is not PublishingMode.OWN:
+            problem = f"driver instance {stored.store.instance} only overlays it"
+            remedy = "Ask its publisher."
+        elif parent is None:
+            problem, remedy = "it is a root provider already", "Sync puts it below a new root."
+        elif parent != provider.root_provider_uuid:
+            problem = "its parent is not the root"
+            remedy = f"Detach its parent: `wharfinger provider detach {parent}`."
+        if problem:
+            raise DetachmentRefused(
+                provider=provider.name, uuid=provider.uuid, problem=problem, remedy=remedy
+            )
+        for root in self._client.list_providers(uuid=provider.root_provider_uuid):
+            return FormerRoot(root.name, root.uuid)
+        raise NotFound(
+            request=f"detaching provider {provider.name}",
+            status=HTTPStatus.NOT_FOUND,
+            code="",
+            detail=f"its root {provider.root_provider_uuid} is gone",
+        )
+
+    @patiently(*_CONFLICTS)
+    def _detach(self, provider: ProviderSummary, former: FormerRoot) -> None:
+        stored = self._read(provider)
+        live = replace(stored.live, traits=stored.traits)
+        step = UpdateProvider(
+            uuid=live.uuid,
+            name=live.name,
+            root_uuid=live.uuid,
+            before=Identity(name=live.name, parent_uuid=former.uuid),
+            after=Identity(name=live.name, parent_uuid=None),
+        )
+        self._apply(replace(stored, live=live), stored.own_record, step)
 
     # Rows.
 

@@ -28,6 +28,7 @@ sync --removal-delay=soon                     => --removal-delay
 sync --removal-delay -1                       => --removal-delay
 driver check                                  => required
 provider show                                 => PROVIDER
+provider detach                               => PROVIDER
 provider list --owner NOVA                    => argument --owner: owner trait name 'NOVA'
 provider list --owner OWNER_NOVA --forbidden OWNER_NOVA => OWNER_NOVA cannot be required
 provider list --required ''                   => argument --required: '': a trait is missing

@@ -35,14 +35,19 @@ def rename(placement: PlacementFixture, old: str, new: str) -> None:
 
 
 def assert_unchanged(
-    publishing: Publishing, placement: PlacementFixture, transactions: Transactions, cycle: str
+    publishing: Publishing,
+    placement: PlacementFixture,
+    transactions: Transactions,
+    cycle: str,
+    *,
+    requests: int = 1,
 ) -> None:
-    """Assert that a cycle takes one request to Placement, and writes nothing."""
+    """Assert that a cycle takes so many requests to Placement, and writes nothing."""
     placement.requests.clear()
     transactions.clear()
     outcome = getattr(publishing.cycle, cycle)()
     assert not outcome.steps
-    assert len(placement.requests) == 1
+    assert len(placement.requests) == requests
     assert not transactions.writes
 
 
@@ -104,7 +109,8 @@ def test_cycles_of_overlaid_root_renamed_in_placement_report_it_and_keep_childre
         assert now.pop("renamed") == before["cn"]
         assert now["cn-device"] == before["cn-device"] | {"parent": "renamed"}
     with Transactions() as transactions:
-        assert_unchanged(publishing, placement, transactions, "sync")
+        # The publisher may have a new root, which has the name of the node.
+        assert_unchanged(publishing, placement, transactions, "sync", requests=2)
     assert isinstance(publishing.restarted().sync().problems[0], ProviderRenamed)
     rename(placement, "renamed", "cn")
     assert not publishing.cycle.sync().problems

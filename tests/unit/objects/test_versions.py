@@ -138,16 +138,6 @@ FULL: dict[str, Callable[[], Any]] = {
     "ComputeNodeList": lambda: ComputeNodeList(
         objects=[samples.node(None, number, pci_stats=samples.gpus()) for number in range(2)]
     ),
-    "HostState": lambda: HostState(
-        service_disabled=False,
-        nodes=[],
-        instances=[samples.claimed(None)],
-        migrations=[],
-        records=[],
-        reservations=[],
-        jobs=[],
-        **{f"{kind}_revisions": {} for kind in ("node", "instance", "record")},
-    ),
     "Instance": lambda: samples.claimed(None),
     "InstanceList": lambda: InstanceList(
         objects=[samples.claimed(None, number) for number in range(2)]
@@ -158,8 +148,9 @@ FULL: dict[str, Callable[[], Any]] = {
     ),
     "HostState": lambda: HostState(
         service_disabled=False,
+        instances=[samples.claimed(None)],
         records=[samples.record(**SCOPE, **LATER_IN_RECORDS)],
-        **{name: [] for name in ("nodes", "instances", "migrations", "reservations", "jobs")},
+        **{name: [] for name in ("nodes", "migrations", "reservations", "jobs")},
         **{f"{name}_revisions": {} for name in ("node", "instance", "record")},
     ),
     "ProviderState": lambda: ProviderState(

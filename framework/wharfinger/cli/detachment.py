@@ -1,0 +1,38 @@
+"""``wharfinger provider detach``: make a child a root of its own, to delete the root above it."""
+
+import argparse
+from datetime import timedelta
+
+from wharfinger.cli.object_command import ObjectCommand, print_done
+
+
+class ProviderDetach(ObjectCommand):
+    """Make a child provider a root of its own, fully reserved, until its node has a new root.
+
+    A child with allocations keeps the program that publishes the root from deleting it: nova
+    deletes a compute service, but leaves the root, and the new nova-compute cannot create its own
+    root, since the name is taken (ResourceProviderCreationFailed in its log). Detach each such
+    child, delete the former root, and start nova-compute. The first sync that sees the new root
+    puts the child below it and ends the reservation. Allocations and other reservations stay.
+
+    Needs microversion 1.37. Refuses roots, and providers that no driver instance publishes.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from wharfinger.conf import DefaultSection
+        from wharfinger.reconcile.stored_reservations import Reservations
+        from wharfinger.scheduling import provider_details
+
+        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        provider = provider_details.find(self.placement, parsed_args.provider)
+        root = Reservations(self.placement, self.objects, down_time).detach(provider)
+        print_done(
+            provider,
+            f"detached from {root.name} ({root.uuid}), and fully reserved until a sync sees a new "
+            f"root {root.name}",
+        )

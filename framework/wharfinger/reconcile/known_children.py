@@ -1,0 +1,96 @@
+"""Children that a driver instance has published, by their root and name: they keep their uuids.
+
+A root of another program may get a new uuid, as nova's root does when its host is reinstalled. The
+device below it is the same. Reservations, jobs and allocations name it by the uuid of its provider,
+so a child with the name of a known one gets that one's uuid.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping
+
+from wharfinger.exceptions import ChildReplaced
+from wharfinger.objects import JOB_HOLDER, Reservation
+from wharfinger.providers import DesiredProvider, PublishingMode
+from wharfinger.providers.provider_record import Record
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.detachment import former_roots
+
+#: The uuids of children by name, by the uuid and by the name of their root. A live one is first.
+KnownChildren = Mapping[str, Mapping[str, list[str]]]
+
+
+def known_children(state: CycleState) -> KnownChildren:
+    """Return the uuids of the children that this instance has published in own mode.
+
+    Children of a root that this instance publishes itself are not known by the root's name: the
+    driver has given that root its uuid, and another uuid means another node.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    former = former_roots(state.reservations)
+    for uuid, record in state.records.items():
+        if record.mode is not PublishingMode.OWN:
+            continue
+        for child in (record.applied, record.intended):
+            if child is None or child.parent_uuid is None:
+                continue
+            keys = {child.root_uuid, _name_of_root(state, child.root_uuid)}
+            for key in {*keys, former[uuid].name} if uuid in former else keys:
+                uuids = found.setdefault(key or "", {}).setdefault(child.name, [])
+                if uuid not in uuids:
+                    uuids.insert(0 if uuid in state.live else len(uuids), uuid)
+    return found
+
+
+def _name_of_root(state: CycleState, uuid: str) -> str | None:
+    """Return the name of a root of another program; None for one of ours or an unknown one."""
+    record = state.records.get(uuid, Record())
+    if record.is_own:
+        return None
+    root = record.applied or record.live or state.live.get(uuid)
+    return root.name if root else None
+
+
+def of_node(known: KnownChildren, name: str, root_uuid: str) -> dict[str, list[str]]:
+    """Return the uuids of a node's children by name."""
+    return {**known.get(root_uuid, {}), **known.get(name, {})}  # the name covers more roots
+
+
+def replaced(
+    desired: Iterable[DesiredProvider], children: Mapping[str, list[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the other uuids of known children with the names of desired ones, by uuid.
+
+    The driver identifies such a device itself, and says that it is another one.
+    """
+    found = {}
+    for wanted in desired:
+        uuid = wanted.provider.uuid
+        others = [one for one in children.get(wanted.provider.name, ()) if one != uuid]
+        if others and wanted.stated and wanted.mode is PublishingMode.OWN:
+            found[uuid] = tuple(others)
+    return found
+
+
+def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
+    """Return the problem of each device whose provider has a new uuid while the old is reserved."""
+    found = {}
+    for uuid, known in state.replaced.items():
+        others = [one for one in known if one not in state.desired]
+        held = [one for other in others for one in state.reservations.get(other, ())]
+        if held:
+            found[uuid] = ChildReplaced(
+                provider=state.desired[uuid].provider.name,
+                uuid=uuid,
+                former=", ".join(others),
+                commands=" and ".join(f"`{_release(one)}`" for one in held),
+            )
+    return found
+
+
+def _release(held: Reservation) -> str:
+    """Return the command that ends a reservation."""
+    holder = held.holder if "holder" in held else "HOLDER"
+    if holder == JOB_HOLDER:
+        return f"wharfinger device resolve {held.provider_uuid}"
+    option = "" if holder == "operator" else f" --holder {shlex.quote(holder)}"
+    return f"wharfinger provider release {held.provider_uuid}{option}"
