@@ -48,7 +48,7 @@ INSTANCE: Final = (
                 (
                     "auto",
                     "overlay where another program, such as nova-compute, has created the root "
-                    "provider, own where this driver has, or where there is none yet.",
+                    "provider, else own.",
                 ),
                 ("own", "This driver does, with VCPU and MEMORY_MB."),
                 ("overlay", "nova-compute does, and no inventory is written to it here."),

@@ -31,7 +31,7 @@ class ProviderRecord(RowObject):
     - ``absence``: the same moment in uptime, from which the absence is counted: JSON text of a
       ``wharfinger.providers.absence_timer.Absence``. It is valid only if its ``since`` equals
       ``absent_since``: an old release writes only ``absent_since``. None without an uptime.
-    - ``undone``: what another program has undone of it, and how often: JSON text of a map from
+    - ``undone``: the values that another program has undone, with counts: JSON text of a map from
       names to ``wharfinger.providers.fights.Undone``. None where nothing was undone.
     - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such
       a release does not change the revision: its writes go unnoticed, and the last writer wins.
@@ -43,7 +43,7 @@ class ProviderRecord(RowObject):
         Step("1.1", "since when it is reserved", ("reserved_since",)),
         Step("1.2", "its absence is counted in uptime", ("absence",)),
         Step("1.3", "how often it was written", ("revision",)),
-        Step("1.4", "what another program has undone of it", ("undone",)),
+        Step("1.4", "the values that another program has undone", ("undone",)),
     )
     TABLE = "provider_records"
     KEY = "provider_uuid"

@@ -55,7 +55,7 @@ def fights(record: Record) -> dict[str, Undone]:
 def waits(remembered: Record, live: Provider, after: Provider) -> bool:
     """Return whether the write of a provider waits for the next full cycle, because of a fight.
 
-    What keeps new allocations away does not wait: reservations, and COMPUTE_STATUS_DISABLED.
+    Full reservations and COMPUTE_STATUS_DISABLED, which keep new allocations away, do not wait.
     """
     reserves = any(
         one.is_fully_reserved and not live.inventories[name].is_fully_reserved
@@ -86,7 +86,7 @@ def description(uuid: str, record: Record, instance: str) -> str:
     )
     return (
         f"{provider.name if provider else 'provider'} ({uuid}): driver instance {instance} and "
-        f"{writer} fight over it. What the instance writes was undone in {CYCLES} "
+        f"{writer} fight over it. The writes of the instance were undone in {CYCLES} "
         f"cycles in a row: {values}. While this lasts, the instance writes it only in full cycles, "
         f"and `wharfinger status` shows it. {remedy}"
     )

@@ -1,4 +1,4 @@
-"""What another program has undone of a provider, and how often."""
+"""Values of a provider that another program has undone, with counts."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
