@@ -177,7 +177,10 @@ def collect_desired(
 
 
 def _set_service_status(state: CycleState, answers: _Answers) -> None:
-    """Add COMPUTE_STATUS_DISABLED to the roots of a disabled service; keep it if that is unknown."""
+    """Add COMPUTE_STATUS_DISABLED to the roots of a disabled service.
+
+    Keep it where the status of the service is not known.
+    """
     disabled = state.rows.service_disabled
     if disabled is False:
         return
