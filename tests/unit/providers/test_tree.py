@@ -84,6 +84,16 @@ def test_providers_without_a_uuid_get_the_same_one_each_time() -> None:
     )
 
 
+def test_new_child_without_a_uuid_keeps_the_known_one_if_it_is_free() -> None:
+    host = Provider(uuid=A, name="host", root_uuid=A)
+    tree = ProviderTree.from_providers([host], {"gpu": B, "part": B})
+    copied = copy.deepcopy(tree)
+
+    assert tree.new_child("gpu", "host") == copied.new_child("gpu", "host") == B
+    assert tree.new_child("part", "host") == names.child_uuid(A, "part")
+    assert tree.new_child("other", "host", C) == C
+
+
 @pytest.mark.parametrize(("name", "uuid"), [("new", A), ("gpu", AGGREGATE), ("host", None)])
 def test_names_and_uuids_are_unique_across_all_trees(
     tree: ProviderTree, name: str, uuid: str | None

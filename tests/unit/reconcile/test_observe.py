@@ -14,7 +14,10 @@ from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.node_snapshot import NodeList
 from wharfinger.reconcile.observe import Observer, changed_trees
+from wharfinger.reconcile.record_store import RecordStore
+from wharfinger.tracker.reported_node import Node
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 CN: Final = root("cn")
@@ -124,3 +127,17 @@ def test_listing_leaves_the_record_of_a_provider_that_placement_lacks() -> None:
     records = published(there)
     state = state_of(CN, records=records, reservations=[stored(there, own_reserved={"VGPU": 2})])
     assert observed(state).records == records
+
+
+@pytest.mark.parametrize(("generation", "is_read"), [(7, False), (None, True)])
+def test_remembered_with_a_root_of_another_program_that_is_missing_reads_placement(
+    generation: int | None, is_read: bool
+) -> None:
+    missing = replace(CN, generation=generation)
+    changed = NodeList((Node("cn", CN.uuid),))
+    state = state_of(nodes=changed, records={CN.uuid: Record(live=missing)})
+    observer = Observer(US, cast("PlacementReader", None), cast("RecordStore", None))
+
+    found = observer.remembered(state, changed)
+
+    assert (found is None) is is_read
