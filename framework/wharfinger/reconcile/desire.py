@@ -132,7 +132,8 @@ def collect_desired(
         children = known_children.of_node(known, node.name, root_uuid)
         own = trees.get(root_uuid, [])
         if children and apart:
-            own = [*own, *_below(root_uuid, {uuids[0] for uuids in children.values()}, apart)]
+            known_uuids = {uuids[0] for uuids in children.values()}
+            own = _with_children(own, root_uuid, known_uuids, apart, records)
         try:
             is_others = partial(_is_others, state, publisher)
             tree = _tree(node, root, [*own, *others], is_others, children)
@@ -291,20 +292,31 @@ def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Pr
     }
 
 
-def _below(root_uuid: str, children: Set[str], apart: Mapping[str, Provider]) -> list[Provider]:
-    """Return those of the providers that are children of a node, or below them, under its root.
+def _with_children(
+    own: list[Provider],
+    root_uuid: str,
+    children: Set[str],
+    apart: Mapping[str, Provider],
+    records: Mapping[str, Record],
+) -> list[Provider]:
+    """Return the providers of a node with those of ``apart`` that are its children, or below one.
 
-    Their driver knows them there.
+    The driver of the node sees each where this instance has put it.
     """
-    found = []
+    found: dict[str, Provider] = {}
     for one in apart.values():
-        top = one
-        while top.uuid not in children and (above := apart.get(top.parent_uuid or "")):
-            top = above
-        if top.uuid in children:
-            parent_uuid = root_uuid if one is top else one.parent_uuid
-            found.append(replace(one, root_uuid=root_uuid, parent_uuid=parent_uuid))
-    return found
+        above: Provider | None = one
+        while above and above.uuid not in children:
+            above = apart.get(above.parent_uuid or "")
+        if above:
+            record = records.get(one.uuid)
+            parent = record.applied.parent_uuid if record and record.applied else one.parent_uuid
+            found[one.uuid] = replace(one, root_uuid=root_uuid, parent_uuid=parent)
+    there = {root_uuid, *found, *(one.uuid for one in own)}
+    return own + [
+        one if one.parent_uuid in there else replace(one, parent_uuid=root_uuid)
+        for one in found.values()
+    ]
 
 
 def _update(

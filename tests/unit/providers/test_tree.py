@@ -86,7 +86,7 @@ def test_providers_without_a_uuid_get_the_same_one_each_time() -> None:
 
 def test_new_child_without_a_uuid_keeps_the_known_one_if_it_is_free() -> None:
     host = Provider(uuid=A, name="host", root_uuid=A)
-    tree = ProviderTree.from_providers([host], {"gpu": B, "part": B})
+    tree = ProviderTree.from_providers([host], child_uuids={"gpu": B, "part": B})
     copied = copy.deepcopy(tree)
 
     assert tree.new_child("gpu", "host") == copied.new_child("gpu", "host") == B
