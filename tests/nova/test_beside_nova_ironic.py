@@ -128,7 +128,6 @@ def test_adoption_beside_a_running_nova_compute_loses_our_trait(
     assert not is_ours(node)
 
 
-@pytest.mark.xfail(strict=True, reason="item 4: fights are reported")
 def test_fight_with_a_running_nova_compute_is_reported_once(
     nova: "Nova", metal: Wharfinger, node: str
 ) -> None:
@@ -155,7 +154,6 @@ def test_node_in_maintenance_is_reserved_by_nova_and_kept_by_adoption(
     assert everything()[node]["inventories"] == RESERVED
 
 
-@pytest.mark.xfail(strict=True, reason="item 1: reservations that nova has left")
 def test_node_in_maintenance_is_free_when_it_ends_after_adoption(
     nova: "Nova", ironic: Ironic, metal: Wharfinger, node: str
 ) -> None:
@@ -208,7 +206,6 @@ def test_node_in_use_is_adopted_with_its_allocation(
     assert everything()[node]["inventories"] == RESERVED
 
 
-@pytest.mark.xfail(strict=True, reason="item 1: reservations that nova has left")
 def test_node_in_use_is_free_when_its_instance_is_gone_after_adoption(
     nova: "Nova", ironic: Ironic, metal: Wharfinger, node: str, instance: str
 ) -> None:

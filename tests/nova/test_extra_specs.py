@@ -4,7 +4,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -21,13 +21,17 @@ from nova.virt import hardware
 
 from tests.functional.scheduling.hosts import publish_owners
 from tests.lab import samples
-from tests.lab.placement import PlacementFixture
+from tests.lab.placement import adapter_to
+from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.exceptions import InvalidRequest
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling import known_extra_specs as known
 from wharfinger.scheduling.extra_spec_translation import check
 from wharfinger.scheduling.extra_specs import from_flavor, split
 from wharfinger.scheduling.nova_flavors import confined
+
+if TYPE_CHECKING:
+    from tests.lab.nova_services import Nova
 
 objects.register_all()
 
@@ -408,20 +412,21 @@ def amounts(groups: Groups) -> Counter[str]:
 
 @pytest.mark.parametrize("suffix", ["", "1"])
 def test_candidates_of_nova_for_confined_flavor_take_no_child_of_another_owner(
-    placement: PlacementFixture, suffix: str
+    nova: "Nova", suffix: str
 ) -> None:
-    publish_owners(placement.client)
+    client = WritingClient(adapter_to(nova.url))
+    publish_owners(client)
     figures = {"vcpus": 1, "memory_mb": 512, "root_gb": 0, "ephemeral_gb": 0, "swap": 0}
     specs = {"resources:MEMORY_MB": "0", f"resources{suffix}:VGPU": "1"}
     flavor = samples.flavor(None, extra_specs=specs, **figures)
     flavor.obj_set_defaults()
 
-    assert nova_finds(placement, figures, specs) == {"n", "y", "a", "u"}
-    assert nova_finds(placement, figures, confined(flavor)) == {"n"}
+    assert nova_finds(client, figures, specs) == {"n", "y", "a", "u"}
+    assert nova_finds(client, figures, confined(flavor)) == {"n"}
 
 
 def nova_finds(
-    placement: PlacementFixture, figures: Mapping[str, int], specs: dict[str, str]
+    client: WritingClient, figures: Mapping[str, int], specs: dict[str, str]
 ) -> set[str]:
     """Return the GPUs of the candidates for the request that nova 34 sends."""
     request, passes = nova_asks(figures, specs, root_required={"OWNER_NOVA"})
@@ -429,7 +434,7 @@ def nova_finds(
     query = [
         (key, value) for key, value in parse_qsl(request.to_querystring()) if value != STATELESS
     ]
-    found = placement.client.get_allocation_candidates(query)
+    found = client.get_allocation_candidates(query)
     gpus = {samples.uuid(name): name for name in ("n", "y", "a", "u")}
     return {
         gpus[uuid] for one in found.allocation_requests for uuid in one.allocations.keys() & gpus

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.lab.beside_nova import HOST, Wharfinger, devices, users
 from tests.lab.cycles import everything
 
@@ -47,7 +45,6 @@ def test_two_hours_of_turns_end_without_a_fight_or_a_lost_reservation(
     assert after == before
 
 
-@pytest.mark.xfail(strict=True, reason="items 2 and 8: new uuids of nova's root")
 def test_two_hours_of_turns_with_reinstallations_lose_no_reservation(
     nova: "Nova", cards: Wharfinger
 ) -> None:
