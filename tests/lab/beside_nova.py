@@ -1,0 +1,156 @@
+"""The wharfinger program beside nova's services, with devices below nova's root providers."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import fixtures
+
+from tests.lab.cycles import everything
+from tests.lab.placement import adapter_to
+from tests.lab.program import PROGRAM, Done, run_command
+
+EXAMPLES: Final = Path(__file__).resolve().parents[2] / "docs" / "examples"
+HOST: Final = "host1"
+#: The driver of the documentation, and the same one with a class that nova knows.
+_DRIVERS: Final = """\
+[wharfinger.drivers]
+cards = wharfinger_cards:CardsDriver
+gpus = wharfinger_lab_gpus:GpusDriver
+"""
+_GPUS: Final = '''\
+"""The cards of the documentation, as devices of a class that nova knows."""
+
+from wharfinger_cards import CardsDriver
+
+
+class GpusDriver(CardsDriver):
+    def update_provider_tree(self, provider_tree, nodename, allocations=None, migrations=None):
+        super().update_provider_tree(provider_tree, nodename, allocations, migrations)
+        for slot, card in self._cards.items():
+            inventory = {"VGPU": {"total": card["units"], "max_unit": card["units"]}}
+            provider_tree.update_inventory(f"{nodename}_card_{slot}", inventory)
+'''
+
+
+class Wharfinger(fixtures.Fixture):
+    """The program of one host, with a configuration, a database and devices of its own."""
+
+    def __init__(
+        self, url: str, driver: str = "cards", owner: str = "OWNER_NOVA", host: str = HOST
+    ) -> None:
+        super().__init__()
+        self._url = url
+        self._driver = driver
+        self._owner = owner
+        self._host = host
+
+    def _setUp(self) -> None:
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+        self._install_drivers(self.directory / "site")
+        self.configure()
+        self.has_devices({"1": 4, "2": 4})
+
+    def _install_drivers(self, site: Path) -> None:
+        information = site / "wharfinger_lab-1.dist-info"
+        information.mkdir(parents=True)
+        (information / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: wharfinger-lab\nVersion: 1\n"
+        )
+        (information / "entry_points.txt").write_text(_DRIVERS)
+        shutil.copy(EXAMPLES / "wharfinger_cards.py", site)
+        (site / "wharfinger_lab_gpus.py").write_text(_GPUS)
+        self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", str(site)))
+
+    def configure(self, host: str | None = None) -> None:
+        """Write the configuration, of another host if one is given."""
+        self._host = host or self._host
+        (self.directory / "wharfinger.conf").write_text(
+            f"""
+[DEFAULT]
+enabled_drivers = {self._driver}
+host = {self._host}
+state_path = {self.directory / "state"}
+service_down_time = 60
+[placement]
+embedded = false
+auth_type = admin_token
+endpoint = {self._url}
+endpoint_override = {self._url}
+token = admin
+[{self._driver}]
+owner = {self._owner}
+file = {self.directory / "devices.json"}
+"""
+        )
+
+    def has_devices(self, units: dict[str, int]) -> None:
+        """Let the host have these devices: their units, by slot."""
+        devices = {slot: {"units": count} for slot, count in units.items()}
+        (self.directory / "devices.json").write_text(json.dumps(devices))
+
+    def run(self, *words: str) -> Done:
+        """Run the program."""
+        config = str(self.directory / "wharfinger.conf")
+        return run_command([PROGRAM, "--config-file", config, *words], self.directory)
+
+    def do(self, *words: str) -> str:
+        """Run the program, which succeeds; return what it prints."""
+        done = self.run(*words)
+        assert (done.code, done.err) == (0, ""), done
+        return done.out
+
+    def sync(self) -> str:
+        """Sync without problems; return what is printed."""
+        return self.do("sync")
+
+    def reserve(self, device: str) -> None:
+        """Reserve a device as its operator."""
+        self.do("provider", "reserve", "--reason", "burns", device)
+
+    def claim(self, resource_class: str) -> str:
+        """Claim one unit of a device for an instance of ours; return the instance's uuid."""
+        nothing = [f"resources:{name}=0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")]
+        properties = [*nothing, f"resources1:{resource_class}=1"]
+        options = [part for one in properties for part in ("--property", one)]
+        self.do("flavor", "create", *options, "device")
+        claim = self.do("instance", "claim", "--flavor", "device", "-f", "json")
+        return str(json.loads(claim)["uuid"])
+
+
+def devices() -> dict[str, tuple[int, int]]:
+    """Return total and reserved units of each device in Placement, by the name of its provider."""
+    return {
+        name: figures
+        for name, provider in everything().items()
+        for resource_class, figures in provider["inventories"].items()
+        if resource_class in ("CUSTOM_CARD_UNIT", "VGPU")
+    }
+
+
+def use(url: str, name: str) -> str:
+    """Allocate a unit of a device, as a program that is neither nova nor ours; return a consumer."""
+    provider, consumer = everything()[name], str(uuid4())
+    [resource_class] = provider["inventories"]
+    answer = adapter_to(url).request(
+        f"/allocations/{consumer}",
+        "PUT",
+        microversion="1.39",
+        json={
+            "allocations": {provider["uuid"]: {"resources": {resource_class: 1}}},
+            "project_id": "project",
+            "user_id": "user",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        },
+    )
+    assert answer.status_code == 204, answer.text
+    return consumer
+
+
+def users(name: str) -> dict[str, int]:
+    """Return what each consumer has of a device, by the consumer's uuid."""
+    allocations: dict[tuple[str, str], int] = everything()[name]["allocations"]
+    return {consumer: used for (consumer, _), used in allocations.items()}

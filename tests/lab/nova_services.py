@@ -1,0 +1,144 @@
+"""Real nova 34 services, with the Placement of nova's own fixtures also served over HTTP.
+
+Its fixtures own the globals of nova, Placement and oslo in this process, so that nothing else
+of OpenStack can run beside them here. The wharfinger program is a process of its own.
+"""
+
+# ruff: noqa: E402 - nova is configured before it is imported
+
+import importlib.metadata
+import io
+import os
+import threading
+import warnings
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import make_server
+
+import fixtures
+
+# nova reads this when it is imported first. Its services then run in threads.
+os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
+
+from nova import monkey_patch
+
+# nova's commands refuse to run where eventlet is imported, as libraries of oslo do.
+monkey_patch.patch = lambda backend="eventlet": None
+
+from nova.cmd import manage
+from nova.tests.functional.integrated_helpers import ProviderUsageBaseTestCase
+from placement import db_api, deploy
+
+from tests.lab.placement import _QuietHandler, _ThreadingServer
+from wharfinger.sqlite import allow_concurrent_writers
+
+
+class _Services(ProviderUsageBaseTestCase):  # type: ignore[misc]
+    """nova's API, scheduler and conductor. nova's fixtures require a test case around them."""
+
+    compute_driver = "fake.MediumFakeDriver"
+    __test__ = False
+
+    def runTest(self) -> None:  # noqa: N802 - unittest's name
+        """Exist, as unittest requires."""
+
+
+class Nova(fixtures.Fixture):
+    """nova's services; ``start_compute`` starts nova-compute of a host.
+
+    ``url`` is where Placement is served.
+    """
+
+    def __init__(self, compute_driver: str = "fake.MediumFakeDriver") -> None:
+        super().__init__()
+        self._compute_driver = compute_driver
+
+    def _setUp(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch("nova.conf.paths.state_path_def", _path))
+        self.services = _Services()
+        self.services.compute_driver = self._compute_driver
+        self.addCleanup(self.services.doCleanups)
+        self.services.setUp()
+        # nova's models still use noload(), and nova's fixtures make SQLAlchemy's warnings errors.
+        warnings.filterwarnings("ignore", message=".*noload")
+        self.addCleanup(self.services.tearDown)
+        self.api = self.services.api
+        self.url = self._serve(self.services.placement.fixture.conf_fixture.conf)
+
+    def _serve(self, conf: Any) -> str:
+        """Serve Placement on a free port, to the end; return its URL."""
+        allow_concurrent_writers(db_api.get_placement_engine())
+        placement = deploy.loadapp(conf)
+
+        def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            environ.setdefault("HTTP_X_ROLES", "admin,member,reader,service")
+            answer: Iterable[bytes] = placement(environ, start_response)
+            return answer
+
+        server = make_server("127.0.0.1", 0, application, _ThreadingServer, _QuietHandler)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    # nova-compute.
+
+    def start_compute(self, host: str) -> Any:
+        """Start nova-compute of a host."""
+        return self.services._start_compute(host)
+
+    def stop_compute(self, host: str) -> None:
+        """Stop nova-compute of a host."""
+        self.services.computes.pop(host).stop()
+
+    def run_periodics(self) -> None:
+        """Have each nova-compute do what it does once a minute."""
+        self.services._run_periodics()
+
+    def refresh(self) -> None:
+        """Have each nova-compute read Placement again, as it does every 300 s."""
+        for compute in self.services.computes.values():
+            compute.manager.reportclient.clear_provider_cache()
+        self.run_periodics()
+
+    # The operator.
+
+    def delete_service(self, host: str) -> None:
+        """Do ``openstack compute service delete`` for nova-compute of a host."""
+        [service] = [
+            one
+            for one in self.api.get_services()
+            if (one["binary"], one["host"]) == ("nova-compute", host)
+        ]
+        self.api.api_delete(f"/os-services/{service['id']}")
+
+    def manage_placement(self, command: str, **options: Any) -> tuple[int, str]:
+        """Run ``nova-manage placement COMMAND``; return its exit code, and what it prints."""
+        out = io.StringIO()
+        with redirect_stdout(out):
+            code = getattr(manage.PlacementCommands(), command)(**options)
+        return int(code), out.getvalue()
+
+    # Users.
+
+    def boot(self, state: str = "ACTIVE", extra_specs: dict[str, str] | None = None) -> str:
+        """Boot a server of a small flavor with these extra specs; return its uuid."""
+        flavor = self.services._create_flavor(
+            vcpu=1, memory_mb=512, disk=1, ephemeral=0, extra_spec=extra_specs
+        )
+        request = self.services._build_server(flavor_id=flavor, networks="none")
+        server = self.api.post_server({"server": request})
+        self.services._wait_for_state_change(server, state, max_retries=240)  # each 0.5 s
+        return str(server["id"])
+
+
+def _path(*parts: str) -> str:
+    """Return the path of a file of nova's in a wheel, which has etc/ beside lib/."""
+    for file in importlib.metadata.files("nova") or []:
+        if parts and str(file).endswith(f"/{parts[0]}"):
+            return str(Path(str(file.locate())).resolve())
+    return str(Path("$state_path", *parts))
