@@ -131,7 +131,7 @@ def devices() -> dict[str, tuple[int, int]]:
 
 
 def use(url: str, name: str) -> str:
-    """Allocate a unit of a device, as a program that is neither nova nor ours; return a consumer."""
+    """Allocate a unit of a device for a consumer that neither nova nor we know; return its uuid."""
     provider, consumer = everything()[name], str(uuid4())
     [resource_class] = provider["inventories"]
     answer = adapter_to(url).request(
@@ -148,6 +148,11 @@ def use(url: str, name: str) -> str:
     )
     assert answer.status_code == 204, answer.text
     return consumer
+
+
+def delete_provider(url: str, uuid: str) -> None:
+    """Do ``openstack resource provider delete``."""
+    adapter_to(url).request(f"/resource_providers/{uuid}", "DELETE", microversion="1.39")
 
 
 def users(name: str) -> dict[str, int]:

@@ -29,6 +29,7 @@ monkey_patch.patch = lambda backend="eventlet": None
 
 from nova.cmd import manage
 from nova.tests.functional.integrated_helpers import ProviderUsageBaseTestCase
+from oslo_utils.fixture import uuidsentinel
 from placement import db_api, deploy
 
 from tests.lab.placement import _QuietHandler, _ThreadingServer
@@ -87,13 +88,19 @@ class Nova(fixtures.Fixture):
 
     # nova-compute.
 
-    def start_compute(self, host: str) -> Any:
-        """Start nova-compute of a host."""
-        return self.services._start_compute(host)
+    def start_compute(self, host: str, uuid: str | None = None) -> None:
+        """Start nova-compute of a host; a uuid is that of its node, after a reinstallation."""
+        if uuid is not None:
+            self.useFixture(fixtures.MockPatchObject(uuidsentinel, f"node_{host}", uuid))
+        self.services._start_compute(host)
 
     def stop_compute(self, host: str) -> None:
         """Stop nova-compute of a host."""
         self.services.computes.pop(host).stop()
+
+    def has_node(self, host: str, name: str) -> None:
+        """Let the hypervisor of a host have another name."""
+        self.services.computes[host].manager.driver._set_nodes([name])
 
     def run_periodics(self) -> None:
         """Have each nova-compute do what it does once a minute."""
@@ -109,12 +116,16 @@ class Nova(fixtures.Fixture):
 
     def delete_service(self, host: str) -> None:
         """Do ``openstack compute service delete`` for nova-compute of a host."""
-        [service] = [
-            one
-            for one in self.api.get_services()
-            if (one["binary"], one["host"]) == ("nova-compute", host)
-        ]
-        self.api.api_delete(f"/os-services/{service['id']}")
+        self.api.api_delete(f"/os-services/{self._service_id(host)}")
+
+    def evacuate(self, server: str, host: str, target: str) -> None:
+        """Evacuate a server from a host, whose nova-compute is stopped, to another host."""
+        self.api.put_service(self._service_id(host), {"forced_down": True})
+        self.services._evacuate_server({"id": server}, expected_host=target)
+
+    def _service_id(self, host: str) -> str:
+        [service] = self.api.get_services(binary="nova-compute", host=host)
+        return str(service["id"])
 
     def manage_placement(self, command: str, **options: Any) -> tuple[int, str]:
         """Run ``nova-manage placement COMMAND``; return its exit code, and what it prints."""
@@ -125,12 +136,14 @@ class Nova(fixtures.Fixture):
 
     # Users.
 
-    def boot(self, state: str = "ACTIVE", extra_specs: dict[str, str] | None = None) -> str:
+    def boot(
+        self, extra_specs: dict[str, str], state: str = "ACTIVE", host: str | None = None
+    ) -> str:
         """Boot a server of a small flavor with these extra specs; return its uuid."""
         flavor = self.services._create_flavor(
             vcpu=1, memory_mb=512, disk=1, ephemeral=0, extra_spec=extra_specs
         )
-        request = self.services._build_server(flavor_id=flavor, networks="none")
+        request = self.services._build_server(flavor_id=flavor, networks="none", host=host)
         server = self.api.post_server({"server": request})
         self.services._wait_for_state_change(server, state, max_retries=240)  # each 0.5 s
         return str(server["id"])
