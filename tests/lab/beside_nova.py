@@ -11,6 +11,8 @@ import fixtures
 from tests.lab.cycles import everything
 from tests.lab.placement import adapter_to
 from tests.lab.program import PROGRAM, Done, run_command
+from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.providers import Inventory
 
 EXAMPLES: Final = Path(__file__).resolve().parents[2] / "docs" / "examples"
 HOST: Final = "host1"
@@ -36,20 +38,23 @@ class GpusDriver(CardsDriver):
 
 
 class Wharfinger(fixtures.Fixture):
-    """The program of one host, with a configuration, a database and devices of its own."""
+    """The program of one host, with a configuration, a database and devices of its own.
 
-    def __init__(
-        self, url: str, driver: str = "cards", owner: str = "OWNER_NOVA", host: str = HOST
-    ) -> None:
+    ``options`` are further ones of the driver's section.
+    """
+
+    def __init__(self, url: str, driver: str = "cards", host: str = HOST, **options: str) -> None:
         super().__init__()
         self._url = url
         self._driver = driver
-        self._owner = owner
         self._host = host
+        self._options = options
 
     def _setUp(self) -> None:
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
         self._install_drivers(self.directory / "site")
+        if self._driver in _DRIVERS:
+            self._options["file"] = str(self.directory / "devices.json")
         self.configure()
         self.has_devices({"1": 4, "2": 4})
 
@@ -67,6 +72,7 @@ class Wharfinger(fixtures.Fixture):
     def configure(self, host: str | None = None) -> None:
         """Write the configuration, of another host if one is given."""
         self._host = host or self._host
+        options = "\n".join(f"{name} = {value}" for name, value in self._options.items())
         (self.directory / "wharfinger.conf").write_text(
             f"""
 [DEFAULT]
@@ -81,8 +87,7 @@ endpoint = {self._url}
 endpoint_override = {self._url}
 token = admin
 [{self._driver}]
-owner = {self._owner}
-file = {self.directory / "devices.json"}
+{options}
 """
         )
 
@@ -150,9 +155,23 @@ def use(url: str, name: str) -> str:
     return consumer
 
 
+def create_device_of_cyborg(url: str, name: str) -> None:
+    """Create a device with one VGPU below nova's root, with the owner trait of Cyborg."""
+    client = WritingClient(adapter_to(url))
+    provider = str(uuid4())
+    client.create_provider(provider, name, everything()[HOST]["uuid"])
+    generation = client.set_inventories(provider, 0, {"VGPU": Inventory(total=1, max_unit=1)})
+    client.set_traits(provider, generation, ["OWNER_CYBORG"])
+
+
 def delete_provider(url: str, uuid: str) -> None:
     """Do ``openstack resource provider delete``."""
     adapter_to(url).request(f"/resource_providers/{uuid}", "DELETE", microversion="1.39")
+
+
+def delete_allocations(url: str, consumer: str) -> None:
+    """Do ``openstack resource provider allocation delete``."""
+    adapter_to(url).request(f"/allocations/{consumer}", "DELETE", microversion="1.39")
 
 
 def users(name: str) -> dict[str, int]:

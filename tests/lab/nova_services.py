@@ -88,6 +88,10 @@ class Nova(fixtures.Fixture):
 
     # nova-compute.
 
+    def set_options(self, group: str, **options: Any) -> None:
+        """Set options of nova."""
+        self.services.flags(group=group, **options)
+
     def start_compute(self, host: str, uuid: str | None = None) -> None:
         """Start nova-compute of a host; a uuid is that of its node, after a reinstallation."""
         if uuid is not None:

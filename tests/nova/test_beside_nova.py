@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab.beside_nova import HOST, Wharfinger, delete_provider, devices, use, users
+from tests.lab.beside_nova import (
+    HOST,
+    Wharfinger,
+    create_device_of_cyborg,
+    delete_provider,
+    devices,
+    use,
+    users,
+)
 from tests.lab.cycles import everything
 
 if TYPE_CHECKING:
@@ -358,24 +366,22 @@ def test_boot_takes_no_reserved_device(nova: "Nova", cards: Wharfinger) -> None:
     assert not (users(CARD_1) or users(CARD_2))
 
 
-def test_boot_takes_our_device_of_another_owner(nova: "Nova") -> None:
-    with Wharfinger(nova.url, "gpus", owner="OWNER_CYBORG") as gpus:
-        gpus.sync()
+def test_boot_takes_a_device_of_another_owner(nova: "Nova") -> None:
+    create_device_of_cyborg(nova.url, CARD_1)
 
-        server = nova.boot({"resources1:VGPU": "1"})
+    server = nova.boot({"resources1:VGPU": "1"})
 
-        assert [users(name) for name in devices() if users(name)] == [{server: 1}]
+    assert users(CARD_1) == {server: 1}
 
 
 def test_boot_that_requires_the_trait_of_nova_takes_no_device_of_another_owner(
     nova: "Nova",
 ) -> None:
-    with Wharfinger(nova.url, "gpus", owner="OWNER_CYBORG") as gpus:
-        gpus.sync()
+    create_device_of_cyborg(nova.url, CARD_1)
 
-        nova.boot({"resources1:VGPU": "1", "trait1:OWNER_NOVA": "required"}, "ERROR")
+    nova.boot({"resources1:VGPU": "1", "trait1:OWNER_NOVA": "required"}, "ERROR")
 
-        assert not (users(CARD_1) or users(CARD_2))
+    assert users(CARD_1) == {}
 
 
 def test_boot_that_requires_the_trait_of_nova_takes_a_device_of_nova(
