@@ -10,6 +10,7 @@ import importlib.metadata
 import io
 import os
 import threading
+import time
 import warnings
 from collections.abc import Iterable
 from contextlib import redirect_stdout
@@ -46,6 +47,19 @@ class _Services(ProviderUsageBaseTestCase):  # type: ignore[misc]
         """Exist, as unittest requires."""
 
 
+class _Clock:
+    """What nova's client of Placement takes for the module ``time``."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 class Nova(fixtures.Fixture):
     """nova's services; ``start_compute`` starts nova-compute of a host.
 
@@ -58,6 +72,8 @@ class Nova(fixtures.Fixture):
 
     def _setUp(self) -> None:
         self.useFixture(fixtures.MonkeyPatch("nova.conf.paths.state_path_def", _path))
+        self._clock = _Clock()
+        self.useFixture(fixtures.MonkeyPatch("nova.scheduler.client.report.time", self._clock))
         self.services = _Services()
         self.services.compute_driver = self._compute_driver
         self.addCleanup(self.services.doCleanups)
@@ -110,13 +126,19 @@ class Nova(fixtures.Fixture):
         """Have each nova-compute do what it does once a minute."""
         self.services._run_periodics()
 
+    def pass_minutes(self, count: int) -> None:
+        """Have nova-compute live through minutes: its periodics, and its refreshes of 300 s."""
+        for _ in range(count):
+            self._clock.now += 60
+            self.run_periodics()
+
     def refresh(self) -> None:
-        """Have each nova-compute read Placement again, as it does every 300 s."""
+        """Have each nova-compute read Placement again at once, as it does every 300 s."""
         for compute in self.services.computes.values():
             compute.manager.reportclient.clear_provider_cache()
         self.run_periodics()
 
-    # The operator.
+    # The operator and users.
 
     def delete_service(self, host: str) -> None:
         """Do ``openstack compute service delete`` for nova-compute of a host."""
@@ -138,8 +160,6 @@ class Nova(fixtures.Fixture):
             code = getattr(manage.PlacementCommands(), command)(**options)
         return int(code), out.getvalue()
 
-    # Users.
-
     def boot(
         self, extra_specs: dict[str, str], state: str = "ACTIVE", host: str | None = None
     ) -> str:
@@ -151,6 +171,10 @@ class Nova(fixtures.Fixture):
         server = self.api.post_server({"server": request})
         self.services._wait_for_state_change(server, state, max_retries=240)  # each 0.5 s
         return str(server["id"])
+
+    def delete(self, server: str) -> None:
+        """Delete a server."""
+        self.services._delete_server({"id": server})
 
 
 def _path(*parts: str) -> str:
