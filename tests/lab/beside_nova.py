@@ -135,9 +135,9 @@ def devices() -> dict[str, tuple[int, int]]:
     }
 
 
-def use(url: str, name: str) -> str:
-    """Allocate a unit of a device for a consumer that neither nova nor we know; return its uuid."""
-    provider, consumer = everything()[name], str(uuid4())
+def use(url: str, name: str, consumer: str | None = None) -> str:
+    """Allocate a unit of a device for a consumer, by default an unknown one; return its uuid."""
+    provider, consumer = everything()[name], consumer or str(uuid4())
     [resource_class] = provider["inventories"]
     answer = adapter_to(url).request(
         f"/allocations/{consumer}",

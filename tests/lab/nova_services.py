@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 from wsgiref.simple_server import make_server
 
 import fixtures
@@ -28,6 +29,7 @@ from nova import monkey_patch
 # nova's commands refuse to run where eventlet is imported, as libraries of oslo do.
 monkey_patch.patch = lambda backend="eventlet": None
 
+from nova import context, objects
 from nova.cmd import manage
 from nova.tests.functional.integrated_helpers import ProviderUsageBaseTestCase
 from oslo_utils.fixture import uuidsentinel
@@ -171,6 +173,27 @@ class Nova(fixtures.Fixture):
         server = self.api.post_server({"server": request})
         self.services._wait_for_state_change(server, state, max_retries=240)  # each 0.5 s
         return str(server["id"])
+
+    def create_instance(self, host: str, node: str) -> str:
+        """Let nova have an instance on a node, without deploying it; return its uuid."""
+        cell = self.services.cell_mappings["cell1"]
+        with context.target_cell(context.get_admin_context(), cell) as target:
+            row = objects.ComputeNode.get_by_host_and_nodename(target, host, node)
+            instance = objects.Instance(
+                target,
+                uuid=str(uuid4()),
+                project_id="project",
+                user_id="user",
+                host=host,
+                node=node,
+                compute_id=row.id,
+                vm_state="active",
+                power_state=1,
+                flavor=objects.Flavor.get_by_name(target, "m1.tiny"),
+                system_metadata={},
+            )
+            instance.create()
+        return str(instance.uuid)
 
     def delete(self, server: str) -> None:
         """Delete a server."""
