@@ -29,10 +29,12 @@ def ironic() -> Iterator[Ironic]:
 
 
 @pytest.fixture
-def node(ironic: Ironic) -> str:
-    """A node that is available."""
+def node(ironic: Ironic) -> Iterator[str]:
+    """A node that is available, and that the next test does not find."""
     [node] = ironic.insert_nodes(1)
-    return node
+    yield node
+    ironic.update_node(node, instance_uuid=None)
+    ironic.delete_node(node)
 
 
 @pytest.fixture
