@@ -391,7 +391,6 @@ def test_boot_that_requires_the_trait_of_nova_takes_a_device_of_nova(
     assert [users(name) for name in devices() if users(name)] == [{server: 1}]
 
 
-@pytest.mark.xfail(strict=True, reason="item 10: flavor show --for nova")
 def test_flavor_for_nova_has_the_extra_specs_that_keep_owners_apart(gpus: Wharfinger) -> None:
     gpus.do("flavor", "create", "gpu", "--property", "resources1:VGPU=1")
 

@@ -157,7 +157,6 @@ def test_node_in_maintenance_is_reserved_by_nova_and_kept_by_adoption(
     assert everything()[node]["inventories"] == RESERVED
 
 
-@pytest.mark.xfail(strict=True, reason="item 1: reservations that nova has left")
 def test_node_in_maintenance_is_free_when_it_ends_after_adoption(
     nova: "Nova", ironic: Ironic, metal: Wharfinger, node: str
 ) -> None:
@@ -210,7 +209,6 @@ def test_node_in_use_is_adopted_with_its_allocation(
     assert everything()[node]["inventories"] == RESERVED
 
 
-@pytest.mark.xfail(strict=True, reason="item 1: reservations that nova has left")
 def test_node_in_use_is_free_when_its_instance_is_gone_after_adoption(
     nova: "Nova", ironic: Ironic, metal: Wharfinger, node: str, instance: str
 ) -> None:
