@@ -330,14 +330,15 @@ def test_audit_delete_deletes_allocations_of_others(nova: "Nova", gpus: Wharfing
     assert gpus.sync() == "gpus: no change\n"
 
 
-@pytest.mark.xfail(strict=True, reason="items 5 and 6: claims below an overlay root, and lost ones")
 def test_audit_delete_of_our_claim_reserves_the_device(nova: "Nova", gpus: Wharfinger) -> None:
     consumer = gpus.claim("VGPU")
     [used] = [name for name in (CARD_1, CARD_2) if users(name)]
 
     nova.manage_placement("audit", delete=True)
-    gpus.run("sync")
+    done = gpus.run("sync")
 
+    assert consumer in done.err
+    assert f"instance repair {consumer}" in done.err
     assert devices()[used] == RESERVED
     gpus.do("instance", "repair", consumer)
     assert users(used) == {consumer: 1}
