@@ -326,8 +326,10 @@ def test_audit_delete_of_our_claim_reserves_the_device(nova: "Nova", gpus: Wharf
     [used] = [name for name in (CARD_1, CARD_2) if users(name)]
 
     nova.manage_placement("audit", delete=True)
-    gpus.run("sync")
+    done = gpus.run("sync")
 
+    assert consumer in done.err
+    assert f"instance repair {consumer}" in done.err
     assert devices()[used] == RESERVED
     gpus.do("instance", "repair", consumer)
     assert users(used) == {consumer: 1}

@@ -23,16 +23,19 @@ FREE, RESERVED = {GOLD: (1, 0)}, {GOLD: (1, 1)}
 
 @pytest.fixture(scope="module")
 def ironic() -> Iterator[Ironic]:
-    pytest.importorskip("nova", reason="only the tox environment nova has nova")
+    for name in ("nova", "oslotest"):
+        pytest.importorskip(name, reason="only the tox environment nova has nova and its tests")
     with Ironic() as ironic:
         yield with_template(ironic)
 
 
 @pytest.fixture
-def node(ironic: Ironic) -> str:
-    """A node that is available."""
+def node(ironic: Ironic) -> Iterator[str]:
+    """A node that is available, and that the next test does not find."""
     [node] = ironic.insert_nodes(1)
-    return node
+    yield node
+    ironic.update_node(node, instance_uuid=None)
+    ironic.delete_node(node)
 
 
 @pytest.fixture
