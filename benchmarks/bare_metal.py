@@ -121,7 +121,7 @@ def requests_of_cycles(config: Path, client: PlacementClient) -> dict[str, dict[
 def agent(config: Path) -> Iterator[None]:
     """The agent, once it has published everything."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "wharfinger.cli.main", "--config-file", str(config), "agent"]
+        [sys.executable, "-m", "wharfinger.cli.app", "--config-file", str(config), "agent"]
     )
     try:
         yield

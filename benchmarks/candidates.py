@@ -17,14 +17,14 @@ from typing import Any, Final
 from uuid import NAMESPACE_DNS, uuid5
 
 from wharfinger import conf
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION, Context, Service
 from wharfinger.objects.database_context import local
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.candidates import CandidateSearch
-from wharfinger.scheduling.filters import Surroundings, loader
+from wharfinger.scheduling.request_filters import Surroundings, loader
 
 NOVA: Final = "OWNER_NOVA"
 CHILDREN: Final = {"ours": [NOVA], "cyborgs": ["OWNER_CYBORG"], "nobodys": []}

@@ -17,7 +17,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
 from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
     ComputeNode,
@@ -28,7 +28,7 @@ from wharfinger.objects import (
 )
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory
-from wharfinger.scheduling.filters import Surroundings
+from wharfinger.scheduling.request_filters import Surroundings
 
 CYBORG: Final = "OWNER_CYBORG"
 #: Before any that counts: what is asked for once is cached.

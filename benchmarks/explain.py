@@ -14,7 +14,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
     Context,
@@ -27,7 +27,7 @@ from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.provider_record import encode
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.explainer import Explaining
-from wharfinger.scheduling.filters import Surroundings, loader
+from wharfinger.scheduling.request_filters import Surroundings, loader
 
 FILTERS: Final = ("compute_status", "owner")
 REQUEST: Final = ResourceRequest(groups=(RequestGroup(resources={"CUSTOM_GOLD": 1}, owner=NOVA),))

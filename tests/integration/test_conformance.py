@@ -28,7 +28,7 @@ def test_own_driver_keeps_the_rules_as_its_report_says(
     selection = [] if is_complete else [part for id in rules for part in ("--rule", id)]
     run = subprocess.run(
         [
-            *(sys.executable, "-m", "wharfinger.cli.main", "conformance", "run", driver),
+            *(sys.executable, "-m", "wharfinger.cli.app", "conformance", "run", driver),
             *("--report", "report", "--examples", str(draw.number(4, some=1)), *selection),
         ],
         cwd=tmp_path,

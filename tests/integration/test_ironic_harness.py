@@ -9,8 +9,8 @@ import pytest
 
 from wharfinger.conf import load
 from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.conformance.subject import describe
-from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import BackendError
 from wharfinger.providers import DesiredProvider, Inventory

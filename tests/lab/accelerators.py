@@ -19,7 +19,7 @@ from wharfinger.objects import Context, DeviceJob, Reservation, Service
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.scheduling import provider_details
 from wharfinger_cyborg import accelerators
 

@@ -9,9 +9,9 @@ import fixtures
 from tests.lab.cycles import everything
 from wharfinger.allocations import AllocationClaims, Claimed, FlavorSearch, Moves
 from wharfinger.conf import parse
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import Context, Flavor, InstanceList, Migration, MigrationList
-from wharfinger.scheduling.filters import Surroundings
+from wharfinger.scheduling.request_filters import Surroundings
 
 #: Nobody is waited for.
 AT_ONCE = timedelta()

@@ -32,7 +32,7 @@ from tests.lab.placement import adapter_to
 from tests.lab.sqlite import WithoutSync
 from tests.lab.yard import HOSTS, Yard, YardDriver
 from wharfinger.allocations.consumer_release import AllocationRelease
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.db.database import Database
 from wharfinger.exceptions import PlacementUnavailable, StateError, WharfingerError
 from wharfinger.objects import (
@@ -48,7 +48,7 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import Reconciler
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims, End
 

@@ -11,7 +11,7 @@ import fixtures
 from tests.lab.cycles import everything
 from tests.lab.placement import adapter_to
 from tests.lab.program import PROGRAM, Done, run_command
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.providers import Inventory
 
 EXAMPLES: Final = Path(__file__).resolve().parents[2] / "docs" / "examples"

@@ -17,7 +17,7 @@ import fixtures
 from tests.lab.between import Between, forward
 from tests.lab.cycles import everything
 from tests.lab.placement import PlacementFixture, Requests, adapter_to, empty, over_http
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger.scheduling import provider_details

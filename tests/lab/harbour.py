@@ -23,7 +23,7 @@ from wharfinger.objects import Instance, ReservationList
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims
 

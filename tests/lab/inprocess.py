@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 from tests.lab.program import Done, Program
-from wharfinger.cli.main import main
+from wharfinger.cli.app import main
 
 
 def run(program: Program, *arguments: str) -> Done:

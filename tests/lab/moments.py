@@ -15,7 +15,7 @@ from typing import Any, Final
 from placement import db_api
 
 from tests.lab.placement import NAMES
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.db.database import FILE_NAME
 
 _TIMES: Final = frozenset({"created_at", "updated_at"})

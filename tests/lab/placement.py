@@ -25,7 +25,7 @@ from placement import db_api, microversion
 from sqlalchemy import text
 
 from tests.lab.sqlite import StayingOpen
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 #: Of these Placement keeps the standard names, which it puts there once in a process.

@@ -25,7 +25,7 @@ from tests.lab.program import Done
 from tests.lab.running import Running, Work, Working, play, play_work
 from wharfinger import jobs
 from wharfinger.conf import parse
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList, connect
 from wharfinger.objects.field_types import now
 from wharfinger.providers.device_function_traits import function_traits

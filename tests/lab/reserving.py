@@ -19,7 +19,7 @@ from tests.lab.database_writes import name_of
 from tests.lab.drivers import Edit, ScriptedDriver
 from tests.lab.placement import PlacementFixture, adapter_to
 from tests.lab.sqlite import WithoutSync
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities
 from wharfinger.exceptions import (
     ConcurrentSave,
@@ -37,7 +37,7 @@ from wharfinger.objects import (
 from wharfinger.objects.database_context import local
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 #: Total and what is reserved of it, by resource class.
 Figures = Mapping[str, tuple[int, int]]

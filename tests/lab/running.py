@@ -32,7 +32,7 @@ from tests.lab.placement import adapter_to
 from tests.lab.program import Done
 from tests.lab.sqlite import WithoutSync
 from wharfinger import jobs
-from wharfinger.cli.main import main
+from wharfinger.cli.app import main
 from wharfinger.conf import parse
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import DeviceJob, connect

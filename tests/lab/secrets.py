@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.lab.program import PROGRAM, SAMPLE, Done, run_command
-from wharfinger.cli import status
-from wharfinger.cli.main import main
+from wharfinger.cli import upgrade_check
+from wharfinger.cli.app import main
 
 #: Plain, and in the form for a URL. No output may have any part of it.
 PASSWORD: Final = "s3cr/et+w0rd@"
@@ -120,7 +120,7 @@ def run_conformance(config: Path) -> Done:
 def run_status(config: Path) -> Done:
     """Run wharfinger-status in this process."""
     with _own_logging(), _captured() as (out, err):
-        code = status.main(["--config-file", str(config), "upgrade", "check"])
+        code = upgrade_check.main(["--config-file", str(config), "upgrade", "check"])
     return Done(code, out.getvalue(), err.getvalue())
 
 

@@ -12,7 +12,7 @@ from tests.lab.cycles import everything
 from tests.lab.placement import empty
 from tests.lab.program import SAMPLE, Done, Program
 from wharfinger.conf import parse
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import Context, ServiceList, connect
 from wharfinger.placement.session import make_adapter
 from wharfinger.scheduling.owner_tagging_gates import gates

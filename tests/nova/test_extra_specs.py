@@ -22,13 +22,13 @@ from nova.virt import hardware
 from tests.functional.scheduling.hosts import publish_owners
 from tests.lab import samples
 from tests.lab.placement import adapter_to
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import InvalidRequest
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling import known_extra_specs as known
-from wharfinger.scheduling.extra_spec_translation import check
-from wharfinger.scheduling.extra_specs import from_flavor, split
+from wharfinger.scheduling.flavor_request import from_flavor, split
 from wharfinger.scheduling.nova_flavors import confined
+from wharfinger.scheduling.ungrouped_extra_specs import check
 
 if TYPE_CHECKING:
     from tests.lab.nova_services import Nova

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from wharfinger.conf.database import DatabaseSection
-from wharfinger.conf.option_sources import Setting
+from wharfinger.conf.unread_keys import Setting
 from wharfinger.exceptions import ConfigurationError, WharfingerError, printable, shown
 from wharfinger.masking import learn, learn_option, learn_url, mask_handlers, masked
 

@@ -10,7 +10,7 @@ from typing import Final, Self
 from oslo_config import cfg
 
 from wharfinger.conf import keystone
-from wharfinger.conf.option_values import read_options
+from wharfinger.conf.option_reading import read_options
 from wharfinger.exceptions import ConfigurationError
 from wharfinger.providers import PublishingMode
 

@@ -14,7 +14,7 @@ from wharfinger.providers import AnyInventory, ProviderTree, PublishingMode
 from wharfinger.providers.inventory import check_inventories
 from wharfinger_libvirt.config import HostSection, enabled_type_ids, section_of
 from wharfinger_libvirt.connection import Connection
-from wharfinger_libvirt.host import HostSnapshot, take_snapshot
+from wharfinger_libvirt.host_snapshot import HostSnapshot, take_snapshot
 from wharfinger_libvirt.mdev import Share, is_enabled, shares
 from wharfinger_libvirt.nodedev import NodeDevice, PciFunction
 from wharfinger_libvirt.reshape import Move

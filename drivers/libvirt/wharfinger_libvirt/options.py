@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from oslo_config import cfg, types
 
-from wharfinger.conf.option_values import read_options
+from wharfinger.conf.option_reading import read_options
 
 
 class _Whole(types.Integer):

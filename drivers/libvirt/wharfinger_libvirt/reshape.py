@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
-from wharfinger_libvirt.host import HostSnapshot
+from wharfinger_libvirt.host_snapshot import HostSnapshot
 from wharfinger_libvirt.mdev import Share
 from wharfinger_libvirt.nodedev import Mdev
 

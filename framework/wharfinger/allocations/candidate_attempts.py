@@ -29,9 +29,9 @@ from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Flavor
 from wharfinger.providers import ownership
 from wharfinger.scheduling import ResourceRequest, requested_names
 from wharfinger.scheduling.candidates import CandidateSearch
-from wharfinger.scheduling.extra_specs import from_flavor
-from wharfinger.scheduling.filters import Candidate, RequestFilter, Surroundings, loader
+from wharfinger.scheduling.flavor_request import from_flavor
 from wharfinger.scheduling.profile_sources import read_profile
+from wharfinger.scheduling.request_filters import Candidate, RequestFilter, Surroundings, loader
 from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
 LOG: Final = logging.getLogger(__name__)

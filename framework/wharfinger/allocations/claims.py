@@ -26,7 +26,7 @@ from wharfinger.allocations.candidate_attempts import (
     place_of,
 )
 from wharfinger.allocations.consumer_release import AllocationRelease
-from wharfinger.allocations.operation_guards import (
+from wharfinger.allocations.operation_states import (
     again,
     ends_of,
     is_recent,
@@ -58,8 +58,8 @@ from wharfinger.objects import (
 from wharfinger.objects.field_types import now
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names
-from wharfinger.reconcile.stored_reservations import Reservations
-from wharfinger.scheduling.filters import Surroundings
+from wharfinger.reconcile.reserve_and_release import Reservations
+from wharfinger.scheduling.request_filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims
 from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 

@@ -11,7 +11,7 @@ from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.exceptions import ConcurrentSave, ConcurrentUpdate, NotFound
 from wharfinger.objects import Context, Reservation
 from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile.stored_reservations import Reservations, patiently
+from wharfinger.reconcile.reserve_and_release import Reservations, patiently
 
 
 class AllocationRelease:

@@ -19,7 +19,7 @@ from wharfinger.allocations.allocation_writer import Allocations, Consumer, plai
 from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.consumer_release import AllocationRelease
-from wharfinger.allocations.operation_guards import (
+from wharfinger.allocations.operation_states import (
     again,
     ends_of,
     is_recent,
@@ -53,8 +53,8 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.providers import names
-from wharfinger.reconcile.stored_reservations import Reservations
-from wharfinger.scheduling.filters import Surroundings
+from wharfinger.reconcile.reserve_and_release import Reservations
+from wharfinger.scheduling.request_filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims, End
 
 LOG: Final = logging.getLogger(__name__)

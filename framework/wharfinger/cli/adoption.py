@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from wharfinger.cli.main import DIFFERENCE, DONE
+from wharfinger.cli.app import DIFFERENCE, DONE
 from wharfinger.cli.object_command import ObjectCommand, text, uuid
 from wharfinger.exceptions import WharfingerError
 

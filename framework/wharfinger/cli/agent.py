@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from wharfinger.cli.main import DONE
+from wharfinger.cli.app import DONE
+from wharfinger.cli.entry_point import USUAL_THRESHOLDS
 from wharfinger.cli.object_command import ObjectCommand
-from wharfinger.cli.start import USUAL_THRESHOLDS
 
 
 class AgentCommand(ObjectCommand):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.candidate import Candidate
     from wharfinger.scheduling.candidates import Candidates
-    from wharfinger.scheduling.filters import RequestFilter
+    from wharfinger.scheduling.request_filters import RequestFilter
     from wharfinger.scheduling.requested_names import Place
 
 #: Columns, where nothing is to be wrapped.
@@ -70,7 +70,7 @@ class _CandidateCommand(ObjectCommand):
 
     def _sources(self, parsed_args: argparse.Namespace) -> "Iterator[ResourceRequest]":
         from wharfinger.scheduling import requested_names
-        from wharfinger.scheduling.extra_specs import from_flavor
+        from wharfinger.scheduling.flavor_request import from_flavor
         from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE
         from wharfinger.scheduling.profile_sources import read_profile
 
@@ -123,7 +123,7 @@ class _CandidateCommand(ObjectCommand):
 
     def _filters(self) -> "Mapping[str, RequestFilter]":
         from wharfinger.conf import SchedulingSection
-        from wharfinger.scheduling.filters import Surroundings, loader
+        from wharfinger.scheduling.request_filters import Surroundings, loader
 
         names = SchedulingSection.read(self.conf).request_filters
         return loader.load(names, Surroundings(self.conf, self.placement, self.objects))
@@ -132,13 +132,13 @@ class _CandidateCommand(ObjectCommand):
         self, parsed_args: argparse.Namespace, giving: Set[str]
     ) -> Iterator[Exception]:
         """Of each owner that is named and gives nothing: that nobody has heard of it."""
-        from wharfinger.placement import known_owner_traits
+        from wharfinger.placement import owner_trait_reader
         from wharfinger.scheduling.requested_names import unknown
 
         said = [one for group in parsed_args.groups.values() for one in group]
         named = {owner for option, owner in said if option == "owner" and owner}
         if absent := named - giving:
-            known = known_owner_traits.find(self.placement)
+            known = owner_trait_reader.find(self.placement)
             yield from unknown("trait", [(SUBJECT, "owner", absent)], known)
 
 

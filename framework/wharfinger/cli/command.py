@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.columns import FormattableColumn
 from cliff.command import Command
 
-from wharfinger.cli.main import WharfingerApp
+from wharfinger.cli.app import WharfingerApp
 
 if TYPE_CHECKING:
     from wharfinger.conf import Options

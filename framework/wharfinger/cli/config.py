@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
 
+from wharfinger.cli.app import DONE, FAILED
 from wharfinger.cli.command import WharfingerCommand
-from wharfinger.cli.main import DONE, FAILED
 from wharfinger.exceptions import WharfingerError, printable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def check(conf: "Options") -> "Check":
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session
     from wharfinger.reconcile import driver_instance_loader
-    from wharfinger.scheduling.filters import loader
+    from wharfinger.scheduling.request_filters import loader
 
     found = driver_instance_loader.check(conf)
     # A section that cannot be read is among the problems already.

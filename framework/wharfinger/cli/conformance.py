@@ -7,8 +7,8 @@ from typing import Any
 
 from cliff.lister import Lister
 
+from wharfinger.cli.app import WRONG_USAGE
 from wharfinger.cli.command import WharfingerCommand
-from wharfinger.cli.main import WRONG_USAGE
 from wharfinger.exceptions import WharfingerError
 
 #: pytest's own.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
+from wharfinger.cli.app import DIFFERENCE, DONE, FAILED
 from wharfinger.cli.command import WharfingerCommand
-from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
 from wharfinger.exceptions import StateError, printable
 
 if TYPE_CHECKING:

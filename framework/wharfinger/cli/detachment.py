@@ -25,7 +25,7 @@ class ProviderDetach(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.conf import DefaultSection
-        from wharfinger.reconcile.stored_reservations import Reservations
+        from wharfinger.reconcile.reserve_and_release import Reservations
         from wharfinger.scheduling import provider_details
 
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)

@@ -6,8 +6,8 @@ from typing import Any
 
 from cliff.lister import Lister
 
+from wharfinger.cli.app import DONE, FAILED
 from wharfinger.cli.command import WharfingerCommand
-from wharfinger.cli.main import DONE, FAILED
 from wharfinger.exceptions import DriverLoadError, WharfingerError
 
 

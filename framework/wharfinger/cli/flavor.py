@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from wharfinger.cli.main import DONE, FAILED
+from wharfinger.cli.app import DONE, FAILED
 from wharfinger.cli.object_command import (
     ObjectCommand,
     ObjectLister,

@@ -43,7 +43,7 @@ class InstanceCommand(ObjectCommand):
     def _made(self) -> "tuple[AllocationClaims, Moves]":
         from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
         from wharfinger.conf import DefaultSection
-        from wharfinger.scheduling.filters import Surroundings
+        from wharfinger.scheduling.request_filters import Surroundings
 
         surroundings = Surroundings(self.conf, self.placement, self.objects)
         search = FlavorSearch(surroundings)
@@ -78,7 +78,7 @@ class _OneShown(InstanceCommand, ObjectShow):
         self, one: "Instance", *, is_brief: bool = True
     ) -> tuple[Sequence[str], Sequence[Any]]:
         """What it has, and where; where that is not to be brief, everything about it."""
-        from wharfinger.allocations.operation_guards import moves_of
+        from wharfinger.allocations.operation_states import moves_of
 
         moves = moves_of(self.objects, one.uuid)
         names, cells = self.shown(one)
@@ -351,7 +351,7 @@ class InstanceRevert(_Decision):
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
     """How an instance stands: in one word, or with its moves."""
-    from wharfinger.allocations.operation_guards import state_of
+    from wharfinger.allocations.operation_states import state_of
 
     if state := state_of(one):
         return state

@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
+from wharfinger.cli.app import DONE, FAILED
 from wharfinger.cli.instance import InstanceCommand
-from wharfinger.cli.main import DONE, FAILED
 from wharfinger.cli.object_command import ObjectLister, ObjectShow, given, row, text, uuid, values
 from wharfinger.exceptions import WharfingerError, printable
 

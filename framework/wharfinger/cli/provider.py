@@ -56,10 +56,10 @@ class ProviderList(WharfingerCommand, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.placement import known_owner_traits
+        from wharfinger.placement import owner_trait_reader
 
         providers = sorted(self._found(parsed_args), key=lambda provider: provider.name)
-        owners = known_owner_traits.by_provider(self.placement)
+        owners = owner_trait_reader.by_provider(self.placement)
         names = self._names(providers)
         rows = (
             (

@@ -149,7 +149,7 @@ class ProviderReserve(ObjectCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.console import reservations
-        from wharfinger.reconcile.stored_reservations import Reservations
+        from wharfinger.reconcile.reserve_and_release import Reservations
         from wharfinger.scheduling import provider_details
 
         holder = parsed_args.holder
@@ -211,7 +211,7 @@ class ProviderRelease(ObjectCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from wharfinger.reconcile.stored_reservations import Reservations
+        from wharfinger.reconcile.reserve_and_release import Reservations
         from wharfinger.scheduling import provider_details
 
         holder = parsed_args.holder

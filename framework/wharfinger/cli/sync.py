@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
-from wharfinger.cli.main import DIFFERENCE, DONE, FAILED
+from wharfinger.cli.app import DIFFERENCE, DONE, FAILED
 from wharfinger.cli.object_command import ObjectCommand, seconds
 from wharfinger.exceptions import WharfingerError
 

@@ -25,9 +25,9 @@ from wharfinger.conf.agent import AgentSection
 from wharfinger.conf.database import DatabaseSection
 from wharfinger.conf.default import DefaultSection
 from wharfinger.conf.driver_instance import InstanceSection
-from wharfinger.conf.option_sources import DEFAULT, Options, Value
 from wharfinger.conf.placement import PlacementSection
 from wharfinger.conf.scheduling import SchedulingSection
+from wharfinger.conf.unread_keys import DEFAULT, Options, Value
 from wharfinger.exceptions import ConfigurationFileError, WharfingerError
 from wharfinger.masking import learn_option
 

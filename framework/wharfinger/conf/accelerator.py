@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf.option_values import read_options, read_path
+from wharfinger.conf.option_reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 
 GROUP: Final = "accelerator"

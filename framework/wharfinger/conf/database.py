@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 from oslo_config import cfg
 from oslo_db.options import database_opts
 
-from wharfinger.conf.option_values import read_options
+from wharfinger.conf.option_reading import read_options
 from wharfinger.exceptions import ConfigurationError
 from wharfinger.masking import MASK
 

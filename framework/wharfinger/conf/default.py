@@ -9,8 +9,8 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf.option_sources import DEFAULT
-from wharfinger.conf.option_values import read_options, read_path
+from wharfinger.conf.option_reading import read_options, read_path
+from wharfinger.conf.unread_keys import DEFAULT
 from wharfinger.exceptions import ConfigurationError
 
 

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf.option_values import read_options
+from wharfinger.conf.option_reading import read_options
 
 
 class Adopt(StrEnum):

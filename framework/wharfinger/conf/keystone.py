@@ -12,8 +12,8 @@ from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
 
-from wharfinger.conf import answer_size_limit
-from wharfinger.conf.option_values import read_options
+from wharfinger.conf import bounded_transport
+from wharfinger.conf.option_reading import read_options
 from wharfinger.exceptions import ConfigurationError
 from wharfinger.masking import MASK
 
@@ -91,7 +91,7 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
             problem=f"{error}.",
             remedy="See keystoneauth's documentation for the options that this type takes.",
         ) from error
-    answer_size_limit.bound(
+    bounded_transport.bound(
         session, conf[section].max_response_size, f"[{section}] max_response_size"
     )
     return adapter

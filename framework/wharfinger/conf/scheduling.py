@@ -5,7 +5,7 @@ from typing import Final, Self
 
 from oslo_config import cfg
 
-from wharfinger.conf.option_values import read_options
+from wharfinger.conf.option_reading import read_options
 
 GROUP: Final = "scheduling"
 

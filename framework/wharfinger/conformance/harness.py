@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.driver.capabilities import SUPPORTED, Capability
 from wharfinger.providers import Inventory
 

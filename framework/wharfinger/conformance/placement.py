@@ -6,8 +6,8 @@ from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.conformance.placement_diff import Contents
-from wharfinger.conformance.writing_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, Provider

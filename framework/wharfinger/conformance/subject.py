@@ -28,7 +28,7 @@ from wharfinger.reconcile.desire import REPORTED
 from wharfinger.reconcile.driver_calls import check_names
 from wharfinger.reconcile.driver_calls import describe as describe_nodes
 from wharfinger.reconcile.driver_instance_loader import Instance
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 
 #: What the driver instance is called, unless a configuration file enables one of the driver.
 INSTANCE: Final = "conformance"

@@ -34,7 +34,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names, ownership
 from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 LOG: Final = logging.getLogger(__name__)
 #: Seconds between two looks at what a job waits for.

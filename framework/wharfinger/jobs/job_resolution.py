@@ -12,7 +12,7 @@ from wharfinger.objects.field_types import now as current_time
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ownership
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 #: Times are kept in whole seconds.
 _LEAST: Final = timedelta(seconds=3)

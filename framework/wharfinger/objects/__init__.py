@@ -10,14 +10,14 @@ from wharfinger.objects.cycle_batch import RecordBatch
 from wharfinger.objects.database_context import Context, connect
 from wharfinger.objects.device_job import HOLDER as JOB_HOLDER
 from wharfinger.objects.device_job import DeviceJob, DeviceJobList
-from wharfinger.objects.driver_instance_state import HostState, ProviderState
 from wharfinger.objects.flavor import Flavor, FlavorList
 from wharfinger.objects.instance import Instance, InstanceList
 from wharfinger.objects.migration import Migration, MigrationList
 from wharfinger.objects.node_takeover import Takeover
-from wharfinger.objects.pci_device import PciDevice, PciDeviceList
+from wharfinger.objects.pci_device_pool import PciDevice, PciDeviceList
 from wharfinger.objects.provider_record import ProviderRecord, ProviderRecordList
 from wharfinger.objects.reservation import Reservation, ReservationList
+from wharfinger.objects.rows_in_one_transaction import HostState, ProviderState
 from wharfinger.objects.service import (
     AGENT_BINARY,
     OWNER_TAG_VERSION,

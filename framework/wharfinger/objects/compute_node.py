@@ -11,7 +11,7 @@ from wharfinger.objects.base import Step, register
 from wharfinger.objects.database_context import Context
 from wharfinger.objects.instance import Instance
 from wharfinger.objects.migration import OVER, Migration
-from wharfinger.objects.pci_device import PciDeviceList
+from wharfinger.objects.pci_device_pool import PciDeviceList
 from wharfinger.objects.persistence import KeptList, KeptObject
 
 

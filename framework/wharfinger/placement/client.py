@@ -16,7 +16,7 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException, EndpointNotFound
 
 from wharfinger.exceptions import MicroversionUnsupported, UnexpectedAnswer
-from wharfinger.placement import error_mapping, model, query_requirements
+from wharfinger.placement import error_mapping, model, query_features
 from wharfinger.placement.microversions import (
     BEFORE_CONSUMER_TYPES,
     HIGHEST,
@@ -24,7 +24,7 @@ from wharfinger.placement.microversions import (
     Feature,
     Microversion,
 )
-from wharfinger.placement.query_requirements import Query
+from wharfinger.placement.query_features import Query
 
 Answer = TypeVar("Answer")
 
@@ -81,8 +81,8 @@ class PlacementClient:
         if resources:
             amounts = ",".join(f"{kind}:{amount}" for kind, amount in sorted(resources.items()))
             filters.append(("resources", amounts))
-        encoded = query_requirements.encoded(filters)
-        for feature in query_requirements.features(filters):
+        encoded = query_features.encoded(filters)
+        for feature in query_features.features(filters):
             self.require(feature, f"listing providers by {encoded}")
         path = f"/resource_providers?{encoded}" if filters else "/resource_providers"
         return self._get_member(path, "resource_providers", list[model.ProviderSummary])
@@ -121,11 +121,11 @@ class PlacementClient:
         Needs 1.29, and the features that the query needs. Groups with names get numbers where the
         server knows no names.
         """
-        for feature in query_requirements.candidate_features(wanted):
-            self.require(feature, f"allocation candidates for {query_requirements.encoded(wanted)}")
+        for feature in query_features.candidate_features(wanted):
+            self.require(feature, f"allocation candidates for {query_features.encoded(wanted)}")
         if self.microversion < Feature.NAMED_GROUPS.value:
-            wanted = query_requirements.numbered(wanted)
-        path = f"/allocation_candidates?{query_requirements.encoded(wanted)}"
+            wanted = query_features.numbered(wanted)
+        path = f"/allocation_candidates?{query_features.encoded(wanted)}"
         return self._get(path, model.AllocationCandidates)
 
     # Names.
@@ -186,7 +186,7 @@ class PlacementClient:
             )
 
     def _find_traits(self, condition: str) -> frozenset[str]:
-        path = f"/traits?{query_requirements.encoded([('name', condition)])}"
+        path = f"/traits?{query_features.encoded([('name', condition)])}"
         return self._get_member(path, "traits", frozenset[str])
 
     def _get(self, path: str, kind: type[Answer], newest: Microversion = HIGHEST) -> Answer:

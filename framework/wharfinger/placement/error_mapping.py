@@ -8,7 +8,7 @@ import requests
 from keystoneauth1.exceptions import HttpError
 
 from wharfinger import exceptions
-from wharfinger.conf.answer_size_limit import AnswerTooLarge
+from wharfinger.conf.bounded_transport import AnswerTooLarge
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement import model
 

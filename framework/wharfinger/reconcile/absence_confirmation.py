@@ -15,7 +15,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Provider
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.driver_calls import guarded_bool
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 
 _STILL_THERE: Final = (
     "kept: the listing lacks it, but the driver still has it when asked for it alone"

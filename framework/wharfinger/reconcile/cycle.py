@@ -57,7 +57,7 @@ from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.look_up import LookUp, allocations_of
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import (
     Observer,
     by_node,

@@ -15,7 +15,7 @@ from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.tree_planner import Reshapes
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node
 
 

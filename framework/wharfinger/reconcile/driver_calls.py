@@ -21,7 +21,7 @@ from wharfinger.objects import ComputeNode
 from wharfinger.providers import names
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.reconcile import kernel_uptime
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node, NodeFacts, pci_stats_of
 
 LOG: Final = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from oslo_log import log as logging
 from wharfinger import conf as configuration
 from wharfinger.conf import DefaultSection, InstanceSection, Options
 from wharfinger.conf.driver_instance import Adopt
-from wharfinger.conf.option_sources import DEFAULT
-from wharfinger.conf.option_values import reading
+from wharfinger.conf.option_reading import reading
+from wharfinger.conf.unread_keys import DEFAULT
 from wharfinger.driver import ComputeDriver, loader
 from wharfinger.exceptions import (
     ConfigurationError,

@@ -19,10 +19,10 @@ from wharfinger.exceptions import (
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
 from wharfinger.placement.model import AllocationCandidates
-from wharfinger.placement.query_requirements import encoded
+from wharfinger.placement.query_features import encoded
 from wharfinger.scheduling.candidate import Candidate, from_answer
-from wharfinger.scheduling.filters.base import RequestFilter
 from wharfinger.scheduling.request import MAX_AMOUNT, UNNUMBERED, ResourceRequest
+from wharfinger.scheduling.request_filters.base import RequestFilter
 from wharfinger.scheduling.request_query import encode
 
 LOG: Final = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from typing import Final
 
 from wharfinger.exceptions import DeviceProfileError
 from wharfinger.providers import ownership
-from wharfinger.scheduling import extra_specs
-from wharfinger.scheduling.extra_specs import GroupDraft
+from wharfinger.scheduling import flavor_request
+from wharfinger.scheduling.flavor_request import GroupDraft
 from wharfinger.scheduling.request import (
     RequestGroup,
     ResourceRequest,
@@ -45,7 +45,7 @@ def from_profile(name: str, groups: ProfileGroups) -> ResourceRequest:
 def _group(suffix: str, group: Mapping[str, object]) -> RequestGroup | None:
     draft = GroupDraft()
     for key, value in group.items():
-        parts = extra_specs.split(key)
+        parts = flavor_request.split(key)
         if parts and not parts[1]:
             kind, _none, its = parts
             draft.read(key, kind, its.strip(), value)

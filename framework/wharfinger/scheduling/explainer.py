@@ -19,12 +19,12 @@ from wharfinger.scheduling.explanation import (
     TreeStage,
     TreeStep,
 )
-from wharfinger.scheduling.filters import RequestFilter
-from wharfinger.scheduling.filters.compute_status import OF_ROOTS, ComputeStatusFilter
-from wharfinger.scheduling.filters.owner import OwnerFilter
 from wharfinger.scheduling.part_funnel import MayTake, Wanted
 from wharfinger.scheduling.provider_facts import Facts
 from wharfinger.scheduling.request import UNNUMBERED, ResourceRequest, policy_needed
+from wharfinger.scheduling.request_filters import RequestFilter
+from wharfinger.scheduling.request_filters.compute_status import OF_ROOTS, ComputeStatusFilter
+from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
 #: No more candidates than these are counted, unless more are asked for.
 MOST: Final = 10_000

@@ -9,7 +9,7 @@ from typing import Final
 
 from wharfinger.exceptions import NotFound
 from wharfinger.objects import Context
-from wharfinger.placement import known_owner_traits
+from wharfinger.placement import owner_trait_reader
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import provider_details
@@ -42,7 +42,7 @@ def gather(
         facts,
         with_one_of=_with_one_of(client, request, root),
         members=_members(client, request),
-        owners=known_owner_traits.by_provider(client) if has_owners else {},
+        owners=owner_trait_reader.by_provider(client) if has_owners else {},
         reserved=_reserved(objects),
     )
     facts = Stocks(client, objects, facts, parts).gathered()

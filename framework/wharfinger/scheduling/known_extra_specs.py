@@ -1,4 +1,4 @@
-"""The extra specs that nova 34 knows, in three tables. Data; ``extra_spec_translation`` applies it.
+"""The extra specs that nova 34 knows, in three tables. Data; ``ungrouped_extra_specs`` applies it.
 
 Each extra spec that nova validates (``nova.api.validation.extra_specs``) is in one table, and so
 are the few that nova reads without validating them. A placeholder, such as ``{num}``, stands for

@@ -17,7 +17,7 @@ import os_resource_classes as orc
 
 from wharfinger.objects import Flavor
 from wharfinger.providers import ownership
-from wharfinger.scheduling.extra_specs import from_flavor, keys_of, split
+from wharfinger.scheduling.flavor_request import from_flavor, keys_of, split
 from wharfinger.scheduling.known_extra_specs import (
     DEVICE_PROFILE,
     GROUP_POLICY,

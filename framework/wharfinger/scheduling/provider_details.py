@@ -13,7 +13,7 @@ from oslo_utils import uuidutils
 
 from wharfinger.exceptions import FieldUnset, NotFound
 from wharfinger.objects import Context, ProviderRecord, ProviderRecordList, ReservationList
-from wharfinger.placement import known_owner_traits
+from wharfinger.placement import owner_trait_reader
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import full_reservation
@@ -89,7 +89,7 @@ def details(
     usage: bool = False,
 ) -> list[Details]:
     """Return the details of providers, with one request per provider and requested part."""
-    owners = known_owner_traits.by_provider(client)
+    owners = owner_trait_reader.by_provider(client)
     return [
         Details(
             summary=provider,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from wharfinger.placement.query_requirements import Query
+from wharfinger.placement.query_features import Query
 from wharfinger.scheduling.request import (
     UNNUMBERED,
     GroupPolicy,

@@ -7,7 +7,7 @@ from typing import Final
 from wharfinger.exceptions import InvalidRequest
 from wharfinger.objects import Flavor
 from wharfinger.placement.client import PlacementClient
-from wharfinger.scheduling.extra_specs import keys_of, split
+from wharfinger.scheduling.flavor_request import keys_of, split
 from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE
 from wharfinger.scheduling.request import UNNUMBERED, ResourceRequest
 

@@ -26,9 +26,9 @@ from tests.lab.faults import FAULTS, Interceptor
 from tests.lab.moments import Moments
 from tests.lab.placement import adapter_to
 from tests.lab.samples import uuid
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import NoCandidates, PlacementError
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 ONE = uuid("an instance")
 SMALL, WHOLE = flavor("small"), flavor("whole", 2)

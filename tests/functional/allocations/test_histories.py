@@ -45,7 +45,7 @@ from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import Crash, summary
 from wharfinger.exceptions import AllocationRefused, NoCandidates, ObjectNotFound
 from wharfinger.objects import Instance, InstanceList, ReservationList
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 HISTORIES = int(os.environ.get("WHARFINGER_HISTORIES") or 0)
 #: What those are told who come too late, or too early.

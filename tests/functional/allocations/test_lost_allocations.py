@@ -31,7 +31,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Instance, ReservationList
 from wharfinger.reconcile.cycle import CycleResult
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 ONE, OTHER = uuid("an instance"), uuid("another consumer")
 CARD = flavor("card", **{"resources:VGPU": "1"})

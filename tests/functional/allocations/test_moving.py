@@ -16,7 +16,7 @@ from tests.lab.reserving import is_full, summary
 from tests.lab.samples import uuid
 from wharfinger.exceptions import AllocationRefused, NoCandidates, ObjectNotFound
 from wharfinger.objects import Instance, Migration, MigrationList
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 ONE, OTHER = uuid("an instance"), uuid("another instance")
 SMALL, LARGE = FLAVORS["small"], FLAVORS["large"]

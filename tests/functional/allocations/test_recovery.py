@@ -34,7 +34,7 @@ from tests.lab.objects import Served, elsewhere
 from tests.lab.placement import Requests, adapter_to
 from tests.lab.reserving import Crash
 from tests.lab.samples import uuid
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import (
     AllocationRefused,
     ConcurrentSave,

@@ -16,7 +16,7 @@ from tests.lab.moments import Moments
 from tests.lab.placement import adapter_to
 from tests.lab.reserving import CleaningDriver, rows, summary
 from tests.lab.samples import uuid
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import (
     AllocationRefused,
     NoCandidates,

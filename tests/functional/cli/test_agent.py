@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 IMPATIENT = """
 import sys
 from wharfinger.agent import agent
-from wharfinger.cli.main import main
+from wharfinger.cli.app import main
 agent.PATIENCE = 3.0
 sys.exit(main())
 """

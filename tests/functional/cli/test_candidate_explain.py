@@ -14,7 +14,7 @@ from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.program import Done, Program
 from tests.lab.samples import uuid
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
 from wharfinger.providers import Inventory
 

@@ -20,7 +20,7 @@ from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
 from tests.lab.samples import uuid
 from wharfinger.cli import request_options
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
 
 ELSEWHERE = uuid("an aggregate that nobody is in")

@@ -5,7 +5,7 @@ import pytest
 from tests.functional.cli.outcomes import failed, shown
 from tests.lab import inprocess
 from tests.lab.program import Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 GPU = "gpu-host-1_pci_0000_84_00_0"

@@ -10,13 +10,13 @@ from tests.lab import inprocess, samples
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.jobs import HOLDER
 from wharfinger.objects import DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 IMAGE = samples.uuid("image")

@@ -13,7 +13,7 @@ from tests.lab.allocating import faults, held
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests, adapter_to
 from tests.lab.program import Done, Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import Instance, InstanceList, Migration, MigrationList
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.scheduling import provider_details

@@ -14,7 +14,7 @@ from tests.lab import placement as lab
 from tests.lab.objects import KeptInFile, statements
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects.field_types import now
 from wharfinger.placement.embedded import EmbeddedPlacement
 

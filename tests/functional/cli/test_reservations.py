@@ -16,7 +16,7 @@ from tests.lab.faults import FAULTS, Interceptor, Request
 from tests.lab.objects import KeptInFile, statements
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import ProviderRecordList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.embedded import EmbeddedPlacement

@@ -16,7 +16,7 @@ from tests.lab.faults import FAULTS, Interceptor, Request
 from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 GPU = "gpu-host-1_pci_0000_84_00_0"

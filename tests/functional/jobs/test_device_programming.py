@@ -25,7 +25,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.jobs import HOLDER, program, resolve
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 CONSUMER = uuid("consumer")
 #: Seconds; what is waited for takes milliseconds.

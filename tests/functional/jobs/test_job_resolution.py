@@ -14,7 +14,7 @@ from wharfinger.jobs import HOLDER, resolve
 from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
 from wharfinger.providers.names import child_uuid
 from wharfinger.reconcile.cycle import Reconciler
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 SAID = f"{TRAIT}SAID"
 

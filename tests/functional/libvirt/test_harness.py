@@ -17,13 +17,13 @@ from tests.lab.drivers import flat
 from tests.lab.libvirt_driver import INSTANCE, make_driver
 from tests.lab.placement import PlacementFixture
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import BackendError
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger_harnesses.libvirt_harness import NODE, LibvirtHarness
 from wharfinger_libvirt.connection import Connection
-from wharfinger_libvirt.host import read_devices
+from wharfinger_libvirt.host_snapshot import read_devices
 
 #: Seconds for what takes milliseconds.
 SOON = 10.0

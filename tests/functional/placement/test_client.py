@@ -13,7 +13,7 @@ from tests.lab.drivers import flat
 from tests.lab.faults import LATIN_1, NESTED
 from tests.lab.placement import PlacementFixture, RecordingAdapter, adapter_to, lower
 from wharfinger import exceptions
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.microversions import Feature
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory

@@ -47,7 +47,7 @@ def test_processes_that_start_together_share_one_database(tmp_path: Path) -> Non
     program = """
         import sys, uuid
         from pathlib import Path
-        from wharfinger.conformance.writing_client import WritingClient
+        from wharfinger.conformance.other_program_client import WritingClient
         from wharfinger.placement.embedded import EmbeddedPlacement
         client = WritingClient(EmbeddedPlacement(Path(sys.argv[1])).adapter)
         for number in range(10):

@@ -17,10 +17,10 @@ from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import also, flat, moves_vgpus, with_children, with_gpu_below
 from tests.lab.placement import PlacementFixture, Requests, lower
 from tests.lab.program import Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import ConcurrentUpdate, MicroversionUnsupported
 from wharfinger.placement.microversions import HIGHEST, LOWEST, Feature, Microversion
-from wharfinger.placement.query_requirements import Query
+from wharfinger.placement.query_features import Query
 from wharfinger.providers import Inventory
 
 SUPPORTED = [f"1.{minor}" for minor in range(LOWEST.minor, HIGHEST.minor + 1)]

@@ -11,7 +11,7 @@ from tests.lab.cycles import Publishing
 from tests.lab.drivers import Edit, flat
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.program import Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import NodeTaken, OwnershipConflict, PlacementUnavailable
 from wharfinger.objects import ComputeNode

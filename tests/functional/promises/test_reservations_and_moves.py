@@ -38,7 +38,7 @@ from wharfinger.objects import (
     Reservation,
 )
 from wharfinger.reconcile.record_store import to_object, to_record
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker.instance_claims import Claims
 
 pytestmark = pytest.mark.usefixtures("no_waiting")

@@ -18,7 +18,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile import apply
 from wharfinger.reconcile.apply import Writer
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 
 CONSUMER = uuid("a consumer")

@@ -11,7 +11,7 @@ from tests.lab.drivers import Edit, also, flat, moves_vgpus, with_children, with
 from tests.lab.faults import BAD_REQUEST, FAULTS, Interceptor, Request, Where
 from tests.lab.moments import Moment, Moments
 from tests.lab.placement import PlacementFixture, adapter_to
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ConcurrentUpdate,

@@ -14,7 +14,7 @@ from wharfinger.exceptions import ProviderMissing, ReservationRefused
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode, fights
 from wharfinger.providers.provider_record import Record
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 NODE: Final = "cn"
 MARK: Final = "CUSTOM_WHARFINGER_SCRIPTED"

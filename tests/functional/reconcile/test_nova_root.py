@@ -25,7 +25,7 @@ from wharfinger.objects import ReservationList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Microversion
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 

@@ -22,7 +22,7 @@ from wharfinger.db.database import FILE_NAME
 from wharfinger.exceptions import PlacementUnavailable, UnexpectedAnswer
 from wharfinger.objects import ComputeNodeList
 from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 
 def execute(publishing: Publishing, statement: str) -> None:

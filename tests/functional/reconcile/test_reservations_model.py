@@ -28,7 +28,7 @@ from tests.lab.reserving import (
 from wharfinger.driver import Allocations
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle import CycleResult
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 #: A child that we publish, and a root that another publishes; each with the node it is of.
 NODES = {"gpu": "cn", "card": "card"}

@@ -21,7 +21,7 @@ from tests.lab.reserving import (
 )
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import Service
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 OWN: dict[str, Figures] = {

@@ -18,7 +18,7 @@ from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drawing import Draw
 from tests.lab.drivers import DEVICE, Edit, also, flat, moves_vgpus, with_children, with_device
 from tests.lab.placement import PlacementFixture
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     InvalidTree,

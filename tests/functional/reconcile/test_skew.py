@@ -24,7 +24,7 @@ from wharfinger.objects import (
     ReservationList,
     ServiceList,
 )
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 OLD, NEW = "old-host", "new-host"
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"

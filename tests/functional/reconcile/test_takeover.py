@@ -32,7 +32,7 @@ from wharfinger.objects import (
 )
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle import CycleResult, Reconciler
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 
 pytestmark = ANYWHERE

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.lab.moments import copied
 from tests.lab.samples import uuid
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.providers import Inventory
 
 AGGREGATE: Final = uuid("the aggregate of a host and its disk")

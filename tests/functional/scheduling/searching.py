@@ -19,7 +19,7 @@ from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.candidate import Candidate
 from wharfinger.scheduling.candidates import CandidateSearch
-from wharfinger.scheduling.filters import RequestFilter, Surroundings, loader
+from wharfinger.scheduling.request_filters import RequestFilter, Surroundings, loader
 
 NOVA, CYBORG, ACME = "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME"
 #: Seconds for which searches believe what they have been told.
@@ -32,7 +32,7 @@ class Clock(fixtures.Fixture):
 
     def _setUp(self) -> None:
         self.now = 0.0
-        for module in ("scheduling.owner_tagging_gates", "placement.known_owner_traits"):
+        for module in ("scheduling.owner_tagging_gates", "placement.owner_trait_reader"):
             name = f"wharfinger.{module}.TTLCache"
             self.useFixture(fixtures.MonkeyPatch(name, partial(TTLCache, timer=lambda: self.now)))
 

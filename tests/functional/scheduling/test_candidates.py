@@ -24,7 +24,7 @@ from tests.functional.scheduling.searching import (
 )
 from tests.lab.placement import PlacementFixture, lower
 from tests.lab.samples import service, uuid
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import MicroversionUnsupported, PlacementError
 from wharfinger.objects import OWNER_TAG_VERSION
 from wharfinger.placement.trait_conditions import TraitConditions

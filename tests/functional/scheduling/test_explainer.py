@@ -47,8 +47,8 @@ from wharfinger.scheduling import (
 )
 from wharfinger.scheduling.explainer import Explaining
 from wharfinger.scheduling.explanation import Explanation, Held, Misfit, Reason, Short, Step
-from wharfinger.scheduling.filters import Surroundings, loader
 from wharfinger.scheduling.provider_details import UNSAID
+from wharfinger.scheduling.request_filters import Surroundings, loader
 
 FORESTS = int(os.environ.get("WHARFINGER_FORESTS") or 0)
 SHORT_VERSION = 40

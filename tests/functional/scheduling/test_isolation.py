@@ -41,8 +41,8 @@ from wharfinger.objects import OWNER_TAG_VERSION, Context
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.candidates import Candidates, CandidateSearch
-from wharfinger.scheduling.filters import Surroundings
-from wharfinger.scheduling.filters.owner import OwnerFilter
+from wharfinger.scheduling.request_filters import Surroundings
+from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
 FORESTS = int(os.environ.get("WHARFINGER_FORESTS") or 0)
 SHORT_VERSION = 120

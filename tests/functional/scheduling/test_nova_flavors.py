@@ -11,7 +11,7 @@ from tests.lab import samples
 from tests.lab.placement import PlacementFixture
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling.candidates import CandidateSearch
-from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.flavor_request import from_flavor
 from wharfinger.scheduling.nova_flavors import confined
 
 

@@ -19,7 +19,7 @@ from tests.lab.osc_placement import OpenStack, documents
 from tests.lab.placement import adapter_to, over_http
 from tests.lab.program import Done, Program
 from tests.lab.samples import uuid
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 CANDIDATE_LIST, PROVIDER_LIST = "allocation candidate list", "resource provider list"

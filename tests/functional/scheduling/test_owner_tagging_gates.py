@@ -26,9 +26,9 @@ from tests.lab.samples import service
 from wharfinger.exceptions import StateError
 from wharfinger.objects import OWNER_TAG_VERSION, Context, Service, ServiceList
 from wharfinger.scheduling.candidates import CandidateSearch
-from wharfinger.scheduling.filters import Surroundings
-from wharfinger.scheduling.filters.owner import OwnerFilter
 from wharfinger.scheduling.owner_tagging_gates import Gates
+from wharfinger.scheduling.request_filters import Surroundings
+from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
 TAGS = OWNER_TAG_VERSION
 

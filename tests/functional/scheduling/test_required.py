@@ -17,7 +17,7 @@ from tests.lab.placement import PlacementFixture, lower
 from tests.lab.samples import uuid
 from wharfinger.exceptions import InvalidRequest, MicroversionUnsupported, PlacementError
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.query_requirements import Query
+from wharfinger.placement.query_features import Query
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.request_query import encode

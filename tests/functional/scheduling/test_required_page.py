@@ -11,7 +11,7 @@ from tests.functional.scheduling.hosts import DXVA, VULKAN, publish
 from tests.lab import inprocess
 from tests.lab.placement import adapter_to, lower, over_http
 from tests.lab.program import Done, Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "required.rst").read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ from tests.lab.samples import uuid
 from wharfinger.objects import OWNER_TAG_VERSION, Service
 from wharfinger.providers import Inventory
 from wharfinger.scheduling.candidates import CandidateSearch
-from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.flavor_request import from_flavor
 from wharfinger.scheduling.owner_tagging_gates import Gates
 from wharfinger.tracker import service_record
 

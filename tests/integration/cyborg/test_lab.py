@@ -13,7 +13,7 @@ import requests
 from tests.lab.accelerators import figures, traits
 from tests.lab.cyborg_harness import Harness
 from tests.lab.cycles import everything
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger_harnesses.cyborg import Cyborg, deployable, device
 from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon, ReservedPort
 

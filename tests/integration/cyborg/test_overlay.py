@@ -30,8 +30,8 @@ from wharfinger.objects import OWNER_TAG_VERSION, DeviceJobList
 from wharfinger.providers.plan import SetTraits
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.candidates import CandidateSearch
-from wharfinger.scheduling.filters import Surroundings
-from wharfinger.scheduling.filters.owner import OwnerFilter
+from wharfinger.scheduling.request_filters import Surroundings
+from wharfinger.scheduling.request_filters.owner import OwnerFilter
 from wharfinger_harnesses.cyborg import Cyborg, deployable, device
 
 HOST: Final = "fpga-host-1"

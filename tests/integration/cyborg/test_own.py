@@ -15,7 +15,7 @@ from tests.lab.cycles import everything
 from tests.lab.faults import Answer
 from tests.lab.placement import adapter_to
 from wharfinger import jobs
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import BackendError, PartialListing, ProgrammingRefused
 from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.cyborg import deployable, device

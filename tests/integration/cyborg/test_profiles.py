@@ -15,7 +15,7 @@ from wharfinger.exceptions import DeviceProfileError, InvalidRequest
 from wharfinger.objects import Flavor
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
-from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.flavor_request import from_flavor
 from wharfinger.scheduling.profile_sources import read_profile
 from wharfinger_harnesses.cyborg import Cyborg
 

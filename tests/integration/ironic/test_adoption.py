@@ -7,7 +7,7 @@ from tests.lab import inprocess
 from tests.lab.bare_metal import GOLD
 from tests.lab.placement import over_http
 from tests.lab.program import Program
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger_harnesses.ironic import Ironic

@@ -28,7 +28,7 @@ from tests.lab.guarded_placement import GuardedPlacement
 from tests.lab.keystone import SERVICE_PROJECT, Keystone, User
 from tests.lab.program import Done, Program
 from wharfinger import conf
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import BackendError, PermissionRefused, PlacementUnavailable
 from wharfinger.objects import Context, connect
 from wharfinger.placement.session import make_adapter

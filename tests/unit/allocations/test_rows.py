@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.lab import samples
-from wharfinger.allocations import operation_guards
-from wharfinger.allocations.operation_guards import again
+from wharfinger.allocations import operation_states
+from wharfinger.allocations.operation_states import again
 from wharfinger.exceptions import AllocationRefused, BeingClaimed, ConcurrentSave, WharfingerError
 from wharfinger.objects.field_types import now
 
@@ -71,8 +71,8 @@ def test_instance_at_work_is_refused_to_others(
     one = samples.instance(None, updated_at=saved, **values)
     problems = []
     for refuse in (
-        operation_guards.refuse_released,
-        lambda one: operation_guards.refuse_claimed(one, MINUTE),
+        operation_states.refuse_released,
+        lambda one: operation_states.refuse_claimed(one, MINUTE),
     ):
         try:
             refuse(one)
@@ -93,4 +93,4 @@ def test_move_is_recent_since_its_last_save_or_else_its_creation(
 
     values = {} if updated == "unset" else {"updated_at": before(updated)}
     one = samples.migration(None, created_at=before(created), **values)
-    assert operation_guards.is_recent(one, MINUTE) is is_recent
+    assert operation_states.is_recent(one, MINUTE) is is_recent

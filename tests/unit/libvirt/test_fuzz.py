@@ -15,7 +15,7 @@ from wharfinger.conf import load
 from wharfinger.exceptions import BackendError, ConfigurationError, WharfingerError
 from wharfinger_libvirt.config import HostSection, MdevTypeSection
 from wharfinger_libvirt.connection import Vanished
-from wharfinger_libvirt.host import MAX_READINGS, read_devices
+from wharfinger_libvirt.host_snapshot import MAX_READINGS, read_devices
 from wharfinger_libvirt.mdev import shares
 from wharfinger_libvirt.nodedev import Mdev, MdevType, NodeDevice, PciFunction, parse
 from wharfinger_libvirt.safexml import InvalidXML

@@ -13,7 +13,7 @@ from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
 from wharfinger_libvirt.config import MdevTypeSection
 from wharfinger_libvirt.domains import Domain
-from wharfinger_libvirt.host import HostSnapshot
+from wharfinger_libvirt.host_snapshot import HostSnapshot
 from wharfinger_libvirt.mdev import Share
 from wharfinger_libvirt.nodedev import Mdev, NodeDevice
 from wharfinger_libvirt.reshape import Move

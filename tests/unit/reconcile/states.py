@@ -9,7 +9,7 @@ from wharfinger.objects import Context, HostState, Reservation
 from wharfinger.providers import Provider, names
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import by_provider
 
 _NO_NODES: Final = NodeList()

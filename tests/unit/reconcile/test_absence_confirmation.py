@@ -13,7 +13,7 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Provider, names
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.absence_confirmation import Availability
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node
 
 CN: Final = root("cn")

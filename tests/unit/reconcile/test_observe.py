@@ -14,7 +14,7 @@ from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import Observer, changed_trees
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.tracker.reported_node import Node

@@ -36,7 +36,7 @@ from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes
-from wharfinger.reconcile.node_snapshot import NodeList
+from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.tracker.reported_node import Node
 

@@ -11,11 +11,11 @@ from wharfinger.conf import parse
 from wharfinger.exceptions import ConfigurationError
 from wharfinger.objects import Context
 from wharfinger.placement.client import PlacementClient
-from wharfinger.scheduling.filters import RequestFilter, Surroundings, loader
-from wharfinger.scheduling.filters.compute_status import ComputeStatusFilter
-from wharfinger.scheduling.filters.owner import OwnerFilter
+from wharfinger.scheduling.request_filters import RequestFilter, Surroundings, loader
+from wharfinger.scheduling.request_filters.compute_status import ComputeStatusFilter
+from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
-TOP = "from wharfinger.scheduling.filters import RequestFilter, Surroundings\n"
+TOP = "from wharfinger.scheduling.request_filters import RequestFilter, Surroundings\n"
 FILTER = f"{TOP}class Filter(RequestFilter):\n    pass\n\n"
 
 

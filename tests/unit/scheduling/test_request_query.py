@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.lab.samples import uuid
 from wharfinger.placement.microversions import Feature
-from wharfinger.placement.query_requirements import candidate_features
+from wharfinger.placement.query_features import candidate_features
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.request_query import encode

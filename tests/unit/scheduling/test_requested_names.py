@@ -2,7 +2,7 @@
 
 from tests.lab import samples
 from wharfinger.scheduling.device_profiles import from_profile
-from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.flavor_request import from_flavor
 from wharfinger.scheduling.requested_names import Place, of_flavor, unknown
 
 SPECS = {

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, can_be_busy, rule
+from wharfinger.conformance.second_process import said_elsewhere
 from wharfinger.conformance.subject import Subject, as_contents, describe, listed
-from wharfinger.conformance.subprocess_driver import said_elsewhere
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import CycleResult
 

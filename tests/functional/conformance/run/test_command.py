@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.conformance.running import FEW, Kit
 from tests.lab.inprocess import logging_of_its_own
-from wharfinger.cli.main import main
+from wharfinger.cli.app import main
 
 pytest_plugins = ["pytester"]
 

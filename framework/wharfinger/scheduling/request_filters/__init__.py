@@ -2,13 +2,13 @@
 
 Plugins of the entry point group ``wharfinger.request_filters``. Such as::
 
-    from wharfinger.scheduling.filters import Candidate, RequestFilter, Surroundings
+    from wharfinger.scheduling.request_filters import Candidate, RequestFilter, Surroundings
 """
 
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling.candidate import Candidate
-from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
 from wharfinger.scheduling.request import RequestGroup, ResourceRequest
+from wharfinger.scheduling.request_filters.base import RequestFilter, Surroundings
 
 __all__ = [
     "Candidate",

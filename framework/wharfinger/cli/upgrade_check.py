@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result, UpgradeCommands
 
-from wharfinger.cli.main import WRONG_USAGE
+from wharfinger.cli.app import WRONG_USAGE
 from wharfinger.exceptions import ConfigurationFileError, NotFound, WharfingerError, printable
 from wharfinger.masking import masked
 

@@ -18,8 +18,8 @@ from tests.lab import placement as lab
 from tests.lab.faults import Answer, Fault, Interceptor
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.program import Done, Program, run_command
-from wharfinger.cli import status
-from wharfinger.conformance.writing_client import WritingClient
+from wharfinger.cli import upgrade_check
+from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.db import migration
 from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import ServiceList
@@ -67,7 +67,9 @@ def check(program: Program) -> Found:
     """Have everything checked in this process, without the start-up."""
     out = io.StringIO()
     with redirect_stdout(out):
-        code = status.main(["--config-file", str(program.config), "upgrade", "check", "--json"])
+        code = upgrade_check.main(
+            ["--config-file", str(program.config), "upgrade", "check", "--json"]
+        )
     return found(code, out.getvalue())
 
 
@@ -262,7 +264,7 @@ def test_a_configuration_that_cannot_be_read_is_a_message(program: Program) -> N
 def test_wrong_usage_is_told_from_a_failure(
     arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert status.main(arguments.split()) == 64
+    assert upgrade_check.main(arguments.split()) == 64
     assert "usage: wharfinger-status" in capsys.readouterr().err
 
 

@@ -18,6 +18,6 @@ def main() -> int:
     # Python would collect garbage after every 700 objects: 5 % of the time of a start. The agent,
     # which runs for long, sets the usual thresholds again.
     gc.set_threshold(100_000, 50, 50)
-    from wharfinger.cli import main as program
+    from wharfinger.cli import app as program
 
     return program.main()

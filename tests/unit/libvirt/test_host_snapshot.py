@@ -7,7 +7,7 @@ import pytest
 from wharfinger.exceptions import BackendError
 from wharfinger_libvirt.connection import Vanished
 from wharfinger_libvirt.domains import Domain
-from wharfinger_libvirt.host import MAX_READINGS, read_devices, read_devices_and_domains
+from wharfinger_libvirt.host_snapshot import MAX_READINGS, read_devices, read_devices_and_domains
 from wharfinger_libvirt.nodedev import Mdev, NodeDevice
 
 GPU = NodeDevice(name="pci_0000_84_00_0")

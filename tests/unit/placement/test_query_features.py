@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.placement.microversions import HIGHEST, Feature, Microversion
-from wharfinger.placement.query_requirements import (
+from wharfinger.placement.query_features import (
     Query,
     candidate_features,
     encoded,

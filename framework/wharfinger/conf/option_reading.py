@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_config import cfg, types
 
-from wharfinger.conf.option_sources import DEFAULT, Options
+from wharfinger.conf.unread_keys import DEFAULT, Options
 from wharfinger.exceptions import ConfigurationError, ConfigurationFileError
 from wharfinger.masking import MASK, learn, learn_url
 

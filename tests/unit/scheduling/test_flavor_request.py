@@ -14,7 +14,7 @@ from wharfinger.objects import Flavor
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling import known_extra_specs as known
-from wharfinger.scheduling.extra_specs import from_flavor
+from wharfinger.scheduling.flavor_request import from_flavor
 from wharfinger.scheduling.request_query import encode
 
 NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"

@@ -49,7 +49,7 @@ from wharfinger.objects import ProviderRecordList, ReservationList
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile import record_store
-from wharfinger.reconcile.stored_reservations import Reservations
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 

@@ -19,10 +19,10 @@ from wharfinger.placement.model import CandidateProvider
 from wharfinger.placement.trait_conditions import NO_CONDITIONS, TraitConditions
 from wharfinger.scheduling import RequestGroup
 from wharfinger.scheduling.candidate import Candidate
-from wharfinger.scheduling.filters import RequestFilter, Surroundings
-from wharfinger.scheduling.filters.compute_status import ComputeStatusFilter
-from wharfinger.scheduling.filters.owner import OwnerFilter
 from wharfinger.scheduling.provider_facts import SHARES
+from wharfinger.scheduling.request_filters import RequestFilter, Surroundings
+from wharfinger.scheduling.request_filters.compute_status import ComputeStatusFilter
+from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
 ACME, DISABLED = "CUSTOM_OWNER_ACME", "COMPUTE_STATUS_DISABLED"
 #: The last microversions before choices between traits, before traits of roots, before mappings.

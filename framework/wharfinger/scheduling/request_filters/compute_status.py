@@ -8,8 +8,8 @@ import os_traits
 from wharfinger.placement.microversions import Feature
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling.candidate import Candidate
-from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
 from wharfinger.scheduling.request import ResourceRequest, invalid
+from wharfinger.scheduling.request_filters.base import RequestFilter, Surroundings
 
 _DISABLED: Final = os_traits.COMPUTE_STATUS_DISABLED
 #: What it asks of the root of what is taken from.

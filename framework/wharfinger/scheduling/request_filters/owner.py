@@ -16,14 +16,14 @@ from typing import Final
 import os_traits
 
 from wharfinger.conf import SchedulingSection
-from wharfinger.placement.known_owner_traits import OwnerTraits
 from wharfinger.placement.microversions import Feature
+from wharfinger.placement.owner_trait_reader import OwnerTraits
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.providers import ownership
 from wharfinger.scheduling.candidate import Candidate
-from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
 from wharfinger.scheduling.owner_tagging_gates import Gates
 from wharfinger.scheduling.request import RequestGroup, ResourceRequest
+from wharfinger.scheduling.request_filters.base import RequestFilter, Surroundings
 
 _SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 #: Traits in all groups together; with gunicorn a URL has less than 4,094 bytes.

@@ -11,7 +11,7 @@ from tests.lab.cycles import make_state
 _STARTED = """
 import gc, sys
 before = gc.get_threshold()
-from wharfinger.cli.start import main
+from wharfinger.cli.entry_point import main
 sys.argv = ["wharfinger", *sys.argv[1:]]
 try:
     main()
@@ -40,8 +40,8 @@ def configuration(tmp_path: Path) -> str:
 
 def test_version_imports_nothing_of_a_command() -> None:
     names = started("--version")
-    assert "wharfinger.cli.start" in names
-    assert not names & {"cliff", "stevedore", "oslo_config", "wharfinger.cli.main"}
+    assert "wharfinger.cli.entry_point" in names
+    assert not names & {"cliff", "stevedore", "oslo_config", "wharfinger.cli.app"}
 
 
 def test_service_list_imports_no_client_and_no_migrations(

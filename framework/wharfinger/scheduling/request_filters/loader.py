@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 from wharfinger.conf.scheduling import GROUP
 from wharfinger.driver.entry_points import PluginManager, entry_points
 from wharfinger.exceptions import ConfigurationError, WharfingerError
-from wharfinger.scheduling.filters.base import RequestFilter, Surroundings
+from wharfinger.scheduling.request_filters.base import RequestFilter, Surroundings
 
 NAMESPACE: Final = "wharfinger.request_filters"
 

@@ -28,7 +28,7 @@ from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling import ResourceRequest
 from wharfinger.scheduling.candidate import Candidate
 from wharfinger.scheduling.candidates import Candidates, CandidateSearch
-from wharfinger.scheduling.filters import RequestFilter, loader
+from wharfinger.scheduling.request_filters import RequestFilter, loader
 
 DISABLED = "COMPUTE_STATUS_DISABLED"
 AVX = "HW_CPU_X86_AVX"

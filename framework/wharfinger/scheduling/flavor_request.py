@@ -3,7 +3,7 @@
 ``resources:VGPU=1`` and ``trait:CUSTOM_FAST=required`` (or ``forbidden``) are of the group
 without a suffix, ``resources_GPU:VGPU=1`` and ``trait_GPU:CUSTOM_FAST=required`` of group
 ``_GPU``. ``group_policy`` is ``none`` or ``isolate``; ``accel:device_profile`` names a device
-profile. ``known_extra_specs`` has the other keys of nova, and ``extra_spec_translation`` their
+profile. ``known_extra_specs`` has the other keys of nova, and ``ungrouped_extra_specs`` their
 requests. nova logs and ignores a key of a group that it cannot read: here, such a key is an error.
 Keys of a namespace that nova does not have, and keys without a namespace, are ignored.
 """
@@ -19,7 +19,7 @@ from wharfinger.exceptions import InvalidRequest
 from wharfinger.objects import Flavor
 from wharfinger.placement.trait_conditions import TraitConditions, check_name
 from wharfinger.providers import ownership
-from wharfinger.scheduling import extra_spec_translation
+from wharfinger.scheduling import ungrouped_extra_specs
 from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE, GROUP_POLICY, Asked, find
 from wharfinger.scheduling.request import (
     MAX_AMOUNT,
@@ -230,11 +230,11 @@ def _read(flavor: Flavor) -> _Draft:
                 "nothing is asked for by that. The keys are resources:CLASS, trait:TRAIT, both "
                 f"with a group's suffix before the colon, {GROUP_POLICY} and {DEVICE_PROFILE}.",
             )
-        elif (usual := extra_spec_translation.check(key, value)) is not None:
+        elif (usual := ungrouped_extra_specs.check(key, value)) is not None:
             values[key] = usual
     draft.policy = cast("GroupPolicy | None", values.get(GROUP_POLICY))
     cpus = dict(_cpus(draft.groups.values()))
-    for key, asked in extra_spec_translation.asked(flavor, values, cpus):
+    for key, asked in ungrouped_extra_specs.asked(flavor, values, cpus):
         draft.groups[UNNUMBERED].ask(key, flavor.extra_specs[key], asked)
         draft.root |= dict.fromkeys(asked.root, key)
     return draft
