@@ -359,6 +359,8 @@ class _Hand:
         instance = self._instance()
         if self._moves(instance):
             return
+        instance.task_state = "releasing"  # otherwise its allocation would count as lost
+        instance.save()
         self._note("open", instance.uuid)
         if (
             self._draw.random() < 0.6
