@@ -137,10 +137,14 @@ class TreeDraft:
             self.foreign.append(found)
 
     def delete(self, live: Provider) -> None:
-        """Delete a provider and its record; the record of a child stays while it is held."""
+        """Delete a provider and its record.
+
+        The record of a child below another program's root stays while the child is held.
+        """
         self.gone.add(live.uuid)
         self.deletions.append(DeleteProvider(**step_target(live)))
-        if live.uuid in self.held and live.parent_uuid:
+        is_own_tree = self.record(live.root_uuid).is_own
+        if live.uuid in self.held and live.parent_uuid and not is_own_tree:
             self.keep_record(live.uuid)
         else:
             self.records[live.uuid] = None

@@ -261,9 +261,11 @@ def _is_needed(draft: TreeDraft, uuid: str) -> bool:
     """Return whether the record of a provider that is not in Placement is still needed.
 
     The device of the provider may come back with the root, below a new root or after a problem, and
-    it keeps its uuid and its reservations then.
+    it keeps its uuid and its reservations then. Below a root of ours, it gets the same uuid anyway.
     """
     record = draft.record(uuid)
+    if draft.record(record.root_uuid or "").is_own:
+        return False
     ours = record.applied or record.intended
     is_child = ours is not None and ours.parent_uuid is not None
     is_own = is_child and record.mode is PublishingMode.OWN
