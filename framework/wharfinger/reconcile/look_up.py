@@ -239,17 +239,12 @@ class LookUp:
                 return False
 
         held, phases = next_phases(
-            {
-                uuid: tuple(one for one in its if one not in apart.ended)
-                for uuid, its in rows.items()
-            }
-            if apart.ended
-            else rows,
+            rows,
             state.desired,
             state.snapshot_reservations,
             is_clean=is_clean,
             is_given_back=is_given_back,
-            settled=state.settled,
+            settled={**state.settled, **dict.fromkeys((one.uuid for one in apart.ended), None)},
         )
         held |= {one.provider_uuid for one in state.lost}
         held |= self._programmed_together(state, rows)
@@ -258,7 +253,7 @@ class LookUp:
             state,
             reservations=rows,
             held=frozenset(held | replaced.keys()),
-            phases=(*phases, *((mark, None) for mark in apart.ended)),
+            phases=phases,
             detached={uuid: apart.roots[uuid].holder for uuid in apart.staying},
             problems=(*state.problems, *problems),
             other_problems=(*state.other_problems, *replaced.values()),
