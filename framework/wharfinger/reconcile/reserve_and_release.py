@@ -49,6 +49,7 @@ from wharfinger.providers.plan import (
     TreePlan,
     UpdateProvider,
 )
+from wharfinger.providers.plan_draft import step_target
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import TreeWrite, Writer
@@ -328,15 +329,14 @@ class Reservations:
                     f"{inventory.capacity if inventory else 0:g}.",
                     remedy="Other consumers have it by now.",
                 )
-        place = {"uuid": live.uuid, "name": live.name, "root_uuid": live.root_uuid}
-        change = SetInventories(**place, before=live.inventories, after=room)
+        change = SetInventories(**step_target(live), before=live.inventories, after=room)
         own = stored.own_record
         record = replace(
             own,
             live=replace(live, inventories=full),
             own_reserved={**own.own_reserved, **stored.own_figures},
         )
-        step = Reshape(**place, inventories=(change,), allocations=allocations)
+        step = Reshape(**step_target(live), inventories=(change,), allocations=allocations)
         self._apply(stored, record, step)
 
     # Functions of programmable devices.
@@ -677,10 +677,7 @@ class Reservations:
 
 def _change(kind: type[SetInventories | SetTraits], live: Provider, after: Any) -> Step:
     """Return the step of that kind which changes a provider to ``after``."""
-    before = getattr(live, kind.attribute)
-    return kind(
-        uuid=live.uuid, name=live.name, root_uuid=live.root_uuid, before=before, after=after
-    )
+    return kind(**step_target(live), before=getattr(live, kind.attribute), after=after)
 
 
 def _current(
