@@ -50,7 +50,7 @@ def below(*children: str, **uuids: str) -> Edit:
 
 
 def silent(*children: str) -> Edit:
-    """Return a driver that says nothing of the node."""
+    """Return a driver that does not report the root of the node."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         for name in children:
@@ -83,6 +83,11 @@ class Nova:
             if one.uuid != root:
                 self._client.delete_provider(one.uuid)
         self._client.delete_provider(root)
+
+    def start_anew(self) -> None:
+        """Delete the service, and create a root with another uuid."""
+        self.delete_service()
+        self.create_root()
 
 
 @pytest.fixture
@@ -149,8 +154,7 @@ def test_children_after_a_failure_in_the_first_cycle_with_a_new_root_keep_uuids(
     publishing.driver.nodes[NODE] = below(GPU)
     publishing.cycle.sync()
     before = contents(placement)[GPU]
-    nova.delete_service()
-    nova.create_root()
+    nova.start_anew()
     publishing.driver.nodes[NODE] = does_not_answer
 
     assert publishing.restarted().sync().problems
@@ -167,8 +171,7 @@ def test_child_whose_name_was_taken_meanwhile_keeps_its_uuid(
     publishing.driver.nodes[NODE] = below(GPU)
     publishing.cycle.sync()
     before = contents(placement)[GPU]
-    nova.delete_service()
-    nova.create_root()
+    nova.start_anew()
     other = placement.client.create_provider(str(uuid.uuid4()), GPU, None)
 
     (problem,) = publishing.restarted().sync().problems
@@ -193,8 +196,7 @@ def test_children_after_a_crash_at_each_request_below_a_new_root_keep_uuids(
     if is_reserved:
         holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
     before = contents(placement)
-    nova.delete_service()
-    nova.create_root()
+    nova.start_anew()
     crashes = 0
     while crashes < 30:
 
@@ -225,8 +227,7 @@ def test_device_with_a_new_uuid_of_its_own_is_held_until_the_former_reservation_
     publishing.driver.nodes[NODE] = below(**{GPU: first})
     publishing.cycle.sync()
     holds.reserve(summary(placement, GPU), holder="ann", reason="burns")
-    nova.delete_service()
-    nova.create_root()
+    nova.start_anew()
     publishing.driver.nodes[NODE] = below(**{GPU: second})
 
     for _ in range(2):
@@ -256,8 +257,7 @@ def test_reserved_device_that_was_removed_comes_back_below_a_new_root_reserved(
     for _ in range(2):
         publishing.cycle.sync()
     assert GPU not in contents(placement)
-    nova.delete_service()
-    nova.create_root()
+    nova.start_anew()
     publishing.restarted().sync()
     publishing.driver.nodes[NODE] = below(GPU)
 
@@ -409,8 +409,7 @@ def test_detached_child_without_other_reservations_is_free_below_the_new_root(
     holds.release(summary(placement, GPU), "operator")
     holds.detach(summary(placement, GPU))
     assert everything()[GPU]["inventories"] == {"VGPU": (4, 4)}
-    nova.delete_service()
-    nova.create_root()
+    nova.start_anew()
 
     publishing.restarted().sync()
 
