@@ -61,12 +61,13 @@ def merge(
         for name, inventory in there.inventories.items()
         if name not in own_classes and name not in leaving
     }
-    is_explained = (
-        live is not None
-        and ownership.is_adoption(publisher, live, wanted, record)
-        and ownership.explains_reserved(live, wanted, is_allocated=is_allocated)
-    )
-    foreign = full_reservation.foreign({} if is_explained else there.inventories, record)
+    foreign = full_reservation.foreign(there.inventories, record)
+    if (
+        foreign
+        and ownership.is_adoption(publisher, there, wanted, record)
+        and ownership.explains_reserved(there, wanted, is_allocated=is_allocated)
+    ):
+        foreign = frozenset()
     inventories = {**full_reservation.release(others, record), **own_classes}
     for name in foreign & own_classes.keys():
         inventories[name] = replace(own_classes[name], reserved=own_classes[name].total)
