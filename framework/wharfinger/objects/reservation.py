@@ -13,10 +13,10 @@ RELEASE_PHASES: Final = ("releasing", "released", "cleaning")
 
 @register
 class Reservation(KeptObject):
-    """That somebody holds all of a provider, so that nothing more is placed on it.
+    """Stored reservation of a whole provider: nothing more is placed on it.
 
-    Several may hold one provider, each once: it is free when none is left. What drivers report is
-    not kept here: that lives as long as they report it.
+    Several holders may reserve one provider, each once: it is free when no reservation is left. A
+    reservation that a driver reports is not stored: it lasts as long as the driver reports it.
 
     - ``uuid``: its own.
     - ``provider_uuid``: the resource provider.
@@ -24,7 +24,7 @@ class Reservation(KeptObject):
     - ``holder``: who holds it, and releases it.
     - ``since``: from when on, in UTC.
     - ``expected_end``: when that will be over, in UTC; nothing ends by itself then. None where
-      nobody knows.
+      that is not known.
     - ``own_reserved``: by resource class, the ``reserved`` amounts from before it, to be restored
       when the last one ends.
     - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other

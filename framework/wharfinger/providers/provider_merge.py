@@ -40,13 +40,13 @@ def merge(
     is_allocated: bool = False,
     dropped: Collection[str] = frozenset(),
 ) -> tuple[Provider, Record]:
-    """What a provider becomes, and what is then to be remembered of it.
+    """Return a provider as the plan leaves it, and its record then.
 
-    ``live`` is what Placement has of it, None where it has nothing; ``now`` is in seconds since the
-    epoch. ``is_full``: the cycle is a full one. The provider is fully reserved if the driver wants
-    that, or if it ``is_held``. ``dropped`` are classes that its driver has moved away: they go,
-    whoever put them there. ``is_allocated`` where anything is allocated from a provider that is
-    adopted.
+    ``live`` is the provider in Placement, None where it is not there. ``now`` is in seconds since
+    the epoch. ``is_full``: the cycle is a full one. The provider is fully reserved if the driver
+    wants that, or if it ``is_held``. ``dropped`` are classes that its driver has moved away: they
+    are removed, also those of other programs. ``is_allocated`` where anything is allocated from a
+    provider that is adopted.
     """
     mine = wanted.provider
     is_own = wanted.mode is PublishingMode.OWN

@@ -31,14 +31,14 @@ class Undone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One provider's memory, of one driver instance.
+    """Record of a provider by one driver instance.
 
-    ``applied`` is what this instance put there and answers for (its classes, traits
-    and aggregates, not others'). ``intended`` is what a plan under way puts there: set
-    before its first write, None when all are done. ``live`` is the whole provider as
-    Placement last told it; without a generation, as a reshape was to leave it. ``own_reserved``
-    holds, while the provider is reserved, the ``reserved`` figures to restore; ``reservations`` the
-    reasons for which its driver has it reserved, and ``reserved_since`` since when, by reason.
+    ``applied`` has the classes, traits and aggregates that this instance has set, without those of
+    other programs. ``intended`` has those that a plan is about to set: it is stored before the
+    first write, and None when all are done. ``live`` is the whole provider as last read from
+    Placement; without a generation, as a reshape was to leave it. While the provider is reserved,
+    ``own_reserved`` has the ``reserved`` figures to restore. ``reservations`` are the reasons for
+    which its driver reserves it, and ``reserved_since`` the time of each reason.
     ``absence`` is set when a complete listing of the backend lacks it. ``undone`` has what another
     program has undone, by a name for people (see ``fights``). Times are in seconds
     since the epoch. A record with neither ``applied`` nor ``intended`` is of a provider that is

@@ -38,11 +38,11 @@ class AllocationChange:
         self._used_before = _sums(_holders(before))
 
     def dropped(self, draft: TreeDraft) -> dict[str, frozenset[str]]:
-        """By provider uuid, the classes that a driver has moved away from a provider it reports.
+        """Return the classes that a driver has moved away from providers it reports, by their uuid.
 
-        Those go, whoever put them there: else it would offer them beside the provider that they
-        have moved to. A class from which allocations were moved is one, and so is one that nobody
-        uses and that another provider of the tree offers.
+        These classes are removed, also those of other programs: otherwise the provider would offer
+        them beside the one that they have moved to. A class has moved away if allocations from it
+        were moved, or if it has no allocations and another provider of the tree offers it.
         """
         own = [one for one in draft.desired if one.stated and one.mode is PublishingMode.OWN]
         offered = {name for one in own for name in one.provider.inventories}
@@ -61,11 +61,11 @@ class AllocationChange:
         }
 
     def steps(self, draft: TreeDraft) -> list[Step]:
-        """One Reshape, and what sets figures that would have kept Placement from taking it.
+        """Return one Reshape, and the steps for figures with which Placement would refuse it.
 
-        All providers of ours that a changed consumer uses are in it, so that their generations are
-        checked. A class of which less is to be had than is used, since it is reserved, has just as
-        much for that one moment.
+        The Reshape has all providers of ours that a changed consumer uses, so that their
+        generations are checked. If a class is reserved, and less of it is available than is used,
+        it offers just what is used until the next step.
         """
         reported = {one.provider.uuid for one in draft.desired if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
@@ -101,10 +101,10 @@ class AllocationChange:
         return [Reshape(**target, inventories=changed, allocations=self._moved), *full]
 
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
-        """What Placement would refuse of a reshape, with the consumers that it does not name.
+        """Yield why Placement would refuse a reshape, with the consumers that it does not name.
 
-        One for each provider and class. Nothing of the tree is to be written then, not even a
-        child.
+        There is one problem for each provider and class. If there is one, nothing of the tree may
+        be written.
         """
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:

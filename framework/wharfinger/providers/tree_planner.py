@@ -215,7 +215,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
             if live and not draft.is_full and fights.waits(remembered, live, after):
                 after, remembered = live, draft.waiting(live, remembered)
             placed = _placed(draft, after, apart)
-            if placed is not after:  # what was applied keeps the place that it goes back to
+            if placed is not after:  # ``applied`` keeps its parent, to which it returns
                 remembered = replace(remembered, live=placed)
             draft.change(live, placed, remembered)
             draft.note_foreign(placed, remembered)
@@ -253,7 +253,7 @@ def _leave_others(draft: TreeDraft) -> None:
         draft.records[uuid] = None
     for uuid in kept:
         draft.keep_record(uuid)
-    for uuid in roots:  # its name tells of which node the child is
+    for uuid in roots:  # its name is the name of the child's node
         draft.note_missing(uuid, draft.record(uuid))
 
 
