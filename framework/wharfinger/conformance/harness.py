@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.driver.capabilities import SUPPORTED, Capability
@@ -29,6 +29,12 @@ class Fault(StrEnum):
     ERROR = "error"
     #: It is answered that whoever asks may not know.
     DENIED = "denied"
+
+
+#: The faults that every harness can cause. ``Harness.faults`` names more.
+COMMON_FAULTS: Final = frozenset(
+    {Fault.RAISE, Fault.HANG, Fault.HALF, Fault.ERROR, Fault.DENIED}
+)
 
 
 class Placement(Protocol):
@@ -55,6 +61,18 @@ class OldLayout:
     allocations: Mapping[str, Mapping[str, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the backend has for one thing, read without the driver.
+
+    ``totals`` are all resource classes of the thing's provider with their totals. ``traits`` are
+    traits that the provider must have; it may have others.
+    """
+
+    totals: Mapping[str, int]
+    traits: frozenset[str] = frozenset()
+
+
 class Harness(abc.ABC):
     """One backend, with things in it: nodes or devices, each the backend of one provider.
 
@@ -72,6 +90,8 @@ class Harness(abc.ABC):
     growth: ClassVar[int] = 32
     #: Seconds after which a driver, configured as here, has given up a call that hangs.
     patience: ClassVar[float] = 5.0
+    #: The faults that ``expect`` can cause.
+    faults: ClassVar[frozenset[Fault]] = COMMON_FAULTS
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         """``directory`` is empty, and the harness's to write to."""
@@ -142,6 +162,29 @@ class Harness(abc.ABC):
     @abc.abstractmethod
     def calls(self) -> Sequence[str]:
         """The calls to the backend since the last ``expect``, each in a few words."""
+
+    # Abilities that a harness may leave out. The rules that need one are reported as unproven then.
+
+    def expected(self) -> Mapping[str, Expected]:
+        """Return what the backend has now, by thing: every thing that is not busy."""
+        raise NotImplementedError
+
+    def change(self, thing: str) -> None:
+        """Change a total or a trait of a thing in place, to a value that it did not have before."""
+        raise NotImplementedError
+
+    def use(self, thing: str) -> None:
+        """Let an instance use a part of a thing. The thing keeps what it has, and is not busy."""
+        raise NotImplementedError
+
+    def second_host(self) -> str:
+        """Return the configuration of the driver on another host, with things of its own.
+
+        The text is like that of ``configuration``, for the same instance name.
+        """
+        raise NotImplementedError
+
+    # What a capability of the driver needs.
 
     def use_old_layout(self) -> OldLayout:
         """Have instances use what has to move (``reshape``); how all of it was published.

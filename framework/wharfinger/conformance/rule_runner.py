@@ -40,6 +40,8 @@ class Status(StrEnum):
     #: It is not for a driver with these capabilities.
     EXEMPT = "exempt"
     NOT_RUN = "not run"
+    #: The harness lacks an optional method that the rule needs.
+    UNPROVEN = "unproven"
     #: The core alone was asked for.
     NOT_ASKED = "not asked"
 
@@ -139,7 +141,9 @@ class Examination:
             return Result(rule, Status.EXEMPT, printable(exempt))
         if rule.profile is Profile.EXTENDED and not self._subject.has_harness:
             return Result(rule, Status.NOT_RUN, "there is no harness")
-        return None
+        missing = [name for name in rule.needs if not self._subject.can(name)]
+        unproven = Result(rule, Status.UNPROVEN, f"the harness has no {', '.join(missing)}")
+        return unproven if missing else None
 
     def _judged(self, result: Result) -> Result:
         """The result, seen with what was declared of the rule."""
@@ -174,6 +178,11 @@ class _Guarded:
 
     def __init__(self, harness: Harness) -> None:
         self._harness = harness
+
+    @property
+    def kind(self) -> type[Harness]:
+        """The harness's class."""
+        return type(self._harness)
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -9,6 +9,7 @@ from typing import Final
 
 from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
+from wharfinger.conformance.driver_observer import CallObserver, observe
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
@@ -55,13 +56,18 @@ class Subject:
         harness: Harness | None = None,
         seed: int = 0,
         examples: int = 10,
+        thorough: bool = False,
     ) -> None:
         self.name: Final = name
         self.placement: Final = placement
         self.seed: Final = seed
         self.examples: Final = examples
+        #: Whether every case is tried that is sampled otherwise.
+        self.thorough: Final = thorough
         #: The ids of the rules that are known by now not to be kept.
         self.broken: Final[set[str]] = set()
+        #: What observes every call to the driver's instances.
+        self.observers: Final[list[CallObserver]] = []
         self._harness: Final = harness
         self._config_file: Final = config_file
         self._directory: Final = directory
@@ -87,6 +93,11 @@ class Subject:
     def has_harness(self) -> bool:
         """Whether the backend can be changed."""
         return self._harness is not None
+
+    def can(self, method: str) -> bool:
+        """Return whether the harness implements an optional method, such as ``change``."""
+        kind = getattr(self._harness, "kind", type(self._harness))
+        return getattr(kind, method, None) is not getattr(Harness, method)
 
     @cached_property
     def kind(self) -> type[ComputeDriver]:
@@ -213,7 +224,9 @@ class Subject:
 
     def load(self) -> Instance:
         """A new instance, which is not connected yet."""
-        return driver_instance_loader.load(self.configured(), self.instance_name)
+        instance = driver_instance_loader.load(self.configured(), self.instance_name)
+        observe(instance.driver, self.observers)
+        return instance
 
     @contextmanager
     def driver(self) -> Iterator[ComputeDriver]:

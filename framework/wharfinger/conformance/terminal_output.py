@@ -21,6 +21,7 @@ _COLUMNS: Final = {
     "known": (Status.KNOWN,),
     "exempt": (Status.EXEMPT,),
     "not run": (Status.NOT_RUN,),
+    "unproven": (Status.UNPROVEN,),
     "not asked": (Status.NOT_ASKED,),
 }
 

@@ -1,0 +1,59 @@
+"""Observers of the calls to a driver: each one hears of the beginning and the end of every call."""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Final, Protocol
+
+from wharfinger.driver import ComputeDriver
+
+#: The methods of the contract, by name.
+_METHODS: Final = tuple(
+    name
+    for name, value in vars(ComputeDriver).items()
+    if not name.startswith("_") and callable(value)
+)
+
+
+class CallObserver(Protocol):
+    """Hears of each call to a method of a driver, in the thread that calls it."""
+
+    def before(self, method: str) -> None:
+        """A call begins."""
+
+    def after(self, method: str) -> None:
+        """The call has returned or raised."""
+
+
+def observe(driver: ComputeDriver, observers: Sequence[CallObserver]) -> None:
+    """Let observers hear of every call to a driver; those that are added later hear of it, too.
+
+    A call that the driver itself makes to one of its methods is a part of the outer call.
+    """
+    inside = threading.local()
+    for name in _METHODS:
+        setattr(driver, name, _observed(name, getattr(driver, name), observers, inside))
+
+
+def _observed(
+    name: str,
+    method: Callable[..., Any],
+    observers: Sequence[CallObserver],
+    inside: threading.local,
+) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if getattr(inside, "call", False):
+            return method(*args, **kwargs)
+        present = [*observers]
+        inside.call = True
+        for one in present:
+            one.before(name)
+        try:
+            return method(*args, **kwargs)
+        finally:
+            inside.call = False
+            for one in reversed(present):
+                one.after(name)
+
+    return call
