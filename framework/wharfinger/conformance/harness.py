@@ -32,9 +32,7 @@ class Fault(StrEnum):
 
 
 #: The faults that every harness can cause. ``Harness.faults`` names more.
-COMMON_FAULTS: Final = frozenset(
-    {Fault.RAISE, Fault.HANG, Fault.HALF, Fault.ERROR, Fault.DENIED}
-)
+COMMON_FAULTS: Final = frozenset({Fault.RAISE, Fault.HANG, Fault.HALF, Fault.ERROR, Fault.DENIED})
 
 
 class Placement(Protocol):
