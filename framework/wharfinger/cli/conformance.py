@@ -1,68 +1,71 @@
 """``wharfinger conformance``: whether a driver keeps the contract."""
 
 import argparse
-import os
+import signal
 from importlib.util import find_spec
 from typing import Any
 
 from cliff.lister import Lister
 
-from wharfinger.cli.app import WRONG_USAGE
 from wharfinger.cli.command import WharfingerCommand
 from wharfinger.exceptions import WharfingerError
 
-#: pytest's own.
-_USAGE_ERROR = 4
-
 
 class ConformanceRun(WharfingerCommand):
-    """Look whether a driver keeps the rules, by pytest --pyargs wharfinger.conformance.
+    """Check whether a driver keeps the rules.
 
-    Exits with 0 if it conforms, with 1 if a rule is not kept, and with 6 if not all was looked at.
+    Exits with 0 if it conforms, with 1 if a rule is not kept, and with 6 if not all was checked.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        _check_installed()
+        from wharfinger.conformance.run_options import add_options, driver_name, rule_id
+
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="NAME", help="an entry point of wharfinger.drivers")
         parser.add_argument(
-            "--driver-config",
-            metavar="FILE",
-            help="look at the driver with this configuration, and at the backend that it names; "
-            "default: the driver's harness",
-        )
-        parser.add_argument(
-            "--profile",
-            choices=("core", "extended"),
-            help="core: what needs no harness; default: extended, which is all",
+            "name", metavar="NAME", type=driver_name, help="an entry point of wharfinger.drivers"
         )
         parser.add_argument(
             "--rule",
             metavar="ID",
             action="append",
-            type=_rule,
+            type=rule_id,
             help="only this rule (several times: these)",
         )
-        parser.add_argument(
-            "--known-failure",
-            metavar="'ID: REASON'",
-            action="append",
-            help="a rule that is known not to be kept; it is a failure then if it is kept",
-        )
-        parser.add_argument(
-            "--report", metavar="DIR", help="write NAME.json, NAME.md and NAME.svg there"
-        )
-        parser.add_argument("--junit", metavar="FILE", help="write a JUnit file")
-        parser.add_argument("--seed", metavar="N", help="of the random histories; default: any")
-        parser.add_argument("--examples", metavar="N", help="how many random histories")
-        parser.add_argument("--timeout", metavar="SECONDS", help="how long a rule may take")
+        add_options(parser.add_argument)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        _check_installed()
-        import pytest
+        from wharfinger.conformance import terminal_output
+        from wharfinger.conformance.exceptions import NotShown
+        from wharfinger.conformance.rules import Level, all_rules
+        from wharfinger.conformance.run import Run
+        from wharfinger.conformance.run_options import Asked
 
-        code = int(pytest.main(_arguments(parsed_args)))
-        return WRONG_USAGE if code == _USAGE_ERROR else code
+        asked = Asked.read(parsed_args.name, parsed_args)
+        rules = [one for one in all_rules() if not parsed_args.rule or one.id in parsed_args.rule]
+        # A service manager or a CI ends a run so. The report has what was found until then.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        problem = ""
+        try:
+            with Run(asked, parsed_args.report and parsed_args.report.absolute()) as run:
+                for rule in rules:
+                    result = run.check(rule)
+                    self._print(terminal_output.progress(result))
+                    if result.status.is_bad and rule.level is Level.MUST:
+                        self._print(terminal_output.failure(result, asked))
+        except KeyboardInterrupt:
+            problem = "the run was interrupted"
+        except NotShown as error:  # the harness does not stop
+            problem = str(error)
+        self._print("", *run.summary(), terminal_output.last_word(run.verdicts))
+        if problem:
+            self._print(problem)
+        return int(run.exit_code) or bool(problem)
+
+    def _print(self, *lines: str) -> None:
+        self.app.stdout.write("".join(f"{line}\n" for line in lines))
+        self.app.stdout.flush()
 
 
 class ConformanceRules(WharfingerCommand, Lister):
@@ -79,42 +82,10 @@ class ConformanceRules(WharfingerCommand, Lister):
         ]
 
 
-def _rule(id: str) -> str:
-    _check_installed()
-    from wharfinger.conformance.rules import all_rules
-
-    if id not in {rule.id for rule in all_rules()}:
-        raise argparse.ArgumentTypeError(
-            f"there is no rule {id}; wharfinger conformance rules lists them"
-        )
-    return id
-
-
 def _check_installed() -> None:
     """Raise WharfingerError where a distribution of the extra "conformance" is missing."""
-    for name in ("hypothesis", "placement", "pytest", "webob"):
+    for name in ("hypothesis", "placement", "webob"):
         if find_spec(name) is None:
             raise WharfingerError(
                 reason=f"the conformance kit needs {name}: pip install 'wharfinger[conformance]'"
             )
-
-
-def _arguments(parsed_args: argparse.Namespace) -> list[str]:
-    """What pytest is given: nothing of what is configured where this happens to be run."""
-    options = {
-        "--driver": parsed_args.name,
-        "--driver-config": parsed_args.driver_config,
-        "--driver-profile": parsed_args.profile,
-        "--driver-report": parsed_args.report,
-        "--driver-seed": parsed_args.seed,
-        "--driver-examples": parsed_args.examples,
-        "--driver-timeout": parsed_args.timeout,
-        "--junit-xml": parsed_args.junit,
-        "-k": " or ".join(parsed_args.rule or ()) or None,
-    }
-    given = [f"{option}={value}" for option, value in options.items() if value and option[1] == "-"]
-    if options["-k"]:
-        given += ["-k", options["-k"]]
-    given += [f"--driver-known-failure={one}" for one in parsed_args.known_failure or ()]
-    own = ["-c", os.devnull, "--rootdir", ".", "--noconftest", "--no-header", "--disable-warnings"]
-    return ["--pyargs", "wharfinger.conformance", *own, *given]

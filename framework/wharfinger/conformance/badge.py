@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
+from wharfinger.conformance.report import unproven
+
 #: Pixels of a letter, roughly, and beside each text.
 _LETTER: Final = 6.6
 _MARGIN: Final = 8
@@ -19,7 +21,13 @@ _LABEL: Final = "wharfinger"
 
 def as_svg(facts: Mapping[str, Any]) -> str:
     """What a report says, in a line: the profiles and their verdicts."""
-    words = [_LABEL, *(f"{name} {word.lower()}" for name, word in facts["verdicts"].items())]
+    words = [
+        _LABEL,
+        *(
+            f"{name} {word.lower()}{unproven(facts, name)}"
+            for name, word in facts["verdicts"].items()
+        ),
+    ]
     colours = ["#374151", *(_COLOURS[word] for word in facts["verdicts"].values())]
     widths = [round(len(word) * _LETTER + 2 * _MARGIN) for word in words]
     starts = [sum(widths[:index]) for index in range(len(widths))]

@@ -42,6 +42,11 @@ class Verdict:
     counts: dict[Level, Counter[Status]]
 
     @property
+    def unproven(self) -> int:
+        """How many rules could not be checked, since the harness lacks an optional method."""
+        return sum(counts[Status.UNPROVEN] for counts in self.counts.values())
+
+    @property
     def exit_code(self) -> ExitCode:
         """What a run with this verdict alone exits with."""
         return {Word.FAILED: ExitCode.FAILED, Word.PARTIAL: ExitCode.PARTIAL}.get(
@@ -54,7 +59,7 @@ def judge(
 ) -> list[Verdict]:
     """The verdict on each profile; a rule without a result was not run."""
     by_id = {result.rule.id: result for result in results}
-    every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN, "deselected")) for rule in rules]
+    every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN)) for rule in rules]
     return [
         _verdict(profile, [one for one in every if one.rule.profile is profile], asked)
         for profile in Profile

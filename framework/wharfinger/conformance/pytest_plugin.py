@@ -1,21 +1,29 @@
-"""pytest, as far as it runs the kit: its options, and the driver for the tests of the rules."""
+"""The options of pytest for a run of the kit, the run for its tests, and the verdict at the end."""
 
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from wharfinger.conformance.pytest_session import SUFFIXES, Session
-from wharfinger.conformance.rule_runner import TIMEOUT
-from wharfinger.conformance.rules import Profile
-from wharfinger.conformance.run_setup import Asked, Run
+from wharfinger.conformance.overall_verdict import exit_code, judge
+from wharfinger.conformance.rules import Rule, all_rules
+from wharfinger.conformance.run import Run
+from wharfinger.conformance.run_options import Asked, add_options, driver_name
+from wharfinger.conformance.terminal_output import last_word
 
 _ASKED: Final = pytest.StashKey[Asked]()
+_RUN: Final = pytest.StashKey[Run]()
+#: Ends of pytest that say nothing of the driver.
+_NO_VERDICT: Final = (
+    pytest.ExitCode.INTERRUPTED,
+    pytest.ExitCode.INTERNAL_ERROR,
+    pytest.ExitCode.USAGE_ERROR,
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let it be said which driver is looked at, and how."""
+    """Add the options."""
     group = parser.getgroup("wharfinger", "conformance of a driver")
     try:
         group.addoption("--driver", metavar="NAME", help="an entry point of wharfinger.drivers")
@@ -23,92 +31,71 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         raise pytest.UsageError(
             f"another plugin has an option --driver, too; leave it out (-p no:ITS_NAME): {error}"
         ) from error
-    group.addoption(
-        "--driver-config",
-        metavar="FILE",
-        type=Path,
-        help="look at the driver with this configuration, and at the backend that it names: "
-        "nothing there is changed, so that the core is all that can be seen; default: the "
-        "driver's harness, if it has one",
-    )
-    group.addoption(
-        "--driver-profile",
-        choices=[profile.value for profile in Profile],
-        default=Profile.EXTENDED.value,
-        help="core: what needs no harness; default: extended, which is all",
-    )
-    group.addoption(
-        "--driver-known-failure",
-        metavar="'ID: REASON'",
-        action="append",
-        default=[],
-        help="a rule that is known not to be kept, and why; it is a failure then if it is kept",
-    )
-    group.addoption(
-        "--driver-report", metavar="DIR", type=Path, help="write NAME.json, .md and .svg there"
-    )
-    group.addoption(
-        "--driver-seed", metavar="N", type=int, help="of the random histories; default: any"
-    )
-    group.addoption(
-        "--driver-examples",
-        metavar="N",
-        type=int,
-        default=10,
-        help="how many random histories; default: %(default)s",
-    )
-    group.addoption(
-        "--driver-timeout",
-        metavar="SECONDS",
-        type=float,
-        default=TIMEOUT,
-        help="how long a rule may take before it counts as not kept; default: %(default)g",
-    )
+    add_options(group.addoption, "driver-")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read what is asked for."""
+    """Read the options."""
     options = config.option
     if getattr(options, "dist", "no") != "no":
         raise pytest.UsageError(
             "the rules build on each other, and there is one backend: leave out -n, or say -n0"
         )
     try:
-        asked = Asked.read(
-            driver=options.driver,
-            config_file=options.driver_config,
-            profile=Profile(options.driver_profile),
-            known_failures=options.driver_known_failure,
-            seed=options.driver_seed,
-            examples=options.driver_examples,
-            timeout=options.driver_timeout,
-        )
-        if asked.driver is not None and options.driver_report is not None:
+        driver = None if options.driver is None else driver_name(options.driver)
+        if driver is not None and options.driver_report is not None:
             options.driver_report = options.driver_report.absolute()
             options.driver_report.mkdir(parents=True, exist_ok=True)
-            for suffix in SUFFIXES:  # those of a run before say nothing of this one
-                (options.driver_report / f"{asked.driver}.{suffix}").unlink(missing_ok=True)
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from error
+    except ArgumentTypeError as error:
+        raise pytest.UsageError(f"--driver: {error}") from error
     except OSError as error:
         raise pytest.UsageError(f"--driver-report: {error}") from error
-    if options.xmlpath is not None:  # pytest finds out when all is over
-        try:
-            path = Path(options.xmlpath)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.open("a").close()
-        except OSError as error:
-            raise pytest.UsageError(f"--junit-xml: {error}") from error
-    config.stash[_ASKED] = asked
-    # What libraries say to each other is nothing that a driver's author could mend.
+    config.stash[_ASKED] = Asked.read(driver, options, "driver-")
+    # A driver's author cannot correct what libraries say to each other.
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning")
-    config.pluginmanager.register(Session(config, asked, options.driver_report))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Check the rules in their order, whatever other plugins shuffle: they build on each other."""
+    rules = {item: rule.id for item in items if (rule := _rule_of(item)) is not None}
+    ordered = iter(sorted(rules, key=rules.__getitem__))
+    items[:] = [next(ordered) if item in rules else item for item in items]
 
 
 @pytest.fixture(scope="session")
-def conformance_run(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Run]:
-    """The driver, with its backend and a Placement."""
-    with Run(pytestconfig.stash[_ASKED], tmp_path_factory.mktemp("conformance")) as run:
+def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
+    """The run, whose driver is ready to be checked."""
+    with Run(pytestconfig.stash[_ASKED], pytestconfig.option.driver_report) as run:
+        pytestconfig.stash[_RUN] = run
         yield run
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Exit as the verdict says; what fails beside the rules is a failure, too."""
+    if not session.config.option.collectonly and exitstatus not in _NO_VERDICT:
+        session.exitstatus = exit_code(_verdicts(session.config)) or exitstatus
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the verdict."""
+    if config.option.collectonly:
+        return
+    asked, run = config.stash[_ASKED], config.stash.get(_RUN, None)
+    terminalreporter.section(f"conformance of {asked.driver or 'no driver'}")
+    for line in run.summary() if run else ():
+        terminalreporter.write_line(line)
+    terminalreporter.write_line(last_word(_verdicts(config)), bold=True)
+
+
+def _verdicts(config: pytest.Config) -> Any:
+    run, asked = config.stash.get(_RUN, None), config.stash[_ASKED]
+    return run.verdicts if run else judge([*all_rules()], (), asked.profile)
+
+
+def _rule_of(item: pytest.Item) -> Rule | None:
+    """The rule of a test of the kit."""
+    callspec = getattr(item, "callspec", None)
+    rule = callspec.params.get("rule") if callspec is not None else None
+    return rule if isinstance(rule, Rule) else None

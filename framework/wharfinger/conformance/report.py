@@ -3,17 +3,16 @@
 import json
 import platform
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from importlib.metadata import version
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points, version
 from typing import Any, Final
 
-from wharfinger.conformance.exceptions import NotShown
 from wharfinger.conformance.overall_verdict import Verdict
 from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import VERSION, Level, Rule
-from wharfinger.conformance.run_setup import Asked, find_harness
-from wharfinger.driver import Capability, loader
-from wharfinger.exceptions import DriverLoadError, printable
+from wharfinger.conformance.run_options import HARNESSES, Asked
+from wharfinger.driver import loader
+from wharfinger.exceptions import printable
 
 #: Of the report's form; what is added does not change it.
 _FORMAT: Final = 1
@@ -22,9 +21,16 @@ _MARKS: Final = re.compile(r"[\\`*\[\]<>&|~$]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def facts(
-    asked: Asked, verdicts: Iterable[Verdict], results: Mapping[str, Result], rules: Iterable[Rule]
+    asked: Asked,
+    verdicts: Sequence[Verdict],
+    results: Mapping[str, Result],
+    rules: Iterable[Rule],
+    capabilities: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """All that there is to be said of a run, in values of JSON."""
+    """Return what a run was asked for and what it has found, in values of JSON.
+
+    ``capabilities`` is what ``declared_capabilities`` returns. The driver is not imported.
+    """
     return {
         "format": _FORMAT,
         "kit": VERSION,
@@ -37,11 +43,14 @@ def facts(
             "known_failures": dict(asked.known),
             "seed": asked.seed,
             "examples": asked.examples,
+            "timeout": asked.timeout,
+            "thorough": asked.thorough,
         },
-        "capabilities": _capabilities(asked.driver or ""),
+        "capabilities": capabilities,
         "verdicts": {verdict.profile: verdict.word for verdict in verdicts},
+        "unproven": {verdict.profile: verdict.unproven for verdict in verdicts},
         "rules": [
-            _rule(results.get(rule.id, Result(rule, Status.NOT_RUN, "deselected")))
+            _rule(results.get(rule.id, Result(rule, Status.NOT_RUN, "not selected or not reached")))
             for rule in rules
         ],
     }
@@ -65,27 +74,18 @@ def driver(name: str) -> dict[str, str]:
     return {"name": name, "class": "", "distribution": ""}
 
 
+def unproven(facts: Mapping[str, Any], profile: str) -> str:
+    """How many rules of a profile are unproven, in brackets; nothing where none are."""
+    count = facts["unproven"][profile]
+    return f" ({count} unproven)" if count else ""
+
+
 def _backend(asked: Asked) -> str:
-    """What was asked about what there is."""
+    """The backend that the rules are checked with."""
     if asked.config_file is not None:
         return "the backend of a configuration file"
-    try:
-        kind = find_harness(asked.driver or "")
-    except NotShown:
-        return "a harness that cannot be loaded"
-    return f"the harness {kind.__module__}:{kind.__qualname__}" if kind else "no harness"
-
-
-def _capabilities(name: str) -> dict[str, dict[str, Any]]:
-    try:
-        declared = loader.load(name).capabilities.items()
-    except DriverLoadError:
-        return {}
-    return {
-        capability: {"supported": one.supported, "reason": one.reason}
-        for capability, one in declared
-        if isinstance(one, Capability)
-    }
+    names = [one.value for one in entry_points(group=HARNESSES, name=asked.driver or "")]
+    return f"the harness {', '.join(sorted(names))}" if names else "no harness"
 
 
 def _rule(result: Result) -> dict[str, str]:
@@ -103,7 +103,9 @@ def _rule(result: Result) -> dict[str, str]:
 
 def _markdown(facts: Mapping[str, Any]) -> Iterator[str]:
     driver, asked = facts["driver"], facts["asked"]
-    verdicts = ", ".join(f"{name}: **{word}**" for name, word in facts["verdicts"].items())
+    verdicts = ", ".join(
+        f"{name}: **{word}**{unproven(facts, name)}" for name, word in facts["verdicts"].items()
+    )
     yield from (f"# Conformance of the driver {_text(driver['name'])}", "", verdicts, "")
     yield from _rows(
         ("", ""),

@@ -7,16 +7,14 @@ from enum import StrEnum
 from functools import wraps
 from typing import Any, Final, cast
 
+from wharfinger.conformance.driver_clock import RunningCalls
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Harness
-from wharfinger.conformance.rule_timeout import Overdue, within
 from wharfinger.conformance.rules import Profile, Rule, requirements
 from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
 from wharfinger.reconcile.driver_calls import text_of
 
-#: Seconds that a rule may take; what is slowest here, histories of a real Cyborg, takes a tenth.
-TIMEOUT: Final = 300.0
 #: Characters that are told of what somebody else has written, and frames of a traceback.
 _LONGEST: Final = 1000
 _FRAMES: Final = 6
@@ -65,13 +63,17 @@ class Result:
     expected: str = ""
     details: str = ""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the rule is known to be broken: rules that build on it cannot be checked."""
+        return self.status in (Status.FAILED, Status.KNOWN)
+
 
 class Examination:
     """A driver, and what has been seen of it so far.
 
     ``profile`` is what was asked for: the core alone, or all. ``known`` are, by the ids of rules,
-    the reasons why they are known to fail; each is of a rule that there is. ``timeout`` is how many
-    seconds a rule may take.
+    the reasons why they are known to fail; each is of a rule that there is.
     """
 
     def __init__(
@@ -80,21 +82,24 @@ class Examination:
         *,
         profile: Profile = Profile.EXTENDED,
         known: Mapping[str, str] | None = None,
-        timeout: float = TIMEOUT,
     ) -> None:
         self._subject: Final = subject
         self._profile: Final = profile
         self._known: Final = dict(known or {})
-        self._timeout: Final = timeout
         self.results: Final[dict[str, Result]] = {}
 
     def look(self, rule: Rule) -> Result:
         """Look whether a rule is kept, as far as it is for this driver."""
-        result = self._judged(self._look(rule))
+        result = judged(self._look(rule), self._known)
         self.results[rule.id] = result
-        if result.status in (Status.FAILED, Status.KNOWN):
-            self._subject.broken.add(rule.id)
+        if result.is_broken:
+            self.broken.add(rule.id)
         return result
+
+    @property
+    def broken(self) -> set[str]:
+        """The ids of the rules that are known to be broken."""
+        return self._subject.broken
 
     def look_at(self, rules: Iterable[Rule]) -> list[Result]:
         """Look at several, in their order."""
@@ -105,9 +110,8 @@ class Examination:
         if why_not is not None:
             return why_not
         try:
-            with within(self._timeout):
-                self._subject.have_begun()
-                rule.check(self._subject)
+            self._subject.have_begun()
+            rule.check(self._subject)
         except Violation as violation:
             expected = _bounded(violation.expected)
             return Result(rule, Status.FAILED, _bounded(violation.found), expected)
@@ -115,7 +119,7 @@ class Examination:
             return Result(rule, Status.NOT_RUN, _bounded(str(reason)))
         except WharfingerError as error:
             return Result(rule, Status.FAILED, _bounded(str(error)), "no error")
-        except BaseException as error:  # whatever a driver raises, and Overdue
+        except BaseException as error:  # whatever a driver raises
             if type(error) is KeyboardInterrupt:
                 raise
             found = f"{type(error).__name__}: {text_of(error)}"
@@ -145,21 +149,20 @@ class Examination:
         unproven = Result(rule, Status.UNPROVEN, f"the harness has no {', '.join(missing)}")
         return unproven if missing else None
 
-    def _judged(self, result: Result) -> Result:
-        """The result, seen with what was declared of the rule."""
-        reason = self._known.get(result.rule.id)
-        if reason is None:
+
+def judged(result: Result, known: Mapping[str, str]) -> Result:
+    """Return the result, seen with the rules that are known to fail and the reasons."""
+    reason = known.get(result.rule.id)
+    if reason is None:
+        return result
+    match result.status:
+        case Status.FAILED:
+            return Result(result.rule, Status.KNOWN, f"{reason} ({result.found})", result.expected)
+        case Status.PASSED | Status.EXEMPT:
+            found = f"it is {result.status}, and was declared to fail: {reason}"
+            return Result(result.rule, Status.UNEXPECTED, found, "the failure, or no such word")
+        case _:
             return result
-        match result.status:
-            case Status.FAILED:
-                return Result(
-                    result.rule, Status.KNOWN, f"{reason} ({result.found})", result.expected
-                )
-            case Status.PASSED | Status.EXEMPT:
-                found = f"it is {result.status}, and was declared to fail: {reason}"
-                return Result(result.rule, Status.UNEXPECTED, found, "the failure, or no such word")
-            case _:
-                return result
 
 
 def _exempts(rule: Rule, harness: Harness) -> str | None:
@@ -176,8 +179,9 @@ def _exempts(rule: Rule, harness: Harness) -> str | None:
 class _Guarded:
     """A harness whose own failures are not the driver's."""
 
-    def __init__(self, harness: Harness) -> None:
+    def __init__(self, harness: Harness, calls: RunningCalls | None) -> None:
         self._harness = harness
+        self._calls = calls
 
     @property
     def kind(self) -> type[Harness]:
@@ -189,21 +193,31 @@ class _Guarded:
             value = getattr(self._harness, name)
         except Exception as error:
             raise _failed(name, error) from error
-        return _guarded(name, value) if callable(value) else value
+        return _guarded(name, value, self._calls) if callable(value) else value
 
 
-def guarded(harness: Harness) -> Harness:
-    """The harness; what its methods raise says that nothing can be seen, and not of the driver."""
-    return cast(Harness, _Guarded(harness))
+def guarded(harness: Harness, calls: RunningCalls | None = None) -> Harness:
+    """Return the harness; where a method raises, that says nothing of the driver (NotShown).
+
+    ``calls`` is told of each call.
+    """
+    return cast(Harness, _Guarded(harness, calls))
 
 
-def _guarded(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(
+    name: str, method: Callable[..., Any], calls: RunningCalls | None
+) -> Callable[..., Any]:
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if calls is not None:
+            calls.before_harness(name)
         try:
             return method(*args, **kwargs)
-        except (Exception, Overdue) as error:
+        except Exception as error:
             raise _failed(name, error) from error
+        finally:
+            if calls is not None:
+                calls.after_harness(name)
 
     return call
 

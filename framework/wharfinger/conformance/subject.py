@@ -9,7 +9,7 @@ from typing import Final
 
 from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
-from wharfinger.conformance.driver_observer import CallObserver, observe
+from wharfinger.conformance.driver_observer import CallObserver, observe, observed
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
@@ -224,7 +224,9 @@ class Subject:
 
     def load(self) -> Instance:
         """A new instance, which is not connected yet."""
-        instance = driver_instance_loader.load(self.configured(), self.instance_name)
+        conf = self.configured()
+        with observed("__init__", self.observers):
+            instance = driver_instance_loader.load(conf, self.instance_name)
         observe(instance.driver, self.observers)
         return instance
 

@@ -12,7 +12,7 @@ from wharfinger.conformance import report
 from wharfinger.conformance.overall_verdict import Verdict, Word
 from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import VERSION, Level, Profile
-from wharfinger.conformance.run_setup import Asked
+from wharfinger.conformance.run_options import Asked
 
 _WIDTH: Final = 100
 _COLUMNS: Final = {
@@ -40,7 +40,13 @@ def failure(result: Result, asked: Asked) -> str:
 
 def again(asked: Asked, id: str) -> str:
     """The command that looks at one rule again."""
-    return shlex.join(["pytest", "--pyargs", "wharfinger.conformance", *asked.arguments, "-k", id])
+    command = ["wharfinger", "conformance", "run", asked.driver or "", *asked.arguments]
+    return shlex.join([*command, "--rule", id])
+
+
+def progress(result: Result) -> str:
+    """One line for a rule that was checked."""
+    return f"{result.rule.id}  {result.rule.level:6}  {result.status}"
 
 
 def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]) -> Iterator[str]:
@@ -57,15 +63,21 @@ def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]
             yield from failure(result, asked).splitlines()
             yield ""
     yield from _not_run(results)
+    yield from _unproven(results)
     yield from _table(verdicts).splitlines()
     words = {verdict.profile: verdict.word for verdict in verdicts}
     if words == {Profile.CORE: Word.CONFORMS, Profile.EXTENDED: Word.PARTIAL}:
-        yield "For the core alone: --driver-profile core. For the rest the driver needs a harness."
+        yield "For the core alone: --profile core (with pytest --driver-profile core)."
+        yield "For the rest the driver needs a harness."
 
 
 def last_word(verdicts: Iterable[Verdict]) -> str:
     """The verdict in one line."""
-    return ", ".join(f"{verdict.profile}: {verdict.word}" for verdict in verdicts)
+    return ", ".join(
+        f"{verdict.profile}: {verdict.word}"
+        + (f" ({verdict.unproven} unproven)" if verdict.unproven else "")
+        for verdict in verdicts
+    )
 
 
 def _not_run(results: Iterable[Result]) -> Iterator[str]:
@@ -75,6 +87,13 @@ def _not_run(results: Iterable[Result]) -> Iterator[str]:
             reasons.setdefault(result.found, []).append(result.rule.id)
     for reason, ids in reasons.items():
         yield f"not run: {', '.join(ids)}: {reason}"
+
+
+def _unproven(results: Iterable[Result]) -> Iterator[str]:
+    """What a harness without optional methods leaves unproven."""
+    for result in results:
+        if result.status is Status.UNPROVEN:
+            yield f"unproven, since {result.found}: {result.rule.id}: {result.rule.says}"
 
 
 def _table(verdicts: Iterable[Verdict]) -> str:

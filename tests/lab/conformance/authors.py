@@ -1,16 +1,22 @@
 """Drivers and harnesses that authors might have, to be run by the kit."""
 
+import atexit
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import ClassVar
 
 from oslo_config import cfg
 
 from tests.lab.conformance.harnesses import WorldHarness
+from tests.lab.conformance.honest import Facts, MachinesDriver
 from wharfinger.conformance.harness import Harness
 from wharfinger.driver import Capabilities, ComputeDriver, unsupported
+from wharfinger.objects import Service
 from wharfinger.providers import Inventory
 
 _NONE = unsupported("shelves have no such thing")
@@ -54,12 +60,12 @@ class GenerousDriver(ShelfDriver):
         return {"CUSTOM_BOX": Inventory(total=3, allocation_ratio=2.0, max_unit=6)}
 
 
-class SilentDriver(ShelfDriver):
-    """Never says what its node has."""
+class SilentDriver(MachinesDriver):
+    """Never says what a node has."""
 
-    def get_inventory(self, nodename: str) -> dict[str, Inventory]:
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         threading.Event().wait()
-        raise AssertionError
+        return super().inventory(name, facts)
 
 
 class UnbornDriver(ShelfDriver):
@@ -68,6 +74,64 @@ class UnbornDriver(ShelfDriver):
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
         threading.Event().wait()
+
+
+class LeavingDriver(MachinesDriver):
+    """Ends the process as if all were well."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        os._exit(0)
+
+
+class EndingDriver(MachinesDriver):
+    """Sends its process a signal."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        signal.raise_signal(signal.SIGTERM)
+        return super().inventory(name, facts)
+
+
+class CrashingDriver(MachinesDriver):
+    """Reads from where there is no memory."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        ctypes.string_at(0)
+        return super().inventory(name, facts)
+
+
+class ClosingDriver(MachinesDriver):
+    """Closes every file of the process."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        os.closerange(0, 1000)
+        return super().inventory(name, facts)
+
+
+class StuckDriver(MachinesDriver):
+    """Waits in C, and lets no other thread of Python run."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        ctypes.PyDLL(None).pause()
+        return super().inventory(name, facts)
+
+
+class LateDriver(MachinesDriver):
+    """Tags its node itself, and makes the process end as if all were well."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        atexit.register(os._exit, 0)
+
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return {"OWNER_NOVA"}
+
+
+class InterruptingDriver(MachinesDriver):
+    """Sends its process what Ctrl+C sends."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        signal.raise_signal(signal.SIGINT)
+        return super().inventory(name, facts)
 
 
 class WaitingHarness(WorldHarness):
@@ -101,7 +165,7 @@ class HeldHarness(WorldHarness):
     def start(self) -> None:
         super().start()
         self._process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-        os.write(1, f"\nit has started {self._process.pid}\n".encode())
+        Path("started").write_text(str(self._process.pid))
         threading.Event().wait()
 
     def stop(self) -> None:

@@ -2,9 +2,10 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import fixtures
 import pytest
@@ -14,9 +15,16 @@ from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance import (  # what a run imports first, pytester forgets after it
     pytest_plugin,  # noqa: F401
     rules,
+    run,
+    run_options,
     run_setup,
     terminal_output,  # noqa: F401
 )
+from wharfinger.conformance.driver_clock import DriverClock, RunningCalls
+from wharfinger.conformance.rule_runner import Result
+from wharfinger.conformance.rules import Rule
+from wharfinger.conformance.run_options import Asked
+from wharfinger.conformance.run_setup import declared_capabilities, set_up
 from wharfinger.driver import loader
 from wharfinger.placement.embedded import EmbeddedPlacement
 
@@ -28,6 +36,13 @@ _DRIVERS: Final = {
     "generous": "authors:GenerousDriver",
     "silent": "authors:SilentDriver",
     "unborn": "authors:UnbornDriver",
+    "leaving": "authors:LeavingDriver",
+    "ending": "authors:EndingDriver",
+    "crashing": "authors:CrashingDriver",
+    "closing": "authors:ClosingDriver",
+    "stuck": "authors:StuckDriver",
+    "late": "authors:LateDriver",
+    "interrupting": "authors:InterruptingDriver",
     "racks": "honest:MachinesDriver",
     "down": "honest:MachinesDriver",
     "held": "honest:MachinesDriver",
@@ -38,6 +53,14 @@ _DRIVERS: Final = {
 }
 _HARNESSES: Final = {
     "racks": "harnesses:WorldHarness",
+    "silent": "harnesses:WorldHarness",
+    "leaving": "harnesses:WorldHarness",
+    "ending": "harnesses:WorldHarness",
+    "crashing": "harnesses:WorldHarness",
+    "closing": "harnesses:WorldHarness",
+    "stuck": "harnesses:WorldHarness",
+    "late": "harnesses:WorldHarness",
+    "interrupting": "harnesses:WorldHarness",
     "down": "authors:DownHarness",
     "held": "authors:HeldHarness",
     "astray": "nowhere:Harness",
@@ -70,7 +93,7 @@ class Authors(fixtures.Fixture):
         (information / "METADATA").write_text(metadata)
         groups = {
             loader.NAMESPACE: _DRIVERS,
-            run_setup.HARNESSES: _HARNESSES,
+            run_options.HARNESSES: _HARNESSES,
             "oslo.config.opts": {"authors": "honest:list_opts"},
         }
         lines: list[str] = []
@@ -96,11 +119,43 @@ class HereAndQuick(fixtures.Fixture):
     def _setUp(self) -> None:
         self.useFixture(StayingOpen())
         for name, value in (
-            ("EmbeddedPlacement", lambda database: self._service),
-            ("RunPlacement", QuickPlacement),
+            (f"{run_setup.__name__}.EmbeddedPlacement", lambda database: self._service),
+            (f"{run_setup.__name__}.RunPlacement", QuickPlacement),
+            (f"{run.__name__}.RuleProcess", InThisProcess),
         ):
-            self.useFixture(fixtures.MonkeyPatch(f"{run_setup.__name__}.{name}", value))
+            self.useFixture(fixtures.MonkeyPatch(name, value))
         self.useFixture(fixtures.MonkeyPatch(f"{rules.__name__}._REGISTRY", _FEW))
+
+
+class InThisProcess:
+    """Checks rules as the process of the rules does, in this process."""
+
+    def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:
+        page = directory / "calls"
+        DriverClock(page, os.getpid())
+        self._setting_up: Final = set_up(asked, directory, RunningCalls(page))
+        self._broken: Final = broken
+        self._driver: Final = asked.driver or ""
+        self._is_open = False
+
+    def begin(self) -> dict[str, Any]:
+        """Start the backend."""
+        self._examination = self._setting_up.__enter__()
+        self._is_open = True
+        self._examination.broken.update(self._broken)
+        return declared_capabilities(self._driver)
+
+    def check(self, rule: Rule) -> Result:
+        """Check a rule."""
+        return self._examination.look(rule)
+
+    def end(self) -> None:
+        """Stop the backend; raises NotShown."""
+        if self._is_open:
+            self._is_open = False
+            self._setting_up.__exit__(None, None, None)
+
+    kill = end
 
 
 class Kit:
@@ -129,4 +184,4 @@ class Processes:
 
     def command(self, *arguments: str) -> list[str]:
         """What runs the kit."""
-        return [sys.executable, "-m", "pytest", *_KIT, *arguments]
+        return [sys.executable, "-m", "wharfinger.cli.app", "conformance", "run", *arguments]

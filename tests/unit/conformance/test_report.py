@@ -80,6 +80,7 @@ def _facts(found: str, reason: str, name: str) -> dict[str, Any]:
         },
         "capabilities": {"reshape": {"supported": False, "reason": reason}},
         "verdicts": {"core": "FAILED", "extended": "NOT ASKED"},
+        "unproven": {"core": 0, "extended": 0},
         "rules": [
             {
                 "id": "WHF-101",

@@ -29,3 +29,13 @@ def processes(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """The same, for processes of their own."""
     with Authors(tmp_path_factory.mktemp("authors")) as authors:
         yield Processes(tmp_path, authors)
+
+
+@pytest.fixture
+def authors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authors]:
+    """The authors' package alone, for rules that run in a process of their own."""
+    directory = tmp_path_factory.mktemp("authors")
+    with Authors(directory) as authors, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", authors.environment["PYTHONPATH"])
+        patch.syspath_prepend(str(Path(__file__).parents[4]))
+        yield authors

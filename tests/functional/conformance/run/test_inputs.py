@@ -16,28 +16,35 @@ KNOWN = "--driver-known-failure"
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--driver", "a/b"), "--driver: 'a/b' is no name of a driver"),
+        (("--driver", "a/b"), "--driver: 'a/b' is not a driver's name, such as libvirt"),
         (("--driver-config", "no.conf"), "--driver-config: there is no file no.conf"),
         (("--driver-config", "."), "--driver-config: there is no file ."),
-        (("--driver-examples", "0"), "--driver-examples: 0 is less than 1"),
-        (("--driver-timeout", "0"), "--driver-timeout: 0 is no number of seconds"),
-        (("--driver-timeout", "nan"), "--driver-timeout: nan is no number of seconds"),
-        (("--driver", "shelf", "--driver-report", "a file"), "--driver-report: *a file'"),
-        (("--driver", "shelf", "--junit-xml", "a file/x.xml"), "--junit-xml: *a file'"),
+        (("--driver-examples", "0"), "--driver-examples: 0 is not a number of 1 or more"),
+        (("--driver-timeout", "0"), "--driver-timeout: 0 is not a number of seconds, such as 60"),
+        (("--driver-timeout", "nan"), "--driver-timeout: nan is not a number of seconds, *"),
         (("-n2",), "the rules build on each other, *: leave out -n, or say -n0"),
         ((KNOWN, "WHF-201"), f"{KNOWN}: 'WHF-201' is not the id of a rule and a reason, *"),
         ((KNOWN, "WHF-999: no such"), f"{KNOWN}: 'WHF-999: no such' is not *"),
         ((KNOWN, "WHF-201:  "), f"{KNOWN}: 'WHF-201:  ' is not *"),
     ],
 )
-def test_wrong_usage_is_said_in_a_line(kit: Kit, arguments: tuple[str, ...], line: str) -> None:
-    (kit.directory / "a file").touch()
-
+def test_wrong_usage_is_refused_in_one_line(
+    kit: Kit, arguments: tuple[str, ...], line: str
+) -> None:
     result = kit(*arguments)
 
     assert result.ret == USAGE
-    result.stderr.fnmatch_lines([f"ERROR: {line}"])
+    result.stderr.fnmatch_lines([f"*{line}"])
     assert result.outlines == []
+
+
+def test_report_that_cannot_be_written_is_refused(kit: Kit) -> None:
+    (kit.directory / "a file").touch()
+
+    result = kit("--driver", "shelf", "--driver-report", "a file")
+
+    assert result.ret == USAGE
+    result.stderr.fnmatch_lines(["ERROR: --driver-report: *a file'"])
 
 
 @pytest.mark.parametrize(
@@ -75,13 +82,12 @@ def test_a_configuration_that_is_wrong_is_no_word_on_the_driver(
         ("down", r"the harness failed in start: OSError: no route to\nthe laboratory"),
         ("astray", "the harness tests.lab.conformance.nowhere:Harness: ModuleNotFoundError: *"),
         ("abstract", "the harness tests.lab.*: TypeError: Can't instantiate abstract class *"),
-        ("waiting", "the harness failed in reset: Overdue: no end after 1 s"),
     ],
 )
 def test_a_harness_that_is_none_is_no_word_on_the_driver(
     kit: Kit, driver: str, line: str, tmp_path: Path
 ) -> None:
-    asked = ("-k", "WHF-201", "--driver-timeout", "1", "--driver-report", str(tmp_path))
+    asked = ("-k", "WHF-201", "--driver-report", str(tmp_path))
     result = kit("--driver", driver, *asked)
 
     assert result.ret == PARTIAL

@@ -1,20 +1,119 @@
-"""What a run does to the process, the directory and the plugins where an author starts it."""
+"""What a driver, a harness or a user does to the process of the rules: no result is lost."""
 
+import json
 import os
 import signal
 import subprocess
+import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.lab.conformance.running import Kit, Processes
+from tests.lab.conformance.running import Authors, Kit, Processes
+from wharfinger.conformance.rule_runner import Status
+from wharfinger.conformance.rules import Profile, all_rules
+from wharfinger.conformance.run import Run
+from wharfinger.conformance.run_options import Asked
 
 pytest_plugins = ["pytester"]
 
-INTERRUPTED, USAGE, PARTIAL = 2, 4, 6
+USAGE, PARTIAL = 4, 6
+#: Where these drivers do what they do.
+WHERE = "in the driver's update_provider_tree"
+RULES = {rule.id: rule for rule in all_rules()}
 
 
-def test_where_it_is_run_nothing_of_others_counts(kit: Kit, pytester: pytest.Pytester) -> None:
+def asked(driver: str, timeout: float = 60) -> Asked:
+    return Asked(driver=driver, profile=Profile.CORE, known={}, seed=1, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("driver", "found"),
+    [
+        ("leaving", f"the process ended with exit code 0 {WHERE}"),
+        ("ending", f"the process ended with signal SIGTERM {WHERE}"),
+        ("crashing", f"the process ended with signal SIGSEGV {WHERE}"),
+        ("interrupting", "KeyboardInterrupt"),
+        ("closing", ""),
+        ("stuck", "no result after 1 s of the driver's time, in the driver's update_provider_tree"),
+        (
+            "silent",
+            "no result after 1 s of the driver's time, in the driver's update_provider_tree",
+        ),
+        ("late", "machine-0: + OWNER_NOVA"),
+    ],
+)
+def test_rule_without_a_result_fails_and_others_are_checked(
+    driver: str, found: str, authors: Authors, tmp_path: Path
+) -> None:
+    with Run(asked(driver, timeout=1), tmp_path) as run:
+        results = [run.check(RULES[id]) for id in ("WHF-102", "WHF-204", "WHF-904")]
+
+    assert [one.status for one in results] == [Status.PASSED, Status.FAILED, Status.PASSED]
+    assert results[1].found.startswith(found)
+    told = json.loads((tmp_path / f"{driver}.json").read_text())
+    assert told["verdicts"]["core"] == "FAILED"
+    assert {one["status"] for one in told["rules"]} == {"passed", "failed", "not run"}
+
+
+def test_stuck_driver_shows_where_it_waits(authors: Authors) -> None:
+    with Run(asked("stuck", timeout=1)) as run:
+        result = run.check(RULES["WHF-204"])
+
+    assert "authors.py" in result.details and "in inventory" in result.details
+
+
+def test_driver_that_ends_every_process_ends_the_run(authors: Authors) -> None:
+    with Run(asked("unborn", timeout=0.5)) as run:
+        results = [run.check(RULES[id]) for id in ("WHF-101", "WHF-102", "WHF-103", "WHF-201")]
+
+    assert [one.status for one in results] == [Status.FAILED] * 3 + [Status.NOT_RUN]
+    assert "in the driver's __init__" in results[0].found
+    assert results[3].found == "the process of the rules was lost 3 times"
+
+
+def test_harness_that_hangs_says_nothing_of_the_driver(authors: Authors) -> None:
+    with Run(Asked(driver="waiting", known={}, seed=1, timeout=1)) as run:
+        result = run.check(RULES["WHF-201"])
+
+    assert result.status is Status.NOT_RUN
+    assert result.found == "the harness's reset has not returned for 1 s"
+
+
+def test_interrupted_run_reports_partial_and_leaves_no_process(processes: Processes) -> None:
+    with subprocess.Popen(
+        processes.command("held", "--report", "report"),
+        cwd=processes.directory,
+        env=processes.authors.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # Whoever runs these tests in the background has it ignored, and so would they.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    ) as running:
+        told = processes.directory / "started"
+        while not (told.exists() and told.read_text()):
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        assert running.stdout is not None
+        printed = running.stdout.read()
+    assert running.returncode == PARTIAL, printed
+    assert "core: PARTIAL, extended: PARTIAL" in printed
+    assert "the run was interrupted" in printed
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
+    report = json.loads((processes.directory / "report" / "held.json").read_text())
+    assert report["verdicts"] == {"core": "PARTIAL", "extended": "PARTIAL"}
+
+
+# What else runs in pytest.
+
+
+def test_pytest_run_ignores_settings_and_plugins_of_others(
+    kit: Kit, pytester: pytest.Pytester
+) -> None:
     """Their settings are strict, and their plugin has an option of the same name."""
     (kit.directory / "pytest.ini").write_text(
         "[pytest]\nfilterwarnings = error\nxfail_strict = true\n"
@@ -41,7 +140,7 @@ def test_where_it_is_run_nothing_of_others_counts(kit: Kit, pytester: pytest.Pyt
     ours.assert_outcomes(passed=1, deselected=11)
 
 
-def test_rules_are_looked_at_in_their_order_whatever_a_plugin_shuffles(kit: Kit) -> None:
+def test_rules_run_in_their_order_whatever_a_plugin_shuffles(kit: Kit) -> None:
     (kit.directory / "conftest.py").write_text(
         "import pytest\n@pytest.hookimpl(tryfirst=True)\n"
         "def pytest_collection_modifyitems(items):\n    items.reverse()\n"
@@ -49,30 +148,5 @@ def test_rules_are_looked_at_in_their_order_whatever_a_plugin_shuffles(kit: Kit)
 
     result = kit("--driver", "tagged", "-k", "WHF-204 or WHF-205", "-p", "no:randomly")
 
-    result.assert_outcomes(failed=1, deselected=10)
+    result.assert_outcomes(failed=1, skipped=1, deselected=10)
     result.stdout.fnmatch_lines(["not run: WHF-205: WHF-204 is not kept"])
-
-
-def test_a_run_that_is_interrupted_stops_its_backend_and_says_nothing(
-    processes: Processes,
-) -> None:
-    with subprocess.Popen(
-        processes.command("--driver", "held", "-s"),
-        cwd=processes.directory,
-        env=processes.authors.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        # Whoever runs these tests in the background has it ignored, and so would they.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    ) as running:
-        assert running.stdout is not None
-        started = next(line for line in running.stdout if "it has started" in line)
-        running.send_signal(signal.SIGINT)
-        rest = running.stdout.read()
-    assert running.returncode == INTERRUPTED
-    assert "CONFORMS" not in rest
-    assert "PARTIAL" not in rest
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(started.split()[-1]), 0)
-    assert [*processes.directory.iterdir()] == []

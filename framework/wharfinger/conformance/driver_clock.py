@@ -1,0 +1,145 @@
+"""The time that a driver takes, as another process sees it.
+
+The process with the driver writes in a page of shared memory which method of the driver or of the
+harness runs, and counts its calls. The process that waits reads the page, and adds up the time in
+which the driver runs. Time in which its thread waits for a processor is not the driver's: a busy
+machine costs it nothing.
+"""
+
+import mmap
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: Calls that began or ended; by party: calls in progress, the thread of the latest one, its name.
+_PAGE: Final = struct.Struct("Qqq48sqq48s")
+_NAME_BYTES: Final = 48
+#: Who runs, where it is neither the driver nor the harness.
+_KIT: Final = "the kit"
+
+
+class RunningCalls:
+    """The calls to the driver and to the harness that are in progress, written to a page."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            self._page: Final = mmap.mmap(file.fileno(), _PAGE.size)
+        self._lock: Final = threading.Lock()
+        self._count = 0
+        self._driver: Final = _Party()
+        self._harness: Final = _Party()
+
+    # As an observer of the driver.
+
+    def before(self, method: str) -> None:
+        """A call to the driver begins."""
+        self._change(self._driver, 1, method)
+
+    def after(self, method: str) -> None:
+        """The call has returned or raised."""
+        self._change(self._driver, -1, method)
+
+    # The same for the harness.
+
+    def before_harness(self, method: str) -> None:
+        """A call to the harness begins."""
+        self._change(self._harness, 1, method)
+
+    def after_harness(self, method: str) -> None:
+        """The call has returned or raised."""
+        self._change(self._harness, -1, method)
+
+    def _change(self, party: "_Party", by: int, method: str) -> None:
+        with self._lock:
+            self._count += 1
+            party.calls += by
+            party.thread, party.method = threading.get_native_id(), method
+            data = (part for one in (self._driver, self._harness) for part in one.data())
+            _PAGE.pack_into(self._page, 0, self._count, *data)
+
+
+class DriverClock:
+    """Reads the page of another process, and adds up the driver's time.
+
+    ``read`` is called every now and then: time between two calls counts by what it sees at the
+    second one. ``used`` are the seconds in the driver, ``still`` those since any call began or
+    ended.
+    """
+
+    def __init__(self, path: Path, pid: int) -> None:
+        path.write_bytes(bytes(_PAGE.size))
+        with path.open("rb") as file:
+            self._page: Final = mmap.mmap(file.fileno(), _PAGE.size, access=mmap.ACCESS_READ)
+        self.pid = pid
+        self.used = 0.0
+        self.still = 0.0
+        self.running = _KIT
+        self._count = 0
+        self._last = time.monotonic()
+        self._waited: dict[int, float] = {}
+
+    def restart(self) -> None:
+        """Count from now on."""
+        self.read()
+        self.used = self.still = 0.0
+
+    def read(self) -> None:
+        """Add the time since the last call."""
+        count, *parts = _PAGE.unpack_from(self._page)
+        driver, harness = _Party.of(*parts[:3]), _Party.of(*parts[3:])
+        now = time.monotonic()
+        elapsed, self._last = now - self._last, now
+        threads = [one.thread for one in (driver, harness) if one.calls > 0] or [self.pid]
+        elapsed = max(elapsed - max(map(self._waited_for_processor, threads)), 0)
+        self.still = 0.0 if count != self._count else self.still + elapsed
+        self._count = count
+        if driver.calls > 0:
+            self.used += elapsed
+        self.running = (
+            f"the driver's {driver.method}"
+            if driver.calls > 0
+            else f"the harness's {harness.method}"
+            if harness.calls > 0
+            else _KIT
+        )
+
+    @property
+    def is_in_kit(self) -> bool:
+        """Return whether neither the driver nor the harness ran at the last ``read``."""
+        return self.running == _KIT
+
+    @property
+    def is_in_harness(self) -> bool:
+        """Return whether the harness ran at the last ``read``, and the driver did not."""
+        return self.running.startswith("the harness's ")
+
+    def _waited_for_processor(self, thread: int) -> float:
+        """Seconds that a thread has waited for a processor since it was asked for last."""
+        # The second figure, in nanoseconds (Linux, Documentation/scheduler/sched-stats.rst).
+        try:
+            text = Path(f"/proc/{self.pid}/task/{thread}/schedstat").read_text()
+            waited = int(text.split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return 0.0
+        before = self._waited.get(thread, waited)
+        self._waited[thread] = waited
+        return waited - before
+
+
+@dataclass
+class _Party:
+    """Who can be called: how many calls are in progress, and the latest one."""
+
+    calls: int = 0
+    thread: int = 0
+    method: str = ""
+
+    def data(self) -> tuple[int, int, bytes]:
+        return self.calls, self.thread, self.method.encode()[:_NAME_BYTES]
+
+    @classmethod
+    def of(cls, calls: int, thread: int, method: bytes) -> "_Party":
+        return cls(calls, thread, method.rstrip(b"\0").decode(errors="replace"))

@@ -1,0 +1,201 @@
+"""The process in which the rules run, as the one sees it that waits for its results.
+
+Whatever a driver does to that process, the one that waits goes on: a result that does not arrive
+is a failure.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from wharfinger.conformance.driver_clock import DriverClock
+from wharfinger.conformance.exceptions import NotShown
+from wharfinger.conformance.rule_runner import Result, Status
+from wharfinger.conformance.rules import Rule
+from wharfinger.conformance.run_options import Asked
+
+#: Seconds between two looks at a process that has not answered.
+_INTERVAL: Final = 0.05
+#: Seconds for a process to end whose connection is closed, and to write its stacks.
+_GRACE: Final = 1.0
+#: Seconds for what is neither the driver's nor the harness's: the start, and the kit's own work.
+_OWN_TIME: Final = 600.0
+#: Lines of its output that a failure shows.
+_LINES: Final = 30
+#: The variable that marks every process that it starts.
+_MARK: Final = "WHARFINGER_CONFORMANCE_PROCESS"
+
+
+class Lost(Exception):
+    """The process has ended or was killed, and the result did not arrive.
+
+    ``details`` are its stacks and what it has written. ``is_harness``: the harness was at work.
+    """
+
+    def __init__(self, reason: str, details: str, *, is_harness: bool = False) -> None:
+        super().__init__(reason)
+        self.details: Final = details
+        self.is_harness: Final = is_harness
+
+
+class RuleProcess:
+    """A process with a driver, its backend and a Placement, which checks one rule at a time.
+
+    ``directory`` is empty. ``broken`` are the ids of rules that are known to be broken.
+    """
+
+    def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:
+        self._timeout: Final = asked.timeout
+        self._mark: Final = str(uuid4())
+        self._output: Final = directory / "output"
+        self._stacks: Final = directory / "stacks"
+        page = directory / "calls"
+        self._clock: Final = DriverClock(page, 0)
+        question, self._questions = os.pipe()
+        self._answers, answer = os.pipe()
+        start = {
+            "asked": asked.to_data(),
+            "broken": sorted(broken),
+            "directory": str(directory),
+            "questions": question,
+            "answers": answer,
+        }
+        environment = {
+            **os.environ,
+            _MARK: self._mark,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
+        with self._output.open("wb") as output:
+            self._process: Final = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-W", "ignore", "-m", f"{__name__}_main"),
+                    json.dumps(start),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                pass_fds=(question, answer),
+                start_new_session=True,  # Ctrl+C is for the one that waits
+            )
+        os.close(question)
+        os.close(answer)
+        self._clock.pid = self._process.pid
+        self._open: Final = [self._questions, self._answers]
+        self._buffer = b""
+
+    def begin(self) -> dict[str, Any]:
+        """Wait until the driver can be checked; return its capabilities, in values of JSON.
+
+        Raises NotShown where it cannot be checked, and Lost.
+        """
+        answer = self._answer()
+        if reason := answer["reason"]:
+            raise NotShown(reason)
+        capabilities: dict[str, Any] = answer["capabilities"]
+        return capabilities
+
+    def check(self, rule: Rule) -> Result:
+        """Check a rule; raises Lost."""
+        self._ask({"check": rule.id})
+        return Result(rule, **self._read(self._answer()))
+
+    def end(self) -> None:
+        """Stop the harness, and end the process; raises NotShown where that fails, and Lost."""
+        self._ask({})
+        reason = self._answer()["reason"]
+        self.kill()
+        if reason:
+            raise NotShown(reason)
+
+    def kill(self) -> None:
+        """End it at once, with every process that it has started; once it has ended, do nothing."""
+        self._process.kill()
+        self._process.wait()
+        for fd in self._open:
+            os.close(fd)
+        self._open.clear()
+        for pid in _marked(f"{_MARK}={self._mark}".encode()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+
+    def _ask(self, question: Any) -> None:
+        try:
+            os.write(self._questions, json.dumps(question).encode() + b"\n")
+        except BrokenPipeError:
+            return  # there will be no answer, and that is the failure
+
+    def _answer(self) -> Any:
+        """The next answer; raises Lost, after the process was killed."""
+        self._clock.restart()
+        while b"\n" not in self._buffer:
+            self._wait()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return json.loads(line)
+
+    def _wait(self) -> None:
+        """Wait a moment for a part of an answer."""
+        readable, _, _ = select.select([self._answers], [], [], _INTERVAL)
+        part = os.read(self._answers, 1 << 16) if readable else None
+        if part:
+            self._buffer += part
+            return
+        self._clock.read()
+        if part is not None or self._process.poll() is not None:
+            raise self._lost(self._end())
+        if self._clock.used > self._timeout:
+            reason = f"no result after {self._timeout:g} s of the driver's time"
+            raise self._lost(f"{reason}, in {self._clock.running}")
+        if self._clock.still > (_OWN_TIME if self._clock.is_in_kit else self._timeout):
+            raise self._lost(f"{self._clock.running} has not returned for {self._timeout:g} s")
+
+    def _end(self) -> str:
+        """How it has ended."""
+        try:
+            code = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return f"{self._clock.running} closed the connection to the kit"
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return f"the process ended with {how} in {self._clock.running}"
+
+    def _lost(self, reason: str) -> Lost:
+        stacks = self._dump() if self._process.poll() is None else ""
+        self.kill()
+        written = self._output.read_text(errors="replace").splitlines()[-_LINES:]
+        is_harness = self._clock.is_in_harness
+        return Lost(reason, "\n".join([*written, stacks]).strip(), is_harness=is_harness)
+
+    def _dump(self) -> str:
+        """The stacks of its threads, if it can tell them."""
+        self._process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + _GRACE
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if self._stacks.exists() and (text := self._stacks.read_text()):
+                return text
+            time.sleep(_INTERVAL)
+        return ""
+
+    @staticmethod
+    def _read(answer: dict[str, str]) -> dict[str, Any]:
+        return {**answer, "status": Status(answer["status"])}
+
+
+def _marked(mark: bytes) -> Iterable[int]:
+    """The processes that were started with a variable in their environment."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = path.read_bytes().split(b"\0")
+        except OSError:
+            continue  # it is another user's, or has ended
+        if mark in variables:
+            yield int(path.parent.name)

@@ -1,0 +1,196 @@
+"""What a run is asked for, and the options that say it: of the command and of pytest alike."""
+
+import random
+import re
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, Final, Self
+
+from wharfinger.conformance.rules import Profile, all_rules
+from wharfinger.exceptions import printable
+
+#: The group of the entry points of harnesses.
+HARNESSES: Final = "wharfinger.conformance_harness"
+#: Seconds of the driver's time that a rule may take.
+TIMEOUT: Final = 300.0
+#: Random histories.
+EXAMPLES: Final = 10
+#: A driver's name. The files of a report have it, too.
+_NAME: Final = re.compile(r"\w[\w.+-]*")
+_KNOWN_FAILURE: Final = re.compile(r"\s*(?P<id>[A-Z]+-\d+)\s*:\s*(?P<reason>\S.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a run is asked for.
+
+    ``driver`` is None where none was named: nothing can be checked then. ``known`` has the rules
+    that are known to fail, by id, with the reasons. ``timeout`` is in seconds of the driver's time.
+    """
+
+    driver: str | None
+    config_file: Path | None = None
+    profile: Profile = Profile.EXTENDED
+    known: Mapping[str, str]
+    seed: int
+    examples: int = EXAMPLES
+    timeout: float = TIMEOUT
+    thorough: bool = False
+
+    @classmethod
+    def read(cls, driver: str | None, options: Namespace, prefix: str = "") -> Self:
+        """Return what the options of ``add_options`` say."""
+
+        def value(name: str) -> Any:
+            return getattr(options, f"{prefix}{name}".replace("-", "_"))
+
+        seed = value("seed")
+        return cls(
+            driver=driver,
+            config_file=options.driver_config,
+            profile=Profile(value("profile")),
+            known=dict(value("known-failure")),
+            seed=random.randrange(2**32) if seed is None else seed,
+            examples=value("examples"),
+            timeout=value("timeout"),
+            thorough=value("thorough"),
+        )
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments of the command that asks for the same, without the known failures."""
+        options = {
+            "--driver-config": self.config_file,
+            "--profile": None if self.profile is Profile.EXTENDED else self.profile,
+            "--seed": self.seed,
+            "--examples": None if self.examples == EXAMPLES else self.examples,
+            "--timeout": None if self.timeout == TIMEOUT else f"{self.timeout:g}",
+        }
+        given = [(option, str(value)) for option, value in options.items() if value is not None]
+        return [part for pair in given for part in pair] + ["--thorough"] * self.thorough
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the same as values of JSON."""
+        return asdict(self) | {"config_file": self.config_file and str(self.config_file)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Return what ``to_data`` has returned."""
+        file = data["config_file"]
+        return cls(
+            **{
+                **data,
+                "config_file": file and Path(file),
+                "profile": Profile(data["profile"]),
+            }
+        )
+
+
+def add_options(add: Callable[..., Any], prefix: str = "") -> None:
+    """Add the options to a parser by its ``add_argument``, each name with a prefix."""
+    add(
+        "--driver-config",
+        metavar="FILE",
+        type=_file,
+        help="check the driver with this configuration and the backend that it names. Nothing "
+        "there is changed, so only the core profile can be checked. Default: the driver's harness",
+    )
+    add(
+        f"--{prefix}profile",
+        choices=[profile.value for profile in Profile],
+        default=Profile.EXTENDED.value,
+        help="core: the rules that need no harness. Default: extended, which is all",
+    )
+    add(
+        f"--{prefix}known-failure",
+        metavar="'ID: REASON'",
+        type=_known_failure,
+        action="append",
+        default=[],
+        help="a rule that is known to fail, and why. It counts as a failure if it passes",
+    )
+    add(
+        f"--{prefix}report",
+        metavar="DIR",
+        type=Path,
+        help="write NAME.json, NAME.md and NAME.svg there, anew after each rule",
+    )
+    add(
+        f"--{prefix}seed",
+        metavar="N",
+        type=int,
+        help="the seed of random histories and samples. Default: a random one",
+    )
+    add(
+        f"--{prefix}examples",
+        metavar="N",
+        type=_count,
+        default=EXAMPLES,
+        help="the number of random histories. Default: %(default)s",
+    )
+    add(
+        f"--{prefix}timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=TIMEOUT,
+        help="how many seconds of the driver's time a rule may take. Default: %(default)g",
+    )
+    add(
+        f"--{prefix}thorough",
+        action="store_true",
+        help="try every case instead of a sample, however long that takes",
+    )
+
+
+def driver_name(text: str) -> str:
+    """Return the name of a driver; raises ArgumentTypeError."""
+    if not _NAME.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is not a driver's name, such as libvirt")
+    return text
+
+
+def rule_id(text: str) -> str:
+    """Return the id of a rule; raises ArgumentTypeError."""
+    if text not in _ids():
+        raise ArgumentTypeError(f"there is no rule {text}. wharfinger conformance rules lists them")
+    return text
+
+
+def _ids() -> Iterable[str]:
+    return {rule.id for rule in all_rules()}
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise ArgumentTypeError(f"there is no file {text}")
+    return path.absolute()
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text} is not a number of 1 or more")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < inf:
+        raise ArgumentTypeError(f"{text} is not a number of seconds, such as 60")
+    return seconds
+
+
+def _known_failure(text: str) -> tuple[str, str]:
+    match = _KNOWN_FAILURE.fullmatch(text)
+    if match is None or match["id"] not in _ids():
+        raise ArgumentTypeError(
+            f"{text!r} is not the id of a rule and a reason, such as "
+            "'WHF-505: the firmware gives no reason'. wharfinger conformance rules lists the ids"
+        )
+    return match["id"], printable(match["reason"].strip())
