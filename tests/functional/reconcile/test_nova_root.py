@@ -246,6 +246,26 @@ def test_device_with_a_new_uuid_of_its_own_is_held_until_the_former_reservation_
     assert first not in publishing.store.records
 
 
+def test_device_with_a_new_uuid_of_its_own_is_not_offered_beside_the_former_allocation(
+    publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
+) -> None:
+    """Placement keeps the former provider, and no other one can have its name."""
+    first, second = (str(uuid.uuid4()) for _ in range(2))
+    publishing.driver.nodes[NODE] = below(**{GPU: first})
+    publishing.cycle.sync()
+    allocate(placement, CONSUMER, **{GPU: {"VGPU": 1}})
+    holds.detach(summary(placement, GPU))
+    nova.start_anew()
+    publishing.driver.nodes[NODE] = below(**{GPU: second})
+
+    for _ in range(3):
+        publishing.restarted().sync()
+
+        found = contents(placement)
+        assert found.keys() == {NODE, GPU}
+        assert (found[GPU]["uuid"], found[GPU]["inventories"]) == (first, {"VGPU": (4, 4)})
+
+
 def test_reserved_device_that_was_removed_comes_back_below_a_new_root_reserved(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> None:
