@@ -1,0 +1,103 @@
+"""The driver's time: what runs in the driver counts, and nothing else."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wharfinger.conformance import driver_clock
+from wharfinger.conformance.driver_clock import DriverClock, RunningCalls
+
+
+class Machine:
+    """The time of a machine, and how long threads have waited for a processor."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waited = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(driver_clock, "time", machine)
+    return machine
+
+
+@pytest.fixture
+def clock(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> DriverClock:
+    clock = DriverClock(tmp_path / "page", os.getpid())
+
+    def waited(thread: int) -> float:
+        seconds, machine.waited = machine.waited, 0.0
+        return seconds
+
+    monkeypatch.setattr(clock, "_waited_for_processor", waited)
+    return clock
+
+
+@pytest.fixture
+def calls(clock: DriverClock, tmp_path: Path) -> Iterator[RunningCalls]:
+    return RunningCalls(tmp_path / "page")
+
+
+def passes(machine: Machine, clock: DriverClock, seconds: float) -> None:
+    machine.now += seconds
+    clock.read()
+
+
+def test_clock_counts_the_time_of_calls_to_the_driver_alone(
+    machine: Machine, clock: DriverClock, calls: RunningCalls
+) -> None:
+    passes(machine, clock, 5)
+    calls.before("init_host")
+    passes(machine, clock, 2)
+    calls.after("init_host")
+    calls.before_harness("reset")
+    passes(machine, clock, 4)
+
+    assert clock.used == 2
+    assert clock.running == "the harness's reset"
+    assert clock.is_in_harness and not clock.is_in_kit
+
+
+def test_clock_leaves_out_the_time_without_a_processor(
+    machine: Machine, clock: DriverClock, calls: RunningCalls
+) -> None:
+    calls.before("update_provider_tree")
+    machine.waited = 9
+    passes(machine, clock, 10)
+
+    assert clock.used == 1
+
+
+def test_clock_without_calls_that_begin_or_end_is_still(
+    machine: Machine, clock: DriverClock, calls: RunningCalls
+) -> None:
+    calls.before("get_available_nodes")
+    for seconds in (1, 2, 3):
+        passes(machine, clock, seconds)
+
+    assert clock.still == 5  # from the first look that saw the call
+    calls.after("get_available_nodes")
+    passes(machine, clock, 1)
+    assert clock.still == 0
+    assert clock.running == "the kit"
+
+
+def test_clock_of_nested_calls_ends_with_the_outermost(
+    machine: Machine, clock: DriverClock, calls: RunningCalls
+) -> None:
+    calls.before("a")
+    calls.before("b")
+    calls.after("b")
+    passes(machine, clock, 3)
+    clock.restart()
+
+    passes(machine, clock, 2)
+
+    assert clock.used == 2
