@@ -306,6 +306,23 @@ class ProviderRenamed(WharfingerError):
     instance: str
 
 
+class RootDeletionBlocked(WharfingerError):
+    """Another program has deleted children of ours, and others with allocations keep their root."""
+
+    template = (
+        "another program has deleted {deleted}, as nova does when its compute service is deleted. "
+        "Root provider {root} ({uuid}) cannot be deleted: {children} below it has allocations. If "
+        "the compute service was deleted, nova-compute cannot create a new root until the old one "
+        "is gone. In that case run {commands}, and `openstack resource provider delete {uuid}`. "
+        "If not, there is nothing to do: this cycle creates what was deleted."
+    )
+    root: str
+    uuid: str
+    deleted: str
+    children: str
+    commands: str
+
+
 class NameTaken(WharfingerError):
     """A provider cannot be created: one in another tree has its name."""
 

@@ -158,6 +158,8 @@ def test_detach_of_a_device_in_use_lets_nova_create_its_new_root(
     nova.stop_compute(HOST)
     nova.delete_service(HOST)
     nova.start_compute(HOST, NEW_UUID)
+    reported = cards.run("sync")
+    assert f"Root provider {HOST} ({old}) cannot be deleted: {CARD_2} below it" in reported.err
 
     cards.do("provider", "detach", CARD_2)
     delete_provider(nova.url, old)

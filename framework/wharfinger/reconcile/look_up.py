@@ -18,6 +18,7 @@ from wharfinger.exceptions import (
     PermissionRefused,
     PlacementError,
     PlacementUnavailable,
+    RootDeletionBlocked,
     WharfingerError,
 )
 from wharfinger.objects import JOB_HOLDER, Reservation, ReservationList
@@ -78,6 +79,7 @@ class LookUp:
         state = self._nodes_of_others(state)
         if state.is_listing:
             state = self._lost.find(state, self._instances.by_uuid)
+            state = self._blocked_roots(state)
         state = self._reservations(state)
         state = self._names(state)
         return self._removals(state)
@@ -210,6 +212,45 @@ class LookUp:
             and uuid not in state.blocked
             and uuid not in state.rows.node_revisions
         }
+
+    def _blocked_roots(self, state: CycleState) -> CycleState:
+        """Add a problem for each root of another program that seems to be deleted in vain.
+
+        nova deletes a root after its children, and goes on where a child has allocations. All that
+        Placement shows of that are the other children, which are gone.
+        """
+        deleted: dict[str, list[str]] = {}
+        for uuid, record in state.records.items():
+            if uuid in state.live or not record.is_own or record.applied is None:
+                continue
+            root_uuid = record.root_uuid or uuid
+            if root_uuid in state.live and not state.records.get(root_uuid, Record()).is_own:
+                deleted.setdefault(root_uuid, []).append(record.applied.name)
+        problems = []
+        for root_uuid, names in deleted.items():
+            blocking = {}
+            for uuid, live in state.live.items():
+                is_child = live.root_uuid == root_uuid != uuid
+                if is_child and state.records.get(uuid, Record()).is_own:
+                    state, has = _asked(
+                        state, root_uuid, self._client.get_provider_allocations, uuid
+                    )
+                    if has:
+                        blocking[live.name] = uuid
+            if blocking:
+                problems.append(
+                    RootDeletionBlocked(
+                        root=state.live[root_uuid].name,
+                        uuid=root_uuid,
+                        deleted=", ".join(sorted(names)),
+                        children=", ".join(sorted(blocking)),
+                        commands=", ".join(
+                            f"`wharfinger provider detach {blocking[name]}`"
+                            for name in sorted(blocking)
+                        ),
+                    )
+                )
+        return replace(state, other_problems=(*state.other_problems, *problems))
 
     def _reservations(self, state: CycleState) -> CycleState:
         """Find which stored reservations go on, and which change their phase or end."""

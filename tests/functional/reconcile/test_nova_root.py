@@ -20,6 +20,7 @@ from wharfinger.exceptions import (
     NameTaken,
     ProviderInUse,
     ProviderMissing,
+    RootDeletionBlocked,
 )
 from wharfinger.objects import ReservationList
 from wharfinger.placement.client import PlacementClient
@@ -417,6 +418,34 @@ def test_detached_child_lets_the_root_go_and_returns_below_the_new_root(
     placement.requests.clear()
     assert not publishing.restarted().sync().steps
     assert len(placement.requests) == 1
+
+
+def test_sync_reports_a_root_that_could_not_be_deleted(
+    publishing: Publishing, placement: PlacementFixture, blocking: dict[str, dict[str, Any]]
+) -> None:
+    """What nova leaves behind: the children without allocations are gone, and the root stays."""
+    placement.client.delete_provider(blocking[FPGA]["uuid"])
+
+    (problem,) = publishing.restarted().sync().problems
+
+    assert isinstance(problem, RootDeletionBlocked)
+    assert (problem.root, problem.uuid) == (NODE, blocking[NODE]["uuid"])
+    assert (problem.deleted, problem.children) == (FPGA, GPU)
+    assert f"`wharfinger provider detach {blocking[GPU]['uuid']}`" in str(problem)
+    assert everything() == blocking
+    assert not publishing.restarted().sync().problems
+
+
+def test_sync_reports_no_root_where_no_child_has_allocations(
+    publishing: Publishing, placement: PlacementFixture, nova: Nova
+) -> None:
+    publishing.driver.nodes[NODE] = below(GPU, FPGA)
+    publishing.cycle.sync()
+    before = everything()
+    placement.client.delete_provider(before[FPGA]["uuid"])
+
+    assert not publishing.restarted().sync().problems
+    assert everything() == before
 
 
 def test_detached_child_without_other_reservations_is_free_below_the_new_root(
