@@ -313,8 +313,8 @@ class RootDeletionBlocked(WharfingerError):
         "another program has deleted {deleted}, as nova does when its compute service is deleted. "
         "Root provider {root} ({uuid}) cannot be deleted: {children} below it has allocations. If "
         "the compute service was deleted, nova-compute cannot create a new root until the old one "
-        "is gone. In that case run {commands}, and `openstack resource provider delete {uuid}`. "
-        "If not, there is nothing to do: this cycle creates what was deleted."
+        "is gone. In that case run {commands}, and then `openstack resource provider delete "
+        "{uuid}`. If not, there is nothing to do: this cycle creates what was deleted."
     )
     root: str
     uuid: str

@@ -219,35 +219,35 @@ class LookUp:
         nova deletes a root after its children, and goes on where a child has allocations. All that
         Placement shows of that are the other children, which are gone.
         """
-        deleted: dict[str, list[str]] = {}
+        deleted: dict[str, dict[str, str]] = {}
         for uuid, record in state.records.items():
             if uuid in state.live or not record.is_own or record.applied is None:
                 continue
             root_uuid = record.root_uuid or uuid
             if root_uuid in state.live and not state.records.get(root_uuid, Record()).is_own:
-                deleted.setdefault(root_uuid, []).append(record.applied.name)
+                deleted.setdefault(root_uuid, {})[record.applied.name] = uuid
         problems = []
-        for root_uuid, names in deleted.items():
-            blocking = {}
-            for uuid, live in state.live.items():
-                is_child = live.root_uuid == root_uuid != uuid
-                if is_child and state.records.get(uuid, Record()).is_own:
-                    state, has = _asked(
-                        state, root_uuid, self._client.get_provider_allocations, uuid
-                    )
-                    if has:
-                        blocking[live.name] = uuid
+        for root_uuid, gone in deleted.items():
+            left = {
+                live.name: uuid
+                for uuid, live in state.live.items()
+                if live.root_uuid == root_uuid != uuid and state.records.get(uuid, Record()).is_own
+            }
+            blocking = []
+            for name, uuid in sorted(left.items()):
+                state, has = _asked(state, root_uuid, self._client.get_provider_allocations, uuid)
+                if has:
+                    blocking.append(name)
             if blocking:
+                devices = sorted((gone | left).items())
+                commands = [f"`wharfinger provider detach {uuid}`" for _, uuid in devices]
                 problems.append(
                     RootDeletionBlocked(
                         root=state.live[root_uuid].name,
                         uuid=root_uuid,
-                        deleted=", ".join(sorted(names)),
-                        children=", ".join(sorted(blocking)),
-                        commands=", ".join(
-                            f"`wharfinger provider detach {blocking[name]}`"
-                            for name in sorted(blocking)
-                        ),
+                        deleted=", ".join(sorted(gone)),
+                        children=", ".join(blocking),
+                        commands=", ".join(commands),
                     )
                 )
         return replace(state, other_problems=(*state.other_problems, *problems))
