@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Of the rules as a whole: the second figure grows when there are more, or one is binding that was
 #: not, which comes with a minor version of the framework and no other.
-VERSION: Final = "1.0"
+VERSION: Final = "1.1"
 
 Check = Callable[["Subject"], None]
 
