@@ -68,7 +68,9 @@ def test_write_into_missing_directory_writes_each_file(tmp_path: Path) -> None:
 def test_write_into_directory_with_file_writes_nothing(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("mine")
 
-    with pytest.raises(WharfingerError, match=r"is not empty, and nothing was written.*--directory"):
+    with pytest.raises(
+        WharfingerError, match=r"is not empty, and nothing was written.*--directory"
+    ):
         new_package.write("shelf", tmp_path)
 
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(there, "mine")]
