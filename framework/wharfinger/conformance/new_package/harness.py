@@ -21,7 +21,7 @@ HERE, ELSEWHERE = "/here", "/elsewhere"
 class FleetHarness(Harness):
     """Two lists of machines. The kit changes the first; the second is another host's."""
 
-    patience = 4.0  # more than the driver's timeout in the configuration below
+    patience = 6.0  # more than the driver's timeout in the configuration below
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         """Make no machine yet."""
@@ -29,7 +29,6 @@ class FleetHarness(Harness):
         self.machines: dict[str, dict[str, Any]] = {}
         self.removed: dict[str, dict[str, Any]] = {}
         self.others: dict[str, dict[str, Any]] = {}
-        self.instance = ""
         self.service, self.open = ExitStack(), ExitStack()
 
     # The service, and before it the proxy, which counts the driver's requests and breaks them.
@@ -74,13 +73,12 @@ class FleetHarness(Harness):
         return server.server_port
 
     def configuration(self, instance: str) -> str:
-        """Return the driver's section: it asks the proxy."""
-        self.instance = instance
-        return self.section(HERE)
+        """Return the driver's section. The driver asks the proxy, not the service."""
+        return self.section(instance, HERE)
 
-    def section(self, path: str) -> str:
-        """Return the section with the list under a path."""
-        return f"[{self.instance}]\nurl = {self.proxy.url}{path}\ntimeout = 1\n"
+    def section(self, instance: str, path: str) -> str:
+        """Return the driver's section for one of the lists."""
+        return f"[{instance}]\nurl = {self.proxy.url}{path}\ntimeout = 2\n"
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
         """Let the proxy break the requests."""
@@ -144,9 +142,9 @@ class FleetHarness(Harness):
         """Let an instance use one slot."""
         self.machines[thing]["free_slots"] -= 1
 
-    def second_host(self) -> str:
+    def second_host(self, instance: str) -> str:
         """Return the section with the other host's list."""
-        return self.section(ELSEWHERE)
+        return self.section(instance, ELSEWHERE)
 
 
 def machine(kind: str, number: int) -> dict[str, Any]:
