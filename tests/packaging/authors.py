@@ -1,6 +1,5 @@
-"""A distribution of another author: a driver without a harness, and the documented example."""
+"""A distribution of another author: a driver without a harness."""
 
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +15,10 @@ name = "acme-drivers"
 version = "3.1"
 
 [project.entry-points]
-"wharfinger.drivers" = { shelf = "acme_shelf:ShelfDriver", \
-machines = "wharfinger_machines:MachinesDriver" }
-"oslo.config.opts" = { machines = "wharfinger_machines:list_opts" }
-"wharfinger.conformance_harness" = { machines = "wharfinger_machines_harness:MachinesHarness" }
+"wharfinger.drivers" = { shelf = "acme_shelf:ShelfDriver" }
 
 [tool.setuptools]
-py-modules = ["acme_shelf", "wharfinger_machines", "wharfinger_machines_harness"]
+py-modules = ["acme_shelf"]
 """
 
 _SHELF: Final = """
@@ -53,11 +49,9 @@ class ShelfDriver(ComputeDriver):
 """
 
 
-def write(directory: Path, examples: Path) -> Path:
-    """Write the sources of the distribution, some from the examples of the documentation."""
+def write(directory: Path) -> Path:
+    """Write the sources of the distribution."""
     directory.mkdir()
     (directory / "pyproject.toml").write_text(_PROJECT)
     (directory / "acme_shelf.py").write_text(_SHELF)
-    for name in ("wharfinger_machines", "wharfinger_machines_harness"):
-        shutil.copy(examples / f"{name}.py", directory)
     return directory

@@ -34,9 +34,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def wheels(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build all wheels; return their directory."""
-    theirs = authors.write(
-        tmp_path_factory.mktemp("authors") / authors.NAME, source / "docs" / "examples"
-    )
+    theirs = authors.write(tmp_path_factory.mktemp("authors") / authors.NAME)
     wheels = tmp_path_factory.mktemp("wheels")
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
     subprocess.run(

@@ -17,8 +17,9 @@ def make(directory: Path) -> Path:
     """
     venv.create(directory)
     paths = {"base": str(directory), "platbase": str(directory)}
+    required = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     (Path(sysconfig.get_path("purelib", "venv", paths)) / "requirements.pth").write_text(
-        f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n"
+        "".join(f"{path}\n" for path in required)
     )
     return directory / "bin"
 

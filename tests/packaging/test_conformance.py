@@ -5,13 +5,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.lab.drawing import Draw
 from tests.packaging.conftest import REPOSITORY
 from tests.packaging.environment import run
 from wharfinger.conformance.rules import all_rules
 
 RULES = [rule.id for rule in all_rules()]
-CONFORMS, PARTIAL = 0, 6
+CONFORMS = 0
 
 
 @pytest.fixture
@@ -41,23 +40,6 @@ def test_a_small_driver_conforms_at_core(installed: Path, empty: Path, tmp_path:
     assert str(REPOSITORY) not in printed
     assert list(empty.iterdir()) == []
     assert _rules(junit) == RULES
-
-
-def test_the_documented_driver_with_its_harness_conforms_at_extended(
-    installed: Path, empty: Path, draw: Draw
-) -> None:
-    rules = draw(RULES, 6, keep=["WHF-401", "WHF-502", "WHF-703", "WHF-911"])
-    selection = [] if rules == RULES else [part for id in rules for part in ("--rule", id)]
-    command = [installed / "wharfinger", "conformance", "run", "machines", "--examples", "1"]
-
-    printed = run([*command, *selection], PARTIAL if selection else CONFORMS, empty)
-
-    if selection:
-        assert "extended: PARTIAL" in printed
-    else:
-        assert "core: CONFORMS, extended: CONFORMS" in printed.splitlines()
-    assert "FAILED" not in printed and "failed" not in printed.partition("profile")[0]
-    assert list(empty.iterdir()) == []
 
 
 def _rules(junit: Path) -> list[str]:

@@ -64,6 +64,11 @@ _RESERVED: Final = frozenset(
 _INSTANCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 
 
+def is_instance_name(name: str) -> bool:
+    """Return whether a driver instance can have this name."""
+    return _INSTANCE.match(name) is not None and name not in _RESERVED
+
+
 @dataclass(frozen=True, slots=True)
 class DefaultSection:
     """[DEFAULT], validated.
@@ -83,7 +88,7 @@ class DefaultSection:
         instances = tuple(values["enabled_drivers"])
         same: dict[str, str] = {}
         for name in instances:
-            if not _INSTANCE.match(name) or name in _RESERVED:
+            if not is_instance_name(name):
                 raise _wrong_instances(
                     instances,
                     f"{name!r} cannot be the name of a driver instance.",

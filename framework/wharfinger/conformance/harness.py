@@ -72,94 +72,94 @@ class Expected:
 
 
 class Harness(abc.ABC):
-    """One backend, with things in it: nodes or devices, each the backend of one provider.
+    """A backend with things: the nodes or devices that the driver publishes as one provider each.
 
-    A thing is called as its provider is. Every method returns when a driver that asks sees what
-    it has done; whatever it raises ends the rule as an error of the harness. ``start`` comes first
-    and ``stop`` last, ``reset`` before each rule, unless nothing can have changed since the last
-    one. Called by one thread; ``expect`` and ``calls`` while another waits in the driver.
+    A thing has the name of its provider. A method returns when the driver can see its effect. An
+    exception ends the rule as an error of the harness, not of the driver. The kit calls ``start``
+    first, ``reset`` before each rule that may find changes, and ``stop`` last. It calls all methods
+    in one thread, and ``expect`` and ``calls`` also while a driver's call waits in another thread.
     """
 
-    #: Whether another process, with this configuration, finds the backend, too.
+    #: Whether another process with this configuration finds the backend, too.
     other_processes: ClassVar[Capability] = SUPPORTED
-    #: Whether a thing can be busy: there, and not to be had. Such as cleaned, or programmed.
+    #: Whether a thing can be busy: it exists and cannot be used, as during cleaning or programming.
     busy: ClassVar[Capability] = SUPPORTED
-    #: How many things can be made quickly, for what they cost: four times as many are made.
+    #: Number of things that the harness can add quickly. The kit adds up to four times as many.
     growth: ClassVar[int] = 32
-    #: Seconds after which a driver, configured as here, has given up a call that hangs.
+    #: Seconds after which the driver, configured as here, has given up a call that hangs.
     patience: ClassVar[float] = 5.0
     #: The faults that ``expect`` can cause.
     faults: ClassVar[frozenset[Fault]] = COMMON_FAULTS
 
     def __init__(self, directory: Path, placement: Placement) -> None:
-        """``directory`` is empty, and the harness's to write to."""
+        """Keep the arguments. ``directory`` is empty, and the harness may write there."""
         self.directory = directory
         self.placement = placement
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Make the backend."""
+        """Start the backend."""
 
     def stop(self) -> None:  # noqa: B027 - optional
-        """Let go of it, even where ``start`` has failed."""
+        """Stop the backend and release what it uses, even if ``start`` has failed."""
 
     @abc.abstractmethod
     def reset(self) -> None:
-        """Have it whole, unbroken, and with things that are free: two or more, as many each time.
+        """Restore the first state: nothing broken, and two or more things, none of them busy.
 
-        Nothing is in Placement before this. What the driver needs to find there, and does not
-        publish, is put there.
+        The number of things is the same each time. Placement is empty before this call. Create the
+        providers there that the driver needs and does not publish itself.
         """
 
     @abc.abstractmethod
     def configuration(self, instance: str) -> str:
-        """The text of the driver's sections, [<instance>] first, for as long as it is started."""
+        """Return the driver's sections, [<instance>] first; the text holds until ``stop``."""
 
     @abc.abstractmethod
     def things(self) -> Sequence[str]:
-        """The things that there are."""
+        """Return the names of the things that exist now."""
 
     @abc.abstractmethod
     def add(self) -> str:
-        """Have one more thing, free and like the others; returns its name."""
+        """Add a thing that is like the others and not busy; return its name."""
 
     def grow(self, count: int) -> None:
-        """Have that many more things."""
+        """Add ``count`` things."""
         for _ in range(count):
             self.add()
 
     @abc.abstractmethod
     def remove(self, thing: str) -> None:
-        """Have a thing be gone: pulled, or deleted."""
+        """Remove a thing, as if it were unplugged or deleted."""
 
     @abc.abstractmethod
     def put_back(self, thing: str) -> None:
-        """Have a thing back that was removed, as it was."""
+        """Add a removed thing again, unchanged."""
 
     def make_busy(self, thing: str) -> None:
-        """Have a thing be busy, unless ``busy`` is declared as unsupported."""
+        """Make a thing busy. Not called if ``busy`` is unsupported."""
         raise NotImplementedError
 
     def make_free(self, thing: str) -> None:
-        """Have a busy thing be free again."""
+        """End the reason why a thing is busy."""
         raise NotImplementedError
 
     @abc.abstractmethod
     def restart(self) -> None:
-        """Stop the backend and start it again; what it knows stays."""
+        """Stop the backend and start it again with the same things."""
 
     @abc.abstractmethod
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Forget the calls that were made, and let go of one that hangs.
+        """Clear ``calls``, end a call that hangs, and break the calls from now on.
 
-        From now on the call with the index ``at`` meets ``fault``; ``at`` None: every call does.
-        Without a fault, all pass.
+        The call with the index ``at`` meets ``fault``; with ``at`` None, every call does. Without a
+        fault, every call passes.
         """
 
     @property
     @abc.abstractmethod
     def calls(self) -> Sequence[str]:
-        """The calls to the backend since the last ``expect``, each in a few words."""
+        """Return the driver's calls since the last ``expect``, in a few words each."""
 
     # Abilities that a harness may leave out. The rules that need one are reported as unproven then.
 
@@ -175,25 +175,25 @@ class Harness(abc.ABC):
         """Let an instance use a part of a thing. The thing keeps what it has, and is not busy."""
         raise NotImplementedError
 
-    def second_host(self) -> str:
+    def second_host(self, instance: str) -> str:
         """Return the configuration of the driver on another host, with things of its own.
 
-        The text is like that of ``configuration``, for the same instance name.
+        The text is like that of ``configuration``. No name there is a name on the first host.
         """
         raise NotImplementedError
 
     # What a capability of the driver needs.
 
     def use_old_layout(self) -> OldLayout:
-        """Have instances use what has to move (``reshape``); how all of it was published.
+        """Let instances use inventory that has to move; return how it was published (``reshape``).
 
-        The driver raises ReshapeNeeded where it finds that.
+        The driver raises ReshapeNeeded when it finds this.
         """
         raise NotImplementedError
 
     def image(self, thing: str) -> tuple[str, str]:
-        """The uuid of an image that a thing can be programmed with, and its function's name.
+        """Return the uuid of an image for a thing and the name of its function (``programming``).
 
-        With ``programming``. The function is not the one that the thing has.
+        The function is not the one that the thing has.
         """
         raise NotImplementedError

@@ -90,3 +90,17 @@ def test_conformance_without_its_extra_names_what_to_install(
     monkeypatch.setitem(sys.modules, "hypothesis", None)
 
     failed(inprocess.run(program, *command.split()), "pip install 'wharfinger[conformance]'")
+
+
+def test_conformance_init_without_the_extra_prints_what_it_writes(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    monkeypatch.chdir(program.directory)
+
+    done = inprocess.run(program, "conformance", "init", "shelf")
+
+    assert (done.code, done.err) == (0, "")
+    written = [str(file) for file in Path("wharfinger-shelf").rglob("*") if file.is_file()]
+    assert sorted(done.out.splitlines()) == sorted(written)
+    failed(inprocess.run(program, "conformance", "init", "shelf"), "wharfinger-shelf is not empty")

@@ -26,6 +26,8 @@ sync --removal-delay=nan                      => --removal-delay
 sync --removal-delay=inf                      => --removal-delay
 sync --removal-delay=soon                     => --removal-delay
 sync --removal-delay -1                       => --removal-delay
+conformance init                              => NAME
+conformance init Shelf                        => argument NAME: 'Shelf' cannot name a driver: use
 driver check                                  => required
 provider show                                 => PROVIDER
 provider detach                               => PROVIDER

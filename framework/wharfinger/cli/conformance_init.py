@@ -1,0 +1,48 @@
+"""``wharfinger conformance init``: the package of a new driver."""
+
+import argparse
+from pathlib import Path
+
+from wharfinger.cli.app import DONE
+from wharfinger.cli.command import WharfingerCommand
+
+
+class ConformanceInit(WharfingerCommand):
+    """Write the package of a new driver, with a harness, that keeps all rules of the kit.
+
+    The driver publishes machines that an HTTP service lists. Change it until it publishes yours.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "name",
+            metavar="NAME",
+            type=_name,
+            help="the driver's name, which configurations and commands will use",
+        )
+        parser.add_argument(
+            "--directory",
+            metavar="DIR",
+            type=Path,
+            help="a directory that is empty or missing; default: wharfinger-NAME",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        from wharfinger.conformance import new_package
+
+        name = parsed_args.name
+        directory = parsed_args.directory or Path(f"wharfinger-{name}")
+        for file in new_package.write(name, directory):
+            self.app.stdout.write(f"{file}\n")
+        return DONE
+
+
+def _name(name: str) -> str:
+    from wharfinger.conformance import new_package
+
+    try:
+        return new_package.check_name(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

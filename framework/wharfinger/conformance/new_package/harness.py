@@ -1,0 +1,159 @@
+"""The fleet driver's harness: an inventory service in this process, which the kit changes.
+
+A thing of the kit is a machine here.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from wharfinger.conformance.backend_proxy import Proxy
+from wharfinger.conformance.harness import Expected, Fault, Harness, Placement
+
+#: The lists of this host and of another one, each under its path.
+HERE, ELSEWHERE = "/here", "/elsewhere"
+
+
+class FleetHarness(Harness):
+    """Two lists of machines. The kit changes the first; the second is another host's."""
+
+    patience = 6.0  # more than the driver's timeout in the configuration below
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        """Make no machine yet."""
+        super().__init__(directory, placement)
+        self.machines: dict[str, dict[str, Any]] = {}
+        self.removed: dict[str, dict[str, Any]] = {}
+        self.others: dict[str, dict[str, Any]] = {}
+        self.service, self.open = ExitStack(), ExitStack()
+
+    # The service, and before it the proxy, which counts the driver's requests and breaks them.
+
+    def start(self) -> None:
+        """Start the service and the proxy."""
+        self.open.callback(self.service.close)
+        self.port = self.serve(0)
+        self.proxy = Proxy(f"http://127.0.0.1:{self.port}")
+        self.open.callback(self.proxy.stop)
+        self.proxy.start()
+
+    def stop(self) -> None:
+        """Stop both."""
+        self.open.close()
+
+    def restart(self) -> None:
+        """Stop the service and start it on the same port; its machines stay."""
+        self.service.close()
+        self.serve(self.port)
+
+    def serve(self, port: int) -> int:
+        """Serve the lists until ``self.service`` is closed; return the port."""
+        harness = self
+
+        class Lists(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                machines = harness.machines if self.path == HERE else harness.others
+                body = json.dumps({"machines": [*machines.values()]}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        server = self.service.enter_context(ThreadingHTTPServer(("127.0.0.1", port), Lists))
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        self.service.callback(server.shutdown)
+        return server.server_port
+
+    def configuration(self, instance: str) -> str:
+        """Return the driver's section. The driver asks the proxy, not the service."""
+        return self.section(instance, HERE)
+
+    def section(self, instance: str, path: str) -> str:
+        """Return the driver's section for one of the lists."""
+        return f"[{instance}]\nurl = {self.proxy.url}{path}\ntimeout = 2\n"
+
+    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
+        """Let the proxy break the requests."""
+        self.proxy.expect(at, fault)
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """Return the requests that the proxy has counted."""
+        return self.proxy.calls
+
+    # The machines.
+
+    def reset(self) -> None:
+        """Make two machines, and two of the other host."""
+        self.machines, self.removed = {}, {}
+        self.others = {one["name"]: one for one in (machine("other", 0), machine("other", 1))}
+        self.grow(2)
+
+    def things(self) -> Sequence[str]:
+        """Return the names of the machines."""
+        return [*self.machines]
+
+    def add(self) -> str:
+        """Add a machine with a name that was not there before."""
+        new = machine("machine", len(self.machines) + len(self.removed))
+        self.machines[new["name"]] = new
+        return str(new["name"])
+
+    def remove(self, thing: str) -> None:
+        """Delete a machine from the list."""
+        self.removed[thing] = self.machines.pop(thing)
+
+    def put_back(self, thing: str) -> None:
+        """List a deleted machine again."""
+        self.machines[thing] = self.removed.pop(thing)
+
+    def make_busy(self, thing: str) -> None:
+        """Begin the repair of a machine."""
+        self.machines[thing]["busy"] = "repair"
+
+    def make_free(self, thing: str) -> None:
+        """End the repair."""
+        self.machines[thing]["busy"] = None
+
+    # Methods that a harness may leave out. With them, no rule stays unproven.
+
+    def expected(self) -> Mapping[str, Expected]:
+        """Return the slots and traits of each machine that is not busy."""
+        return {
+            name: Expected({"CUSTOM_SLOT": one["slots"]}, frozenset(one["traits"]))
+            for name, one in self.machines.items()
+            if one["busy"] is None
+        }
+
+    def change(self, thing: str) -> None:
+        """Add slots to a machine."""
+        self.machines[thing]["slots"] += 16
+        self.machines[thing]["free_slots"] += 16
+
+    def use(self, thing: str) -> None:
+        """Let an instance use one slot."""
+        self.machines[thing]["free_slots"] -= 1
+
+    def second_host(self, instance: str) -> str:
+        """Return the section with the other host's list."""
+        return self.section(instance, ELSEWHERE)
+
+
+def machine(kind: str, number: int) -> dict[str, Any]:
+    """Return a new machine. Machines differ: a driver that mixes them up is found."""
+    slots = 4 + number % 4
+    return {
+        "name": f"{kind}-{number}",
+        "slots": slots,
+        "free_slots": slots,
+        "traits": [f"CUSTOM_SLOTS_{slots}"],
+        "busy": None,
+    }
