@@ -79,9 +79,11 @@ class NovaDriver(ComputeDriver):
                 operation=f"get_available_resource({nodename})",
                 reason="nova's driver knows nothing of this node",
             )
-        known = {name: int(resource[name]) for name in _FIGURES if resource.get(name) is not None}
+        known: dict[str, Any] = {
+            name: int(resource[name]) for name in _FIGURES if resource.get(name) is not None
+        }
         if uuid := self._uuid(resource):
-            known |= {"uuid": uuid}
+            known["uuid"] = uuid
         return ComputeNode(host=self.host, hypervisor_hostname=nodename, **known)
 
     def update_provider_tree(

@@ -8,6 +8,7 @@ libraries of OpenStack choose eventlet where nobody has chosen.
 """
 
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +58,9 @@ def load(section: NovaSection, host: str) -> Any:
 
     nova's ``host`` is the service host. Raises ConfigurationError.
     """
-    with _lock:
+    with _lock, warnings.catch_warnings():
+        # A library that nova imports looks for eventlet, which says that it is deprecated.
+        warnings.filterwarnings("ignore", r"\s*Eventlet is deprecated")
         _configure(section, host)
     named = section.compute_driver or import_module("nova.conf").CONF.compute_driver
     if not named:
@@ -148,8 +151,10 @@ def _reach_database() -> None:
     """Have nova's objects reach its database: through its conductor, directly, or not at all."""
     conf = import_module("nova.conf").CONF
     base = import_module("nova.objects.base").NovaObject
-    if conf.transport_url:
-        import_module("nova.rpc").init(conf)
+    rpc = import_module("nova.rpc")
+    rpc.get_transport_url()  # this registers the option
+    if conf.get_location("transport_url").location.is_user_controlled:
+        rpc.init(conf)
         base.indirection_api = import_module("nova.conductor.rpcapi").ConductorAPI()
     elif conf.database.connection:
         import_module("nova.db.main.api").configure(conf)
