@@ -141,6 +141,8 @@ def _read_files(section: NovaSection, host: str) -> None:
     conf = import_module("nova.conf").CONF
     import_module("oslo_log.log").register_options(conf)
     import_module("nova.rpc").set_defaults(control_exchange="nova")
+    if find_spec("osprofiler"):
+        import_module("osprofiler.opts").set_defaults(conf)
     # Without a list, oslo.config looks for files in the home directory and in /etc/nova.
     files, directories = [*section.nova_config], list[str]()
     conf([], project="nova", default_config_files=files, default_config_dirs=directories)
