@@ -98,12 +98,15 @@ class NovaDriver(ComputeDriver):
         A driver from before nova's Stein release has ``get_inventory`` instead. Raises
         ReshapeNeeded, BackendError.
         """
-        driver = self._loaded()
+        driver, before = self._loaded(), _tagged(provider_tree)
         with nova_process.translated_errors(self.name, f"update_provider_tree({nodename})"):
             try:
                 driver.update_provider_tree(provider_tree, nodename, allocations=allocations)
             except NotImplementedError:
                 provider_tree.update_inventory(nodename, self._inventory_only(driver, nodename))
+        # nova's drivers tag some of their children. Owner traits are the framework's to add.
+        for uuid in _tagged(provider_tree) - before:
+            provider_tree.remove_traits(uuid, self.default_owner)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
         """The traits that nova-compute gives its root for what the driver can do."""
@@ -143,3 +146,9 @@ class NovaDriver(ComputeDriver):
             )
         inventory: Mapping[str, Mapping[str, Any]] = driver.get_inventory(nodename)
         return inventory
+
+
+def _tagged(tree: ProviderTree) -> set[str]:
+    """Return the uuids of the providers that have nova's owner trait."""
+    owner = [NovaDriver.default_owner]
+    return {uuid for uuid in tree.get_provider_uuids() if tree.has_traits(uuid, owner)}
