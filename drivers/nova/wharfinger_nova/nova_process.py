@@ -176,10 +176,6 @@ def _find_class(section: NovaSection, named: str) -> Any:
     base = import_module("nova.virt.driver").ComputeDriver
     if not (isinstance(kind, type) and issubclass(kind, base)):
         raise _wrong_driver(section, named, "it is no nova.virt.driver.ComputeDriver.")
-    if import_module("nova.monkey_patch").is_patched():
-        raise _wrong_driver(
-            section, named, "it imports a program of nova, which patches this process for eventlet."
-        )
     return kind
 
 
