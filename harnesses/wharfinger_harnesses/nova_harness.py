@@ -22,13 +22,15 @@ _COUNT: Final = 3
 _VCPUS: Final = 8
 #: What nova's fake driver gives each node besides.
 _MEMORY_MB, _DISK_GB, _MAGIC = 8192, 1028, 10
+#: Seconds that the compute driver waits for an answer.
+_TIMEOUT: Final = 2
 _FILE: Final = "nodes.json"
 
 
 class NovaHarness(Harness):
     """Nodes of nova's fake driver, each with a child; a node that is busy is fully reserved."""
 
-    patience = 3.0  # the compute driver gives up after one second
+    patience = 2.0 * _TIMEOUT
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
@@ -48,7 +50,7 @@ class NovaHarness(Harness):
         self._proxy.start()
         (self.directory / "nova.conf").write_text(
             f"[DEFAULT]\nstate_path = {self.directory}\n"
-            f"[fleet]\nurl = {self._proxy.url}/{_FILE}\ntimeout = 1\n"
+            f"[fleet]\nurl = {self._proxy.url}/{_FILE}\ntimeout = {_TIMEOUT}\n"
         )
 
     def stop(self) -> None:

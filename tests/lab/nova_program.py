@@ -51,9 +51,7 @@ class NovaProgram(fixtures.Fixture):
 
     def configure(self, nova_options: str) -> None:
         """Write nova.conf."""
-        self.nova_config.write_text(
-            f"[DEFAULT]\nstate_path = {self.directory}\n{nova_options}\n"
-        )
+        self.nova_config.write_text(f"[DEFAULT]\nstate_path = {self.directory}\n{nova_options}\n")
 
     def write(self, sections: str, enabled: str = INSTANCE) -> None:
         """Write wharfinger.conf, with these sections of driver instances."""

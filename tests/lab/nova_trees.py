@@ -29,9 +29,10 @@ def compare(directory: Path) -> dict[str, Any]:
     found = {"FakeDriver": _compare(directory, "FakeDriver")}
     from nova.virt import driver, fake  # noqa: PLC0415
 
-    for name, kind in vars(fake).items():
-        if isclass(kind) and issubclass(kind, driver.ComputeDriver) and kind.__module__ == fake.__name__:
-            found[name] = _compare(directory, name)
+    kinds = [kind for kind in vars(fake).values() if isclass(kind)]
+    for kind in kinds:
+        if issubclass(kind, driver.ComputeDriver) and kind.__module__ == fake.__name__:
+            found[kind.__name__] = _compare(directory, kind.__name__)
     return {
         "trees": found,
         "patched": before != (socket.socket, threading.Thread, sys.meta_path[:]),

@@ -1,4 +1,4 @@
-"""The nova driver with compute drivers of nova 34, through the real command on the real Placement."""
+"""The nova driver with compute drivers of nova 34: the real command, on the real Placement."""
 
 import json
 import os

@@ -21,7 +21,7 @@ _OF_PCI_TRACKER: Final = "COMPUTE_REMOTE_MANAGED_PORTS"
 class NovaDriver(ComputeDriver):
     """Any compute driver of nova: its nodes, and the trees that it describes for them.
 
-    The framework's ProviderTree has the operations of nova's, so that nova's driver edits it itself.
+    The framework's ProviderTree has the operations of nova's, so nova's driver edits it itself.
     """
 
     capabilities = Capabilities(
