@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import fixtures
 from placement import db_api
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from tests.lab.drivers import ScriptedDriver
 from tests.lab.objects import opened
@@ -141,12 +141,13 @@ def contents(_placement: PlacementFixture) -> dict[str, dict[str, Any]]:
     }
 
 
-def everything() -> dict[str, dict[str, Any]]:
+def everything(engine: Engine | None = None) -> dict[str, dict[str, Any]]:
     """What ``contents`` has, and the allocations: of one moment, and in one go.
 
-    Read from behind, which takes a hundredth of the time that Placement takes to tell it.
+    Read from behind, which takes a hundredth of the time that Placement takes to tell it. Of the
+    Placement of this process, unless the ``engine`` of another one's database is given.
     """
-    with db_api.get_placement_engine().connect() as connection:
+    with (engine or db_api.get_placement_engine()).connect() as connection:
         providers = connection.execute(
             text("SELECT id, uuid, name, parent_provider_id FROM resource_providers")
         ).all()

@@ -6,7 +6,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 #: Cannot be imported by themselves: alembic runs the first, the interpreter the second. A service
-#: is a program that starts itself anew, and loads its hardware, which is for no other process.
+#: is a program that starts itself anew, and loads its hardware, which is for no other process; the
+#: hardware of the nova driver's harness needs nova.
 _NOT_MODULES = ("migrations/env.py", "__main__.py", "_service.py", "_hardware.py")
 
 EntryPoints = dict[str, dict[str, str]]

@@ -1,0 +1,69 @@
+"""[<instance>]: which compute driver of nova, and the files that configure it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from oslo_config import cfg
+
+from wharfinger.conf.option_reading import read_options
+from wharfinger.exceptions import ConfigurationError
+
+OPTIONS: Final = (
+    cfg.StrOpt(
+        "compute_driver",
+        help="The compute driver, as nova's own compute_driver names it, such as "
+        "ironic.IronicDriver; or the full path of a class that is not in nova.virt, such as "
+        "acme_nova.driver.AcmeDriver. Default: the one that nova_config names.",
+    ),
+    cfg.ListOpt(
+        "nova_config",
+        default=[],
+        help="The configuration files of nova, in the order in which nova reads them. All "
+        "instances of this driver in one process have the same. Default: none, so that each "
+        "option of nova has its default.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NovaSection:
+    """A driver instance's section, validated.
+
+    ``compute_driver`` is None where nova's configuration names the driver.
+    """
+
+    name: str
+    compute_driver: str | None
+    nova_config: tuple[str, ...]
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
+        """Read the section of an instance; raises ConfigurationError."""
+        values = read_options(conf, instance, OPTIONS)
+        files = tuple(values["nova_config"])
+        for file in files:
+            if not Path(file).is_absolute():
+                raise ConfigurationError(
+                    section=instance,
+                    key="nova_config",
+                    value=", ".join(files),
+                    problem=f"{file} depends on where the program is started.",
+                    remedy="Name absolute paths.",
+                )
+        named = values["compute_driver"]
+        if named is not None and "." not in named:
+            raise ConfigurationError(
+                section=instance,
+                key="compute_driver",
+                value=named,
+                problem="it names no class.",
+                remedy="Name a module and a class, such as ironic.IronicDriver.",
+            )
+        return cls(instance, named, files)
+
+
+def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
+    """The options by section, for oslo-config-generator."""
+    return [("<instance with driver = nova>", OPTIONS)]

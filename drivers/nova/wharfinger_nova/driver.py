@@ -1,0 +1,154 @@
+"""The driver: what the framework asks, answered by a compute driver of nova."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from oslo_config import cfg
+
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.exceptions import BackendError
+from wharfinger.objects import ComputeNode, Migration, Service
+from wharfinger.providers import ProviderTree
+from wharfinger_nova import nova_process
+from wharfinger_nova.config import NovaSection
+
+#: Of what nova's drivers say of a node, what a ComputeNode has.
+_FIGURES: Final = ("vcpus", "memory_mb", "local_gb")
+#: nova-compute reports it only where its own PCI tracker has such a device.
+_OF_PCI_TRACKER: Final = "COMPUTE_REMOTE_MANAGED_PORTS"
+
+
+class NovaDriver(ComputeDriver):
+    """Any compute driver of nova: its nodes, and the trees that it describes for them.
+
+    The framework's ProviderTree has the operations of nova's, so nova's driver edits it itself.
+    """
+
+    capabilities = Capabilities(
+        nested_providers=SUPPORTED,
+        reshape=SUPPORTED,
+        change_feed=unsupported("a driver of nova does not say which nodes have changed"),
+        programming=unsupported("a driver of nova programs no devices"),
+        cleans_after_release=unsupported("a driver of nova does not say when a node is clean"),
+    )
+    default_owner = "OWNER_NOVA"
+    object_versions = {"ComputeNode": "1.0", "Migration": "1.0", "Service": "1.0"}
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self._section: Final = NovaSection.read(conf, name)
+        self._driver: Any = None
+        self._nodes: list[str] | None = None
+
+    def init_host(self, service: Service) -> None:
+        """Load nova's driver, and let it connect. Raises BackendError, ConfigurationError."""
+        driver = nova_process.load(self._section, self.host)
+        with nova_process.translated_errors(self.name, "init_host"):
+            driver.init_host(self.host)
+        self._driver = driver
+
+    def cleanup_host(self) -> None:
+        """Let nova's driver disconnect."""
+        driver, self._driver, self._nodes = self._driver, None, None
+        if driver is not None:
+            with nova_process.translated_errors(self.name, "cleanup_host"):
+                driver.cleanup_host(self.host)
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        """The nodes that nova's driver lists. Raises BackendError.
+
+        nova's drivers may list anew at each call, so they are asked for a refresh alone.
+        """
+        if refresh or self._nodes is None:
+            with nova_process.translated_errors(self.name, "get_available_nodes"):
+                self._nodes = [*self._loaded().get_available_nodes(refresh=True)]
+        return [*self._nodes]
+
+    def node_is_available(self, nodename: str) -> bool:
+        """Ask nova's driver for one node. Raises BackendError."""
+        with nova_process.translated_errors(self.name, f"node_is_available({nodename})"):
+            return bool(self._loaded().node_is_available(nodename))
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        """The node's figures and uuid, as nova's driver has them. Raises BackendError."""
+        with nova_process.translated_errors(self.name, f"get_available_resource({nodename})"):
+            resource = self._loaded().get_available_resource(nodename)
+        if not resource:
+            raise BackendError(
+                driver=self.name,
+                operation=f"get_available_resource({nodename})",
+                reason="nova's driver knows nothing of this node",
+            )
+        known: dict[str, Any] = {
+            name: int(resource[name]) for name in _FIGURES if resource.get(name) is not None
+        }
+        if uuid := self._uuid(resource):
+            known["uuid"] = uuid
+        return ComputeNode(host=self.host, hypervisor_hostname=nodename, **known)
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        """Let nova's driver edit the tree.
+
+        A driver from before nova's Stein release has ``get_inventory`` instead. Raises
+        ReshapeNeeded, BackendError.
+        """
+        driver, before = self._loaded(), _tagged(provider_tree)
+        with nova_process.translated_errors(self.name, f"update_provider_tree({nodename})"):
+            try:
+                driver.update_provider_tree(provider_tree, nodename, allocations=allocations)
+            except NotImplementedError:
+                provider_tree.update_inventory(nodename, self._inventory_only(driver, nodename))
+        # nova's drivers tag some of their children. Owner traits are the framework's to add.
+        for uuid in _tagged(provider_tree) - before:
+            provider_tree.remove_traits(uuid, self.default_owner)
+
+    def capabilities_as_traits(self) -> dict[str, bool]:
+        """The traits that nova-compute gives its root for what the driver can do."""
+        with nova_process.translated_errors(self.name, "capabilities_as_traits"):
+            traits = {**self._loaded().capabilities_as_traits()}
+        if _OF_PCI_TRACKER in traits:
+            traits[_OF_PCI_TRACKER] = False
+        return traits
+
+    def _loaded(self) -> Any:
+        if self._driver is None:
+            raise BackendError(
+                driver=self.name,
+                operation="asking nova's driver",
+                reason="init_host has not been called",
+            )
+        return self._driver
+
+    def _uuid(self, resource: Mapping[str, Any]) -> str | None:
+        """Return the uuid of a node; None where the framework is to make one from the name.
+
+        As nova-compute has it: the driver's, or that of nova's file for the one node of a host.
+        """
+        if uuid := resource.get("uuid"):
+            return str(uuid)
+        is_only = len(self.get_available_nodes()) == 1
+        return nova_process.local_node_uuid() if is_only else None
+
+    def _inventory_only(self, driver: Any, nodename: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the inventory from a driver that has no ``update_provider_tree``."""
+        if not hasattr(driver, "get_inventory"):
+            raise BackendError(
+                driver=self.name,
+                operation=f"update_provider_tree({nodename})",
+                reason=f"{type(driver).__name__} has neither update_provider_tree nor "
+                "get_inventory",
+            )
+        inventory: Mapping[str, Mapping[str, Any]] = driver.get_inventory(nodename)
+        return inventory
+
+
+def _tagged(tree: ProviderTree) -> set[str]:
+    """Return the uuids of the providers that have nova's owner trait."""
+    owner = [NovaDriver.default_owner]
+    return {uuid for uuid in tree.get_provider_uuids() if tree.has_traits(uuid, owner)}

@@ -1,0 +1,189 @@
+"""What nova has once in a process, and the loading of a compute driver.
+
+nova's configuration, its objects' way to its database and its RPC are global. So all driver
+instances of a process share them, and the first one configures them.
+
+nova is imported here, and only when a driver is loaded. It must come after the choice of threads:
+libraries of OpenStack choose eventlet where nobody has chosen.
+"""
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, NoReturn
+
+from wharfinger.exceptions import BackendError, ConfigurationError, ReshapeNeeded
+from wharfinger_nova.config import NovaSection
+
+#: Where nova's own compute drivers are.
+_VIRT: Final = "nova.virt"
+
+
+@dataclass(frozen=True, slots=True)
+class _Configured:
+    """How nova is configured in this process, and the instance that did it."""
+
+    instance: str
+    nova_config: tuple[str, ...]
+    host: str
+
+
+_lock: Final = threading.Lock()
+_configured: list[_Configured] = []
+
+
+class NoDatabase:
+    """What nova's objects call where its configuration leads to no database."""
+
+    def object_class_action_versions(
+        self, context: object, kind: str, method: str, *arguments: object
+    ) -> NoReturn:
+        """Refuse to read objects."""
+        raise RuntimeError(
+            f"the compute driver asks nova's database ({kind}.{method}), and nova_config leads to "
+            "none: set [DEFAULT] transport_url for nova's conductor, or [database] connection"
+        )
+
+    def object_action(self, context: object, instance: Any, method: str, *_: object) -> NoReturn:
+        """Refuse to change an object."""
+        self.object_class_action_versions(context, instance.obj_name(), method)
+
+
+def load(section: NovaSection, host: str) -> Any:
+    """Return the compute driver that a section names, which knows no virtapi that works.
+
+    nova's ``host`` is the service host. Raises ConfigurationError.
+    """
+    with _lock, warnings.catch_warnings():
+        # A library that nova imports looks for eventlet, which says that it is deprecated.
+        warnings.filterwarnings("ignore", r"\s*Eventlet is deprecated")
+        _configure(section, host)
+    named = section.compute_driver or import_module("nova.conf").CONF.compute_driver
+    if not named:
+        raise _wrong_driver(
+            section, "", "nothing names a compute driver, and neither does nova_config."
+        )
+    kind = _find_class(section, named)
+    # nova's base class raises NotImplementedError for all that is asked of it.
+    return kind(import_module("nova.virt.virtapi").VirtAPI())
+
+
+@contextmanager
+def translated_errors(instance: str, operation: str) -> Iterator[None]:
+    """Raise nova's errors as the framework's: ReshapeNeeded, or BackendError."""
+    exception = import_module("nova.exception")
+    try:
+        yield
+    except exception.ReshapeNeeded:
+        raise ReshapeNeeded from None
+    except exception.NovaException as error:
+        raise BackendError(
+            driver=instance, operation=operation, reason=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def local_node_uuid() -> str:
+    """Return the uuid that nova keeps for the node of this host, in its file compute_id."""
+    return str(import_module("nova.virt.node").get_local_node_uuid())
+
+
+def _configure(section: NovaSection, host: str) -> None:
+    """Configure nova, unless that is done; raises ConfigurationError."""
+    wanted = _Configured(section.name, section.nova_config, host)
+    if _configured:
+        [there] = _configured
+        if (there.nova_config, there.host) != (wanted.nova_config, wanted.host):
+            raise ConfigurationError(
+                section=section.name,
+                key="nova_config",
+                value=", ".join(wanted.nova_config),
+                problem=f"nova's configuration is global to a process, and [{there.instance}] has "
+                f"read {', '.join(there.nova_config) or 'no file'} for host {there.host}.",
+                remedy="Name the same files, or run this instance in an agent of its own.",
+            )
+        return
+    _choose_threads(section)
+    try:
+        _read_files(section, host)
+    except import_module("oslo_config.cfg").Error as error:
+        raise ConfigurationError(
+            section=section.name,
+            key="nova_config",
+            value=", ".join(section.nova_config),
+            problem=f"nova cannot read it: {error}.",
+            remedy="Correct the file of nova.",
+        ) from error
+    import_module("nova.objects").register_all()
+    _reach_database()
+    _configured.append(wanted)
+
+
+def _choose_threads(section: NovaSection) -> None:
+    """Choose native threads for libraries of OpenStack, and see that nothing is patched."""
+    backend = import_module("oslo_service.backend")
+    try:
+        backend.init_backend(backend.BackendType.THREADING)
+    except import_module("oslo_service.backend.exceptions").BackendAlreadySelected as error:
+        raise BackendError(
+            driver=section.name,
+            operation="loading nova",
+            reason=f"nova has to run in native threads here, and another library has chosen: "
+            f"{error}",
+        ) from error
+
+
+def _read_files(section: NovaSection, host: str) -> None:
+    """Have nova read its configuration files, as its own programs do."""
+    conf = import_module("nova.conf").CONF
+    import_module("oslo_log.log").register_options(conf)
+    import_module("nova.rpc").set_defaults(control_exchange="nova")
+    if find_spec("osprofiler"):
+        import_module("osprofiler.opts").set_defaults(conf)
+    # Without a list, oslo.config looks for files in the home directory and in /etc/nova.
+    files, directories = [*section.nova_config], list[str]()
+    conf([], project="nova", default_config_files=files, default_config_dirs=directories)
+    conf.set_override("host", host)
+
+
+def _reach_database() -> None:
+    """Have nova's objects reach its database: through its conductor, directly, or not at all."""
+    conf = import_module("nova.conf").CONF
+    base = import_module("nova.objects.base").NovaObject
+    rpc = import_module("nova.rpc")
+    rpc.get_transport_url()  # this registers the option
+    if conf.get_location("transport_url").location.is_user_controlled:
+        rpc.init(conf)
+        base.indirection_api = import_module("nova.conductor.rpcapi").ConductorAPI()
+    elif conf.database.connection:
+        import_module("nova.db.main.api").configure(conf)
+    else:
+        base.indirection_api = NoDatabase()
+
+
+def _find_class(section: NovaSection, named: str) -> Any:
+    """Return the class of a compute driver; raises ConfigurationError."""
+    module_name, _, class_name = named.rpartition(".")
+    if find_spec(f"{_VIRT}.{module_name.partition('.')[0]}"):
+        module_name = f"{_VIRT}.{module_name}"
+    try:
+        kind = getattr(import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise _wrong_driver(section, named, f"it cannot be imported: {error}.") from error
+    base = import_module("nova.virt.driver").ComputeDriver
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        raise _wrong_driver(section, named, "it is no nova.virt.driver.ComputeDriver.")
+    return kind
+
+
+def _wrong_driver(section: NovaSection, named: str, problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        section=section.name,
+        key="compute_driver",
+        value=named,
+        problem=problem,
+        remedy="Name a driver of nova's, such as ironic.IronicDriver, or the full path of a class.",
+    )

@@ -1,0 +1,182 @@
+"""The nova driver's harness: nova's fake driver, with nodes that a service lists over HTTP.
+
+``nova_hardware`` is the compute driver, which nova imports; this module does not need nova.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+from uuid import NAMESPACE_URL, uuid5
+
+from wharfinger.conformance.backend_proxy import Proxy
+from wharfinger.conformance.harness import Expected, Fault, Harness, OldLayout, Placement
+from wharfinger.providers import Inventory
+
+#: Nodes at a reset, and the CPUs of the first one.
+_COUNT: Final = 3
+_VCPUS: Final = 8
+#: What nova's fake driver gives each node besides.
+_MEMORY_MB, _DISK_GB, _MAGIC = 8192, 1028, 10
+#: Seconds that the compute driver waits for an answer.
+_TIMEOUT: Final = 2
+_FILE: Final = "nodes.json"
+
+
+class NovaHarness(Harness):
+    """Nodes of nova's fake driver, each with a child; a node that is busy is fully reserved."""
+
+    patience = 2.0 * _TIMEOUT
+
+    def __init__(self, directory: Path, placement: Placement) -> None:
+        super().__init__(directory, placement)
+        self._open: Final = ExitStack()
+        self._service: Final = ExitStack()
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._removed: dict[str, dict[str, Any]] = {}
+        self._numbered = 0
+        self._port = 0
+
+    def start(self) -> None:
+        """Start the service, a proxy before it, and write nova's configuration."""
+        self._open.callback(self._service.close)
+        self._serve()
+        self._proxy = Proxy(f"http://127.0.0.1:{self._port}")
+        self._open.callback(self._proxy.stop)
+        self._proxy.start()
+        (self.directory / "nova.conf").write_text(
+            f"[DEFAULT]\nstate_path = {self.directory}\n"
+            f"[fleet]\nurl = {self._proxy.url}/{_FILE}\ntimeout = {_TIMEOUT}\n"
+        )
+
+    def stop(self) -> None:
+        """End both."""
+        self._open.close()
+
+    def restart(self) -> None:
+        """Stop the service, and start it at the same port; the nodes are in a file."""
+        self._service.close()
+        self._serve()
+
+    def _serve(self) -> None:
+        files = partial(_QuietHandler, directory=self.directory)
+        server = ThreadingHTTPServer(("127.0.0.1", self._port), files)
+        self._service.enter_context(server)
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        self._service.callback(server.shutdown)
+        self._port = server.server_port
+
+    def configuration(self, instance: str) -> str:
+        """The compute driver by its full path, and nova's configuration."""
+        return f"""\
+[{instance}]
+compute_driver = wharfinger_harnesses.nova_hardware.FleetDriver
+nova_config = {self.directory / "nova.conf"}
+"""
+
+    def reset(self) -> None:
+        """Have three nodes, with different numbers of CPUs."""
+        self._proxy.expect()
+        self._nodes, self._removed, self._numbered = {}, {}, 0
+        self.grow(_COUNT)
+
+    def things(self) -> Sequence[str]:
+        """The names of the nodes."""
+        return [*self._nodes]
+
+    def add(self) -> str:
+        """Have one more node."""
+        self.grow(1)
+        return [*self._nodes][-1]
+
+    def grow(self, count: int) -> None:
+        """Have that many more at once."""
+        for _ in range(count):
+            self._nodes[f"nova-node-{self._numbered}"] = {"vcpus": _VCPUS + self._numbered}
+            self._numbered += 1
+        self._write()
+
+    def remove(self, thing: str) -> None:
+        """Have a node be gone."""
+        self._removed[thing] = self._nodes.pop(thing)
+        self._write()
+
+    def put_back(self, thing: str) -> None:
+        """Have it again, busy if it was that."""
+        self._nodes[thing] = self._removed.pop(thing)
+        self._write()
+
+    def make_busy(self, thing: str) -> None:
+        """Have the compute driver reserve a node and its child by their figures."""
+        self._nodes[thing]["busy"] = True
+        self._write()
+
+    def make_free(self, thing: str) -> None:
+        """Have it be free again."""
+        del self._nodes[thing]["busy"]
+        self._write()
+
+    def change(self, thing: str) -> None:
+        """Give a node more CPUs than any has had."""
+        self._nodes[thing]["vcpus"] += 1000
+        self._write()
+
+    def use(self, thing: str) -> None:
+        """Have an instance run on a node: nova's figures are what a node has, used or not."""
+        self._nodes[thing]["instances"] = 1
+        self._write()
+
+    def expected(self) -> Mapping[str, Expected]:
+        """The classes of the nodes' own providers."""
+        return {
+            name: Expected(
+                {"VCPU": node["vcpus"], "MEMORY_MB": _MEMORY_MB, "DISK_GB": _DISK_GB},
+                frozenset({"COMPUTE_TRUSTED_CERTS"}),
+            )
+            for name, node in self._nodes.items()
+            if not node.get("busy")
+        }
+
+    def use_old_layout(self) -> OldLayout:
+        """Two instances on the first node, as long as the magic was the node's own."""
+        (node, *_) = self._nodes.values()
+        return OldLayout(
+            inventories={
+                "VCPU": Inventory(total=node["vcpus"], max_unit=node["vcpus"]),
+                "MEMORY_MB": Inventory(total=_MEMORY_MB, max_unit=_MEMORY_MB, reserved=512),
+                "DISK_GB": Inventory(total=_DISK_GB, max_unit=_DISK_GB),
+                "CUSTOM_MAGIC": Inventory(total=_MAGIC, max_unit=_MAGIC),
+            },
+            allocations={
+                _consumer(0): {"VCPU": 1, "MEMORY_MB": 64, "CUSTOM_MAGIC": 2},
+                _consumer(1): {"CUSTOM_MAGIC": 3},
+            },
+        )
+
+    def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
+        """As the proxy has it."""
+        self._proxy.expect(at, fault)
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """As the proxy has seen them."""
+        return self._proxy.calls
+
+    def _write(self) -> None:
+        """Replace the file at once: a driver in another thread may be reading."""
+        new = self.directory / "nodes.new"
+        new.write_text(json.dumps(self._nodes))
+        new.replace(self.directory / _FILE)
+
+
+class _QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of requests."""
+
+
+def _consumer(number: int) -> str:
+    return str(uuid5(NAMESPACE_URL, f"nova-node/consumer/{number}"))
