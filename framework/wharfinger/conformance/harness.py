@@ -175,10 +175,10 @@ class Harness(abc.ABC):
         """Let an instance use a part of a thing. The thing keeps what it has, and is not busy."""
         raise NotImplementedError
 
-    def second_host(self) -> str:
+    def second_host(self, instance: str) -> str:
         """Return the configuration of the driver on another host, with things of its own.
 
-        The text is like that of ``configuration``, for the same instance name.
+        The text is like that of ``configuration``. No name there is a name on the first host.
         """
         raise NotImplementedError
 

@@ -23,6 +23,14 @@ DENIED: Final = "it is not known who asks"
 _SAID: Final[dict[Fault | None, str]] = {Fault.ERROR: "try again later", Fault.DENIED: DENIED}
 
 
+#: The traits of devices, in turn.
+_APIS: Final = (
+    ("HW_GPU_API_VULKAN",),
+    ("HW_GPU_API_VULKAN", "HW_GPU_API_DXVA"),
+    ("HW_GPU_API_DXVA",),
+)
+
+
 class Refused(Exception):
     """A request that makes no sense: there is no such device, image or path."""
 
@@ -33,9 +41,13 @@ class SessionOver(Exception):
 
 @dataclass(frozen=True)
 class Device:
-    """What there is to know of one; ``reserved`` is its own figure, and nobody's doing."""
+    """What there is to know of one; ``reserved`` is its own figure, and nobody's doing.
+
+    ``used`` are the units that instances use of it.
+    """
 
     units: int = 4
+    used: int = 0
     reserved: int = 1
     traits: tuple[str, ...] = ("HW_GPU_API_VULKAN",)
     function: str | None = "before"
@@ -93,11 +105,12 @@ class World:
             self.add()
 
     def add(self) -> str:
-        """Have one more, in a slot that was never used."""
+        """Have one more, in a slot that was never used; unlike the one before it."""
         with self._lock:
             name = f"{self.prefix}{self._made}"
+            size = self._made % len(_APIS)
             self._made += 1
-            self._put(name, Device())
+            self._put(name, Device(units=4 + 2 * size, traits=_APIS[size]))
             return name
 
     def pull(self, name: str) -> None:
