@@ -1,6 +1,6 @@
 """Whether a backend, or the machine, says a uuid itself: it is the hardware's then."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +34,7 @@ def _texts(subject: Subject) -> Iterator[str]:
         return
     yield harness.configuration(subject.instance_name)
     yield from (_read(path) for path in sorted(harness.directory.rglob("*")) if path.is_file())
-    yield from _strings(harness)
+    yield from _strings(getattr(harness, "own", harness))
 
 
 def _read(path: Path) -> str:
@@ -44,18 +44,22 @@ def _read(path: Path) -> str:
 
 
 def _strings(harness: object) -> Iterator[str]:
-    """The texts in an object, and in all objects that it refers to."""
+    """The texts that a harness keeps, in containers and in objects of its own package.
+
+    What it knows of Placement is what the driver has published.
+    """
+    package = type(harness).__module__.partition(".")[0]
     seen: set[int] = set()
-    left: list[Any] = [harness]
+    left: list[Any] = [one for name, one in vars(harness).items() if name != "placement"]
     while left and len(seen) < _MOST:
         one = left.pop()
         if isinstance(one, str):
             yield one
         elif id(one) not in seen:
             seen.add(id(one))
-            if isinstance(one, Mapping):
+            if isinstance(one, dict):
                 left += [*one.keys(), *one.values()]
             elif isinstance(one, list | tuple | set | frozenset):
                 left += one
-            elif not isinstance(one, type):
+            elif type(one).__module__.partition(".")[0] == package:
                 left += getattr(one, "__dict__", {}).values()

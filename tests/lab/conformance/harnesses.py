@@ -37,6 +37,7 @@ class WorldHarness(Harness):
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
         self.world: Final = World(self.prefix)
+        self.world.allocations = placement.client.get_provider_allocations
         self.second: Final = World(f"{_SECOND}{self.prefix}")
 
     def start(self) -> None:

@@ -6,7 +6,7 @@ JSON, as something over HTTP would. Each request is written down, and can meet a
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,6 +67,8 @@ class World:
     #: The functions of images, by uuid.
     images: dict[str, str] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    #: Asks Placement, behind our back, for what instances have of a provider.
+    allocations: Callable[[str], Mapping[str, Any]] = lambda _uuid: {}
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
