@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 from uuid import NAMESPACE_URL, uuid5
 
 from tests.lab.conformance.honest import (
@@ -16,6 +16,7 @@ from tests.lab.conformance.honest import (
 from tests.lab.conformance.world import WORLDS, Device, World
 from wharfinger.conformance.harness import Expected, Fault, Harness, OldLayout, Placement
 from wharfinger.driver import SUPPORTED, Capability, unsupported
+from wharfinger.exceptions import NotFound
 from wharfinger.providers import Inventory
 from wharfinger.providers.device_function_traits import function_trait
 
@@ -37,7 +38,7 @@ class WorldHarness(Harness):
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
         self.world: Final = World(self.prefix)
-        self.world.allocations = placement.client.get_provider_allocations
+        self.world.allocations = self.allocations
         self.second: Final = World(f"{_SECOND}{self.prefix}")
 
     def start(self) -> None:
@@ -122,6 +123,13 @@ class WorldHarness(Harness):
         """A world of its own."""
         self.second.reset(_COUNT)
         return f"[{instance}]\nworld = {self._second_name}\n"
+
+    def allocations(self, provider: str) -> Mapping[str, Any]:
+        """What instances have of a provider, by consumer; nothing of one that there is not."""
+        try:
+            return self.placement.client.get_provider_allocations(provider)
+        except NotFound:
+            return {}
 
     @property
     def _second_name(self) -> str:
