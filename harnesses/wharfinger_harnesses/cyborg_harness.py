@@ -3,13 +3,13 @@
 Cyborg publishes its devices to the kit's Placement itself; the driver overlays what is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from wharfinger.conformance.harness import Placement
+from wharfinger.conformance.harness import Expected, Placement
 from wharfinger.providers import Inventory
 from wharfinger_harnesses.cyborg import Cyborg, Part, deployable, device
 from wharfinger_harnesses.daemons import LabError
@@ -42,6 +42,8 @@ class CyborgHarness(ServiceHarness):
 
     The GPU stays: of a Cyborg that lists no device at all the driver does not believe it. What
     instances have allocated of a device keeps it from being removed: Cyborg's report fails then.
+    No ``change``: what Cyborg has published of a device it does not publish anew. No
+    ``second_host``: the driver publishes all hosts of a Cyborg.
     """
 
     def __init__(self, directory: Path, placement: Placement) -> None:
@@ -92,7 +94,7 @@ class CyborgHarness(ServiceHarness):
 
     def grow(self, count: int) -> None:
         """Plug in that many before Cyborg looks."""
-        new = [_fpga(f"{next(self._buses):02x}") for _ in range(count)]
+        new = [_fpga(next(self._buses)) for _ in range(count)]
         self._have_hardware(*self._cyborg.hardware(), *new)
 
     def remove(self, thing: str) -> None:
@@ -126,9 +128,30 @@ class CyborgHarness(ServiceHarness):
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         if self._cyborg.underway(bus):
             self._cyborg.go(bus)
-            if (told := self._cyborg.wait_for_nova(request))["status"] != "completed":
-                raise LabError(f"{thing} was not bound: {told}\n{self._cyborg.log()}")
+            self._wait_until_bound(thing, request)
         self._cyborg.delete_request(request)
+
+    def _wait_until_bound(self, thing: str, request: str) -> None:
+        if (told := self._cyborg.wait_for_nova(request))["status"] != "completed":
+            raise LabError(f"{thing} was not bound: {told}\n{self._cyborg.log()}")
+
+    def expected(self) -> Mapping[str, Expected]:
+        """What Cyborg has published of each FPGA: the trait of its function, too."""
+        return {
+            thing: Expected(
+                {"FPGA": self._device(thing)["deployables"][0]["accelerators"]},
+                frozenset({*self._device(thing)["deployables"][0]["traits"]}),
+            )
+            for thing in self.things()
+            if thing not in self._requests
+        }
+
+    def use(self, thing: str) -> None:
+        """Have a request be bound to a thing, and stay so."""
+        self.make_busy(thing)
+        bus, request = self._device(thing)["bus"], self._requests.pop(thing)
+        self._cyborg.go(bus)
+        self._wait_until_bound(thing, request)
 
     def image(self, thing: str) -> tuple[str, str]:
         """An image of Glance's, with a function that no device has had."""
@@ -168,8 +191,12 @@ class CyborgHarness(ServiceHarness):
             self.placement.client.set_traits(_ROOT, generation, {"OWNER_NOVA", "COMPUTE_NODE"})
 
 
-def _fpga(bus: str) -> Part:
-    return device(bus, deployable(_REGION), function=_FUNCTION, reports_function=True)
+def _fpga(number: int) -> Part:
+    """The FPGA at a place: each second one has two accelerators, and a trait of that."""
+    is_double = number % 2 == 0
+    traits = ["CUSTOM_FPGA_LAB", *(["CUSTOM_FPGA_DOUBLE"] if is_double else [])]
+    part = deployable(_REGION, accelerators=1 + is_double, traits=traits)
+    return device(f"{number:02x}", part, function=_FUNCTION, reports_function=True)
 
 
 def _thing(found: Part) -> str:

@@ -4,13 +4,15 @@ Nodes come into being as copies of one that Ironic has made available, by its da
 no time. All else that becomes of them Ironic does, or is asked for through its API.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from wharfinger.conformance.harness import Placement
+from os_resource_classes import normalize_name
+
+from wharfinger.conformance.harness import Expected, Placement
 from wharfinger_harnesses.daemons import LabError
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_harnesses.ironic_rows import Row
@@ -19,6 +21,7 @@ from wharfinger_harnesses.service_harness import ServiceHarness
 #: Nodes that there are at the beginning.
 _COUNT: Final = 3
 _TRAITS: Final = ("CUSTOM_FAST", "HW_CPU_X86_VMX")
+_CLASSES: Final = ("baremetal.gold", "baremetal.silver")
 #: How long ago a node was updated that is at rest, and how long before the next one: what was
 #: updated a few seconds before the latest a feed may take for changed.
 _REST: Final = timedelta(hours=1)
@@ -32,6 +35,9 @@ class IronicHarness(ServiceHarness):
 
     A node that is being cleaned waits in the middle of it, in "clean wait": unlocked, so that
     it can be removed, and still there after a restart, which ends what Ironic itself is doing.
+
+    No ``use``: a node is given out whole, and reserved then. No ``second_host``: each host has all
+    nodes of an Ironic.
 
     Nodes are called by the numbers that they have had since ``reset``: the same in each run.
     """
@@ -96,7 +102,12 @@ timeout = {_TIMEOUT}
         self._ironic.rows.write(
             self._first,
             [
-                {"uuid": uuid, "name": f"node-{number}", "updated_at": _in_database(then)}
+                {
+                    "uuid": uuid,
+                    "name": f"node-{number}",
+                    "resource_class": _CLASSES[number % len(_CLASSES)],
+                    "updated_at": _in_database(then),
+                }
                 for uuid, number, then in zip(uuids, numbers, updated, strict=True)
             ],
         )
@@ -125,6 +136,23 @@ timeout = {_TIMEOUT}
         """Have the cleaning go on, to its end."""
         self._ironic.go(thing)
         self._ironic.wait_for(thing, "available")
+
+    def expected(self) -> Mapping[str, Expected]:
+        """One of the class of each node that is available, and its traits."""
+        rows = {uuid: self._read(uuid) for uuid in self.things()}
+        return {
+            uuid: Expected(
+                {normalize_name(row.columns["resource_class"]): 1},
+                frozenset(trait["trait"] for trait in row.traits),
+            )
+            for uuid, row in rows.items()
+            if row.columns["provision_state"] == "available"
+        }
+
+    def change(self, thing: str) -> None:
+        """Give a node one trait more, as an operator does."""
+        traits = [trait["trait"] for trait in self._read(thing).traits]
+        self._ironic.set_traits(thing, *traits, f"CUSTOM_MORE_{len(traits)}")
 
     def _read(self, uuid: str) -> Row:
         row = self._ironic.rows.read(uuid)

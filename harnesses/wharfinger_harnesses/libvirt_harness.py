@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from wharfinger.conformance.harness import Fault, Harness, OldLayout, Placement
+from wharfinger.conformance.harness import Expected, Fault, Harness, OldLayout, Placement
 from wharfinger.providers import Inventory
 from wharfinger_harnesses.libvirt_calls import Calls
 from wharfinger_harnesses.libvirt_host import (
@@ -28,6 +28,9 @@ from wharfinger_harnesses.libvirt_host import (
 NODE: Final = "conformance-gpu-host"
 #: GPUs at a reset, besides the one that stays.
 _GPUS: Final = 2
+#: The trait of the enabled type, and how many more mdevs a better GPU takes.
+_TRAIT: Final = "CUSTOM_VGPU_T4_2Q"
+_MORE: Final = 4
 
 
 class LibvirtHarness(Harness):
@@ -65,14 +68,23 @@ class LibvirtHarness(Harness):
 
     def configuration(self, instance: str) -> str:
         """One enabled type, with a section of its own."""
+        return self._configuration(instance, NODE, self._path)
+
+    def second_host(self, instance: str) -> str:
+        """A host with GPUs of the same kind at the same places."""
+        path = self.directory / "second.xml"
+        path.write_text(host_xml([self._first, _gpu(self._first.number + 1)], {}))
+        return self._configuration(instance, f"{NODE}-2", path)
+
+    def _configuration(self, instance: str, node: str, path: Path) -> str:
         return (
             f"[{instance}]\n"
-            f"connection_uri = test://{self._path}\n"
-            f"hypervisor_hostname = {NODE}\n"
+            f"connection_uri = test://{path}\n"
+            f"hypervisor_hostname = {node}\n"
             f"enabled_mdev_types = {OFFERED}\n"
             "\n"
             f"[{instance}:{OFFERED}]\n"
-            "traits = CUSTOM_VGPU_T4_2Q\n"
+            f"traits = {_TRAIT}\n"
         )
 
     def things(self) -> Sequence[str]:
@@ -88,7 +100,7 @@ class LibvirtHarness(Harness):
         """Have that many at once."""
         for _ in range(count):
             self._numbers += 1
-            gpu = Gpu(number=self._numbers)
+            gpu = _gpu(self._numbers)
             self._gpus[_thing(gpu)] = gpu
         self._write()
 
@@ -109,6 +121,24 @@ class LibvirtHarness(Harness):
     def make_free(self, thing: str) -> None:
         """Have no mdev on a GPU."""
         self._hold(thing, OFFERED, 0)
+
+    def expected(self) -> Mapping[str, Expected]:
+        """What each GPU takes of the enabled type, whether or not it is there."""
+        return {
+            thing: Expected({"VGPU": gpu.capacity}, frozenset({_TRAIT}))
+            for thing, gpu in self._gpus.items()
+            if gpu.mdev_type == OFFERED
+        }
+
+    def change(self, thing: str) -> None:
+        """Have a GPU take more mdevs, as after an update of its driver."""
+        gpu = self._gpus[thing]
+        self._gpus[thing] = replace(gpu, capacity=gpu.capacity + _MORE)
+        self._write()
+
+    def use(self, thing: str) -> None:
+        """Have one mdev more of the enabled type on a GPU."""
+        self._hold(thing, OFFERED, self._gpus[thing].count + 1)
 
     def restart(self) -> None:
         """Nothing to stop: what the file says is all that libvirt's test driver knows."""
@@ -150,7 +180,7 @@ class LibvirtHarness(Harness):
         )
 
     def _root_before(self) -> dict[str, Inventory]:
-        vgpus = CAPACITIES[OFFERED] * (1 + len(self._gpus))
+        vgpus = sum(gpu.capacity for gpu in (self._first, *self._gpus.values()))
         return {
             "VCPU": Inventory(total=CPUS, max_unit=CPUS, allocation_ratio=4.0),
             "MEMORY_MB": Inventory(total=MEMORY_MB, max_unit=MEMORY_MB, reserved=512),
@@ -166,6 +196,11 @@ class LibvirtHarness(Harness):
         new = self._path.with_suffix(".new")
         new.write_text(host_xml([self._first, *self._gpus.values()], self._domains))
         new.replace(self._path)
+
+
+def _gpu(number: int) -> Gpu:
+    """The GPU at a place: each second one takes more than the others."""
+    return Gpu(number=number, capacity=CAPACITIES[OFFERED] + _MORE * (number % 2))
 
 
 def _thing(gpu: Gpu) -> str:

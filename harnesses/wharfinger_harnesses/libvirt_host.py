@@ -23,9 +23,13 @@ _BUSES: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU with ``count`` mdevs of a type; its ``number`` says where on the PCI bus it is."""
+    """A GPU with ``count`` mdevs of a type; its ``number`` says where on the PCI bus it is.
+
+    It takes ``capacity`` mdevs of the type that a driver is to offer.
+    """
 
     number: int
+    capacity: int = CAPACITIES[OFFERED]
     mdev_type: str = OFFERED
     count: int = 0
 
@@ -63,7 +67,8 @@ class Gpu:
         )
 
     def _type_xml(self, type_id: str) -> str:
-        available = CAPACITIES[type_id] - self.count
+        capacity = self.capacity if type_id == OFFERED else CAPACITIES[type_id]
+        available = capacity - self.count
         if self.count and type_id != self.mdev_type:
             available = 0
         return (

@@ -1,7 +1,9 @@
 """What Placement holds at one moment, and how two such moments differ, for people to read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
+
+import os_traits
 
 from wharfinger.providers import Inventory, Provider
 
@@ -37,6 +39,36 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
         uuid = contents[above].uuid
         found += [one for one, its in contents.items() if its.parent_uuid == uuid]
     return found
+
+
+def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
+    """The names of the providers that may differ when something has become of these things.
+
+    Those are the things with all below and above them, and the sharing providers: the parents of a
+    thing may count what is below them.
+    """
+    found = {
+        name
+        for contents in (before, after)
+        for name, one in contents.items()
+        if os_traits.MISC_SHARES_VIA_AGGREGATE in one.traits
+    }
+    for contents in (before, after):
+        names = {one.uuid: name for name, one in contents.items()}
+        for thing in things:
+            if thing not in contents:
+                continue
+            found |= {*at_and_below(contents, thing)}
+            parent = contents[thing].parent_uuid
+            while parent in names:
+                found.add(names[parent])
+                parent = contents[names[parent]].parent_uuid
+    return found
+
+
+def without(contents: Contents, names: Collection[str]) -> Contents:
+    """The contents without the providers of these names."""
+    return {name: one for name, one in contents.items() if name not in names}
 
 
 def _parts(before: Contents, after: Contents) -> Iterator[str]:

@@ -7,6 +7,7 @@ from hypothesis import strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.expected_figures import see_as_expected
 from wharfinger.conformance.fault_sweep import Breaking, see_old_or_new
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import difference
@@ -178,6 +179,7 @@ class History(RuleBasedStateMachine):
         for thing in self._gone:
             if thing in contents:
                 self._fail(f"{thing} is in Placement", f"- {thing}")
+        see_as_expected(self._subject, contents)
         self._listed_busy = {*self._busy}
         self._listed_free = {*self._there} - self._busy
 

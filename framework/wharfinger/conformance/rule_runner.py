@@ -188,6 +188,11 @@ class _Guarded:
         """The harness's class."""
         return type(self._harness)
 
+    @property
+    def own(self) -> Harness:
+        """The harness as the author wrote it."""
+        return self._harness
+
     def __getattr__(self, name: str) -> Any:
         try:
             value = getattr(self._harness, name)

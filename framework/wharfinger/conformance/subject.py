@@ -14,6 +14,7 @@ from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.placement_diff import Contents
+from wharfinger.conformance.tree_invariants import TreeInvariants
 from wharfinger.driver import Capabilities, ComputeDriver, loader
 from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import ConfigurationError, WharfingerError
@@ -238,6 +239,23 @@ class Subject:
             yield driver
 
     @contextmanager
+    def driver_elsewhere(self, host: str, configuration: str) -> Iterator[ComputeDriver]:
+        """A new instance on another host, connected for as long.
+
+        ``configuration`` stands in the place of the harness's.
+        """
+        state = self._directory / f"state-{self._begun}-{host}"
+        state.mkdir(exist_ok=True)
+        theirs, there = self._directory / "elsewhere.conf", self._directory / "host.conf"
+        theirs.write_text(configuration)
+        there.write_text(f"[DEFAULT]\nhost = {host}\nstate_path = {state}\n")
+        options = conf.parse([str(file) for file in (theirs, *self.files()[1:], there)], [])
+        instance = driver_instance_loader.load(options, self.instance_name)
+        observe(instance.driver, self.observers)
+        with driver_instance_loader.connected(instance.driver):
+            yield instance.driver
+
+    @contextmanager
     def publishing(self) -> Iterator["Publishing"]:
         """A new instance that publishes."""
         publishing = Publishing(self)
@@ -254,6 +272,8 @@ class Publishing:
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
         self._open = ExitStack()
+        self._theirs: Final = subject.placement.contents()
+        self._invariants: TreeInvariants | None = None
         self.cycle: Reconciler
         self.driver: ComputeDriver
 
@@ -261,6 +281,9 @@ class Publishing:
         """Begin as a new process does, with what is remembered of earlier ones."""
         instance = self._subject.load()
         self.publisher = instance.publisher
+        self._invariants = self._invariants or TreeInvariants(
+            self._theirs, self.publisher, renames=not self._subject.has_harness
+        )
         context = local(self._subject.state_path, instance.driver.host)
         self._open.callback(context.close)
         self.driver = instance.driver
@@ -283,8 +306,16 @@ class Publishing:
         self.start()
 
     def sync(self) -> CycleResult:
-        """A complete cycle, without a problem; raises Violation, or what the driver raises."""
-        return sound(self.cycle.sync(), may_report=not self._subject.has_harness)
+        """A complete cycle, without a problem; raises Violation, or what the driver raises.
+
+        After that every provider is looked at, see TreeInvariants.
+        """
+        outcome = sound(self.cycle.sync(), may_report=not self._subject.has_harness)
+        if self._invariants is not None:
+            harness = self._subject.declared
+            things = [] if harness is None else harness.things()
+            self._invariants.see(self.driver, self._subject.placement.contents(), things)
+        return outcome
 
     def settle(self) -> Contents:
         """Cycles until what is gone has gone; what is published then."""

@@ -1,8 +1,8 @@
 """The harnesses of the drivers in this laboratory: they change a world that is in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 from uuid import NAMESPACE_URL, uuid5
 
 from tests.lab.conformance.honest import (
@@ -13,13 +13,19 @@ from tests.lab.conformance.honest import (
     LabDriver,
     MachinesDriver,
 )
-from tests.lab.conformance.world import WORLDS, World
-from wharfinger.conformance.harness import Fault, Harness, OldLayout, Placement
+from tests.lab.conformance.world import WORLDS, Device, World
+from wharfinger.conformance.harness import Expected, Fault, Harness, OldLayout, Placement
 from wharfinger.driver import SUPPORTED, Capability, unsupported
+from wharfinger.exceptions import NotFound
 from wharfinger.providers import Inventory
+from wharfinger.providers.device_function_traits import function_trait
 
 #: Devices at a reset.
 _COUNT: Final = 2
+#: A trait that no device has at first.
+_MORE: Final = "HW_GPU_API_OPENCL_V2_2"
+#: What the names on the second host begin with.
+_SECOND: Final = "second-"
 
 
 class WorldHarness(Harness):
@@ -32,15 +38,20 @@ class WorldHarness(Harness):
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
         self.world: Final = World(self.prefix)
+        self.world.allocations = self.allocations
+        self.second: Final = World(f"{_SECOND}{self.prefix}")
 
     def start(self) -> None:
         """Have it be found by the name of the directory."""
         WORLDS[str(self.directory)] = self.world
+        WORLDS[self._second_name] = self.second
 
     def stop(self) -> None:
         """Have it be found no longer, and end what waits for it."""
-        self.world.expect(None, None)
+        for world in (self.world, self.second):
+            world.expect(None, None)
         WORLDS.pop(str(self.directory), None)
+        WORLDS.pop(self._second_name, None)
 
     def reset(self) -> None:
         """Have new devices."""
@@ -87,6 +98,43 @@ class WorldHarness(Harness):
         """The requests."""
         return tuple(self.world.calls)
 
+    def expected(self) -> Mapping[str, Expected]:
+        """The units and traits of the devices."""
+        return {
+            name: Expected({UNITS: one.units}, self.traits(one))
+            for name, one in self.world.devices.items()
+            if not one.busy
+        }
+
+    def traits(self, device: Device) -> frozenset[str]:
+        """The traits that a device has to have."""
+        return frozenset(device.traits)
+
+    def change(self, thing: str) -> None:
+        """Have a device have two units more, and one trait more."""
+        device = self.world.devices[thing]
+        self.world.change(thing, units=device.units + 2, traits=(*device.traits, _MORE))
+
+    def use(self, thing: str) -> None:
+        """Have an instance use one unit."""
+        self.world.change(thing, used=self.world.devices[thing].used + 1)
+
+    def second_host(self, instance: str) -> str:
+        """A world of its own."""
+        self.second.reset(_COUNT)
+        return f"[{instance}]\nworld = {self._second_name}\n"
+
+    def allocations(self, provider: str) -> Mapping[str, Any]:
+        """What instances have of a provider, by consumer; nothing of one that there is not."""
+        try:
+            return self.placement.client.get_provider_allocations(provider)
+        except NotFound:
+            return {}
+
+    @property
+    def _second_name(self) -> str:
+        return f"{self.directory}-second"
+
 
 class DevicesHarness(WorldHarness):
     """Devices below a node: each is a thing."""
@@ -98,13 +146,19 @@ class DevicesHarness(WorldHarness):
         one, two = self.things()[:_COUNT]
         first, second = (str(uuid5(NAMESPACE_URL, f"{NODE}/{number}")) for number in (1, 2))
         self.world.uses = {first: {one: 1, two: 1}, second: {two: 1}}
+        units = sum(device.units for device in self.world.devices.values())
         return OldLayout(
             inventories={
                 SLOTS: Inventory(total=8, max_unit=8, allocation_ratio=4.0),
-                UNITS: Inventory(total=8, max_unit=8),
+                UNITS: Inventory(total=units, max_unit=units),
             },
             allocations={first: {SLOTS: 2, UNITS: 2}, second: {UNITS: 1}},
         )
+
+    def traits(self, device: Device) -> frozenset[str]:
+        """That of its function, too."""
+        functions = {function_trait(device.function)} if device.function else set()
+        return super().traits(device) | functions
 
     def image(self, thing: str) -> tuple[str, str]:
         """One that all devices take."""

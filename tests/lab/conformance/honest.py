@@ -23,7 +23,7 @@ OPTIONS = [
 ]
 #: What is given of a device.
 UNITS = "FPGA"
-#: What is given of the node of all devices, and its name.
+#: What is given of the node of all devices, and its name on the first host.
 SLOTS = "SRIOV_NET_VF"
 NODE = "lab"
 
@@ -209,6 +209,8 @@ class DevicesDriver(LabDriver):
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
+        #: What all devices are below.
+        self.node = self.world.prefix.rpartition("_")[0]
         #: By consumer, the units that it uses, by device.
         self.uses: Mapping[str, Mapping[str, int]] = {}
         #: The devices' names, by their providers' uuids.
@@ -221,10 +223,10 @@ class DevicesDriver(LabDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         if refresh:
             self.refresh()
-        return [NODE]
+        return [self.node]
 
     def changed(self, devices: set[str]) -> set[str]:
-        return {NODE}
+        return {self.node}
 
     # The tree.
 

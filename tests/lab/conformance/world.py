@@ -6,7 +6,7 @@ JSON, as something over HTTP would. Each request is written down, and can meet a
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,14 @@ DENIED: Final = "it is not known who asks"
 _SAID: Final[dict[Fault | None, str]] = {Fault.ERROR: "try again later", Fault.DENIED: DENIED}
 
 
+#: The traits of devices, in turn.
+_APIS: Final = (
+    ("HW_GPU_API_VULKAN",),
+    ("HW_GPU_API_VULKAN", "HW_GPU_API_DXVA"),
+    ("HW_GPU_API_DXVA",),
+)
+
+
 class Refused(Exception):
     """A request that makes no sense: there is no such device, image or path."""
 
@@ -33,9 +41,13 @@ class SessionOver(Exception):
 
 @dataclass(frozen=True)
 class Device:
-    """What there is to know of one; ``reserved`` is its own figure, and nobody's doing."""
+    """What there is to know of one; ``reserved`` is its own figure, and nobody's doing.
+
+    ``used`` are the units that instances use of it.
+    """
 
     units: int = 4
+    used: int = 0
     reserved: int = 1
     traits: tuple[str, ...] = ("HW_GPU_API_VULKAN",)
     function: str | None = "before"
@@ -55,6 +67,8 @@ class World:
     #: The functions of images, by uuid.
     images: dict[str, str] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    #: Asks Placement, behind our back, for what instances have of a provider.
+    allocations: Callable[[str], Mapping[str, Any]] = lambda _uuid: {}
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
@@ -93,11 +107,12 @@ class World:
             self.add()
 
     def add(self) -> str:
-        """Have one more, in a slot that was never used."""
+        """Have one more, in a slot that was never used; unlike the one before it."""
         with self._lock:
             name = f"{self.prefix}{self._made}"
+            size = self._made % len(_APIS)
             self._made += 1
-            self._put(name, Device())
+            self._put(name, Device(units=4 + 2 * size, traits=_APIS[size]))
             return name
 
     def pull(self, name: str) -> None:

@@ -1,9 +1,22 @@
 """Rules of what comes and goes (WHF-4..)."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from wharfinger.conformance.exceptions import Violation
-from wharfinger.conformance.placement_diff import difference
+from wharfinger.conformance.expected_figures import see_as_expected
+from wharfinger.conformance.placement_diff import (
+    Contents,
+    at_and_below,
+    concerned,
+    difference,
+    without,
+)
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
+
+#: Of so many things one is the first, one in the middle, and one the last.
+_SEVERAL: Final = 4
 
 
 @rule(
@@ -16,18 +29,19 @@ from wharfinger.conformance.subject import Subject
     after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
-    """Add a thing."""
+    """Add two things, one after the other, and look at every provider that there was."""
     with subject.publishing() as publishing:
-        before = publishing.settle()
-        thing = subject.add()
-        after = publishing.settle()
-        if thing not in after:
-            raise Violation(difference(before, after), f"+ {thing}")
-        rest = {name: one for name, one in after.items() if name in before}
-        # A node may say of itself how many it has; other things have nothing to do with it.
-        for name in subject.harness.things():
-            if name != thing and rest.get(name) != before[name]:
-                raise Violation(difference(before, rest), "no other difference")
+        for _ in range(2):
+            before = publishing.settle()
+            thing = subject.add()
+            after = publishing.settle()
+            if thing not in after:
+                raise Violation(difference(before, after), f"+ {thing}")
+            others = without(before, concerned(before, after, thing))
+            rest = {name: one for name, one in after.items() if name in others}
+            if rest != others:
+                raise Violation(difference(others, rest), f"+ {thing}, and no other difference")
+            see_as_expected(subject, after)
 
 
 @rule(
@@ -47,11 +61,7 @@ def removed(subject: Subject) -> None:
         thing, *others = harness.things()
         harness.remove(thing)
         after = publishing.settle()
-        if thing in after:
-            raise Violation(difference(before, after), f"- {thing}")
-        for name in others:
-            if after.get(name) != before[name]:
-                raise Violation(difference(before, after), f"- {thing}, and no other difference")
+        see_removed(before, after, [thing], others)
         if harness.busy.supported:
             harness.make_busy(others[-1])
             publishing.sync()
@@ -84,3 +94,66 @@ def returned(subject: Subject) -> None:
             after = publishing.settle()
             if after != before:
                 raise Violation(difference(before, after), "no difference")
+
+
+@rule(
+    "WHF-404",
+    Level.MUST,
+    "When one of several things is gone, the first, one in the middle or the last, the providers "
+    "of all others keep their names, uuids, figures and traits.",
+    "What is numbered anew when another one goes is another provider under an old name: its "
+    "instances hold what is not theirs.",
+    profile=Profile.EXTENDED,
+    after=("WHF-403",),
+)
+def not_renumbered(subject: Subject) -> None:
+    """Have four things; remove the first, a middle one and the last in turn, and put each back.
+
+    Then remove two at once.
+    """
+    harness = subject.harness
+    with subject.publishing() as publishing:
+        while len(harness.things()) < _SEVERAL:
+            subject.add()
+        things = harness.things()
+        if subject.can("change"):
+            harness.change(things[1])  # otherwise they may be all alike
+        before = publishing.settle()
+        with_each: dict[str, str] = {}
+        for gone in ([things[0]], [things[1]], [things[-1]], [things[0], things[2]]):
+            for thing in gone:
+                harness.remove(thing)
+            after = publishing.settle()
+            others = [one for one in things if one not in gone]
+            see_as_expected(subject, after)
+            for name in see_removed(before, after, gone, others):
+                other = with_each.setdefault(name, gone[0])
+                if other not in gone:
+                    found = f"{name} is gone with {gone[0]}, and also with {other}"
+                    raise Violation(found, "a provider that goes with one thing")
+            for thing in gone:
+                harness.put_back(thing)
+            publishing.settle()
+            after = publishing.settle()
+            if after != before:
+                raise Violation(difference(before, after), "no difference")
+
+
+def see_removed(
+    before: Contents, after: Contents, gone: Sequence[str], others: Sequence[str]
+) -> set[str]:
+    """See that of all providers only those of some things are gone; raises Violation.
+
+    Return the names of further providers that are gone: of no other thing, and below none.
+    """
+    told = ", ".join(f"- {thing}" for thing in gone)
+    its = {name for thing in gone for name in at_and_below(before, thing)}
+    if its & after.keys():
+        raise Violation(difference(before, after), told)
+    may_differ = concerned(before, after, *gone)
+    kept = {name for thing in others for name in at_and_below(before, thing)}
+    further = before.keys() - after.keys() - may_differ - kept
+    may_differ |= further
+    if without(before, may_differ) != without(after, may_differ):
+        raise Violation(difference(before, after), f"{told}, and no other difference")
+    return further

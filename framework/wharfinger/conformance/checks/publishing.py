@@ -1,9 +1,13 @@
 """Rules of what a driver says, and what is published of that (WHF-2..)."""
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, rule
 from wharfinger.conformance.subject import Subject, describe, listed, tree_of, update
+from wharfinger.conformance.tree_invariants import see_agreement
 from wharfinger.exceptions import ReshapeNeeded, shown
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Inventory
@@ -41,9 +45,11 @@ def named(subject: Subject) -> None:
     "WHF-202",
     Level.MUST,
     "get_available_resource returns a ComputeNode of that name and host, with nothing in it that "
-    "is the framework's to set.",
+    "is the framework's to set. It agrees with the root of the node's tree: in its uuid, and its "
+    "vcpus, memory_mb and local_gb with the totals of VCPU, MEMORY_MB and DISK_GB, if both have "
+    "them.",
     "The framework keeps that object: what it says of another node or host would be lost, or "
-    "wrong.",
+    "wrong; and operators see two hosts where the object and the tree differ.",
     after=("WHF-201",),
 )
 def nodes_described(subject: Subject) -> None:
@@ -61,6 +67,13 @@ def nodes_described(subject: Subject) -> None:
                 raise Violation(
                     f"{name}: it sets {', '.join(sorted(others))}", ", ".join(sorted(_NODE))
                 )
+        trees: Mapping[str, DesiredProvider] = {}
+        with suppress(Exception):  # that a tree cannot be described is another rule's
+            trees = describe(driver, subject.placement.contents(), refresh=False)
+        for name in driver.get_available_nodes():
+            root = trees.get(name)
+            if root is not None and root.reported and name not in subject.placement.contents():
+                see_agreement(driver.get_available_resource(name), root.provider)
 
 
 @rule(

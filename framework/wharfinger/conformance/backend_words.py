@@ -1,0 +1,65 @@
+"""Whether a backend, or the machine, says a uuid itself: it is the hardware's then."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from wharfinger.conformance.subject import Subject
+
+#: Where a machine says which one it is.
+_OF_MACHINE: Final = ("/etc/machine-id", "/sys/class/dmi/id/product_uuid")
+#: Bytes of a file that are read, and objects of a harness that are looked at.
+_LONGEST: Final = 1_000_000
+_MOST: Final = 100_000
+
+
+def says(subject: Subject, uuid: str) -> bool:
+    """Return whether a uuid is in the harness's memory, files or configuration, or the machine's.
+
+    A backend that runs elsewhere is not looked at.
+    """
+    sought = _plain(uuid)
+    return any(sought in _plain(text) for text in _texts(subject))
+
+
+def _plain(text: str) -> str:
+    return text.replace("-", "").lower()
+
+
+def _texts(subject: Subject) -> Iterator[str]:
+    harness = subject.declared
+    yield from map(_read, map(Path, _OF_MACHINE))
+    if harness is None:
+        return
+    yield harness.configuration(subject.instance_name)
+    yield from (_read(path) for path in sorted(harness.directory.rglob("*")) if path.is_file())
+    yield from _strings(getattr(harness, "own", harness))
+
+
+def _read(path: Path) -> str:
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(_LONGEST).decode(errors="replace")
+    return ""
+
+
+def _strings(harness: object) -> Iterator[str]:
+    """The texts that a harness keeps, in containers and in objects of its own package.
+
+    What it knows of Placement is what the driver has published.
+    """
+    package = type(harness).__module__.partition(".")[0]
+    seen: set[int] = set()
+    left: list[Any] = [one for name, one in vars(harness).items() if name != "placement"]
+    while left and len(seen) < _MOST:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif id(one) not in seen:
+            seen.add(id(one))
+            if isinstance(one, dict):
+                left += [*one.keys(), *one.values()]
+            elif isinstance(one, list | tuple | set | frozenset):
+                left += one
+            elif type(one).__module__.partition(".")[0] == package:
+                left += getattr(one, "__dict__", {}).values()

@@ -1,0 +1,166 @@
+"""Rules of totals and traits: they are those that the backend has of the thing itself."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from wharfinger.conformance.checks.stability import see_nothing_done
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.expected_figures import FIGURES, see_as_expected, see_figures
+from wharfinger.conformance.placement_diff import (
+    Contents,
+    at_and_below,
+    concerned,
+    difference,
+    without,
+)
+from wharfinger.conformance.rules import Level, Profile, rule
+from wharfinger.conformance.subject import Publishing, Subject, sound
+from wharfinger.providers import Inventory, Provider
+from wharfinger.providers.device_function_traits import function_traits
+from wharfinger.reconcile.cycle import CycleResult
+
+#: An instance that has a part of everything.
+_CONSUMER: Final = str(uuid5(NAMESPACE_URL, "wharfinger.conformance/consumer"))
+
+
+@rule(
+    FIGURES,
+    Level.MUST,
+    "The provider of each thing has exactly the totals that the backend has, and at least its "
+    "traits.",
+    "Whatever is right otherwise: a figure that is made up, or another device's, is given to "
+    "instances that find something else.",
+    profile=Profile.EXTENDED,
+    needs=("expected",),
+    after=("WHF-208",),
+)
+def as_the_backend_has_it(subject: Subject) -> None:
+    """Publish, also with a new instance, and compare each thing with what the harness says."""
+    with subject.publishing() as publishing:
+        see_figures(subject, publishing.settle())
+        publishing.restart()
+        see_figures(subject, publishing.settle())
+
+
+@rule(
+    "WHF-313",
+    Level.MUST,
+    "A total or trait that changes in the backend is published by the next complete cycle, for "
+    "that thing and for no other.",
+    "Hardware is repaired, extended and reconfigured; a figure that was read once is wrong from "
+    "then on.",
+    profile=Profile.EXTENDED,
+    needs=("change",),
+    after=("WHF-303",),
+)
+def follows_changes(subject: Subject) -> None:
+    """Change the last thing, then the first, and look at every provider each time."""
+    harness = subject.harness
+    with subject.publishing() as publishing:
+        for thing in (harness.things()[-1], harness.things()[0]):
+            before = publishing.settle()
+            harness.change(thing)
+            after = publishing.settle()
+            its = at_and_below(before, thing)
+            if all(after.get(name) == before[name] for name in its):
+                raise Violation(difference(before, after), f"a difference of {thing}")
+            others = concerned(before, after, thing)
+            if without(before, others) != without(after, others):
+                raise Violation(difference(before, after), f"a difference of {thing} alone")
+            see_as_expected(subject, after)
+        publishing.restart()
+        see_nothing_done(subject, after, publishing.cycle.sync())
+
+
+@rule(
+    "WHF-314",
+    Level.MUST,
+    "What instances use changes nothing of what is published: a total has what is used and what "
+    "is free.",
+    "Placement subtracts what is allocated: what the driver subtracts, too, is lost twice.",
+    profile=Profile.EXTENDED,
+    after=("WHF-303",),
+)
+def counts_what_is_used(subject: Subject) -> None:
+    """Allocate a part of every provider; then have instances use things, if the harness can."""
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+        subject.placement.allocate(_CONSUMER, dict(_parts(subject, before)))
+        _see_nothing_changes(subject, publishing, before)
+        if not subject.can("use"):
+            return
+        for thing in {*(subject.harness.things()[index] for index in (0, -1))}:
+            subject.harness.use(thing)
+            _see_nothing_changes(subject, publishing, before)
+
+
+def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str, int]]]:
+    """What can be had of each thing, and of each provider below one, by uuid and class."""
+    names = {name for thing in subject.harness.things() for name in at_and_below(contents, thing)}
+    for name in sorted(names):
+        one = contents[name]
+        amounts = {kind: _least(figures) for kind, figures in one.inventories.items()}
+        if had := {kind: amount for kind, amount in amounts.items() if amount}:
+            yield one.uuid, had
+
+
+def _least(figures: Inventory) -> int:
+    """The least that an instance can have, 0 where it can have nothing."""
+    steps = -(-figures.min_unit // figures.step_size)
+    amount = max(steps, 1) * figures.step_size
+    capacity = (figures.total - figures.reserved) * figures.allocation_ratio
+    return amount if amount <= min(capacity, figures.max_unit) else 0
+
+
+def _see_nothing_changes(subject: Subject, publishing: Publishing, before: Contents) -> None:
+    """Run cycles of every kind, also of a new instance."""
+    for _ in range(2):
+        cycle = publishing.cycle
+        for pace in (cycle.sync, cycle.drift, cycle.poll, cycle.sync):
+            see_nothing_done(subject, before, pace())
+        publishing.restart()
+
+
+@rule(
+    "WHF-541",
+    Level.MUST,
+    "While a thing is busy, and however long that is, its providers keep their traits and all "
+    "figures but the reserved amount. Traits of functions may go while a device is programmed.",
+    "Being busy is no change of the hardware: what was allocated or asked for by a trait is still "
+    "what it was.",
+    profile=Profile.EXTENDED,
+    busy=True,
+    after=("WHF-506",),
+)
+def keeps_figures_while_busy(subject: Subject) -> None:
+    """Make a thing busy, and run cycles of every kind, also of a new instance."""
+    harness = subject.harness
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+        thing = harness.things()[0]
+        its = at_and_below(before, thing)
+        harness.make_busy(thing)
+        for _ in range(2):
+            for pace in _paces(publishing):
+                sound(pace())
+                after = subject.placement.contents()
+                for name in its:
+                    if name not in after or _lasting(after[name]) != _lasting(before[name]):
+                        told = difference(before, after)
+                        raise Violation(told, f"{name} as it was, but for what is reserved")
+                see_as_expected(subject, after)
+            publishing.restart()
+
+
+def _paces(publishing: Publishing) -> Iterator[Callable[[], CycleResult]]:
+    cycle = publishing.cycle
+    yield from (cycle.sync, cycle.drift, cycle.poll, cycle.sync)
+
+
+def _lasting(provider: Provider) -> Provider:
+    """A provider without what may differ while it is busy."""
+    inventories = {kind: replace(one, reserved=0) for kind, one in provider.inventories.items()}
+    traits = provider.traits - function_traits(provider.traits)
+    return replace(provider, inventories=inventories, traits=traits)

@@ -1,0 +1,43 @@
+"""What the harness says that the backend has, beside what is published of it."""
+
+from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.harness import Expected
+from wharfinger.conformance.placement_diff import Contents
+from wharfinger.conformance.rules import are_kept_so_far
+from wharfinger.conformance.subject import Subject
+from wharfinger.providers import Provider
+
+#: The rule of the figures at the start.
+FIGURES = "WHF-221"
+
+
+def see_as_expected(subject: Subject, contents: Contents) -> None:
+    """See that each thing has the totals and traits of the backend; raises Violation.
+
+    Nothing is seen where the harness does not say what there is, nor of a driver that is known to
+    publish other figures at the start.
+    """
+    if subject.can("expected") and are_kept_so_far(subject, (FIGURES,)):
+        see_figures(subject, contents)
+
+
+def see_figures(subject: Subject, contents: Contents) -> None:
+    """As ``see_as_expected``, for a harness that says what there is; raises NotShown, too."""
+    harness = subject.harness
+    expected = harness.expected()
+    if others := expected.keys() - {*harness.things()}:
+        raise NotShown(f"the harness expects things that it has not: {', '.join(sorted(others))}")
+    for thing, one in expected.items():
+        if thing not in contents:
+            raise Violation(f"{thing} is not in Placement", f"+ {thing}")
+        _see(contents[thing], one)
+
+
+def _see(provider: Provider, expected: Expected) -> None:
+    totals = {kind: one.total for kind, one in sorted(provider.inventories.items())}
+    if totals != expected.totals:
+        raise Violation(
+            f"{provider.name}: totals {totals}", f"totals {dict(sorted(expected.totals.items()))}"
+        )
+    if missing := expected.traits - provider.traits:
+        raise Violation(f"{provider.name}: no {', '.join(sorted(missing))}", "that trait")

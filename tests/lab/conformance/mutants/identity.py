@@ -1,0 +1,127 @@
+"""Mutants that mistake one provider for another (WHF-311, WHF-404, and what holds always)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from uuid import NAMESPACE_URL, uuid5
+
+from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
+from tests.lab.conformance.mutants import mutant
+from wharfinger.objects import ComputeNode
+from wharfinger.providers import Inventory, ProviderTree
+
+
+@mutant("WHF-311")
+class HasOneUuidEverywhere(DevicesDriver):
+    """Its node has the uuid of its kind, on every host."""
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        node = super().get_available_resource(nodename)
+        node.uuid = str(uuid5(NAMESPACE_URL, "lab"))
+        return node
+
+
+@mutant("WHF-311")
+class HasUuidsOfSlots(DevicesDriver):
+    """The uuid of a device is made of its slot alone."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        part = f"{name}_part"
+        if not tree.exists(part):
+            tree.new_child(part, name, str(uuid5(NAMESPACE_URL, name.rpartition("device")[2])))
+        tree.update_inventory(part, {"CUSTOM_LAB_PART": Inventory(total=1)})
+        super().describe(tree, name, facts)
+        if facts["busy"]:
+            tree.reserve(part, "its device is busy")
+
+    def gone(self, tree: ProviderTree, node: str) -> list[str]:
+        return [one for one in super().gone(tree, node) if not one.endswith("_part")]
+
+
+@mutant("WHF-311")
+class HasNodesByNumber(MachinesDriver):
+    """The uuid of a machine is made of its number, not of its name."""
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        node = super().get_available_resource(nodename)
+        node.uuid = str(uuid5(NAMESPACE_URL, nodename.rpartition("-")[2]))
+        return node
+
+
+class HasFunctions(DevicesDriver):
+    """Each device has a function, which is a child of the node beside it."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.functions: dict[str, str] = {}
+
+    def update_functions(self, tree: ProviderTree, node: str, numbers: Iterable[int]) -> None:
+        wanted = {f"{node}_function{number}" for number in numbers}
+        for uuid in tree.get_provider_uuids(node)[1:]:
+            name = tree.data(uuid).name
+            if name.startswith(f"{node}_function") and name not in wanted:
+                tree.remove(name)
+        for name in sorted(wanted):
+            if not tree.exists(name):
+                tree.new_child(name, node)
+            tree.update_inventory(name, {"CUSTOM_LAB_FUNCTION": Inventory(total=1)})
+
+
+@mutant("WHF-404")
+class NumbersFunctionsInOrder(HasFunctions):
+    """The function of a device is numbered by the device's place among all."""
+
+    def describe_root(self, tree: ProviderTree, node: str) -> None:
+        super().describe_root(tree, node)
+        self.update_functions(tree, node, range(len(self.devices)))
+
+
+@mutant("WHF-402", also=("WHF-401", "WHF-403", "WHF-404"))
+class NumbersPartsInOrder(DevicesDriver):
+    """Parts are numbered over all devices, and below the device that has them."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, facts)
+        node = tree.data(name).parent_uuid
+        assert node is not None
+        part = f"{tree.data(node).name}_part{[*self.devices].index(name)}"
+        if tree.exists(part) and tree.data(part).parent_uuid != tree.data(name).uuid:
+            tree.remove(part)
+        if not tree.exists(part):
+            tree.new_child(part, name)
+        tree.update_inventory(part, {"CUSTOM_LAB_PART": Inventory(total=1)})
+        if facts["busy"]:
+            tree.reserve(part, "its device is busy")
+
+
+@mutant("WHF-404")
+class CountsFromTheLast(MachinesDriver):
+    """Of four machines or more, each says by a trait how many there are after it."""
+
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        names = sorted(self.devices)
+        if len(names) < 3:
+            return super().traits(name, facts)
+        return super().traits(name, facts) | {f"CUSTOM_LAB_OF_{names.index(name)}"}
+
+
+class Untagged(frozenset[str]):
+    """Traits to which nobody can add an owner."""
+
+    def __sub__(self, others: object) -> "Untagged":
+        return self
+
+    def __or__(self, others: object) -> "Untagged":
+        return self
+
+
+@mutant("WHF-401", also=("WHF-404", "WHF-506", "WHF-703", "WHF-704", "WHF-705", "WHF-991"))
+class LeavesLateOnesUntagged(DevicesDriver):
+    """A device that comes later has no owner: it writes past the framework."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, facts)
+        self.noted = self.noted or {*self.devices}
+        if name not in self.noted:
+            node = tree._find(name)
+            provider = replace(node.provider, traits=Untagged(node.provider.traits))
+            node.desired = replace(node.desired, provider=provider)
