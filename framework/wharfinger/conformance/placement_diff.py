@@ -39,6 +39,12 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
     return found
 
 
+def is_reserved(provider: Provider) -> bool:
+    """Whether a provider has inventory, and nothing of it can be had."""
+    figures = provider.inventories.values()
+    return bool(figures) and all(one.is_fully_reserved for one in figures)
+
+
 def _parts(before: Contents, after: Contents) -> Iterator[str]:
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)

@@ -40,7 +40,8 @@ def reserved(subject: Subject) -> None:
 @rule(
     "WHF-502",
     Level.MUST,
-    "When a thing is free again it has its own figures back, what it reserves for itself too.",
+    "When a thing is free again it has its own figures back, what it reserves for itself too: "
+    "after ten more complete cycles and ten minutes, at the latest.",
     "A figure that is lost is lost for good: nobody remembers it but the driver.",
     profile=Profile.EXTENDED,
     busy=True,
@@ -57,7 +58,7 @@ def restored(subject: Subject) -> None:
             publishing.settle()
             meanwhile()
             harness.make_free(thing)
-            after = publishing.settle()
+            after = publishing.settle_free(lambda now: now == before)
             if after != before:
                 raise Violation(difference(before, after), "no difference")
 
