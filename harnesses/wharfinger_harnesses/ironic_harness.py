@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from wharfinger.conformance.harness import Placement
+from wharfinger.driver import unsupported
 from wharfinger_harnesses.daemons import LabError
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_harnesses.ironic_rows import Row
@@ -37,6 +38,7 @@ class IronicHarness(ServiceHarness):
     """
 
     patience = 2.0 * _TIMEOUT
+    cleaning = unsupported("a node that is available has been cleaned, if its Ironic cleans")
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
