@@ -13,6 +13,7 @@ from uuid import UUID
 from os_resource_classes import normalize_name
 
 from wharfinger.conformance.harness import Expected, Placement
+from wharfinger.driver import unsupported
 from wharfinger_harnesses.daemons import LabError
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_harnesses.ironic_rows import Row
@@ -43,6 +44,7 @@ class IronicHarness(ServiceHarness):
     """
 
     patience = 2.0 * _TIMEOUT
+    cleaning = unsupported("a node that is available has been cleaned, if its Ironic cleans")
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)

@@ -177,6 +177,10 @@ class LibvirtHarness(Harness):
                 }
                 for consumer, mdevs in self._domains.items()
             },
+            uses={
+                _consumer(0): {one: {"VGPU": 1}, two: {"VGPU": 1}},
+                _consumer(1): {two: {"VGPU": 1}},
+            },
         )
 
     def _root_before(self) -> dict[str, Inventory]:

@@ -138,6 +138,7 @@ class Breaking:
         """Have one call after the other fail while a thing is added, and another becomes busy."""
         at: int | None = 0
         while at is not None:
+            usual = self._subject.placement.contents()
             thing = self._subject.add()
             other = next(one for one in self._harness.things() if one not in (self._busy, thing))
             if can_be_busy(self._subject):
@@ -150,7 +151,7 @@ class Breaking:
             if can_be_busy(self._subject):
                 self._harness.make_free(other)
             self._harness.remove(thing)
-            publishing.settle()
+            publishing.settle_free(lambda now: now.get(other) == usual[other])  # noqa: B023
 
     def _at_the_start(self, publishing: Publishing) -> None:
         """Have one call after the other fail while a driver starts."""

@@ -52,11 +52,14 @@ class OldLayout:
     """A node as it was published before its inventory moved, and what is allocated from it.
 
     ``inventories`` are the root's, by resource class. ``allocations`` are amounts by class, by the
-    uuid of the consumer.
+    uuid of the consumer. ``uses`` are the amounts by class of each thing that a consumer uses: what
+    its allocations of the thing's provider have to be after the reshape. Without them nobody knows
+    whether the allocations were moved to the right things.
     """
 
     inventories: Mapping[str, Inventory]
     allocations: Mapping[str, Mapping[str, int]]
+    uses: Mapping[str, Mapping[str, Mapping[str, int]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,9 @@ class Harness(abc.ABC):
     other_processes: ClassVar[Capability] = SUPPORTED
     #: Whether a thing can be busy: it exists and cannot be used, as during cleaning or programming.
     busy: ClassVar[Capability] = SUPPORTED
+    #: Whether the backend cleans what is given back, some time later, and tells when that was. It
+    #: is unsupported where a thing that is free never needs to be cleaned.
+    cleaning: ClassVar[Capability] = SUPPORTED
     #: Number of things that the harness can add quickly. The kit adds up to four times as many.
     growth: ClassVar[int] = 32
     #: Seconds after which the driver, configured as here, has given up a call that hangs.

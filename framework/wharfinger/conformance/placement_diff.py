@@ -69,6 +69,10 @@ def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
 def without(contents: Contents, names: Collection[str]) -> Contents:
     """The contents without the providers of these names."""
     return {name: one for name, one in contents.items() if name not in names}
+def is_reserved(provider: Provider) -> bool:
+    """Whether a provider has inventory, and nothing of it can be had."""
+    figures = provider.inventories.values()
+    return bool(figures) and all(one.is_fully_reserved for one in figures)
 
 
 def _parts(before: Contents, after: Contents) -> Iterator[str]:

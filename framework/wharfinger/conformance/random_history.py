@@ -10,7 +10,7 @@ from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.expected_figures import see_as_expected
 from wharfinger.conformance.fault_sweep import Breaking, see_old_or_new
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.placement_diff import difference
+from wharfinger.conformance.placement_diff import Contents, difference, is_reserved
 from wharfinger.conformance.rules import are_kept_so_far, can_be_busy
 from wharfinger.conformance.subject import Publishing, Subject, problems
 from wharfinger.providers import Provider
@@ -168,7 +168,7 @@ class History(RuleBasedStateMachine):
             self._fail(told, "no difference")
 
     def _settle(self) -> None:
-        contents = self._running.settle()
+        contents = self._running.settle_free(self._are_free)
         for thing in self._there:
             if thing not in contents:
                 self._fail(f"{thing} is not in Placement", f"+ {thing}")
@@ -182,6 +182,16 @@ class History(RuleBasedStateMachine):
         see_as_expected(self._subject, contents)
         self._listed_busy = {*self._busy}
         self._listed_free = {*self._there} - self._busy
+
+    def _are_free(self, contents: Contents) -> bool:
+        """Whether all that is free is offered, as it was before where that is known."""
+        there = {one for one in {*self._there} - self._busy if one in contents}
+        return all(
+            contents[one] == self._free[one]
+            if one in self._free
+            else not is_reserved(contents[one])
+            for one in there
+        )
 
     def _see_reserved(self, provider: Provider) -> None:
         for kind, one in sorted(provider.inventories.items()):

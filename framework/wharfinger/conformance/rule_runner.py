@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Final, cast
 
 from wharfinger.conformance.driver_clock import RunningCalls
-from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.exceptions import NotShown, Unproven, Violation
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.rules import Profile, Rule, requirements
 from wharfinger.conformance.subject import Subject
@@ -116,7 +116,8 @@ class Examination:
             expected = _bounded(violation.expected)
             return Result(rule, Status.FAILED, _bounded(violation.found), expected)
         except NotShown as reason:
-            return Result(rule, Status.NOT_RUN, _bounded(str(reason)))
+            status = Status.UNPROVEN if isinstance(reason, Unproven) else Status.NOT_RUN
+            return Result(rule, status, _bounded(str(reason)))
         except WharfingerError as error:
             return Result(rule, Status.FAILED, _bounded(str(error)), "no error")
         except BaseException as error:  # whatever a driver raises
@@ -169,6 +170,7 @@ def _exempts(rule: Rule, harness: Harness) -> str | None:
     """Why the backend has nothing to do with a rule; None where it has."""
     for concerned, declared, what in (
         (rule.busy, harness.busy, "nothing is ever busy"),
+        (rule.cleaning, harness.cleaning, "nothing has to be cleaned"),
         (rule.elsewhere, harness.other_processes, "no other process finds the backend"),
     ):
         if concerned and not declared.supported:

@@ -1,6 +1,7 @@
 """The driver that is looked at: configured, with its backend and a Placement to publish to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 
 from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
+from wharfinger.conformance import clock_shift
 from wharfinger.conformance.driver_observer import CallObserver, observe, observed
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Harness
@@ -36,6 +38,13 @@ from wharfinger.reconcile.node_list import NodeList
 INSTANCE: Final = "conformance"
 #: How many things a harness has to have.
 _FEWEST: Final = 2
+#: Complete cycles, and seconds by its clocks, after which a driver offers what is free again.
+FREE_CYCLES: Final = 10
+FREE_SECONDS: Final = 600
+#: Seconds to wait between the last of those cycles, for drivers that have a timer.
+_PAUSE: Final = 1.0
+#: The first of those cycles, after which nothing is waited for.
+_PROMPT: Final = 3
 
 
 class Subject:
@@ -274,6 +283,7 @@ class Publishing:
         self._open = ExitStack()
         self._theirs: Final = subject.placement.contents()
         self._invariants: TreeInvariants | None = None
+        self._ahead = 0
         self.cycle: Reconciler
         self.driver: ComputeDriver
 
@@ -297,13 +307,22 @@ class Publishing:
         )
 
     def stop(self) -> None:
-        """End, as a process does that is told to."""
-        self._open.close()
+        """End, as a process does that is told to; the clocks are right again."""
+        try:
+            self._open.close()
+        finally:
+            self.advance(-self._ahead)
 
     def restart(self) -> None:
         """Stop and start again."""
-        self.stop()
+        self._open.close()
         self.start()
+
+    def advance(self, seconds: int) -> None:
+        """Let so much time pass by the clocks of this process."""
+        if seconds:
+            self._ahead += seconds
+            clock_shift.advance(seconds)
 
     def sync(self) -> CycleResult:
         """A complete cycle, without a problem; raises Violation, or what the driver raises.
@@ -322,6 +341,21 @@ class Publishing:
         while self.sync().pending:
             pass
         return self._subject.placement.contents()
+
+    def settle_free(self, is_free: Callable[[Contents], bool]) -> Contents:
+        """As ``settle``, and go on until what became free is free.
+
+        A driver may see for a while that something is free before it offers it: FREE_CYCLES and
+        FREE_SECONDS are the end of that.
+        """
+        contents = self.settle()
+        for cycle in range(FREE_CYCLES):
+            if is_free(contents):
+                break
+            time.sleep(_PAUSE if cycle >= _PROMPT else 0)
+            self.advance(FREE_SECONDS // FREE_CYCLES)
+            contents = self.settle()
+        return contents
 
 
 def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:

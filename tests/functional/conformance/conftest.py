@@ -12,8 +12,9 @@ from tests.lab.conformance.installing import Installed
 from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
-from tests.lab.conformance.unusual import UNUSUAL
-from wharfinger.conformance.checks import change_feed
+from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
+from wharfinger.conformance import subject
+from wharfinger.conformance.checks import change_feed, long_reservation
 from wharfinger.conformance.rule_runner import Result
 from wharfinger.conformance.rules import all_rules
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -22,6 +23,7 @@ _NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
 DRIVERS: dict[str, type] = {
     **{name: kind for kind, name in _NAMES.items()},
     **{kind.__qualname__: kind for _rule, kind in (*all_mutants(), *UNUSUAL)},
+    **{kind.__qualname__: kind for kind in CONFORMING},
 }
 
 
@@ -40,6 +42,8 @@ def examiner(
 ) -> Iterator[Examiner]:
     """What examines a driver."""
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
+    monkeypatch.setattr(subject, "_PAUSE", 0)  # none of them has a timer
+    monkeypatch.setattr(long_reservation, "_LONG", 300.0)  # as many cycles each time
     placement = QuickPlacement(placement_service)
     with InOneProcess():
         yield Examiner(tmp_path, placement)

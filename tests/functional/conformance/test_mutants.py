@@ -10,7 +10,7 @@ from tests.lab.conformance.examining import Examiner
 from tests.lab.conformance.honest import DevicesDriver, LabDriver, MachinesDriver
 from tests.lab.conformance.mutants import ALSO_BROKEN, all_mutants
 from tests.lab.conformance.reach import honest as honest_of
-from tests.lab.conformance.unusual import UNUSUAL
+from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
 from tests.lab.drawing import Draw
 from wharfinger.conformance.overall_verdict import ExitCode, Word, exit_code, judge
 from wharfinger.conformance.rule_runner import Result, Status
@@ -75,6 +75,14 @@ def test_what_is_unusual_and_right_is_not_failed(
     result = examined(kind, rule, [RULES[rule]], examiner)[rule]
 
     assert result.status is Status.PASSED, told(result)
+
+
+@pytest.mark.parametrize("kind", CONFORMING)
+def test_an_unusual_driver_that_is_right_conforms(kind: type, examiner: Examiner) -> None:
+    with examiner.examining(kind.__qualname__, examiner.harness(kind), examples=4) as examination:
+        results = examination.look_at(RULES.values())
+
+    assert {one.rule.id: told(one) for one in results if one.status not in KEPT} == {}
 
 
 def examined(

@@ -153,6 +153,10 @@ class DevicesHarness(WorldHarness):
                 UNITS: Inventory(total=units, max_unit=units),
             },
             allocations={first: {SLOTS: 2, UNITS: 2}, second: {UNITS: 1}},
+            uses={
+                consumer: {thing: {UNITS: units} for thing, units in its.items()}
+                for consumer, its in self.world.uses.items()
+            },
         )
 
     def traits(self, device: Device) -> frozenset[str]:
@@ -161,10 +165,12 @@ class DevicesHarness(WorldHarness):
         return super().traits(device) | functions
 
     def image(self, thing: str) -> tuple[str, str]:
-        """One that all devices take."""
-        uuid = str(uuid5(NAMESPACE_URL, "image"))
-        self.world.images[uuid] = "after"
-        return uuid, "after"
+        """One that all devices take, of a function that this one does not hold."""
+        held = self.world.devices[thing].function
+        function = "after" if held != "after" else "later"
+        uuid = str(uuid5(NAMESPACE_URL, function))
+        self.world.images[uuid] = function
+        return uuid, function
 
 
 class ReachableHarness(WorldHarness):

@@ -1,9 +1,13 @@
 """Drivers that do what few do, and that is right, with the rule that could take it for wrong."""
 
+import math
 import threading
 from collections.abc import Sequence
+from time import monotonic
 
-from tests.lab.conformance.honest import DevicesDriver, LabDriver, MachinesDriver
+from oslo_config import cfg
+
+from tests.lab.conformance.honest import DevicesDriver, Facts, LabDriver, MachinesDriver
 from wharfinger.driver import Allocations
 from wharfinger.objects import Migration, Service
 from wharfinger.providers import ProviderTree
@@ -40,6 +44,56 @@ class LooksWhoLeaves(MachinesDriver):
         self.leaving = sum(one.old_flavor.vcpus for one in migrations or ())
         super().update_provider_tree(provider_tree, nodename, allocations, migrations)
 
+
+class OffersAfterTwoLooks(DevicesDriver):
+    """It offers a device that was busy when it has seen it free in two snapshots."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        #: How many snapshots are missing, by device.
+        self.missing: dict[str, int] = {}
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        missing = {name: self.missing.get(name, 0) - 1 for name in devices}
+        missing |= {name: 2 for name, facts in devices.items() if facts["busy"]}
+        self.missing = {name: left for name, left in missing.items() if left > 0}
+        return {name: {**facts, "busy": name in self.missing} for name, facts in devices.items()}
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        waiting = {*self.missing}
+        changed, mark = super().news(since)
+        if waiting:
+            self.read()
+        return (self.changed(waiting) | changed if waiting else changed), mark
+
+
+class OffersAfterFiveSeconds(MachinesDriver):
+    """It offers a machine that was busy five seconds after it has seen that for the last time."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.busy_at: dict[str, float] = {}
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        now = monotonic()
+        self.busy_at |= {name: now for name, facts in devices.items() if facts["busy"]}
+        return devices
+
+    def is_waiting(self, name: str) -> bool:
+        return monotonic() - self.busy_at.get(name, -math.inf) < 5
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, {**facts, "busy": facts["busy"] or self.is_waiting(name)})
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        changed, mark = super().news(since)
+        return changed | self.changed({*self.busy_at}), mark
+
+
+#: Those of which every rule could think that they are wrong.
+CONFORMING: Sequence[type[LabDriver]] = [OffersAfterTwoLooks, OffersAfterFiveSeconds]
 
 UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-211", LooksWhoLeaves),

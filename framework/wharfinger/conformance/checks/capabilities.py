@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
+from wharfinger.conformance.checks.programming import see_programmed
+from wharfinger.conformance.device_function import held_function
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents
@@ -13,16 +15,16 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe
 from wharfinger.driver import ComputeDriver
 from wharfinger.driver.capabilities import METHODS
-from wharfinger.exceptions import ProgrammingRefused, ReshapeNeeded, WharfingerError, shown
+from wharfinger.exceptions import ProgrammingRefused, ReshapeNeeded, shown
 from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.names import check_trait
 
+#: From when on a thing is asked to be clean: after each cleaning, by the backend's clock, too.
+_LATER: Final = (timedelta(minutes=2), timedelta(days=1))
+#: Snapshots in which a driver may see that a thing is free before it offers it.
+_LOOKS: Final = 3
 #: A provider that nobody has.
 _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
-
-
-#: Of a function that nobody knows.
-_UNKNOWN: Final = object()
 
 
 @rule(
@@ -123,23 +125,11 @@ def refused(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program the last of the things, and ask what it and the others hold."""
-    *others, thing = subject.harness.things()
-    image, function = subject.harness.image(thing)
-    with subject.driver() as driver:
-        said = describe(driver, subject.placement.contents())
-        uuids = {name: _published(said, name).uuid for name in (*others, thing)}
-        before = {name: _held(driver, uuid) for name, uuid in uuids.items()}
-        if before[thing] == function:
-            raise NotShown(f"the harness has an image of {function}, which {thing} holds already")
-        driver.program(uuids[thing], image, function)
-        scope = {*driver.programming_scope(uuids[thing])}
-        expected = before | {thing: function}
-        for name, uuid in uuids.items():
-            held = _held(driver, uuid)
-            is_of_device = name != thing and uuid in scope
-            if held not in (_UNKNOWN, expected[name]) and not is_of_device:
-                raise Violation(f"{name}: current_function: {shown(held)}", str(expected[name]))
+    """Program the last thing, then, after a reset, the first; ask what it and the others hold."""
+    for index in (-1, 0):
+        subject.begin()
+        with subject.driver() as driver:
+            see_programmed(subject, driver, subject.harness.things()[index])
 
 
 @rule(
@@ -218,7 +208,7 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
                 pass  # nobody knows, or it has failed: the framework looks
             calls = len(subject.harness.calls)
             subject.harness.expect()
-            if refused and _held(driver, uuid) == function:
+            if refused and held_function(driver, uuid) == function:
                 raise Violation(f"{thing} holds {function}, and was refused", "BackendError")
         at += 1
 
@@ -247,6 +237,46 @@ def cleans(subject: Subject) -> None:
                 raise Violation(f"{what} is said to be clean", "False")
 
 
+@rule(
+    "WHF-932",
+    Level.MUST,
+    "is_clean is True of what was cleaned after that moment, and not of what is merely free.",
+    "Cleaning begins some time after a device was given back. What is free then has the last "
+    "user's data.",
+    profile=Profile.EXTENDED,
+    supports="cleans_after_release",
+    cleaning=True,
+    after=("WHF-931",),
+)
+def cleaned_since(subject: Subject) -> None:
+    """Ask of a thing that was not cleaned since: free from the beginning, and free again."""
+    harness = subject.harness
+    thing = harness.things()[0]
+    with subject.driver() as driver:
+        uuid = _uuid(subject, driver, thing)
+        _see_not_clean(driver, uuid, f"{thing}, which has been free")
+        if harness.busy.supported:
+            harness.make_busy(thing)
+            _uuid(subject, driver, thing)
+            harness.make_free(thing)
+        for _ in range(_LOOKS):
+            _uuid(subject, driver, thing)
+        _see_not_clean(driver, uuid, f"{thing}, which is free again")
+    with subject.driver() as driver:
+        _uuid(subject, driver, thing)
+        _see_not_clean(driver, uuid, f"{thing}, which was free at the start")
+
+
+def _see_not_clean(driver: ComputeDriver, uuid: str, told: str) -> None:
+    """See that a thing is not clean of what is still to come."""
+    for later in _LATER:
+        if driver.is_clean(uuid, datetime.now(UTC) + later):
+            raise Violation(
+                f"{told}, is clean since {later} from now",
+                "False; or a harness that says that what is free needs no cleaning (cleaning)",
+            )
+
+
 def _children(subject: Subject) -> list[str]:
     """The children of which something is said, and that there were not."""
     with subject.driver() as driver:
@@ -255,14 +285,6 @@ def _children(subject: Subject) -> list[str]:
     return sorted(
         name for name, one in said.items() if one.stated and one.provider.parent_uuid is not None
     )
-
-
-def _held(driver: ComputeDriver, uuid: str) -> object:
-    """What a device holds, _UNKNOWN where nobody knows, and that is said."""
-    try:
-        return driver.current_function(uuid)
-    except WharfingerError:
-        return _UNKNOWN
 
 
 def _uuid(subject: Subject, driver: ComputeDriver, thing: str) -> str:

@@ -1,9 +1,13 @@
 """Rules of what is there, and not to be had (WHF-5..)."""
 
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from wharfinger.conformance.busy_things import BusyThings
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import at_and_below, difference
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Subject, describe, sound
+from wharfinger.conformance.subject import Publishing, Subject, describe, sound
 from wharfinger.providers import DesiredProvider
 
 #: A trait that somebody else puts on a provider.
@@ -40,7 +44,8 @@ def reserved(subject: Subject) -> None:
 @rule(
     "WHF-502",
     Level.MUST,
-    "When a thing is free again it has its own figures back, what it reserves for itself too.",
+    "When a thing is free again it has its own figures back, what it reserves for itself too: "
+    "after ten more complete cycles and ten minutes, at the latest.",
     "A figure that is lost is lost for good: nobody remembers it but the driver.",
     profile=Profile.EXTENDED,
     busy=True,
@@ -57,7 +62,7 @@ def restored(subject: Subject) -> None:
             publishing.settle()
             meanwhile()
             harness.make_free(thing)
-            after = publishing.settle()
+            after = publishing.settle_free(lambda now: now == before)
             if after != before:
                 raise Violation(difference(before, after), "no difference")
 
@@ -65,23 +70,21 @@ def restored(subject: Subject) -> None:
 @rule(
     "WHF-503",
     Level.MUST,
-    "Only what is busy is reserved for it.",
+    "While a thing is busy nothing changes but that thing, and what is below it: no root, no other "
+    "thing, and nothing of others.",
     "One node that is cleaned is no reason to refuse all others.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-501",),
 )
 def others_free(subject: Subject) -> None:
-    """Make a thing busy, and look at the others."""
-    harness = subject.harness
+    """Make a thing busy, and compare all other providers after each kind of cycle."""
     with subject.publishing() as publishing:
-        before = publishing.settle()
-        thing, *others = harness.things()
-        harness.make_busy(thing)
-        after = publishing.settle()
-        for name in others:
-            if after.get(name) != before[name]:
-                raise Violation(difference(before, after), f"a difference of {thing} alone")
+        things = BusyThings(subject, publishing)
+        things.make_busy(subject.harness.things()[0])
+        for pace in _paces(publishing):
+            pace()
+            things.see_others(_AFTER[pace.__name__])
 
 
 @rule(
@@ -160,6 +163,52 @@ def reserved_for_as_long(subject: Subject) -> None:
         publishing.sync()
         for one in (thing, other):
             _see_reserved(subject, one, f"after {new} has come")
+
+
+@rule(
+    "WHF-507",
+    Level.MUST,
+    "While a thing is busy nothing of it changes but the reservation: its totals and other "
+    "figures, its traits and aggregates, its name and uuid stay.",
+    "Scheduling goes by figures and traits: what changes with each cleaning is lost to whoever "
+    "has allocated it, and to whoever waits for it.",
+    profile=Profile.EXTENDED,
+    busy=True,
+    after=("WHF-503",),
+)
+def only_reserved(subject: Subject) -> None:
+    """Make a thing busy, and compare all of it after each kind of cycle."""
+    with subject.publishing() as publishing:
+        things = BusyThings(subject, publishing)
+        things.make_busy(subject.harness.things()[0])
+        for pace in _paces(publishing):
+            pace()
+            things.see(_AFTER[pace.__name__])
+
+
+#: What is told of a kind of cycle.
+_AFTER: Final = {
+    "settle": "after a full cycle",
+    "drift": "after a drift cycle",
+    "poll": "after a poll",
+    "restart": "after a restart",
+}
+
+
+def _paces(publishing: Publishing) -> Iterator[Callable[[], object]]:
+    """Every kind of cycle, and a restart."""
+
+    def drift() -> None:
+        sound(publishing.cycle.drift())
+
+    def poll() -> None:
+        sound(publishing.cycle.poll())
+
+    def restart() -> None:
+        publishing.restart()
+        publishing.settle()
+
+    yield from (publishing.settle, drift, poll, restart, poll)
 
 
 def _is_reserved(one: DesiredProvider) -> bool:

@@ -1,17 +1,19 @@
 """Rules of inventory in use that moves between providers (WHF-6..)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from wharfinger.conformance.checks.stability import see_nothing_done
-from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.exceptions import NotShown, Unproven, Violation
 from wharfinger.conformance.harness import Fault, OldLayout
 from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Publishing, Subject, listed
-from wharfinger.exceptions import WharfingerError
+from wharfinger.conformance.subject import Publishing, Subject, listed, tree_of
+from wharfinger.driver import ComputeDriver
+from wharfinger.exceptions import ReshapeNeeded, WharfingerError
 from wharfinger.providers import Inventory
 
 #: A provider of nobody's, what it has, and what each consumer has of it.
@@ -133,3 +135,114 @@ def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
     for amounts in held.values():
         total.update(amounts)
     return total
+
+
+@rule(
+    "WHF-604",
+    Level.MUST,
+    "A reshape moves what a consumer has to the providers of the things that this consumer uses.",
+    "A consumer that has another one's device in Placement gives that back when it ends, while it "
+    "is in use.",
+    profile=Profile.EXTENDED,
+    supports="reshape",
+    after=("WHF-601",),
+)
+def moved_to_its_own(subject: Subject) -> None:
+    """Reshape, and compare what each consumer has of each thing with what it uses."""
+    layout = subject.harness.use_old_layout()
+    if layout.uses is None:
+        raise Unproven("the harness's OldLayout does not say which things consumers use (uses)")
+    with subject.publishing() as publishing:
+        _publish_old(subject, publishing, layout)
+        after = publishing.settle()
+    things = {after[thing].uuid: thing for thing in subject.harness.things() if thing in after}
+    for consumer in layout.allocations:
+        held = {
+            things[uuid]: amounts
+            for uuid, amounts in subject.placement.allocated(consumer).items()
+            if uuid in things
+        }
+        used = {thing: {**amounts} for thing, amounts in layout.uses.get(consumer, {}).items()}
+        if held != used:
+            raise Violation(f"consumer {consumer} has {held}", str(used))
+
+
+@rule(
+    "WHF-605",
+    Level.MUST,
+    "Where a reshape moves what a consumer has does not depend on the order of the consumers, or "
+    "on which others there are, unless there is no room.",
+    "The backend knows who uses what. Placement lists consumers in any order.",
+    profile=Profile.EXTENDED,
+    supports="reshape",
+    after=("WHF-601",),
+)
+def moved_alike(subject: Subject) -> None:
+    """Have the driver move all allocations, in the reverse order, and those of each consumer."""
+    layout = subject.harness.use_old_layout()
+    with subject.publishing() as publishing:
+        _publish_old(subject, publishing, layout)
+    consumers = [*layout.allocations]
+    with subject.driver() as driver:
+        moved = _moved(subject, driver, consumers)
+        if moved is None:
+            raise NotShown("the driver moves nothing unless the framework asks")
+        others = [consumers[::-1], *([one] for one in consumers)]
+        for each in others:
+            again = _moved(subject, driver, each)
+            if again is not None:
+                for consumer in each:
+                    _see_moved_alike(consumer, moved, again)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """What each consumer has in a driver's answer, by provider, and what there is to have."""
+
+    held: Mapping[str, Mapping[str, Mapping[str, int]]]
+    inventories: Mapping[str, Mapping[str, Inventory]]
+
+
+def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) -> _Moved | None:
+    """What a driver makes of these consumers' allocations; None where it raises."""
+    live = subject.placement.contents()
+    (node, *_) = listed(driver).nodes
+    client = subject.placement.client
+    allocations = {one: client.get_allocations(one) for one in consumers}
+    with suppress(ReshapeNeeded):
+        driver.update_provider_tree(tree_of(node.name, node.uuid, live), node.name)
+    tree = tree_of(node.name, node.uuid, live)
+    try:
+        driver.update_provider_tree(tree, node.name, allocations=allocations)
+    except Exception:
+        return None
+    said = {one.provider.uuid: one.provider for one in tree.desired()}
+    return _Moved(
+        held={
+            consumer: {
+                said[uuid].name: dict(its["resources"])
+                for uuid, its in one["allocations"].items()
+                if uuid in said and its["resources"]
+            }
+            for consumer, one in allocations.items()
+        },
+        inventories={one.name: one.inventories for one in said.values()},
+    )
+
+
+def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
+    """See that a consumer's allocations are moved to the same providers, or had no room there."""
+    before, after = moved.held[consumer], again.held.get(consumer, {})
+    if before == after:
+        return
+    used: Counter[tuple[str, str]] = Counter()
+    for held in [after, *(held for one, held in moved.held.items() if one != consumer)]:
+        for provider, amounts in held.items():
+            used.update({(provider, kind): amount for kind, amount in amounts.items()})
+    capacities = {
+        (provider, kind): one.capacity
+        for provider, its in moved.inventories.items()
+        for kind, one in its.items()
+    }
+    if all(amount <= capacities.get(one, 0) for one, amount in used.items()):
+        raise Violation(f"consumer {consumer} has {before}, then {after}", "the same again")

@@ -1,11 +1,11 @@
 """Mutants of capabilities (WHF-9..)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
-from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
+from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.driver import SUPPORTED, Capabilities, unsupported
 from wharfinger.exceptions import DriverError, ProgrammingRefused
@@ -99,6 +99,38 @@ class IsAlwaysClean(DevicesDriver):
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         return True
+
+
+@mutant("WHF-932")
+class TakesFreeForClean(DevicesDriver):
+    """What is there, and not busy, is clean."""
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        facts = self.devices.get(self.names.get(provider_uuid, ""))
+        return facts is not None and not facts["busy"]
+
+
+@mutant("WHF-932")
+class TakesOnceCleanedForClean(DevicesDriver):
+    """What was cleaned at any time is clean."""
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        facts = self.devices.get(self.names.get(provider_uuid, ""), {})
+        return bool(facts.get("cleaned") and not facts["busy"])
+
+
+@mutant("WHF-932")
+class TakesTheChangeForACleaning(DevicesDriver):
+    """It has seen the device become free, and asks no clock when that was."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        busy = {name for name, facts in self.devices.items() if facts["busy"]}
+        self.noted |= {name for name in busy & devices.keys() if not devices[name]["busy"]}
+        return devices
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        return self.names.get(provider_uuid) in self.noted
 
 
 @mutant("WHF-921")

@@ -1,6 +1,15 @@
 """Mutants of what is there, and not to be had (WHF-5..)."""
 
-from tests.lab.conformance.honest import UNITS, DevicesDriver, Facts, MachinesDriver
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import ClassVar
+
+from oslo_config import cfg
+
+from tests.lab.conformance.honest import NODE, UNITS, DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.providers import Inventory, ProviderTree
 
@@ -96,6 +105,149 @@ class RemembersOne(DevicesDriver):
     def reserve(self, tree: ProviderTree, name: str) -> None:
         if name == next(one for one, facts in self.devices.items() if facts["busy"]):
             super().reserve(tree, name)
+
+
+@mutant("WHF-503")
+class ReservesTheNode(DevicesDriver):
+    """With a device it reserves the node."""
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        super().reserve(tree, name)
+        tree.reserve(NODE, "a device is busy")
+
+
+@mutant("WHF-503")
+class ReservesTheNeighbour(DevicesDriver):
+    """With a device it reserves the engine below the next one."""
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, facts)
+        names = [*self.devices]
+        before = self.devices[names[names.index(name) - 1]]
+        engine = f"{name}_engine"
+        if not tree.exists(engine):
+            tree.new_child(engine, name)
+        tree.update_inventory(engine, {UNITS: Inventory(total=1, max_unit=1)})
+        if facts["busy"] or before["busy"]:
+            tree.reserve(engine, "it is busy")
+
+    def gone(self, tree: ProviderTree, node: str) -> list[str]:
+        return [one for one in super().gone(tree, node) if not one.endswith("_engine")]
+
+
+@mutant("WHF-507")
+class SaysBusyByATrait(MachinesDriver):
+    """A busy machine has a trait that says so."""
+
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return super().traits(name, facts) | ({"CUSTOM_BUSY"} if facts["busy"] else set())
+
+
+@mutant("WHF-507")
+class KnowsNothingOfBusyOnes(DevicesDriver):
+    """A busy device has no traits but that of its function."""
+
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return super().traits(name, {**facts, "traits": ()} if facts["busy"] else facts)
+
+
+@mutant("WHF-507")
+class GivesBusyOnesByOne(DevicesDriver):
+    """Of a busy device there is one unit at a time."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        found = super().inventory(name, facts)
+        if facts["busy"]:
+            found[UNITS] = replace(found[UNITS], max_unit=1)
+        return found
+
+
+@mutant("WHF-508")
+class GivesUpAfterAnHour(MachinesDriver):
+    """What is busy for an hour it takes to be free."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.since: dict[str, float] = {}
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if monotonic() - self.since.setdefault(name, monotonic()) < 3600:
+            super().reserve(tree, name)
+
+
+@mutant("WHF-508")
+class GivesUpTheNextMonth(DevicesDriver):
+    """What is busy since another month it takes to be free, in the next process, too."""
+
+    since: ClassVar[dict[tuple[str, str], datetime]] = {}
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        now = datetime.now(UTC)
+        known = self.since.setdefault((str(id(self.world)), name), now)
+        if (known.year, known.month) == (now.year, now.month):
+            super().reserve(tree, name)
+
+
+@mutant("WHF-508")
+class GivesUpAfterFortySnapshots(DevicesDriver):
+    """What is busy in forty snapshots it takes to be free."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.seen: Counter[str] = Counter()
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        self.seen.update(name for name, facts in devices.items() if facts["busy"])
+        return devices
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if self.seen[name] < 40:
+            super().reserve(tree, name)
+
+
+@mutant("WHF-509")
+class ReservesTheNodeWithAll(DevicesDriver):
+    """With all devices it reserves the node."""
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        super().reserve(tree, name)
+        if len(self.devices) > 1 and all(facts["busy"] for facts in self.devices.values()):
+            tree.reserve(NODE, "all devices are busy")
+
+
+@mutant("WHF-509")
+class ReservesTwice(MachinesDriver):
+    """It reserves a machine twice; then it takes that for an error of the backend."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.times: Counter[str] = Counter()
+        self.were_busy: set[str] = set()
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        busy = {name for name, facts in devices.items() if facts["busy"]}
+        self.times.update(busy - self.were_busy)
+        self.were_busy = busy
+        return devices
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if self.times[name] <= 2:
+            super().reserve(tree, name)
+
+
+@mutant("WHF-510")
+class OffersWhatIsNew(DevicesDriver):
+    """A device that comes is free for it until the next snapshot."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        new = {*names} - self.devices.keys() if self.devices else set()
+        devices = super().read_devices(names)
+        return {
+            name: {**facts, "busy": False} if name in new else facts
+            for name, facts in devices.items()
+        }
 
 
 @mutant("WHF-707")

@@ -1,8 +1,14 @@
 """Mutants of inventory in use that moves (WHF-6..)."""
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import cycle
+
 from tests.lab.conformance.honest import UNITS, DevicesDriver, Held
 from tests.lab.conformance.mutants import mutant
+from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
+from wharfinger.objects import Migration
 from wharfinger.providers import ProviderTree
 
 
@@ -35,6 +41,73 @@ class MovesNothing(DevicesDriver):
 
     def reshape_needed(self) -> None:
         pass
+
+
+@mutant("WHF-604")
+class MovesToTheFirst(DevicesDriver):
+    """It has all consumers use the first device."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
+        units = sum(self.uses.get(consumer, {}).values())
+        self.uses = {**self.uses, consumer: {next(iter(self.devices)): units}}
+        super().move(tree, node, consumer, held)
+
+
+@mutant("WHF-604")
+class ReadsTheDevicesBackwards(DevicesDriver):
+    """It has every consumer use the devices in the opposite slots."""
+
+    def read(self) -> None:
+        super().read()
+        opposite = dict(zip(self.devices, reversed(self.devices), strict=True))
+        self.uses = {
+            consumer: {opposite[device]: units for device, units in its.items()}
+            for consumer, its in self.uses.items()
+        }
+
+
+@mutant("WHF-604")
+class MovesInTurns(DevicesDriver):
+    """It has the consumers use the devices in their order, a unit of each in turns."""
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        self.turns = cycle(self.devices)
+        super().update_provider_tree(provider_tree, nodename, allocations, migrations)
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
+        units = sum(self.uses.get(consumer, {}).values())
+        turns = Counter(next(self.turns) for _ in range(units))
+        self.uses = {**self.uses, consumer: turns}
+        super().move(tree, node, consumer, held)
+
+
+@mutant("WHF-605", also=("WHF-604",))
+class MovesToThoseOfTheLast(DevicesDriver):
+    """It has every consumer use the devices of the last one that Placement lists."""
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        self.last = [*(allocations or [""])][-1]
+        super().update_provider_tree(provider_tree, nodename, allocations, migrations)
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
+        units = sum(self.uses.get(consumer, {}).values())
+        device = next(iter(self.uses.get(self.last, {"": 0})))
+        mine = self.uses
+        self.uses = {**mine, consumer: {device: units}}
+        super().move(tree, node, consumer, held)
+        self.uses = mine
 
 
 @mutant("WHF-602")

@@ -1,0 +1,150 @@
+"""Rules of what is busy for long, again, at once, or before it is listed (WHF-508 to 510)."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from wharfinger.conformance.busy_things import BusyThings
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.placement_diff import difference, is_reserved
+from wharfinger.conformance.rules import Level, Profile, rule
+from wharfinger.conformance.subject import Publishing, Subject
+from wharfinger.exceptions import WharfingerError
+from wharfinger.reconcile.cycle import CycleResult
+
+#: Rounds of cycles in which a thing stays busy: at least, and at most.
+_FEWEST: Final = 15
+_MOST: Final = 60
+_THOROUGH: Final = 500
+#: Seconds after which no other round is begun, once there were enough.
+_LONG: Final = 10.0
+#: Seconds by the driver's clocks, one after the other.
+_LATER: Final = {"a minute": 60, "an hour": 3_600, "a day": 86_400, "40 days": 40 * 86_400}
+#: How many things are busy at once.
+_AT_ONCE: Final = 4
+
+
+@rule(
+    "WHF-508",
+    Level.MUST,
+    "A thing that stays busy stays reserved, however many cycles there are, and however late it "
+    "is by the clock.",
+    "A repair takes days. What is offered in the middle of it is given to somebody.",
+    profile=Profile.EXTENDED,
+    busy=True,
+    after=("WHF-303", "WHF-506", "WHF-507"),
+)
+def reserved_however_long(subject: Subject) -> None:
+    """Make a thing busy, run many cycles, set the clocks ahead, and run more.
+
+    A cycle may fail in the future: what is published stays, then.
+    """
+    with subject.publishing() as publishing:
+        things = BusyThings(subject, publishing)
+        things.make_busy(subject.harness.things()[0])
+        publishing.settle()
+        end = _now() + _LONG
+        for number in range(1, 1 + (_THOROUGH if subject.thorough else _MOST)):
+            if number > _FEWEST and _now() > end and not subject.thorough:
+                break
+            publishing.sync()
+            publishing.cycle.poll()
+            things.see(f"after {number} cycles and polls")
+        for told, seconds in _LATER.items():
+            publishing.advance(seconds)
+            for run in (publishing.cycle.poll, publishing.cycle.drift, publishing.cycle.sync):
+                _attempt(run)
+                things.see(f"{told} later")
+            publishing.restart()
+            _attempt(publishing.cycle.sync)
+            things.see(f"{told} later, after a restart")
+
+
+@rule(
+    "WHF-509",
+    Level.MUST,
+    "Each thing is reserved for as long as it is busy, and no other is: whether one is busy or all "
+    "are, for the first time or again.",
+    "Nodes are cleaned all day, many at once.",
+    profile=Profile.EXTENDED,
+    busy=True,
+    after=("WHF-303", "WHF-506", "WHF-507"),
+)
+def each_for_itself(subject: Subject) -> None:
+    """Make one thing after the other busy, restart, make them free in that order, and again."""
+    with subject.publishing() as publishing:
+        busy = BusyThings(subject, publishing)
+        things = subject.harness.things()[:_AT_ONCE]
+        for order in (things, things[::-1]):
+            for thing in order:
+                busy.make_busy(thing)
+                publishing.settle()
+                busy.see(f"{thing} is busy, too")
+            publishing.restart()
+            publishing.settle()
+            busy.see("after a restart")
+            for thing in order:
+                busy.make_free(thing)
+                busy.see(f"{thing} is free")
+        for time_ in ("the second", "the third"):
+            busy.make_busy(things[-1])
+            publishing.settle()
+            busy.see(f"{things[-1]} is busy for {time_} time")
+            busy.make_free(things[-1])
+            busy.see(f"{things[-1]} is free for {time_} time")
+
+
+@rule(
+    "WHF-510",
+    Level.MUST,
+    "A thing that is busy when it is listed for the first time, or has returned, is reserved at "
+    "once.",
+    "A card that has come back from repair is tested before anybody gets it.",
+    profile=Profile.EXTENDED,
+    busy=True,
+    after=("WHF-403", "WHF-506", "WHF-507"),
+)
+def reserved_on_return(subject: Subject) -> None:
+    """Have a thing return that is busy: after it was missed, and before. Add a busy one."""
+    harness = subject.harness
+    with subject.publishing() as publishing:
+        busy = BusyThings(subject, publishing)
+        for cycles in (publishing.settle, publishing.sync):
+            thing = harness.things()[0]
+            harness.remove(thing)
+            cycles()
+            harness.put_back(thing)
+            busy.make_busy(thing)
+            _see_never_free(publishing, subject, thing)
+            publishing.settle()
+            busy.see(f"{thing} has returned, and is busy")
+            busy.make_free(thing)
+            busy.see(f"{thing} has returned, and is free")
+        before = subject.placement.contents()
+        new = subject.add()
+        harness.make_busy(new)
+        _see_never_free(publishing, subject, new)
+        after = publishing.settle()
+        if new not in after or not is_reserved(after[new]):
+            raise Violation(difference(before, after), f"+ {new}, all of it reserved")
+
+
+def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> None:
+    """Run a cycle, and see that a busy thing is reserved if it is there."""
+    publishing.sync()
+    found = subject.placement.contents().get(thing)
+    if found is not None and found.inventories and not is_reserved(found):
+        told = difference({}, {thing: found})
+        raise Violation(f"{thing} is busy when it is listed: {told}", "all of it reserved")
+
+
+def _attempt(run: Callable[[], CycleResult]) -> None:
+    """Run a cycle that may fail."""
+    with suppress(WharfingerError):
+        run()
+
+
+def _now() -> float:
+    """Seconds by a clock that is never set ahead."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -1,0 +1,187 @@
+"""Rules of what devices hold when they have been programmed, or have not (WHF-925 to 927)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from wharfinger.conformance.device_function import UNKNOWN, held_function
+from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.rules import Level, Profile, rule
+from wharfinger.conformance.subject import Subject, describe
+from wharfinger.driver import ComputeDriver
+from wharfinger.exceptions import shown
+
+#: What becomes of a call that the backend has not executed.
+_NOT_DONE: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED)
+#: Calls of one job that are broken in their turn.
+_MOST: Final = 20
+
+
+@rule(
+    "WHF-925",
+    Level.MUST,
+    "current_function returns what the device holds, and not what the driver was asked to load: "
+    "also when another instance has loaded something else, or the device was reset.",
+    "Instances find the device by that function. A note of what was asked for is right until "
+    "something else happens to the device.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-921",),
+)
+def says_what_is_held(subject: Subject) -> None:
+    """Program a thing with one instance, then with another, and have the backend be reset."""
+    thing = subject.harness.things()[0]
+    with subject.driver() as first:
+        uuid = _uuid(subject, first, thing)
+        before = held_function(first, uuid)
+        image, function = subject.harness.image(thing)
+        _see_another(thing, before, function)
+        first.program(uuid, image, function)
+        with subject.driver() as second:
+            _uuid(subject, second, thing)
+            # Who asks the backend for its last look at the device may hear of the one before.
+            _see(f"{thing}, asked of a second instance", second, uuid, (function, before))
+            image, other = subject.harness.image(thing)
+            if other != function:
+                second.program(uuid, image, other)
+                told = f"{thing}, after another instance has loaded {other}"
+                _see(told, first, uuid, (other,))
+        subject.begin()
+        if thing not in subject.harness.things():
+            return
+        with subject.driver() as third:
+            is_same = _uuid(subject, third, thing) == uuid
+            _, absent = subject.harness.image(thing)
+            for driver in (first, third) if is_same else ():
+                _see_another(f"{thing}, after a reset", held_function(driver, uuid), absent)
+
+
+@rule(
+    "WHF-926",
+    Level.MUST,
+    "After program has raised, current_function does not return the function that was asked for, "
+    "unless the device holds it.",
+    "The framework releases a device that holds what it held before, and keeps one reserved of "
+    "which nobody knows.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-922", "WHF-925"),
+)
+def says_no_failure(subject: Subject) -> None:
+    """Have all calls of a programming fail, then one after the other, and ask."""
+    for fault in _NOT_DONE:
+        subject.begin()
+        driver_says, later_says, function, _ = _fail(subject, None, fault)
+        for says in (driver_says, later_says):
+            if says == function:
+                raise Violation(f"every call met {fault}: it holds {shown(says)}", "another")
+    for fault in (Fault.RAISE, Fault.HALF):
+        at, calls = 0, 1
+        while at < min(calls, _MOST):
+            subject.begin()
+            driver_says, later_says, function, calls = _fail(subject, at, fault)
+            if driver_says == function and later_says not in (function, UNKNOWN):
+                raise Violation(
+                    f"call {at} met {fault}: it holds {function}, and {shown(later_says)} when "
+                    "another instance is asked",
+                    "the same, or an error",
+                )
+            at += 1
+
+
+@rule(
+    "WHF-927",
+    Level.MUST,
+    "program loads the image into the device of that provider, and no other, after devices have "
+    "come and gone.",
+    "Backends number their devices anew. What is loaded into another device ends what runs there.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-401", "WHF-402", "WHF-925"),
+)
+def programs_what_is_meant(subject: Subject) -> None:
+    """Add a thing, remove the first one, and program each of the others."""
+    harness = subject.harness
+    with subject.driver() as driver:
+        describe(driver, subject.placement.contents())
+        subject.add()
+        describe(driver, subject.placement.contents())
+        harness.remove(harness.things()[0])
+        done: set[str] = set()
+        for thing in reversed(harness.things()):
+            if _uuid(subject, driver, thing) not in done:
+                done |= see_programmed(subject, driver, thing)
+
+
+def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
+    """Program a thing; see that it holds the function, and that others hold what they held.
+
+    Returns the scope.
+    """
+    things = subject.harness.things()
+    said = describe(driver, subject.placement.contents())
+    if missing := [one for one in things if one not in said]:
+        raise NotShown(f"the harness has a thing {missing[0]}, and the driver says nothing of it")
+    uuids = {name: one.provider.uuid for name, one in said.items() if one.stated or name in things}
+    before = {name: held_function(driver, uuid) for name, uuid in uuids.items()}
+    image, function = subject.harness.image(thing)
+    if before[thing] == function:
+        raise NotShown(f"the harness has an image of {function}, which {thing} holds already")
+    driver.program(uuids[thing], image, function)
+    scope = {*driver.programming_scope(uuids[thing])}
+    for name, uuid in uuids.items():
+        held = held_function(driver, uuid)
+        expected = function if name == thing else before[name]
+        is_of_device = name != thing and uuid in scope
+        is_known = UNKNOWN not in (held, expected)
+        if is_known and held != expected and not is_of_device:
+            raise Violation(f"{name}: current_function: {shown(held)}", str(expected))
+    return scope
+
+
+def _fail(subject: Subject, at: int | None, fault: Fault) -> tuple[object, object, object, int]:
+    """Have a programming meet a fault.
+
+    What the driver says then, what a new instance says, the function that was asked for, or
+    nothing that a device holds where the job has returned, and how many calls it made.
+    """
+    harness = subject.harness
+    thing = harness.things()[0]
+    with subject.driver() as driver:
+        uuid = _uuid(subject, driver, thing)
+        image, function = harness.image(thing)
+        harness.expect(at, fault)
+        raised = False
+        try:
+            driver.program(uuid, image, function)
+        except Exception:
+            raised = True
+        calls = len(harness.calls)
+        harness.expect()
+        says = held_function(driver, uuid)
+    with subject.driver() as later:
+        _uuid(subject, later, thing)
+        return says, held_function(later, uuid), function if raised else object(), calls
+
+
+def _see(told: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
+    held = held_function(driver, uuid)
+    if held is not UNKNOWN and held not in right:
+        raise Violation(f"{told}: current_function: {shown(held)}", f"{right[0]}, or an error")
+
+
+def _see_another(told: str, held: object, function: str) -> None:
+    """See that a device does not hold a function for which the harness has an image."""
+    if held == function:
+        raise Violation(
+            f"{told}: current_function: {function}",
+            "another one: the harness has an image of this for the device, and does not have "
+            "images of what a device holds",
+        )
+
+
+def _uuid(subject: Subject, driver: ComputeDriver, thing: str) -> str:
+    said = describe(driver, subject.placement.contents())
+    if thing not in said:
+        raise NotShown(f"the harness has a thing {thing}, and the driver says nothing of it")
+    return said[thing].provider.uuid

@@ -1,0 +1,94 @@
+"""Clocks of this process that are set ahead, so that a driver that counts seconds sees them pass.
+
+A driver may have imported a clock before (``from time import monotonic``), or keep it in an object.
+So the function in C behind each one is replaced, as time-machine does it. That library has no
+monotonic clock since its release 3.0. Timeouts are not concerned: they count in C.
+
+``time.clock_gettime`` is left alone: by that the kit can measure.
+"""
+
+import ctypes
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+_POINTER: Final = ctypes.c_void_p
+#: A builtin of no argument, or of a tuple of them; and one of an array, with keywords.
+_PLAIN: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, _POINTER)
+_FAST: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, _POINTER, ctypes.c_ssize_t, _POINTER)
+_NANOSECONDS: Final = 10**9
+
+
+class _Definition(ctypes.Structure):
+    """The beginning of a PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", _POINTER))
+
+
+class _Builtin(ctypes.Structure):
+    """The beginning of a PyCFunctionObject."""
+
+    _fields_ = (
+        ("head", ctypes.c_byte * object.__basicsize__),
+        ("definition", ctypes.POINTER(_Definition)),
+    )
+
+
+class _Clock:
+    """A function that tells the time; ``later`` is what it returns some seconds later."""
+
+    def __init__(self, clock: Any, kind: Any, later: Callable[[Any, int], Any]) -> None:
+        self._definition: Final = _Builtin.from_address(id(clock)).definition.contents
+        self._real: Final = self._definition.function
+        original = kind(self._real)
+
+        def shifted(*arguments: Any) -> Any:
+            return later(original(*arguments), _Shift.seconds)
+
+        self._shifted: Final = kind(shifted)  # stays: a thread may be in it
+
+    def set_ahead(self, ahead: bool) -> None:
+        """Have it tell the shifted time, or the real one."""
+        shifted = ctypes.cast(self._shifted, _POINTER).value
+        self._definition.function = shifted if ahead else self._real
+
+
+class _Shift:
+    """How far ahead the clocks are, and which there are, once they were needed."""
+
+    seconds: int = 0
+    clocks: tuple[_Clock, ...] = ()
+
+
+def advance(seconds: int) -> None:
+    """Set every clock ahead, besides what it is ahead already; a negative number sets it back."""
+    if not _Shift.clocks:
+        _Shift.clocks = _clocks()
+    _Shift.seconds += seconds
+    for clock in _Shift.clocks:
+        clock.set_ahead(_Shift.seconds != 0)
+
+
+def _clocks() -> tuple[_Clock, ...]:
+    return (
+        *(_Clock(clock, _PLAIN, _later) for clock in (time.time, time.monotonic)),
+        _Clock(time.perf_counter, _PLAIN, _later),
+        *(
+            _Clock(clock, _PLAIN, lambda now, ahead: now + ahead * _NANOSECONDS)
+            for clock in (time.time_ns, time.monotonic_ns, time.perf_counter_ns)
+        ),
+        _Clock(datetime.now, _FAST, _moment_later),
+        _Clock(datetime.utcnow, _PLAIN, _moment_later),
+    )
+
+
+def _later(now: float, ahead: int) -> float:
+    return now + ahead
+
+
+def _moment_later(now: datetime, ahead: int) -> datetime:
+    later = timedelta(seconds=ahead)
+    if now.tzinfo is None:
+        return now + later
+    return (now.astimezone(UTC) + later).astimezone(now.tzinfo)

@@ -1,0 +1,97 @@
+"""Mutants of what devices hold when they have been programmed, or have not (WHF-925 to 927)."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from tests.lab.conformance.honest import DevicesDriver, Facts
+from tests.lab.conformance.mutants import mutant
+from wharfinger.exceptions import BackendError
+
+
+@mutant("WHF-925")
+class EchoesWhatItLoaded(DevicesDriver):
+    """It notes what it has loaded, and says that."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        self.loaded = {**getattr(self, "loaded", {}), provider_uuid: function}
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        held = super().current_function(provider_uuid)
+        return getattr(self, "loaded", {}).get(provider_uuid, held)
+
+
+@mutant("WHF-925")
+class EchoesWhatAnyLoaded(DevicesDriver):
+    """What any instance of this process has loaded it says of the device for ever."""
+
+    loaded: ClassVar[dict[tuple[str, str], str | None]] = {}
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        self.loaded[str(id(self.world)), provider_uuid] = function
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        held = super().current_function(provider_uuid)
+        return self.loaded.get((str(id(self.world)), provider_uuid), held)
+
+
+@mutant("WHF-926")
+class EchoesAJobThatFailed(DevicesDriver):
+    """While it does not know how a job ended, it says what that was to load."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        self.unknown: dict[str, str | None] = {provider_uuid: function}
+        super().program(provider_uuid, image, function)
+        self.unknown = {}
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        held = super().current_function(provider_uuid)
+        return getattr(self, "unknown", {}).get(provider_uuid, held)
+
+
+@mutant("WHF-926")
+class EchoesAnImageThatWasRefused(DevicesDriver):
+    """It takes an error of the backend for the news that the device holds the image already."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        try:
+            super().program(provider_uuid, image, function)
+        except BackendError as error:
+            if "later" in str(error):
+                self.there: dict[str, str | None] = {provider_uuid: function}
+            raise
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        held = super().current_function(provider_uuid)
+        return getattr(self, "there", {}).get(provider_uuid, held)
+
+
+@mutant("WHF-927")
+class ProgramsByTheSlot(DevicesDriver):
+    """It programs the device in the slot in which it has seen the one that is meant first."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        slots: dict[str, int] = getattr(self, "slots", {})
+        self.slots = {name: slots.get(name, at) for at, name in enumerate(devices)}
+        return devices
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        devices = [*self.devices]
+        slot = self.slots.get(self.names.get(provider_uuid, ""), len(devices))
+        meant = {name: uuid for uuid, name in self.names.items()}
+        if slot < len(devices):
+            provider_uuid = meant[devices[slot]]
+        super().program(provider_uuid, image, function)
+
+
+@mutant("WHF-921")
+class ProgramsTwo(DevicesDriver):
+    """With the first device it programs the last one."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        first, *_, last = self.devices
+        if self.names[provider_uuid] == first:
+            self.ask(f"program {last} {image}")
