@@ -1,34 +1,51 @@
 """Rules of large backends: all of it is described, at a cost that is linear (WHF-802, WHF-806)."""
 
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
-import wharfinger
-from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.cost import is_quadratic, lines_of, processor_time_of
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.growing import sizes
+from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Subject, describe
+from wharfinger.conformance.subject import Subject, as_contents, describe
+from wharfinger.driver import ComputeDriver
+from wharfinger.exceptions import WharfingerError
+from wharfinger.providers import DesiredProvider
 
-#: How many times the harness's growth there are, one after the other, for what that costs.
-_SIZES: Final = (1, 2, 4)
-#: What runs there is the framework's, or the kit's.
-_FRAMEWORK: Final = str(Path(wharfinger.__file__).parent)
+#: How many times its ``growth`` a harness has to make, at least.
+_TIMES: Final = 4
+#: More things than these are not made: to see what they cost, and to see that all are described.
+_MOST: Final = 8192
+_FAR: Final = 2560
+#: Up to how many things lines are counted, and from how many on processor time is measured.
+_TRACED: Final = 512
+_TIMED: Final = 64
+_RUNS: Final = 3
+#: A processor time that is too short to be compared with others, in the unit of ``cost``.
+_SHORT: Final = 40.0
+#: Seconds for one number of things, with all measurements.
+_CHEAP: Final = 8.0
 #: A cost that is linear doubles its increase when that of the things doubles; n log n nearly does.
-_MOST: Final = 2.5
+_INCREASE: Final = 2.5
+_INCREASE_OF_TIME: Final = 2.7
 #: What does not count, of each.
 _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What a listing and a description of all nodes take; ``lines`` are not the framework's."""
+class _Cost:
+    """What a listing and a description of that many things cost; None: it was not measured.
 
+    The processor time is that of the description alone: the backend may be in this process.
+    """
+
+    things: int
     calls: int
-    lines: int
+    lines: int | None
+    time: float | None
 
 
 @rule(
@@ -39,67 +56,121 @@ class Cost:
     profile=Profile.EXTENDED,
     after=("WHF-401",),
 )
-def linear(subject: Subject) -> None:
-    """Count calls and lines at some sizes; nothing is timed, and C is not seen."""
-    costs = []
-    with subject.driver() as driver:
-        for size in _SIZES:
-            _grow(subject, size * subject.harness.growth)
-            said = describe(driver, subject.placement.contents())
-            live = {name: one.provider for name, one in said.items()}
-            costs.append(_cost(subject, partial(describe, driver, live)))
+def linear(subject: Subject) -> str:
+    """Count calls and lines at some sizes, and measure processor time at larger ones."""
+    costs = [*_costs(subject)]
     for what, figures in (
-        ("calls to the backend", [cost.calls for cost in costs]),
-        ("lines of Python", [cost.lines for cost in costs]),
+        ("calls to the backend", [(one.things, one.calls) for one in costs]),
+        ("lines of Python", [(one.things, one.lines) for one in costs if one.lines is not None]),
     ):
-        one, two, four = figures
-        if four - two > _MOST * max(two - one, 0) + _SLACK[what]:
-            sizes = ", ".join(str(size * subject.harness.growth) for size in _SIZES)
-            raise Violation(f"{what}: {one}, {two}, {four} for {sizes} things", "linear growth")
+        for three in zip(figures, figures[1:], figures[2:], strict=False):
+            if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
+                raise Violation(_told(what, three), "linear growth")
+    # Other programs may have slowed one series of measurements down.
+    if _takes_quadratic_time(costs):
+        subject.begin()
+        if _takes_quadratic_time(again := [*_costs(subject)]):
+            told = _told(
+                "processor time", [(one.things, round(one.time or 0)) for one in again[-3:]]
+            )
+            raise Violation(told, "linear growth")
+    return f"up to {costs[-1].things} things" if costs else ""
 
 
 @rule(
     "WHF-806",
     Level.MUST,
-    "All things are described, however many there are.",
+    "All things are described, however many there are, each as it was when there were few.",
     "Backends answer by pages, and what is on none that was asked for is removed.",
     profile=Profile.EXTENDED,
     after=("WHF-802",),
 )
-def complete(subject: Subject) -> None:
-    """Describe more things than there are in the other rules."""
-    _grow(subject, _SIZES[-1] * subject.harness.growth)
+def complete(subject: Subject) -> str:
+    """Double the things, while that is cheap, and describe them all each time."""
+    subject.begin(is_whole=True)
+    seen, least = 0, _TIMES * subject.harness.growth
     with subject.driver() as driver:
-        said = describe(driver, subject.placement.contents())
+        few = _all_described(subject, driver)
+        for size in sizes(subject, least=least, most=_FAR):
+            try:
+                many = _all_described(subject, driver)
+            except WharfingerError as error:
+                # A backend may be too slow for that many. What is not complete has to raise.
+                if size <= least:
+                    raise
+                return f"of {seen} things; the driver refuses {size}: {error}"
+            _see_same(few, many)
+            seen = size
+            few = few | {name: one for name, one in many.items() if size <= least}
+    too_few = f", which is too few to be sure of backends with pages of up to {_FAR // 2}"
+    return f"of {seen} things{too_few if seen < _FAR else ''}"
+
+
+def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:
+    """What the driver says of each thing; raises Violation where it leaves one out."""
+    said = describe(driver, subject.placement.contents())
     there = subject.harness.things()
     if missing := [thing for thing in there if thing not in said]:
         told = f"{len(missing)} of {len(there)} are missing, such as {missing[0]}"
         raise Violation(told, "all of them")
+    return {thing: said[thing] for thing in there}
 
 
-def _grow(subject: Subject, count: int) -> None:
-    """Have that many things; raises NotShown where there are not."""
-    subject.harness.grow(count - len(subject.harness.things()))
-    if (there := len(subject.harness.things())) != count:
-        raise NotShown(f"the harness was to have {count} things, and has {there}")
+def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
+    """See that no thing is described otherwise since there are more, and none less completely."""
+    before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
+    if after != before:
+        raise Violation(f"of {len(many)} things: {difference(before, after)}", "no difference")
+    usual = {*map(_form, few.values())}
+    for name, one in many.items():
+        if _form(one) not in usual:
+            told = difference({}, {name: one.provider})
+            raise Violation(f"of {len(many)} things: {told}", "each described as completely")
 
 
-def _cost(subject: Subject, work: Callable[[], object]) -> Cost:
-    """What some work takes."""
-    lines = 0
+def _form(one: DesiredProvider) -> tuple[object, ...]:
+    """What all things have in common with one of the few that were there first."""
+    return (one.stated, one.mode, bool(one.reservations), frozenset(one.provider.inventories))
 
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal lines
-        if frame.f_code.co_filename.startswith(_FRAMEWORK):
-            return None
-        lines += event == "line"
-        return trace
 
-    subject.harness.expect()
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return Cost(len(subject.harness.calls), lines)
+def _costs(subject: Subject) -> Iterator[_Cost]:
+    """What a cycle costs, for one number of things after the other."""
+    least = _TIMES * subject.harness.growth
+    with subject.driver() as driver:
+        for size in sizes(subject, least=least, most=_MOST, cheap=_CHEAP):
+            said = describe(driver, subject.placement.contents())
+            live = {name: one.provider for name, one in said.items()}
+            subject.harness.expect()
+            yield _Cost(
+                things=size,
+                lines=lines_of(subject, partial(_ask_all, driver, live, refresh=True))
+                if size <= _TRACED
+                else None,
+                calls=len(subject.harness.calls),
+                time=processor_time_of(subject, partial(_ask_all, driver, live), _RUNS)
+                if size >= _TIMED
+                else None,
+            )
+
+
+def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) -> None:
+    """Ask a driver for all that a cycle asks it for."""
+    describe(driver, live, refresh=refresh)
+    for _ in driver.get_available_nodes():
+        driver.capabilities_as_traits()
+    driver.get_problems()
+
+
+def _takes_quadratic_time(costs: Sequence[_Cost]) -> bool:
+    """Return whether the processor time of the largest three sizes grows like the square."""
+    times = [one.time for one in costs if one.time is not None][-3:]
+    return (
+        len(times) == len(range(3))
+        and times[-1] > _SHORT
+        and is_quadratic(times, _INCREASE_OF_TIME, times[-1] / 10)
+    )
+
+
+def _told(what: str, figures: Sequence[tuple[int, object]]) -> str:
+    costs = ", ".join(str(cost) for _, cost in figures)
+    return f"{what}: {costs} for {', '.join(str(things) for things, _ in figures)} things"
