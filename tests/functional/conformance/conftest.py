@@ -40,6 +40,7 @@ def examiner(
 ) -> Iterator[Examiner]:
     """What examines a driver."""
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
+    monkeypatch.setattr(change_feed, "_QUIET", 0.5)
     placement = QuickPlacement(placement_service)
     with InOneProcess():
         yield Examiner(tmp_path, placement)

@@ -224,7 +224,7 @@ class DevicesDriver(LabDriver):
         return [NODE]
 
     def changed(self, devices: set[str]) -> set[str]:
-        return {NODE}
+        return {NODE} if devices else set()
 
     # The tree.
 
