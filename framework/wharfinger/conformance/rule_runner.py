@@ -111,7 +111,7 @@ class Examination:
             return why_not
         try:
             self._subject.have_begun()
-            rule.check(self._subject)
+            found = rule.check(self._subject)
         except Violation as violation:
             expected = _bounded(violation.expected)
             return Result(rule, Status.FAILED, _bounded(violation.found), expected)
@@ -126,7 +126,7 @@ class Examination:
             found = f"{type(error).__name__}: {text_of(error)}"
             details = "".join(traceback.format_tb(error.__traceback__, -_FRAMES))
             return Result(rule, Status.FAILED, _bounded(found), "no error", details)
-        return Result(rule, Status.PASSED)
+        return Result(rule, Status.PASSED, _bounded(found or ""))
 
     def _keeps_from(self, rule: Rule) -> Result | None:
         """Why nothing is to be seen of a rule."""

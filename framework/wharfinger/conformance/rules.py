@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 #: not, which comes with a minor version of the framework and no other.
 VERSION: Final = "1.1"
 
-Check = Callable[["Subject"], None]
+#: What it returns is said of a rule that is kept.
+Check = Callable[["Subject"], str | None]
 
 
 class Level(StrEnum):

@@ -44,6 +44,7 @@ def examiner(
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
     monkeypatch.setattr(subject, "_PAUSE", 0)  # none of them has a timer
     monkeypatch.setattr(long_reservation, "_LONG", 300.0)  # as many cycles each time
+    monkeypatch.setattr(change_feed, "_QUIET", 0.5)
     placement = QuickPlacement(placement_service)
     with InOneProcess():
         yield Examiner(tmp_path, placement)

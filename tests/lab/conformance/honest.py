@@ -226,7 +226,7 @@ class DevicesDriver(LabDriver):
         return [self.node]
 
     def changed(self, devices: set[str]) -> set[str]:
-        return {self.node}
+        return {self.node} if devices else set()
 
     # The tree.
 

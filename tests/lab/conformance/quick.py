@@ -75,9 +75,9 @@ class QuickPlacement(RunPlacement):
 class QuickSubject(Subject):
     """A subject whose state directories are copies of an empty one."""
 
-    def begin(self) -> None:
+    def begin(self, *, is_whole: bool = False) -> None:
         """As Subject's."""
-        super().begin()
+        super().begin(is_whole=is_whole)
         make_state(self.state_path)
 
 

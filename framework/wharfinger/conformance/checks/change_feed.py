@@ -1,13 +1,16 @@
 """Rules of the change feed (WHF-91.)."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.feed_follower import Changes, Follower, soon
+from wharfinger.conformance.growing import sizes
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents, difference, is_reserved
-from wharfinger.conformance.rules import Level, Profile, rule
+from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
 from wharfinger.conformance.subject import (
     FREE_CYCLES,
     FREE_SECONDS,
@@ -16,12 +19,20 @@ from wharfinger.conformance.subject import (
     listed,
     sound,
 )
-from wharfinger.exceptions import shown
+from wharfinger.exceptions import WharfingerError, shown
 
-#: Seconds in which a feed has told of a change, and between two polls: it need not ask its backend
-#: each time.
+#: Seconds in which a feed has told of a change: it need not ask its backend each time.
 _WITHIN: Final = 10.0
-_PACE: Final = 0.1
+#: Seconds after which a feed has no more to tell of a change: it may repeat for a while what is
+#: newer than the precision of its backend's clocks.
+_QUIET: Final = 30.0
+#: Polls in succession that name nothing where a feed is quiet.
+_POLLS: Final = 5
+#: Nodes that there are to be where one of them changes.
+_NODES: Final = 6
+#: Changes that are made at once, and the seconds for making them.
+_CHANGES: Final = 128
+_MAKING: Final = 5.0
 
 
 @rule(
@@ -62,6 +73,9 @@ def feeds(subject: Subject) -> None:
             see(lambda now: is_reserved(now[thing]), f"all of {thing} reserved")
             harness.make_free(thing)
             see(is_free, "no difference")
+        elif subject.can("change"):
+            harness.change(thing)
+            see(lambda now: now[thing] != before[thing], f"a change of {thing}")
         elif before[thing].parent_uuid is not None:
             new = subject.add()
             see(lambda now: new in now, f"+ {new}")
@@ -130,45 +144,285 @@ def feeds_what_is(subject: Subject) -> None:
 @rule(
     "WHF-914",
     Level.MUST,
-    "The change feed raises where the backend does not answer.",
+    "The change feed raises where the backend does not answer, or answers with an error, and names "
+    "later what it could not name then.",
     "No answer is no news.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-701",),
 )
 def feeds_or_raises(subject: Subject) -> None:
-    """Have every call be refused and ask, until there was a call."""
-    harness = subject.harness
+    """Ask until there was a call, while all calls fail; then change things while one call fails."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _, mark = driver.changed_nodes(None)
-        harness.expect(None, Fault.RAISE)
-        answer = None
+        for fault in (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF):
+            _see_raised(subject, lambda: driver.changed_nodes(mark), fault)
+    changes = Changes(subject)
+    if changes.are_possible:
+        subject.harness.grow(_NODES)
+        with subject.driver() as driver:
+            follower = Follower(subject, driver)
+            follower.list_all()
+            _see_nothing_lost(subject, follower, changes)
 
-        def has_asked() -> bool:
-            nonlocal answer
-            answer = driver.changed_nodes(mark)
-            return bool(harness.calls)
 
-        try:
-            _soon(has_asked)
-        except Exception:
-            return
-        finally:
+def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
+    """Have every call meet a fault and ask, until there was a call; raises Violation."""
+    harness = subject.harness
+    harness.expect(None, fault)
+    answer: object = None
+
+    def has_asked() -> bool:
+        nonlocal answer
+        answer = ask()
+        return bool(harness.calls)
+
+    try:
+        _soon(has_asked)
+    except Exception:
+        return
+    finally:
+        harness.expect()
+    raise Violation(f"every call meets {fault}, and it returns {shown(answer)}", "an error")
+
+
+def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
+    """Change one thing after the other; each time another call of the next poll meets a fault."""
+    harness = subject.harness
+    things = iter([*harness.things()])
+    for fault in (Fault.ERROR, Fault.RAISE):
+        for at, thing in enumerate(islice(things, _NODES // 2)):
+            changes.make(thing, follower.said.get(thing))
+            harness.expect(at, fault)
+            _soon(lambda: _has_asked(subject, follower))
+            is_met = len(harness.calls) > at
             harness.expect()
-        raise Violation(f"every call is refused, and it returns {shown(answer)}", "an error")
+            _see_changes(follower, changes, [thing], f"call {at} of a poll meets {fault}: ")
+            if not is_met:
+                break
 
 
-def _now() -> float:
-    """Seconds by a clock that is never set ahead."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC)
+def _has_asked(subject: Subject, follower: Follower) -> bool:
+    """Poll, and return whether that took calls; a poll may fail."""
+    try:
+        follower.poll()
+    except Exception:
+        return True
+    return bool(subject.harness.calls)
+
+
+@rule(
+    "WHF-915",
+    Level.MUST,
+    "Where nothing changes the change feed names nothing, with the mark that it gave last.",
+    "What is named is described and compared every two seconds. A feed that names all nodes each "
+    "time is a complete cycle every two seconds.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-911",),
+)
+def feeds_nothing(subject: Subject) -> None:
+    """Poll an unchanged backend; then change a thing, change it back, and poll again."""
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        follower.list_all()
+        _see_quiet(follower)
+        if can_be_busy(subject):
+            thing = subject.harness.things()[0]
+            subject.harness.make_busy(thing)
+            _soon(lambda: bool(follower.poll()))
+            subject.harness.make_free(thing)
+            _see_quiet(follower)
+
+
+@rule(
+    "WHF-916",
+    Level.MUST,
+    "The change feed names the nodes that have changed, and not the others.",
+    "What changes every minute in a large fleet is a few nodes of thousands.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-915",),
+)
+def feeds_no_more(subject: Subject) -> None:
+    """Change one of several nodes, and see what is named until that is all."""
+    changes = Changes(subject)
+    subject.harness.grow(_NODES)
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        follower.list_all()
+        if len(follower.nodes) < _NODES or not changes.are_possible:
+            return
+        _see_quiet(follower)
+        thing = [*subject.harness.things()][len(follower.nodes) // 2]
+        node = follower.node_of(thing)
+        changes.make(thing, follower.said[thing])
+        named: set[str] = set()
+
+        def is_named() -> bool:
+            named.update(follower.poll())
+            return node in named
+
+        _soon(is_named)
+        others = named - {node}
+        # What depends on a node may be named with it; that is never most of a fleet.
+        if len(others) > len(follower.nodes) // 2:
+            raise Violation(f"{node} has changed; named: {', '.join(sorted(named))}", node)
+
+
+@rule(
+    "WHF-917",
+    Level.MUST,
+    "The change feed names what changes after its first mark was given: before the first listing, "
+    "and before the first poll.",
+    "The framework takes the first mark, then lists all nodes, and polls seconds later.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-911",),
+)
+def feeds_from_the_first_mark(subject: Subject) -> None:
+    """Change a thing before the listing and another one after it; with a second instance, too."""
+    changes = Changes(subject)
+    if not changes.are_possible:
+        return
+    subject.harness.grow(2)
+    before, after, *others = subject.harness.things()
+    with subject.driver() as driver:
+        said = describe(driver, subject.placement.contents())
+    for early, late in ((before, after), others[:2]):
+        with subject.driver() as driver:
+            follower = Follower(subject, driver)
+            changes.make(early, said.get(early))
+            follower.list_all()
+            changes.make(late, said.get(late))
+            _see_changes(follower, changes, [early, late], "between the first mark and a poll: ")
+
+
+@rule(
+    "WHF-918",
+    Level.MUST,
+    "What the change feed names depends on the mark: since an older mark it names again what it "
+    "has named since, to another instance, too.",
+    "A poll that could not publish is made again with its mark, whatever was asked meanwhile.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-911",),
+)
+def feeds_since_the_mark(subject: Subject) -> None:
+    """Change two things one after the other, and ask with the marks from before each."""
+    changes = Changes(subject)
+    if not changes.are_possible:
+        return
+    one, other = [*subject.harness.things()][:2]
+    marks: list[str] = []
+    nodes: list[str] = []
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        follower.list_all()
+        for thing in (one, other):
+            marks.append(follower.mark)
+            nodes.append(follower.node_of(thing))
+            changes.make(thing, follower.said[thing])
+            _see_changes(follower, changes, [thing], "")
+            follower.poll()
+            for mark, expected in ((marks[0], nodes), (marks[-1], nodes[-1:]), (marks[0], nodes)):
+                _see_named(follower, mark, expected, "a mark is used again")
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        follower.list_all()
+        _see_named(follower, marks[0], nodes, "a mark of an instance before this")
+
+
+def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str) -> None:
+    """See that a feed comes to name these nodes since a mark; it may refuse an old one."""
+    named: set[str] = set()
+
+    def are_named() -> bool:
+        nonlocal mark
+        names, mark = follower.ask(mark)
+        named.update(names)
+        return named >= {*expected}
+
+    try:
+        is_named = _soon(are_named)
+    except WharfingerError:
+        return
+    if not is_named:
+        told = f"{when}: named: {', '.join(sorted(named)) or 'nothing'}"
+        raise Violation(told, f"{', '.join(sorted({*expected} - named))}, or an error")
+
+
+@rule(
+    "WHF-919",
+    Level.MUST,
+    "The change feed names all nodes that have changed, however many.",
+    "When a room loses its power, hundreds of nodes change at once.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-911",),
+)
+def feeds_all(subject: Subject) -> str:
+    """Change as many things as a few seconds allow, and poll."""
+    changes = Changes(subject)
+    if not changes.are_possible:
+        return "the harness can change nothing"
+    with subject.driver() as driver:
+        for _ in sizes(subject, most=_CHANGES):
+            describe(driver, subject.placement.contents())
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        follower.list_all()
+        deadline = time.monotonic() + _MAKING
+        changed: list[str] = []
+        for thing in subject.harness.things():
+            if time.monotonic() > deadline:
+                break
+            changes.make(thing, follower.said.get(thing))
+            changed.append(thing)
+        _see_changes(follower, changes, changed, f"{len(changed)} things have changed: ")
+    return f"of {len(changed)} changes at once"
+
+
+def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
+    """See that all changes are said after some polls; raises Violation."""
+
+    def unseen() -> list[str]:
+        said = follower.said
+        return [one for one in things if one not in said or not changes.is_seen(one, said[one])]
+
+    def are_seen() -> bool:
+        follower.poll()
+        return not unseen()
+
+    if not _soon(are_seen):
+        lost = unseen()
+        told = f"{when}lost: {', '.join(lost[:3])}" + (
+            f" and {len(lost) - 3} more" * (len(lost) > 3)
+        )
+        raise Violation(told, f"changes that polls show within {_WITHIN:g} s")
+
+
+def _see_quiet(follower: Follower) -> None:
+    """See that a feed comes to name nothing any more; raises Violation."""
+    silent = 0
+    named: frozenset[str] = frozenset()
+
+    def is_quiet() -> bool:
+        nonlocal silent, named
+        names = follower.poll()
+        silent, named = (0, names) if names else (silent + 1, named)
+        return silent >= _POLLS
+
+    if not soon(is_quiet, _QUIET):
+        told = (
+            f"{', '.join(sorted(named)[:3])} and others"
+            if len(named) > 3
+            else ", ".join(sorted(named))
+        )
+        raise Violation(f"named again and again: {told}", f"nothing, within {_QUIET:g} s")
 
 
 def _soon(holds: Callable[[], bool]) -> bool:
     """Whether something holds now or within the time that a feed has."""
-    deadline = _now() + _WITHIN
-    while not holds():
-        if _now() > deadline:
-            return False
-        time.sleep(_PACE)
-    return True
+    return soon(holds, _WITHIN)

@@ -1,0 +1,176 @@
+"""Rules of large backends: all of it is described, at a cost that is linear (WHF-802, WHF-806)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from wharfinger.conformance.cost import is_quadratic, lines_of, processor_time_of
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.growing import sizes
+from wharfinger.conformance.placement_diff import Contents, difference
+from wharfinger.conformance.rules import Level, Profile, rule
+from wharfinger.conformance.subject import Subject, as_contents, describe
+from wharfinger.driver import ComputeDriver
+from wharfinger.exceptions import WharfingerError
+from wharfinger.providers import DesiredProvider
+
+#: How many times its ``growth`` a harness has to make, at least.
+_TIMES: Final = 4
+#: More things than these are not made: to see what they cost, and to see that all are described.
+_MOST: Final = 8192
+_FAR: Final = 2560
+#: Up to how many things lines are counted, and from how many on processor time is measured.
+_TRACED: Final = 512
+_TIMED: Final = 64
+_RUNS: Final = 3
+#: A processor time that is too short to be compared with others, in the unit of ``cost``.
+_SHORT: Final = 40.0
+#: Seconds for one number of things, with all measurements.
+_CHEAP: Final = 8.0
+#: A cost that is linear doubles its increase when that of the things doubles; n log n nearly does.
+_INCREASE: Final = 2.5
+_INCREASE_OF_TIME: Final = 2.7
+#: What does not count, of each.
+_SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What a listing and a description of that many things cost; None: it was not measured.
+
+    The processor time is that of the description alone: the backend may be in this process.
+    """
+
+    things: int
+    calls: int
+    lines: int | None
+    time: float | None
+
+
+@rule(
+    "WHF-802",
+    Level.MUST,
+    "What a cycle costs is linear in what there is: calls to the backend, and work.",
+    "What is quick with ten nodes and quadratic takes hours with ten thousand.",
+    profile=Profile.EXTENDED,
+    after=("WHF-401",),
+)
+def linear(subject: Subject) -> str:
+    """Count calls and lines at some sizes, and measure processor time at larger ones."""
+    costs = [*_costs(subject)]
+    for what, figures in (
+        ("calls to the backend", [(one.things, one.calls) for one in costs]),
+        ("lines of Python", [(one.things, one.lines) for one in costs if one.lines is not None]),
+    ):
+        for three in zip(figures, figures[1:], figures[2:], strict=False):
+            if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
+                raise Violation(_told(what, three), "linear growth")
+    # Other programs may have slowed one series of measurements down.
+    if _takes_quadratic_time(costs):
+        subject.begin()
+        if _takes_quadratic_time(again := [*_costs(subject)]):
+            told = _told(
+                "processor time", [(one.things, round(one.time or 0)) for one in again[-3:]]
+            )
+            raise Violation(told, "linear growth")
+    return f"up to {costs[-1].things} things" if costs else ""
+
+
+@rule(
+    "WHF-806",
+    Level.MUST,
+    "All things are described, however many there are, each as it was when there were few.",
+    "Backends answer by pages, and what is on none that was asked for is removed.",
+    profile=Profile.EXTENDED,
+    after=("WHF-802",),
+)
+def complete(subject: Subject) -> str:
+    """Double the things, while that is cheap, and describe them all each time."""
+    subject.begin(is_whole=True)
+    seen, least = 0, _TIMES * subject.harness.growth
+    with subject.driver() as driver:
+        few = _all_described(subject, driver)
+        for size in sizes(subject, least=least, most=_FAR):
+            try:
+                many = _all_described(subject, driver)
+            except WharfingerError as error:
+                # A backend may be too slow for that many. What is not complete has to raise.
+                if size <= least:
+                    raise
+                return f"of {seen} things; the driver refuses {size}: {error}"
+            _see_same(few, many)
+            seen = size
+            few = few | {name: one for name, one in many.items() if size <= least}
+    too_few = f", which is too few to be sure of backends with pages of up to {_FAR // 2}"
+    return f"of {seen} things{too_few if seen < _FAR else ''}"
+
+
+def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:
+    """What the driver says of each thing; raises Violation where it leaves one out."""
+    said = describe(driver, subject.placement.contents())
+    there = subject.harness.things()
+    if missing := [thing for thing in there if thing not in said]:
+        told = f"{len(missing)} of {len(there)} are missing, such as {missing[0]}"
+        raise Violation(told, "all of them")
+    return {thing: said[thing] for thing in there}
+
+
+def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
+    """See that no thing is described otherwise since there are more, and none less completely."""
+    before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
+    if after != before:
+        raise Violation(f"of {len(many)} things: {difference(before, after)}", "no difference")
+    usual = {*map(_form, few.values())}
+    for name, one in many.items():
+        if _form(one) not in usual:
+            told = difference({}, {name: one.provider})
+            raise Violation(f"of {len(many)} things: {told}", "each described as completely")
+
+
+def _form(one: DesiredProvider) -> tuple[object, ...]:
+    """What all things have in common with one of the few that were there first."""
+    return (one.stated, one.mode, bool(one.reservations), frozenset(one.provider.inventories))
+
+
+def _costs(subject: Subject) -> Iterator[_Cost]:
+    """What a cycle costs, for one number of things after the other."""
+    least = _TIMES * subject.harness.growth
+    with subject.driver() as driver:
+        for size in sizes(subject, least=least, most=_MOST, cheap=_CHEAP):
+            said = describe(driver, subject.placement.contents())
+            live = {name: one.provider for name, one in said.items()}
+            subject.harness.expect()
+            yield _Cost(
+                things=size,
+                lines=lines_of(subject, partial(_ask_all, driver, live, refresh=True))
+                if size <= _TRACED
+                else None,
+                calls=len(subject.harness.calls),
+                time=processor_time_of(subject, partial(_ask_all, driver, live), _RUNS)
+                if size >= _TIMED
+                else None,
+            )
+
+
+def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) -> None:
+    """Ask a driver for all that a cycle asks it for."""
+    describe(driver, live, refresh=refresh)
+    for _ in driver.get_available_nodes():
+        driver.capabilities_as_traits()
+    driver.get_problems()
+
+
+def _takes_quadratic_time(costs: Sequence[_Cost]) -> bool:
+    """Return whether the processor time of the largest three sizes grows like the square."""
+    times = [one.time for one in costs if one.time is not None][-3:]
+    return (
+        len(times) == len(range(3))
+        and times[-1] > _SHORT
+        and is_quadratic(times, _INCREASE_OF_TIME, times[-1] / 10)
+    )
+
+
+def _told(what: str, figures: Sequence[tuple[int, object]]) -> str:
+    costs = ", ".join(str(cost) for _, cost in figures)
+    return f"{what}: {costs} for {', '.join(str(things) for things, _ in figures)} things"

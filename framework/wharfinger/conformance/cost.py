@@ -1,0 +1,122 @@
+"""What a driver's answers cost: calls to the backend, lines of Python, and processor time."""
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import wharfinger
+from wharfinger.conformance.driver_observer import CallObserver
+from wharfinger.conformance.subject import Subject
+
+#: What runs there is the framework's, or the kit's.
+_FRAMEWORK: Final = str(Path(wharfinger.__file__).parent)
+#: Loops that show how fast the processor is at the moment.
+_LOOPS: Final = 50_000
+
+
+class DriverTime(CallObserver):
+    """The processor time of the calls to a driver: of the thread that calls, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def before(self, method: str) -> None:
+        """Note the time."""
+        self._began = time.thread_time()
+
+    def after(self, method: str) -> None:
+        """Add what has passed."""
+        self.seconds += time.thread_time() - self._began
+
+
+def lines_of(subject: Subject, work: Callable[[], object]) -> int:
+    """Return the lines of Python that some work runs; not those of the framework or the harness."""
+    lines = 0
+    others = tuple(_others(subject))
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename.startswith(others):
+            return None
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -> float:
+    """Return the processor time that the driver takes for some work, the least of some runs.
+
+    The unit is what a loop takes that is always the same: the processor's speed changes while
+    other programs run.
+    """
+    figures, paces = [], []
+    with _observing(subject) as time_of_driver, _without_collection():
+        for _ in range(runs):
+            paces.append(_pace())
+            time_of_driver.seconds = 0.0
+            work()
+            figures.append(time_of_driver.seconds)
+    return min(figures) / min(paces)
+
+
+def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
+    """Return whether the increase of a cost grows faster than that of the things, which doubles."""
+    one, two, four = figures
+    return four - two > most * max(two - one, 0) + slack
+
+
+def _others(subject: Subject) -> Iterator[str]:
+    """The files that are not the driver's: the framework's, and the harness's own."""
+    yield _FRAMEWORK
+    drivers = {_file_of(kind) for kind in subject.kind.__mro__}
+    if subject.declared is not None:
+        harness = getattr(subject.declared, "kind", type(subject.declared))
+        yield from (file for kind in harness.__mro__ if (file := _file_of(kind)) not in drivers)
+
+
+def _file_of(kind: type) -> str:
+    return getattr(sys.modules.get(kind.__module__), "__file__", None) or "<unknown>"
+
+
+@contextmanager
+def _observing(subject: Subject) -> Iterator[DriverTime]:
+    observer = DriverTime()
+    subject.observers.append(observer)
+    try:
+        yield observer
+    finally:
+        subject.observers.remove(observer)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Have no garbage be collected meanwhile: that takes its time at moments of its own."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _pace() -> float:
+    """What a loop takes now."""
+    began = time.thread_time()
+    for _ in range(_LOOPS):
+        pass
+    return time.thread_time() - began

@@ -1,0 +1,112 @@
+"""Following a change feed as the framework does: list once, then ask of what the feed names."""
+
+import time
+from collections.abc import Callable, Set
+from typing import Final
+
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.placement_diff import Contents, trees
+from wharfinger.conformance.rules import can_be_busy
+from wharfinger.conformance.subject import Subject, as_contents, describe, listed, tree_of, update
+from wharfinger.driver import ComputeDriver
+from wharfinger.providers import DesiredProvider
+from wharfinger.reconcile import driver_calls
+
+
+class Follower:
+    """What is known of the things of one driver instance, by listings and by its change feed.
+
+    ``mark`` is the next one. ``said`` are the providers, by name.
+    """
+
+    def __init__(self, subject: Subject, driver: ComputeDriver) -> None:
+        self._subject: Final = subject
+        self._driver: Final = driver
+        self._live: Final[Contents] = subject.placement.contents()
+        self._uuids: dict[str, str] = {}
+        self.said: dict[str, DesiredProvider] = {}
+        self.mark = self.ask(None)[1]
+
+    @property
+    def nodes(self) -> Set[str]:
+        """The nodes of the last listing."""
+        return self._uuids.keys()
+
+    def list_all(self) -> None:
+        """List and describe all nodes."""
+        self.said = describe(self._driver, {**self._live, **as_contents(self.said)})
+        self._uuids = {one.name: one.uuid for one in listed(self._driver, refresh=False).nodes}
+
+    def ask(self, mark: str | None) -> tuple[frozenset[str], str]:
+        """The nodes that the feed names since a mark, and the next mark; raises Violation."""
+        names, following = driver_calls.changed_nodes(self._driver, mark)
+        if self._uuids and (others := names - self.nodes):
+            raise Violation(f"it names {', '.join(sorted(others))}", "nodes that there are")
+        return names, following
+
+    def poll(self) -> frozenset[str]:
+        """Ask for changes, and describe the nodes that are named."""
+        names, mark = self.ask(self.mark)
+        by_root = trees({**self._live, **as_contents(self.said)})
+        for name in sorted(names):
+            known = self.said.get(name)
+            root = known.provider.root_uuid if known else self._uuids[name]
+            tree = tree_of(name, self._uuids[name], by_root.get(root, {}))
+            update(self._driver, tree, name)
+            self.said |= {one.provider.name: one for one in tree.desired()}
+        self.mark = mark
+        return names
+
+    def node_of(self, thing: str) -> str:
+        """The node whose tree has a thing's provider."""
+        root = self.said[thing].provider.root_uuid
+        return next(name for name, one in self.said.items() if one.provider.uuid == root)
+
+
+class Changes:
+    """Changes of things, such as the harness can make: a thing becomes busy, or has other figures.
+
+    Each is of another thing, and stays.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject: Final = subject
+        self._is_busy: Final = can_be_busy(subject)
+        self._before: dict[str, DesiredProvider] = {}
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether the harness can change a thing."""
+        return self._is_busy or self._subject.can("change")
+
+    def make(self, thing: str, before: DesiredProvider | None = None) -> None:
+        """Change a thing, which was described so."""
+        if before is not None:
+            self._before[thing] = before
+        if self._is_busy:
+            self._subject.harness.make_busy(thing)
+        else:
+            self._subject.harness.change(thing)
+
+    def is_seen(self, thing: str, said: DesiredProvider) -> bool:
+        """Return whether what is said of a thing has the change."""
+        if self._is_busy:
+            return bool(said.reservations) or all(
+                one.is_fully_reserved for one in said.provider.inventories.values()
+            )
+        return said.provider != self._before[thing].provider
+
+
+def soon(holds: Callable[[], bool], within: float, pace: float = 0.1) -> bool:
+    """Return whether something holds now, or within that many seconds."""
+    deadline = _now() + within
+    while not holds():
+        if _now() > deadline:
+            return False
+        time.sleep(pace)
+    return True
+
+
+def _now() -> float:
+    """Seconds by a clock that no rule sets ahead."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -1,0 +1,45 @@
+"""Growth of a backend: as many things as a harness makes in a short time."""
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from wharfinger.conformance.exceptions import NotShown
+from wharfinger.conformance.subject import Subject
+
+#: The smallest number of things to grow to.
+_FIRST: Final = 8
+#: Seconds that one size may take where a harness has declared that it makes so many things quickly.
+_LONGEST: Final = 12.0
+
+
+def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) -> Iterator[int]:
+    """Double the number of things again and again; yield each number.
+
+    It ends with ``most``, or earlier: after a size that took more than ``cheap`` seconds, with all
+    that was done there. Where the harness cannot make more than ``least`` things it ends, too; for
+    fewer it raises NotShown.
+    """
+    size = _FIRST
+    while size < 2 * most:
+        wanted = min(size, most)
+        size *= 2
+        if wanted <= len(subject.harness.things()):
+            continue
+        began = time.monotonic()
+        try:
+            _have(subject, wanted)
+        except NotShown:
+            if wanted <= least:
+                raise
+            return
+        yield wanted
+        if time.monotonic() - began > (cheap if wanted >= least else _LONGEST):
+            return
+
+
+def _have(subject: Subject, count: int) -> None:
+    """Have that many things; raises NotShown where there are not."""
+    subject.harness.grow(count - len(subject.harness.things()))
+    if (there := len({*subject.harness.things()})) != count:
+        raise NotShown(f"the harness was to have {count} things, and has {there}")
