@@ -107,7 +107,7 @@ class Examination:
         try:
             with within(self._timeout):
                 self._subject.have_begun()
-                rule.check(self._subject)
+                looked_at = rule.check(self._subject)
         except Violation as violation:
             expected = _bounded(violation.expected)
             return Result(rule, Status.FAILED, _bounded(violation.found), expected)
@@ -121,7 +121,7 @@ class Examination:
             found = f"{type(error).__name__}: {text_of(error)}"
             details = "".join(traceback.format_tb(error.__traceback__, -_FRAMES))
             return Result(rule, Status.FAILED, _bounded(found), "no error", details)
-        return Result(rule, Status.PASSED)
+        return Result(rule, Status.PASSED, looked_at or "")
 
     def _keeps_from(self, rule: Rule) -> Result | None:
         """Why nothing is to be seen of a rule."""

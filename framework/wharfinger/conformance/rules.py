@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 #: not, which comes with a minor version of the framework and no other.
 VERSION: Final = "1.0"
 
-Check = Callable[["Subject"], None]
+#: What looks whether a rule is kept; it may return how much it has looked at.
+Check = Callable[["Subject"], str | None]
 
 
 class Level(StrEnum):
@@ -50,7 +51,7 @@ class Rule:
     framework that brought it. It applies to drivers that support the capability ``supports``, or
     that do not support ``denies``; with ``busy``, where things can be busy; with ``elsewhere``,
     where other processes find the backend. ``needs`` are the optional methods of the harness that
-    the check calls; where the harness lacks one, the rule is unproven. ``check`` raises
+    the check calls, and the faults; where the harness lacks one, the rule is unproven. ``check`` raises
     Violation where it is not kept. ``after`` are the ids of rules without which there is nothing to
     look at.
     """

@@ -11,7 +11,7 @@ from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
 from wharfinger.conformance.driver_observer import CallObserver, observe
 from wharfinger.conformance.exceptions import NotShown, Violation
-from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.harness import Fault, Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.placement_diff import Contents
 from wharfinger.driver import Capabilities, ComputeDriver, loader
@@ -95,7 +95,12 @@ class Subject:
         return self._harness is not None
 
     def can(self, method: str) -> bool:
-        """Return whether the harness implements an optional method, such as ``change``."""
+        """Return whether the harness implements an optional method, such as ``change``.
+
+        Or whether it can cause a fault, such as "stale answer".
+        """
+        if method in [*Fault]:
+            return self._harness is not None and method in self._harness.faults
         kind = getattr(self._harness, "kind", type(self._harness))
         return getattr(kind, method, None) is not getattr(Harness, method)
 
@@ -176,6 +181,7 @@ class Subject:
         if self._harness is not None:
             self._harness.reset()
             self._harness.expect()
+            self._harness.forget()
             self._see_things(self._harness.things())
         else:
             self._make_roots()

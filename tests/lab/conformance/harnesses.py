@@ -28,6 +28,7 @@ class WorldHarness(Harness):
     patience: ClassVar[float] = 3.0
     other_processes: ClassVar[Capability] = unsupported("it is in this process's memory")
     prefix: ClassVar[str] = "machine-"
+    faults = frozenset(Fault)
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)

@@ -1,0 +1,531 @@
+"""One history of a backend and a driver, played without a fault, and again with faults.
+
+Sieve tests Kubernetes controllers in this way (OSDI 2022): what a fault leaves behind is found by
+comparing the end of the history with that of the reference, which met none.
+"""
+
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import Contents, difference
+from wharfinger.conformance.rules import can_be_busy
+from wharfinger.conformance.subject import Publishing, Subject
+from wharfinger.exceptions import WharfingerError
+from wharfinger.providers import Provider
+
+#: Seconds for polls to name a change, between two polls, and between two looks at the calls.
+_POLLS: Final = 5.0
+_POLL_PACE: Final = 0.05
+_PACE: Final = 0.005
+#: Seconds for a cycle to end when no call hangs any more.
+_END: Final = 60.0
+#: Seconds for a driver to take in an answer that comes late.
+_TAKES_IN: Final = 0.05
+#: Full cycles at the end of the reference, and at most at the end of a history with faults.
+_LAST: Final = 4
+_MOST: Final = 10
+
+
+class Driving(Protocol):
+    """A driver that publishes, in this process or in another one."""
+
+    def run(self, pace: str) -> Sequence[str]:
+        """Run a cycle of a type, or restart the driver; return what went wrong.
+
+        A driver that does not run is started first.
+        """
+
+    def stop(self) -> None:
+        """Stop the driver, unless it does not run."""
+
+
+class Here:
+    """A driver in this process."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject: Final = subject
+        self._publishing: Publishing | None = None
+
+    def run(self, pace: str) -> Sequence[str]:
+        """As Driving says."""
+        try:
+            if pace == "restart":
+                self.stop()
+            publishing = self._started()
+            if pace == "restart":
+                return ()
+            return [str(problem) for problem in getattr(publishing.cycle, pace)().problems]
+        except WharfingerError as error:
+            return [str(error)]
+
+    def stop(self) -> None:
+        """As Driving says."""
+        publishing, self._publishing = self._publishing, None
+        if publishing is not None:
+            publishing.stop()
+
+    def _started(self) -> Publishing:
+        if self._publishing is None:
+            publishing = Publishing(self._subject)
+            try:
+                publishing.start()
+            except BaseException:
+                publishing.stop()
+                raise
+            self._publishing = publishing
+        return self._publishing
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A fault at the call ``at`` of a step of the history; ``call`` is that call of the reference.
+
+    ``then_next``: a late answer comes after the cycles of the next step, and not before them.
+    """
+
+    step: int
+    at: int
+    fault: Fault
+    call: str
+    name: str
+    then_next: bool = False
+
+    def __str__(self) -> str:
+        return f"call {self.at} ({self.call}) of the step {self.name!r} meets {self.fault}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the reference: what has happened, the calls, and Placement after each cycle.
+
+    ``polled`` are the providers that polls alone brought to what they were after the step.
+    """
+
+    name: str
+    calls: Sequence[str]
+    seen: Sequence[Contents]
+    polled: Contents = field(default_factory=dict)
+
+    @property
+    def end(self) -> Contents:
+        """What Placement holds after the step."""
+        return self.seen[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The history without a fault.
+
+    ``things`` are in the order in which they came. ``is_repeatable``: a reset brings the same names
+    and uuids each time.
+    """
+
+    steps: Sequence[Step]
+    final: Contents
+    things: Sequence[str]
+    is_repeatable: bool
+
+
+def happenings(subject: Subject, things: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Let the backend change, step by step: what has happened, and the cycles that follow.
+
+    "polls" are polls until one has named the change. ``things`` receives all things by and by.
+    """
+    harness = subject.harness
+    first, second = things[:2]
+    is_busy = can_be_busy(subject)
+
+    def add() -> str:
+        things.append(subject.add())
+        return things[-1]
+
+    yield "start", ("sync",)
+    third = add()
+    yield f"add {third}", ("sync",)
+    if is_busy:
+        harness.make_busy(first)
+        yield f"make {first} busy", ("polls", "sync")
+    yield "nothing", ("poll", "drift", "sync")
+    harness.remove(second)
+    yield f"remove {second}", ("sync", "sync")
+    if subject.can("change"):
+        harness.change(third)
+        yield f"change {third}", ("polls", "sync")
+    if is_busy:
+        harness.make_busy(third)
+        yield f"make {third} busy", ("sync",)
+    harness.put_back(second)
+    yield f"put back {second}", ("sync",)
+    yield "restart of the driver", ("restart", "sync")
+    if is_busy:
+        harness.make_free(first)
+        yield f"make {first} free", ("polls", "sync")
+    if subject.can("use"):
+        harness.use(second)
+        yield f"use {second}", ("poll", "sync")
+    fourth = add()
+    yield f"add {fourth}", ("poll", "sync")
+    if is_busy:
+        harness.make_free(third)
+        yield f"make {third} free", ("sync",)
+    harness.remove(first)
+    yield f"remove {first}", ("sync", "sync")
+    if is_busy:
+        harness.make_busy(second)
+        yield f"make {second} busy", ("sync",)
+
+
+class History:
+    """The history, once; with ``reference``, ``cases`` are met, and what is seen is compared."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        driving: Driving,
+        reference: Reference | None = None,
+        cases: Sequence[Case] = (),
+    ) -> None:
+        self._subject: Final = subject
+        self._driving: Final = driving
+        self._reference: Final = reference
+        self._cases: Final = {case.step: case for case in cases}
+        self._faults: Final = {case.fault for case in cases}
+        #: The cases that came up so far; the late answer that has not come yet.
+        self.met: Final[list[Case]] = []
+        self._late: Case | None = None
+        self._things: list[str] = []
+        self._steps: list[Step] = []
+        self._last: Contents = {}
+        self._feeds = subject.capabilities.supports("change_feed")
+
+    def play(self) -> Reference:
+        """Play it; raises Violation where a fault has left something behind."""
+        self._subject.begin()
+        harness = self._subject.harness
+        self._things = [*harness.things()]
+        try:
+            for number, (name, paces) in enumerate(happenings(self._subject, self._things)):
+                self._play_step(number, name, paces)
+            if self._late is not None:
+                self._deliver()
+            harness.expect()
+            final = self._end()
+        finally:
+            harness.expect()
+            self._driving.stop()
+        return Reference(self._steps, final, self._things, is_repeatable=True)
+
+    def _play_step(self, number: int, name: str, paces: Sequence[str]) -> None:
+        case = self._cases.get(number)
+        if self._late is None:
+            self._subject.harness.expect(*((case.at, case.fault) if case else ()))
+        before = self._last
+        seen: list[Contents] = []
+        polled: Contents = {}
+        for pace in paces:
+            if pace == "polls":
+                polled = self._polls(number, case)
+            else:
+                self._cycle(pace, case)
+            seen.append(self._look(number))
+        calls = tuple(self._subject.harness.calls)
+        changed = {
+            one: new
+            for one, new in polled.items()
+            if seen[-1].get(one) == new and before.get(one) != new
+        }
+        self._steps.append(Step(name, calls, seen, changed))
+        if self._late is not None and (self._late is not case or not self._late.then_next):
+            self._deliver()
+        self._see_step(number)
+
+    # Cycles.
+
+    def _cycle(self, pace: str, case: Case | None) -> Sequence[str]:
+        """Run a cycle; one that meets the case ends, and what it raises is what it may raise."""
+        if case is None or case in self.met:
+            return self._driving.run(pace)
+        problems: list[str] = []
+        running = threading.Thread(
+            target=lambda: problems.extend(self._driving.run(pace)), name="cycle", daemon=True
+        )
+        running.start()
+        harness = self._subject.harness
+        end: float | None = None
+        while running.is_alive():
+            running.join(_PACE)
+            if end is None and len(harness.calls) > case.at:
+                self.met.append(case)
+                end = time.monotonic() + _END
+                if case.fault is Fault.HANG:
+                    harness.expect()
+                if case.fault is Fault.LATE:
+                    self._late = case
+                    end = time.monotonic() + harness.patience
+            if end is not None and time.monotonic() > end:
+                if self._late is None:
+                    raise self._violation("the cycle never ends", "an error")
+                self._deliver()
+                end = time.monotonic() + _END
+        if case not in self.met and len(harness.calls) > case.at:
+            self.met.append(case)
+        return problems
+
+    def _deliver(self) -> None:
+        """Let a late answer come."""
+        self._late = None
+        self._subject.harness.expect()
+        time.sleep(_TAKES_IN)
+
+    def _polls(self, number: int, case: Case | None) -> Contents:
+        """Poll until the change has been named; return what Placement holds then."""
+        if not self._feeds:
+            return {}
+        wanted = self._wanted(number)
+        before = self._last
+        end = time.monotonic() + _POLLS
+        while True:
+            problems = self._cycle("poll", case)
+            contents = self._subject.placement.contents()
+            now = self._alike(contents)
+            if self._reference is None:
+                is_named = contents != before
+            else:
+                is_named = all(now.get(name) == one for name, one in wanted.items())
+            if is_named:
+                return contents
+            if time.monotonic() > end:
+                break
+            time.sleep(_POLL_PACE)
+        if self._reference is None:
+            self._feeds = False
+            return {}
+        reason = f" ({problems[0]})" if problems else ""
+        found = difference(wanted, {name: now[name] for name in wanted if name in now})
+        raise self._violation(f"polls do not name the change{reason}: {found}", "no difference")
+
+    def _wanted(self, number: int) -> Contents:
+        """What polls have to publish; a stale answer may have been to a poll."""
+        if self._reference is None or Fault.STALE in self._faults:
+            return {}
+        return self._comparable(self._reference.steps[number].polled)
+
+    def _end(self) -> Contents:
+        """Run full cycles until all is as in the reference; return what is published then."""
+        problems: Sequence[str] = ()
+        for number in range(_LAST if self._reference is None else _MOST):
+            problems = self._driving.run("sync")
+            contents = self._subject.placement.contents()
+            if self._reference is not None and not problems and self._is_as(self._reference.final):
+                return contents
+            if number >= _LAST and problems:
+                break
+        if self._reference is None:
+            if problems:
+                raise NotShown(f"a cycle without a fault has a problem: {problems[0]}")
+            return contents
+        if problems:
+            raise self._violation(f"{number + 1} full cycles later: {problems[0]}", "no error")
+        raise self._violation(
+            f"{_MOST} full cycles later: {self._difference(self._reference.final)}", "no difference"
+        )
+
+    # What is seen.
+
+    def _look(self, number: int) -> Contents:
+        """See what Placement holds after a cycle."""
+        before, self._last = self._last, self._subject.placement.contents()
+        if self._reference is not None and number:
+            old, now = self._alike(before), self._alike(self._last)
+            self._see_kept(number, old, now)
+        return self._last
+
+    def _see_kept(self, number: int, old: Contents, now: Contents) -> None:
+        """See that nothing was removed or freed that the reference has all the while."""
+        assert self._reference is not None
+        all_the_while = (
+            self._reference.steps[number - 1].end,
+            *self._reference.steps[number].seen,
+        )
+        for name in sorted(set(old).intersection(*all_the_while)):
+            if name not in now:
+                raise self._violation(f"{name} is removed", f"{name} stays")
+            is_kept_busy = all(_is_full(one[name]) for one in (old, *all_the_while))
+            # A driver cannot know that an answer is stale.
+            if is_kept_busy and Fault.STALE not in self._faults and not _is_full(now[name]):
+                told = difference({name: old[name]}, {name: now[name]})
+                raise self._violation(f"{name} is busy, and free: {told}", f"all of {name} reserved")
+
+    def _see_step(self, number: int) -> None:
+        """See that two steps after an answer came late all is as in the reference.
+
+        An answer that is taken for that of the next request is one cycle behind for ever.
+        """
+        if self._reference is None or Fault.LATE not in self._faults or not self.met:
+            return
+        if not self._reference.is_repeatable or number < self.met[-1].step + 2:
+            return
+        expected = self._reference.steps[number].end
+        if not self._is_as(expected):
+            raise self._violation(
+                f"after the step {self._steps[-1].name!r}: {self._difference(expected)}",
+                "no difference",
+            )
+
+    def _is_as(self, expected: Contents) -> bool:
+        return self._alike(self._subject.placement.contents()) == self._comparable(expected)
+
+    def _difference(self, expected: Contents) -> str:
+        now = self._alike(self._subject.placement.contents())
+        return difference(self._comparable(expected), now)
+
+    def _comparable(self, contents: Contents) -> Contents:
+        """Contents of the reference, to be compared with those of another run."""
+        if self._reference is None or self._reference.is_repeatable:
+            return contents
+        return _alike(contents, {})
+
+    def _alike(self, contents: Contents) -> Contents:
+        """What this run has published, with the names and uuids of the reference."""
+        if self._reference is None or self._reference.is_repeatable:
+            return contents
+        return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
+
+    def _violation(self, found: str, expected: str) -> Violation:
+        cases = "; ".join(map(str, self.met)) or "no call meets a fault"
+        return Violation(f"{cases}: {found}", expected)
+
+
+def _is_full(provider: Provider) -> bool:
+    inventories = provider.inventories.values()
+    return bool(inventories) and all(one.is_fully_reserved for one in inventories)
+
+
+def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
+    """Contents without uuids, in which things have other names."""
+    texts = {**names, **{_as_trait(own): _as_trait(other) for own, other in names.items()}}
+    uuids = {one.uuid: _replaced(name, texts) for name, one in contents.items()}
+    return {
+        uuids[one.uuid]: replace(
+            one,
+            name=uuids[one.uuid],
+            uuid=uuids[one.uuid],
+            root_uuid=uuids.get(one.root_uuid, ""),
+            parent_uuid=one.parent_uuid and uuids.get(one.parent_uuid),
+            traits=frozenset(_replaced(trait, texts) for trait in one.traits),
+        )
+        for one in contents.values()
+    }
+
+
+def _as_trait(name: str) -> str:
+    return re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def _replaced(text: str, texts: Mapping[str, str]) -> str:
+    """A text in which the longest of some parts is another one."""
+    for own in sorted(texts, key=len, reverse=True):
+        if own in text:
+            return text.replace(own, texts[own])
+    return text
+
+
+# Which cases are tried.
+
+_REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
+
+
+def reference_of(subject: Subject) -> Reference:
+    """The history without a fault; it is played once."""
+    if subject not in _REFERENCES:
+        reference = History(subject, Here(subject)).play()
+        subject.begin()
+        here = Here(subject)
+        try:
+            here.run("sync")
+            again = subject.placement.contents()
+        finally:
+            here.stop()
+        is_repeatable = again == reference.steps[0].end
+        _REFERENCES[subject] = replace(reference, is_repeatable=is_repeatable)
+    return _REFERENCES[subject]
+
+
+def queues_of(
+    reference: Reference, faults: Sequence[Fault], draw: random.Random
+) -> list[list[Case]]:
+    """All cases by step; what has to be tried first is first.
+
+    Calls that are made in few steps come first: they are about what has changed. Each call meets
+    one fault before the first one meets another.
+    """
+    in_steps = Counter(call for step in reference.steps for call in {*step.calls})
+    queues: list[list[Case]] = []
+    for number, step in enumerate(reference.steps):
+        order = draw.sample(range(len(step.calls)), len(step.calls))
+        order.sort(key=lambda at, calls=step.calls: in_steps[calls[at]])  # type: ignore[misc]
+        kinds = draw.sample(faults, len(faults))
+        queues.append(
+            [
+                Case(
+                    number,
+                    at,
+                    kinds[(turn + index) % len(kinds)],
+                    step.calls[at],
+                    step.name,
+                    then_next=draw.random() < 0.5,
+                )
+                for turn in range(len(kinds))
+                for index, at in enumerate(order)
+            ]
+        )
+    return queues
+
+
+def try_cases(subject: Subject, faults: frozenset[Fault], *, seconds: float, apart: int) -> str:
+    """Play the history with faults, for so many seconds; return how many cases were tried.
+
+    In one history several steps meet a fault, ``apart`` steps from each other. Where that breaks
+    something each of the cases is tried alone, so that the message names the one that does it.
+    With ``Subject.thorough`` all cases are tried, each alone. Raises Violation.
+    """
+    reference = reference_of(subject)
+    draw = random.Random(subject.seed)
+    queues = queues_of(reference, sorted(faults), draw)
+    count = sum(map(len, queues))
+    if not count:
+        raise NotShown("the harness counts no calls in the history")
+    if subject.thorough:
+        for case in (case for queue in queues for case in queue):
+            _play(subject, reference, [case])
+        return f"all {count} faults were tried"
+    tried = 0
+    end = time.monotonic() + seconds
+    turn = 0
+    while any(queues) and (not turn or time.monotonic() < end):
+        chosen = [queue.pop(0) for queue in queues[turn % apart :: apart] if queue]
+        turn += 1
+        if chosen:
+            _play(subject, reference, chosen)
+            tried += len(chosen)
+    return f"{tried} of {count} faults were tried (seed {subject.seed})"
+
+
+def _play(subject: Subject, reference: Reference, cases: Sequence[Case]) -> None:
+    history = History(subject, Here(subject), reference, cases)
+    try:
+        history.play()
+    except Violation as violation:
+        met = history.met if len(cases) > 1 else []
+        for case in reversed(met):
+            History(subject, Here(subject), reference, [case]).play()
+        raise Violation(f"{violation.found} (seed {subject.seed})", violation.expected) from None
