@@ -8,8 +8,8 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
 #: Seconds in which faults are tried, after the first history that has some.
-_SECONDS: Final = 10.0
-_SECONDS_OF_OLD_ANSWERS: Final = 6.0
+_SECONDS: Final = 8.0
+_SECONDS_OF_OLD_ANSWERS: Final = 4.0
 _AFTER: Final = (
     *("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-403", "WHF-506"),
     *("WHF-701", "WHF-702", "WHF-703", "WHF-704", "WHF-705", "WHF-707", "WHF-708"),
