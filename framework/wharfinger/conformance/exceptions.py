@@ -16,3 +16,7 @@ class Violation(Exception):
 
 class NotShown(Exception):
     """A rule cannot be checked: the harness lacks something, or failed. The text is the reason."""
+
+
+class Unproven(NotShown):
+    """A rule cannot be checked with this harness, which need not have what that takes."""

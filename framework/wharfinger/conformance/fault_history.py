@@ -4,12 +4,13 @@ Sieve tests Kubernetes controllers in this way (OSDI 2022): what a fault leaves 
 comparing the end of the history with that of the reference, which met none.
 """
 
+import os
 import random
 import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -111,7 +112,8 @@ class Step:
     """A step of the reference: what has happened, the calls, and Placement after each cycle.
 
     ``kinds`` are the calls with the types of their cycles: how many steps have one tells how much
-    it has to do with what has happened. ``polled`` are the providers that polls alone brought to what they were after the step.
+    it has to do with what has happened. ``polled`` are the providers that polls alone brought to
+    what they were after the step.
     """
 
     name: str
@@ -210,7 +212,7 @@ class History:
         self.waited = 0.0
         self._late: Case | None = None
         self._things: list[str] = []
-        self._steps: list[Step] = []
+        self.steps: list[Step] = []
         self._last: Contents = {}
         #: Whether the driver needed more cycles than in the reference.
         self._is_slow = False
@@ -229,7 +231,7 @@ class History:
                     name, paces = next(steps, ("", None))
                 if paces is None:
                     break
-                self._play_step(len(self._steps), name, paces)
+                self._play_step(len(self.steps), name, paces)
             if self._late is not None:
                 self._deliver()
             harness.expect()
@@ -237,12 +239,14 @@ class History:
         finally:
             harness.expect()
             self._driving.stop()
-        return Reference(self._steps, final, self._things, is_repeatable=True)
+        return Reference(self.steps, final, self._things, is_repeatable=True)
 
     def _play_step(self, number: int, name: str, paces: Sequence[str]) -> None:
         case = self._cases.get(number)
-        if self._late is None:
-            self._subject.harness.expect(*((case.at, case.fault) if case else ()))
+        if case is not None:
+            self.expect(case)
+        elif self._late is None:
+            self._subject.harness.expect()
         before = self._last
         seen: list[Contents] = []
         polled: Contents = {}
@@ -260,7 +264,7 @@ class History:
             for one, new in polled.items()
             if seen[-1].get(one) == new and before.get(one) != new
         }
-        self._steps.append(Step(name, calls, kinds, seen, changed))
+        self.steps.append(Step(name, calls, kinds, seen, changed))
         if self._late is not None and (self._late is not case or not self._late.then_next):
             self._deliver()
         self._see_step(number)
@@ -273,6 +277,19 @@ class History:
             yield
         finally:
             self.waited += time.monotonic() - begin
+
+    def expect(self, case: Case) -> None:
+        """Have a case be met in the step that begins."""
+        self._subject.harness.expect(case.at, case.fault)
+
+    def is_met(self, case: Case) -> bool:
+        """Return whether a case has been met since then."""
+        return len(self._subject.harness.calls) > case.at
+
+    def meet(self, case: Case) -> None:
+        """Let go of the driver that has met a case, and hangs."""
+        if case.fault is Fault.HANG:
+            self._subject.harness.expect()
 
     # Cycles.
 
@@ -295,11 +312,10 @@ class History:
         end: float | None = None
         while running.is_alive():
             running.join(_PACE)
-            if end is None and len(harness.calls) > case.at:
+            if end is None and self.is_met(case):
                 self.met.append(case)
                 end = time.monotonic() + _END
-                if case.fault is Fault.HANG:
-                    harness.expect()
+                self.meet(case)
                 if case.fault is Fault.LATE:
                     self._late = case
                     end = time.monotonic() + harness.patience
@@ -308,7 +324,7 @@ class History:
                     raise self._violation("the cycle never ends", "an error")
                 self._deliver()
                 end = time.monotonic() + _END
-        if case not in self.met and len(harness.calls) > case.at:
+        if case not in self.met and self.is_met(case):
             self.met.append(case)
         return problems
 
@@ -395,7 +411,9 @@ class History:
             # A driver cannot know that an answer is stale.
             if is_kept_busy and Fault.STALE not in self._faults and not _is_full(now[name]):
                 told = difference({name: old[name]}, {name: now[name]})
-                raise self._violation(f"{name} is busy, and free: {told}", f"all of {name} reserved")
+                raise self._violation(
+                    f"{name} is busy, and free: {told}", f"all of {name} reserved"
+                )
 
     def _see_step(self, number: int) -> None:
         """See that in the step after a fault all is as in the reference; after a late answer, two.
@@ -418,7 +436,7 @@ class History:
             self._last = self._subject.placement.contents()
         if not self._is_as(expected):
             raise self._violation(
-                f"after the step {self._steps[-1].name!r}: {self._difference(expected)}",
+                f"after the step {self.steps[-1].name!r}: {self._difference(expected)}",
                 "no difference",
             )
 
@@ -532,43 +550,61 @@ def queues_of(
     return queues
 
 
-def try_cases(subject: Subject, faults: frozenset[Fault], *, seconds: float, apart: int) -> str:
-    """Play the history with faults, for so many seconds; return how many cases were tried.
+#: Makes a history in which some cases are met.
+Make = Callable[[Sequence[Case]], History]
 
-    The seconds are those of this process and of the backend, and not of a machine that is busy.
-    In one history several steps meet a fault, ``apart`` from each other: two at least, and three
-    for late answers. Where that breaks something each of the cases is tried alone, so that the message names the one that does it.
-    With ``Subject.thorough`` all cases are tried, each alone. Raises Violation.
-    """
+
+def try_faults(subject: Subject, faults: frozenset[Fault], *, seconds: float, apart: int) -> str:
+    """Play the history with faults; the arguments and what is returned are those of ``tries``."""
     reference = reference_of(subject)
     draw = random.Random(subject.seed)
     queues = queues_of(reference, sorted(faults), draw)
+
+    def make(cases: Sequence[Case]) -> History:
+        return History(subject, Here(subject), reference, cases)
+
+    return tries(subject, make, queues, seconds=seconds, apart=apart)
+
+
+def tries(
+    subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
+) -> str:
+    """Play the history with cases from the queues of the steps; return how many were tried.
+
+    It takes so many seconds of this process and of the backend: those of a busy machine do not
+    count. In one history several steps meet a case, ``apart`` from each other: two at least, and
+    three for late answers. Where that breaks something, each case is tried alone, so that the
+    message names the right one. With ``Subject.thorough`` all cases are tried, each alone. Raises
+    Violation.
+    """
     count = sum(map(len, queues))
     if not count:
         raise NotShown("the harness counts no calls in the history")
     if subject.thorough:
         for case in (case for queue in queues for case in queue):
-            _play(subject, reference, [case])
+            make([case]).play()
         return f"all {count} faults were tried"
     tried = turn = 0
-    spent = -time.process_time()
-    while any(queues) and (not turn or spent + time.process_time() < seconds):
+    spent = -_processor_time()
+    while any(queues) and (not turn or spent + _processor_time() < seconds):
         chosen = [queue.pop(0) for queue in queues[turn % apart :: apart] if queue]
         turn += 1
-        if chosen:
-            spent += _play(subject, reference, chosen)
-            tried += len(chosen)
+        if not chosen:
+            continue
+        history = make(chosen)
+        try:
+            history.play()
+        except Violation as violation:
+            for case in reversed(history.met):
+                make([case]).play()
+            raise Violation(
+                f"{violation.found} (seed {subject.seed})", violation.expected
+            ) from None
+        spent += history.waited
+        tried += len(history.met)
     return f"{tried} of {count} faults were tried (seed {subject.seed})"
 
 
-def _play(subject: Subject, reference: Reference, cases: Sequence[Case]) -> float:
-    """Play the history with some cases; return how many seconds of it were waited for."""
-    history = History(subject, Here(subject), reference, cases)
-    try:
-        history.play()
-    except Violation as violation:
-        met = history.met if len(cases) > 1 else []
-        for case in reversed(met):
-            History(subject, Here(subject), reference, [case]).play()
-        raise Violation(f"{violation.found} (seed {subject.seed})", violation.expected) from None
-    return history.waited
+def _processor_time() -> float:
+    """Return the seconds that this process and those that it has begun have worked."""
+    return sum(os.times()[:4])

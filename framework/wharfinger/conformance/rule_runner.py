@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import wraps
 from typing import Any, Final, cast
 
-from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.exceptions import NotShown, Unproven, Violation
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.rule_timeout import Overdue, within
 from wharfinger.conformance.rules import Profile, Rule, requirements
@@ -111,6 +111,8 @@ class Examination:
         except Violation as violation:
             expected = _bounded(violation.expected)
             return Result(rule, Status.FAILED, _bounded(violation.found), expected)
+        except Unproven as reason:
+            return Result(rule, Status.UNPROVEN, _bounded(str(reason)))
         except NotShown as reason:
             return Result(rule, Status.NOT_RUN, _bounded(str(reason)))
         except WharfingerError as error:

@@ -51,9 +51,9 @@ class Rule:
     framework that brought it. It applies to drivers that support the capability ``supports``, or
     that do not support ``denies``; with ``busy``, where things can be busy; with ``elsewhere``,
     where other processes find the backend. ``needs`` are the optional methods of the harness that
-    the check calls, and the faults; where the harness lacks one, the rule is unproven. ``check`` raises
-    Violation where it is not kept. ``after`` are the ids of rules without which there is nothing to
-    look at.
+    the check calls, and the faults; where the harness lacks one, the rule is unproven. ``check``
+    raises Violation where it is not kept. ``after`` are the ids of rules without which there is
+    nothing to look at.
     """
 
     id: str

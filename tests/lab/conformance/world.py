@@ -169,7 +169,7 @@ class World:
             return self._answers[words]
         with self._lock:
             answer = json.dumps(self._answer(session, words.split(" ")))
-            if words.split(" ")[0] not in ("connect", "program"):
+            if words.split(" ", maxsplit=1)[0] not in ("connect", "program"):
                 self._answers[words] = answer
         if meets is Fault.LATE:
             if take_late is not None:

@@ -2,14 +2,16 @@
 
 from typing import Final
 
-from wharfinger.conformance.fault_history import try_cases
+from wharfinger.conformance.fault_history import try_faults
 from wharfinger.conformance.harness import COMMON_FAULTS, Fault
+from wharfinger.conformance.killed_history import try_kills
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
 #: Seconds in which faults are tried, after the first history that has some.
 _SECONDS: Final = 8.0
 _SECONDS_OF_OLD_ANSWERS: Final = 4.0
+_SECONDS_OF_KILLS: Final = 10.0
 _AFTER: Final = (
     *("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-403", "WHF-506"),
     *("WHF-701", "WHF-702", "WHF-703", "WHF-704", "WHF-705", "WHF-707", "WHF-708"),
@@ -28,7 +30,7 @@ _AFTER: Final = (
 )
 def leave_nothing_behind(subject: Subject) -> str:
     """Play a history again and again, each time with faults at other calls."""
-    return try_cases(subject, COMMON_FAULTS, seconds=_SECONDS, apart=2)
+    return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS, apart=2)
 
 
 @rule(
@@ -45,4 +47,20 @@ def leave_nothing_behind(subject: Subject) -> str:
 def forgets_old_answers(subject: Subject) -> str:
     """Play a history with answers of before, and with answers after the deadline."""
     faults = frozenset({Fault.STALE, Fault.LATE})
-    return try_cases(subject, faults, seconds=_SECONDS_OF_OLD_ANSWERS, apart=3)
+    return try_faults(subject, faults, seconds=_SECONDS_OF_OLD_ANSWERS, apart=3)
+
+
+@rule(
+    "WHF-723",
+    Level.MUST,
+    "A driver whose process is killed at any moment starts again, and publishes what it would "
+    "have published.",
+    "A host loses its power, and a process its memory. A lock file that is left behind, or a file "
+    "that was written by halves, must not stop the next process.",
+    profile=Profile.EXTENDED,
+    elsewhere=True,
+    after=(*_AFTER, "WHF-721"),
+)
+def survives_a_kill(subject: Subject) -> str:
+    """Play a history whose driver is in another process; kill that at calls and at writes."""
+    return try_kills(subject, seconds=_SECONDS_OF_KILLS)
