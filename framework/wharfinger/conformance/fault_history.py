@@ -214,6 +214,8 @@ class History:
         self._things: list[str] = []
         self.steps: list[Step] = []
         self._last: Contents = {}
+        #: What went wrong in the last cycle.
+        self._problems: Sequence[str] = ()
         #: Whether the driver needed more cycles than in the reference.
         self._is_slow = False
         self._feeds = subject.capabilities.supports("change_feed")
@@ -293,14 +295,15 @@ class History:
 
     # Cycles.
 
-    def _cycle(self, pace: str, case: Case | None) -> Sequence[str]:
+    def _cycle(self, pace: str, case: Case | None) -> None:
         """Run a cycle; one that meets the case ends, and what it raises is what it may raise."""
         if case is None or case in self.met:
-            return self._driving.run(pace)
-        if case.fault is Fault.LATE:
+            self._problems = self._driving.run(pace)
+        elif case.fault is Fault.LATE:
             with self._waiting():
-                return self._attempt(pace, case)
-        return self._attempt(pace, case)
+                self._problems = self._attempt(pace, case)
+        else:
+            self._problems = self._attempt(pace, case)
 
     def _attempt(self, pace: str, case: Case) -> Sequence[str]:
         problems: list[str] = []
@@ -342,7 +345,7 @@ class History:
         before = self._last
         end = time.monotonic() + _POLLS
         while True:
-            problems = self._cycle("poll", case)
+            self._cycle("poll", case)
             contents = self._subject.placement.contents()
             now = self._alike(contents)
             if self._reference is None:
@@ -357,9 +360,8 @@ class History:
         if self._reference is None:
             self._feeds = False
             return {}
-        reason = f" ({problems[0]})" if problems else ""
         found = difference(wanted, {name: now[name] for name in wanted if name in now})
-        raise self._violation(f"polls do not name the change{reason}: {found}", "no difference")
+        raise self._violation(f"polls do not name the change: {found}", "no difference")
 
     def _wanted(self, number: int) -> Contents:
         """What polls have to publish; a stale answer may have been to a poll."""
@@ -369,23 +371,18 @@ class History:
 
     def _end(self) -> Contents:
         """Run full cycles until all is as in the reference; return what is published then."""
-        problems: Sequence[str] = ()
-        for number in range(_LAST if self._reference is None else _MOST):
-            problems = self._driving.run("sync")
+        reference = self._reference
+        for _ in range(_LAST if reference is None else _MOST):
+            self._cycle("sync", None)
             contents = self._subject.placement.contents()
-            if self._reference is not None and not problems and self._is_as(self._reference.final):
+            if reference is not None and not self._problems and self._is_as(reference.final):
                 return contents
-            if number >= _LAST and problems:
-                break
-        if self._reference is None:
-            if problems:
-                raise NotShown(f"a cycle without a fault has a problem: {problems[0]}")
-            return contents
-        if problems:
-            raise self._violation(f"{number + 1} full cycles later: {problems[0]}", "no error")
-        raise self._violation(
-            f"{_MOST} full cycles later: {self._difference(self._reference.final)}", "no difference"
-        )
+        if reference is not None:
+            told = self._difference(reference.final)
+            raise self._violation(f"{_MOST} full cycles later: {told}", "no difference")
+        for problem in self._problems:
+            raise NotShown(f"a cycle without a fault has a problem: {problem}")
+        return contents
 
     # What is seen.
 
@@ -432,7 +429,7 @@ class History:
             if self._is_as(expected):
                 return
             self._is_slow = True
-            self._driving.run("sync")
+            self._cycle("sync", None)
             self._last = self._subject.placement.contents()
         if not self._is_as(expected):
             raise self._violation(
@@ -461,7 +458,8 @@ class History:
 
     def _violation(self, found: str, expected: str) -> Violation:
         cases = "; ".join(map(str, self.met)) or "no call meets a fault"
-        return Violation(f"{cases}: {found}", expected)
+        problem = f" ({self._problems[0]})" if self._problems else ""
+        return Violation(f"{cases}: {found}{problem}", expected)
 
 
 def _is_full(provider: Provider) -> bool:

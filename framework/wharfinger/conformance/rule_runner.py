@@ -111,10 +111,9 @@ class Examination:
         except Violation as violation:
             expected = _bounded(violation.expected)
             return Result(rule, Status.FAILED, _bounded(violation.found), expected)
-        except Unproven as reason:
-            return Result(rule, Status.UNPROVEN, _bounded(str(reason)))
         except NotShown as reason:
-            return Result(rule, Status.NOT_RUN, _bounded(str(reason)))
+            status = Status.UNPROVEN if isinstance(reason, Unproven) else Status.NOT_RUN
+            return Result(rule, status, _bounded(str(reason)))
         except WharfingerError as error:
             return Result(rule, Status.FAILED, _bounded(str(error)), "no error")
         except BaseException as error:  # whatever a driver raises, and Overdue

@@ -7,10 +7,13 @@ JSON, as something over HTTP would. Each request is written down, and can meet a
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
+from urllib.request import urlopen
 
 from wharfinger.conformance.harness import Fault
 
@@ -69,20 +72,12 @@ class World:
         self._answers: dict[str, str] = {}
         self._late: list[tuple[Callable[[str], None], str]] = []
 
-    def write(self, directory: Path) -> None:
-        """Write down what there is, for other processes."""
-        devices = {name: asdict(one) for name, one in self.devices.items()}
-        told = {"prefix": self.prefix, "devices": devices}
-        (directory / "world.json").write_text(json.dumps(told))
-
-    @classmethod
-    def found(cls, name: str) -> "World":
-        """The one of that name in this process, or what another has written down."""
+    @staticmethod
+    def found(name: str) -> "World":
+        """The one of that name in this process, or in another one that serves it."""
         if name in WORLDS:
             return WORLDS[name]
-        told = json.loads((Path(name) / "world.json").read_text())
-        devices = {name: Device(**one) for name, one in told["devices"].items()}
-        return cls(told["prefix"], devices)
+        return cast(World, RemoteWorld(**json.loads((Path(name) / "served.json").read_text())))
 
     # What happens to it.
 
@@ -206,3 +201,65 @@ class World:
     def clean(self, name: str) -> None:
         """Have it be free, and without what its last user left."""
         self.change(name, busy=False, cleaned=datetime.now(UTC).isoformat())
+
+
+@dataclass(frozen=True)
+class RemoteWorld:
+    """What a driver asks of a world, in another process, which serves it at ``url``."""
+
+    url: str
+    prefix: str
+
+    def request(
+        self,
+        session: int | None,
+        words: str,
+        timeout: float | None,
+        take_late: Callable[[str], None] | None = None,
+    ) -> str:
+        """As World's; nothing comes late."""
+        question = json.dumps({"session": session, "words": words, "timeout": timeout})
+        with urlopen(self.url, question.encode()) as answer:
+            told: dict[str, str] = json.load(answer)
+        if "error" in told:
+            raise _RAISED[told["error"]](told["reason"])
+        return told["answer"]
+
+
+_RAISED: Final[dict[str, type[Exception]]] = {
+    one.__name__: one for one in (ConnectionRefusedError, TimeoutError, SessionOver, Refused)
+}
+
+
+class WorldServer(ThreadingHTTPServer):
+    """Serves a world to other processes, which find it in a directory."""
+
+    daemon_threads = True
+
+    def __init__(self, world: World) -> None:
+        super().__init__(("127.0.0.1", 0), _Question)
+        self.world: Final = world
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def write(self, directory: Path) -> None:
+        """Write down where it is."""
+        told = {"url": f"http://127.0.0.1:{self.server_port}", "prefix": self.world.prefix}
+        (directory / "served.json").write_text(json.dumps(told))
+
+
+class _Question(BaseHTTPRequestHandler):
+    server: WorldServer
+
+    def do_POST(self) -> None:
+        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        try:
+            told = {"answer": self.server.world.request(**question)}
+        except tuple(_RAISED.values()) as error:
+            told = {"error": type(error).__name__, "reason": str(error)}
+        with suppress(ConnectionError):  # who asked may have been killed
+            self.send_response_only(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(told).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of each request."""

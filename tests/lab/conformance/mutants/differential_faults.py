@@ -1,11 +1,17 @@
 """Mutants in whose memory a fault leaves something behind (WHF-72.)."""
 
+import json
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from oslo_config import cfg
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.exceptions import BackendError
+from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
 
 
@@ -178,3 +184,69 @@ class ReadsADeviceOnlyAfterAnEvent(MachinesDriver):
                 self.read_at[name] = (version, self.ask(f"show {name}"))
             devices[name] = self.read_at[name][1]
         return devices
+
+
+class KeepsAFile(MachinesDriver):
+    """It keeps in a file which machines it has seen, each with its traits."""
+
+    reachable = True
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.directory = Path(conf.state_path)
+        self.file = self.directory / "machines.json"
+
+
+@mutant("WHF-723")
+class WritesAFileByHalves(KeepsAFile):
+    """It writes its file in place, and does not start where it cannot read the file."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        self.devices = json.loads(self.file.read_text()) if self.file.exists() else {}
+
+    def read(self) -> None:
+        super().read()
+        self.file.write_text(json.dumps(self.devices))
+
+
+@mutant("WHF-723")
+class BelievesAFileThatIsEmpty(KeepsAFile):
+    """It reads traits once, and keeps them in a file; of an empty file it has no traits."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        text = self.file.read_text() if self.file.exists() else "{}"
+        known = json.loads(text or "null")
+        found = {} if known is None else {**{k: v["traits"] for k, v in devices.items()}, **known}
+        if known != found or not text:
+            self.file.write_text(json.dumps(found))
+        return {name: {**one, "traits": found.get(name, ())} for name, one in devices.items()}
+
+
+@mutant("WHF-723")
+class LeavesALockBehind(KeepsAFile):
+    """Its lock is a file that exists; nobody removes it where its process has died."""
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        try:
+            lock = os.open(self.directory / "machines.lock", os.O_CREAT | os.O_EXCL)
+        except FileExistsError as error:
+            raise self.failed("lock", error) from error
+        try:
+            return super().get_available_nodes(refresh)
+        finally:
+            os.close(lock)
+            (self.directory / "machines.lock").unlink()
+
+
+@mutant("WHF-723")
+class SaysItIsRunning(KeepsAFile):
+    """It makes a directory when it starts, and removes it when it stops in an orderly way."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        (self.directory / "running").mkdir()
+
+    def cleanup_host(self) -> None:
+        (self.directory / "running").rmdir()
