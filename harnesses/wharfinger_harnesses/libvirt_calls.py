@@ -29,6 +29,13 @@ class Calls:
         self._fault: Fault | None = None
         self._released = threading.Event()
         self._libvirt_open: Callable[..., Any] | None = None
+        #: The last descriptions, by the call.
+        self._xml: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Forget all descriptions."""
+        with self._lock:
+            self._xml.clear()
 
     def attach(self) -> None:
         """See each call from now on."""
@@ -61,8 +68,15 @@ class Calls:
         fault, released = self._noted(words)
         if fault is Fault.HANG:
             released.wait()
-        if fault is None:
-            return self._seen(call())
+        if fault is Fault.STALE and words in self._xml:
+            return self._xml[words]
+        if fault in (None, Fault.STALE, Fault.LATE):
+            answer = self._seen(call())
+            if method in _XML:
+                self._xml[words] = answer
+            if fault is Fault.LATE:
+                released.wait()
+            return answer
         if fault is Fault.HALF and method in _XML:
             xml: str = call()
             return xml[: len(xml) // 2]

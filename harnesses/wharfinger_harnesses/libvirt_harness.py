@@ -40,6 +40,8 @@ class LibvirtHarness(Harness):
     configuration, so of a host without GPUs nothing would be changed.
     """
 
+    faults = frozenset(Fault)
+
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
         self._path: Final = directory / "host.xml"
@@ -144,11 +146,16 @@ class LibvirtHarness(Harness):
         """Nothing to stop: what the file says is all that libvirt's test driver knows."""
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As the contract says, with HALF for the text of a description alone.
+        """As the contract says, with HALF and STALE for the text of a description alone.
 
-        Of any other answer libvirt delivers all or nothing: it is refused, as with RAISE.
+        Of any other answer libvirt delivers all or nothing: it is refused, as with RAISE. No other
+        answer is stale.
         """
         self._calls.expect(at, fault)
+
+    def forget(self) -> None:
+        """Forget all descriptions."""
+        self._calls.forget()
 
     @property
     def calls(self) -> Sequence[str]:

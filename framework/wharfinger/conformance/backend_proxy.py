@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from wharfinger.conformance.backend_proxy_server import Fate, Relay
-from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.fault import Fault
 
 #: Seconds between two looks whether to stop.
 _PACE: Final = 0.02
@@ -34,7 +34,10 @@ class Proxy:
     it then. ERROR answers 503 and DENIED 401, with a body that is JSON ({}). The backend sees none
     of these calls. HALF passes a call on, and the answer back with the first half of its body as if
     that were all: only who looks at the content notices. Where there is no body, it resets the
-    connection after the call.
+    connection after the call. STALE gives the last answer to the same request (method, path and
+    conditions) once more, and the backend does not see the call. A call that changes something,
+    and a request without an earlier answer, pass. LATE passes a call on at once, and the answer
+    back at the next ``expect``.
 
     A backend that is down resets calls too. Any number of clients are served at once, each call on
     a connection of its own. The body of a request has to come with its length, or is refused (411).
@@ -68,6 +71,11 @@ class Proxy:
         with self._lock:
             before, self._expected = self._expected, _Expected(at, fault)
         before.over.set()
+
+    def forget(self) -> None:
+        """As ``Harness.forget``."""
+        if self._relay is not None:
+            self._relay.forget()
 
     @property
     def calls(self) -> Sequence[str]:

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.fault import Fault
 
 #: Of a connection, not of what is sent over it (RFC 9110, section 7.6.1); lengths are said anew.
 _OF_CONNECTION: Final = frozenset(
@@ -25,6 +25,10 @@ _OF_CONNECTION: Final = frozenset(
 )
 #: What has no body, whatever its headers say.
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+#: Requests whose answers may be given again: the others change something.
+_ASKS: Final = ("GET", "HEAD")
+#: Headers that are part of the question, beginning so.
+_OF_QUESTION: Final = ("if-", "range", "accept")
 #: A socket that is closed so breaks its connection, without an orderly end (socket(7), SO_LINGER).
 _RESET: Final = struct.pack("ii", 1, 0)
 
@@ -68,7 +72,13 @@ class Relay(ThreadingHTTPServer):
     def __init__(self, backend: str, fate: Callable[[str], Fate]) -> None:
         self.backend = backend
         self.fate = fate
+        #: The last answers, by the request.
+        self.answers: dict[object, _Answer] = {}
         super().__init__(("127.0.0.1", 0), _Call)
+
+    def forget(self) -> None:
+        """Forget all answers."""
+        self.answers.clear()
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection at once: an orderly end is none of a connection that breaks."""
@@ -101,6 +111,8 @@ class _Call(BaseHTTPRequestHandler):
         if fate.fault is Fault.HANG:
             fate.over.wait()
         answer = self._answer(fate.fault, body)
+        if fate.fault is Fault.LATE:
+            fate.over.wait()
         if answer is None or (fate.fault is Fault.HALF and not answer.body):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.close_connection = True
@@ -115,8 +127,22 @@ class _Call(BaseHTTPRequestHandler):
                 return None
             case Fault.ERROR | Fault.DENIED:
                 return _SAID[fault]
-            case _:
-                return self._ask(body)
+        request = self._request()
+        if fault is Fault.STALE and request in self.server.answers:
+            return self.server.answers[request]
+        answer = self._ask(body)
+        if answer is not None and self.command in _ASKS:
+            self.server.answers[request] = answer
+        return answer
+
+    def _request(self) -> object:
+        """All that makes two requests ask the same."""
+        conditions = frozenset(
+            (name.lower(), value)
+            for name, value in self.headers.items()
+            if name.lower().startswith(_OF_QUESTION)
+        )
+        return self.command, self.path, conditions
 
     def _ask(self, body: bytes | None) -> _Answer | None:
         """What the backend says; None where it is down."""

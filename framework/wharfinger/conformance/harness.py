@@ -7,29 +7,16 @@ driver is. ``wharfinger.conformance.backend_proxy`` breaks what answers over HTT
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
+from wharfinger.conformance.backend_proxy import Proxy
+from wharfinger.conformance.fault import Fault
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.driver.capabilities import SUPPORTED, Capability
 from wharfinger.providers import Inventory
 
-
-class Fault(StrEnum):
-    """What can happen to a call that a driver makes to its backend."""
-
-    #: It is refused, or the connection breaks.
-    RAISE = "raise"
-    #: It is not answered, until the next ``Harness.expect``; whoever waits still is refused then.
-    HANG = "hang"
-    #: The answer breaks off in its middle.
-    HALF = "half"
-    #: It is answered with an error, in the backend's own words: a status, a refusal.
-    ERROR = "error"
-    #: It is answered that whoever asks may not know.
-    DENIED = "denied"
-
+__all__ = ["COMMON_FAULTS", "Expected", "Fault", "Harness", "OldLayout", "Placement"]
 
 #: The faults that every harness can cause. ``Harness.faults`` names more.
 COMMON_FAULTS: Final = frozenset({Fault.RAISE, Fault.HANG, Fault.HALF, Fault.ERROR, Fault.DENIED})
@@ -94,8 +81,6 @@ class Harness(abc.ABC):
     growth: ClassVar[int] = 32
     #: Seconds after which the driver, configured as here, has given up a call that hangs.
     patience: ClassVar[float] = 5.0
-    #: The faults that ``expect`` can cause.
-    faults: ClassVar[frozenset[Fault]] = COMMON_FAULTS
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         """Keep the arguments. ``directory`` is empty, and the harness may write there."""
@@ -168,6 +153,22 @@ class Harness(abc.ABC):
         """Return the driver's calls since the last ``expect``, in a few words each."""
 
     # Abilities that a harness may leave out. The rules that need one are reported as unproven then.
+
+    @property
+    def faults(self) -> frozenset[Fault]:
+        """The faults that ``expect`` can cause: all of them where an attribute is a Proxy."""
+        return frozenset(Fault) if self._proxies() else COMMON_FAULTS
+
+    def forget(self) -> None:
+        """Forget all answers, so that none of them is given as a stale one.
+
+        Called after ``reset`` where ``faults`` has STALE. Inherited: each Proxy forgets.
+        """
+        for proxy in self._proxies():
+            proxy.forget()
+
+    def _proxies(self) -> list[Proxy]:
+        return [value for value in vars(self).values() if isinstance(value, Proxy)]
 
     def expected(self) -> Mapping[str, Expected]:
         """Return what the backend has now, by thing: every thing that is not busy."""

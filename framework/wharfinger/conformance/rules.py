@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: not, which comes with a minor version of the framework and no other.
 VERSION: Final = "1.1"
 
-#: What it returns is said of a rule that is kept.
+#: What looks whether a rule is kept; it may return how much it has looked at.
 Check = Callable[["Subject"], str | None]
 
 
@@ -51,10 +51,9 @@ class Rule:
     framework that brought it. It applies to drivers that support the capability ``supports``, or
     that do not support ``denies``; with ``busy``, where things can be busy; with ``cleaning``,
     where the backend cleans what is given back; with ``elsewhere``, where other processes find the
-    backend. ``needs`` are the optional methods of the harness that
-    the check calls; where the harness lacks one, the rule is unproven. ``check`` raises
-    Violation where it is not kept. ``after`` are the ids of rules without which there is nothing to
-    look at.
+    backend. ``needs`` are the optional methods of the harness that the check calls, and the faults;
+    where the harness lacks one, the rule is unproven. ``check`` raises Violation where it is not
+    kept. ``after`` are the ids of rules without which there is nothing to look at.
     """
 
     id: str

@@ -13,7 +13,7 @@ from wharfinger.conf import DefaultSection, InstanceSection, Options
 from wharfinger.conformance import clock_shift
 from wharfinger.conformance.driver_observer import CallObserver, observe, observed
 from wharfinger.conformance.exceptions import NotShown, Violation
-from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.harness import Fault, Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.placement_diff import Contents, trees
 from wharfinger.conformance.tree_invariants import TreeInvariants
@@ -108,7 +108,12 @@ class Subject:
         return self._harness is not None
 
     def can(self, method: str) -> bool:
-        """Return whether the harness implements an optional method, such as ``change``."""
+        """Return whether the harness implements an optional method, such as ``change``.
+
+        Or whether it can cause a fault, such as "stale answer".
+        """
+        if method in [*Fault]:
+            return self._harness is not None and method in self._harness.faults
         kind = getattr(self._harness, "kind", type(self._harness))
         return getattr(kind, method, None) is not getattr(Harness, method)
 
@@ -191,6 +196,7 @@ class Subject:
         self.placement.empty()
         if self._harness is not None:
             self._harness.reset()
+            self._harness.forget()
             self._see_things(self._harness.things())
             if not is_whole:
                 self._make_small(self._harness)

@@ -13,7 +13,7 @@ from tests.lab.conformance.honest import (
     LabDriver,
     MachinesDriver,
 )
-from tests.lab.conformance.world import WORLDS, Device, World
+from tests.lab.conformance.world import WORLDS, Device, World, WorldServer
 from wharfinger.conformance.harness import Expected, Fault, Harness, OldLayout, Placement
 from wharfinger.driver import SUPPORTED, Capability, unsupported
 from wharfinger.exceptions import NotFound
@@ -34,6 +34,7 @@ class WorldHarness(Harness):
     patience: ClassVar[float] = 3.0
     other_processes: ClassVar[Capability] = unsupported("it is in this process's memory")
     prefix: ClassVar[str] = "machine-"
+    faults = frozenset(Fault)
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
@@ -174,14 +175,21 @@ class DevicesHarness(WorldHarness):
 
 
 class ReachableHarness(WorldHarness):
-    """Machines of which other processes hear, as they are when they begin to."""
+    """Machines of which other processes hear, by HTTP."""
 
     other_processes: ClassVar[Capability] = SUPPORTED
 
-    def configuration(self, instance: str) -> str:
-        """The world's name, under which it is written down, too."""
-        self.world.write(self.directory)
-        return super().configuration(instance)
+    def start(self) -> None:
+        """Serve the world, too."""
+        super().start()
+        self.server = WorldServer(self.world)
+        self.server.write(self.directory)
+
+    def stop(self) -> None:
+        """Serve it no longer."""
+        super().stop()
+        self.server.shutdown()
+        self.server.server_close()
 
 
 def harness_of(kind: type[LabDriver]) -> type[WorldHarness]:

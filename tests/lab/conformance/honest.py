@@ -75,7 +75,7 @@ class LabDriver(ComputeDriver):
     def asked(self, words: str) -> Any:
         """The backend's answer; raises BackendError, Refused, SessionOver."""
         try:
-            answer = self.world.request(self.session, words, self.timeout)
+            answer = self.sent(words)
         except OSError as error:
             raise self.failed(words, error) from error
         try:
@@ -85,6 +85,15 @@ class LabDriver(ComputeDriver):
         if isinstance(found, dict) and "error" in found:
             return self.refused(words, found)
         return found
+
+    def sent(self, words: str) -> str:
+        """The text of an answer; raises OSError, Refused, SessionOver."""
+        return self.world.request(
+            self.session, words, self.timeout, lambda late: self.came_late(words, late)
+        )
+
+    def came_late(self, words: str, answer: str) -> None:
+        """What is made of an answer that comes when nobody waits for it any more."""
 
     def refused(self, words: str, answer: Facts) -> Any:
         """What is made of an error."""

@@ -7,10 +7,13 @@ JSON, as something over HTTP would. Each request is written down, and can meet a
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
+from urllib.request import urlopen
 
 from wharfinger.conformance.harness import Fault
 
@@ -79,21 +82,16 @@ class World:
         self._at: int | None = None
         self._fault: Fault | None = None
         self._over = threading.Event()
+        #: The last answers, by the request; what takes a late one, and that.
+        self._answers: dict[str, str] = {}
+        self._late: list[tuple[Callable[[str], None], str]] = []
 
-    def write(self, directory: Path) -> None:
-        """Write down what there is, for other processes."""
-        devices = {name: asdict(one) for name, one in self.devices.items()}
-        told = {"prefix": self.prefix, "devices": devices}
-        (directory / "world.json").write_text(json.dumps(told))
-
-    @classmethod
-    def found(cls, name: str) -> "World":
-        """The one of that name in this process, or what another has written down."""
+    @staticmethod
+    def found(name: str) -> "World":
+        """The one of that name in this process, or in another one that serves it."""
         if name in WORLDS:
             return WORLDS[name]
-        told = json.loads((Path(name) / "world.json").read_text())
-        devices = {name: Device(**one) for name, one in told["devices"].items()}
-        return cls(told["prefix"], devices)
+        return cast(World, RemoteWorld(**json.loads((Path(name) / "served.json").read_text())))
 
     # What happens to it.
 
@@ -102,6 +100,7 @@ class World:
         with self._lock:
             self.devices, self.pulled, self.uses, self.images = {}, {}, {}, {}
             self._made, self._events = 0, []
+            self._answers, self._late = {}, []
             self.expect(None, None)
         for _ in range(count):
             self.add()
@@ -149,9 +148,18 @@ class World:
             self._over = threading.Event()
             self._at, self._fault = at, fault
             self.calls = []
+            late, self._late = self._late, []
+        for take, answer in late:
+            take(answer)
 
-    def request(self, session: int | None, words: str, timeout: float | None) -> str:
-        """What it answers, as JSON.
+    def request(
+        self,
+        session: int | None,
+        words: str,
+        timeout: float | None,
+        take_late: Callable[[str], None] | None = None,
+    ) -> str:
+        """What it answers, as JSON; ``take_late`` is called with an answer that comes too late.
 
         Raises ConnectionError where it is away, TimeoutError after so many seconds, SessionOver,
         Refused.
@@ -167,8 +175,17 @@ class World:
             raise TimeoutError("no answer")
         if meets in _SAID:
             return json.dumps({"error": _SAID[meets]})
+        if meets is Fault.STALE and words in self._answers:
+            return self._answers[words]
         with self._lock:
             answer = json.dumps(self._answer(session, words.split(" ")))
+            if words.split(" ", maxsplit=1)[0] not in ("connect", "program"):
+                self._answers[words] = answer
+        if meets is Fault.LATE:
+            if take_late is not None:
+                self._late.append((take_late, answer))
+            over.wait(timeout)
+            raise TimeoutError("no answer")
         return answer[: len(answer) // 2] if meets is Fault.HALF else answer
 
     def _answer(self, session: int | None, words: list[str]) -> object:
@@ -199,3 +216,65 @@ class World:
     def clean(self, name: str) -> None:
         """Have it be free, and without what its last user left."""
         self.change(name, busy=False, cleaned=datetime.now(UTC).isoformat())
+
+
+@dataclass(frozen=True)
+class RemoteWorld:
+    """What a driver asks of a world, in another process, which serves it at ``url``."""
+
+    url: str
+    prefix: str
+
+    def request(
+        self,
+        session: int | None,
+        words: str,
+        timeout: float | None,
+        take_late: Callable[[str], None] | None = None,
+    ) -> str:
+        """As World's; nothing comes late."""
+        question = json.dumps({"session": session, "words": words, "timeout": timeout})
+        with urlopen(self.url, question.encode()) as answer:
+            told: dict[str, str] = json.load(answer)
+        if "error" in told:
+            raise _RAISED[told["error"]](told["reason"])
+        return told["answer"]
+
+
+_RAISED: Final[dict[str, type[Exception]]] = {
+    one.__name__: one for one in (ConnectionRefusedError, TimeoutError, SessionOver, Refused)
+}
+
+
+class WorldServer(ThreadingHTTPServer):
+    """Serves a world to other processes, which find it in a directory."""
+
+    daemon_threads = True
+
+    def __init__(self, world: World) -> None:
+        super().__init__(("127.0.0.1", 0), _Question)
+        self.world: Final = world
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def write(self, directory: Path) -> None:
+        """Write down where it is."""
+        told = {"url": f"http://127.0.0.1:{self.server_port}", "prefix": self.world.prefix}
+        (directory / "served.json").write_text(json.dumps(told))
+
+
+class _Question(BaseHTTPRequestHandler):
+    server: WorldServer
+
+    def do_POST(self) -> None:
+        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        try:
+            told = {"answer": self.server.world.request(**question)}
+        except tuple(_RAISED.values()) as error:
+            told = {"error": type(error).__name__, "reason": str(error)}
+        with suppress(ConnectionError):  # who asked may have been killed
+            self.send_response_only(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(told).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of each request."""

@@ -1,0 +1,608 @@
+"""One history of a backend and a driver, played without a fault, and again with faults.
+
+Sieve tests Kubernetes controllers in this way (OSDI 2022): what a fault leaves behind is found by
+comparing the end of the history with that of the reference, which met none.
+"""
+
+import os
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import Contents, difference
+from wharfinger.conformance.rules import can_be_busy
+from wharfinger.conformance.subject import Publishing, Subject
+from wharfinger.exceptions import WharfingerError
+from wharfinger.providers import Provider
+
+#: Seconds for polls to name a change, between two polls, and between two looks at the calls.
+_POLLS: Final = 5.0
+_POLL_PACE: Final = 0.05
+_PACE: Final = 0.005
+#: Seconds for a cycle to end when no call hangs any more.
+_END: Final = 60.0
+#: Seconds for a driver to take in an answer that comes late.
+_TAKES_IN: Final = 0.05
+#: Full cycles at the end of the reference, and at most at the end of a history with faults.
+_LAST: Final = 4
+_MOST: Final = 10
+#: Full cycles that are given where a step ends otherwise than in the reference.
+_MORE: Final = 4
+
+
+class Driving(Protocol):
+    """A driver that publishes, in this process or in another one."""
+
+    def run(self, pace: str) -> Sequence[str]:
+        """Run a cycle of a type, or restart the driver; return what went wrong.
+
+        A driver that does not run is started first.
+        """
+
+    def stop(self) -> None:
+        """Stop the driver, unless it does not run."""
+
+
+class Here:
+    """A driver in this process."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject: Final = subject
+        self._publishing: Publishing | None = None
+
+    def run(self, pace: str) -> Sequence[str]:
+        """As Driving says."""
+        try:
+            if pace == "restart":
+                self.stop()
+            publishing = self._started()
+            if pace == "restart":
+                return ()
+            return [str(problem) for problem in getattr(publishing.cycle, pace)().problems]
+        except WharfingerError as error:
+            return [str(error)]
+
+    def stop(self) -> None:
+        """As Driving says."""
+        publishing, self._publishing = self._publishing, None
+        if publishing is not None:
+            publishing.stop()
+
+    def _started(self) -> Publishing:
+        if self._publishing is None:
+            publishing = Publishing(self._subject)
+            try:
+                publishing.start()
+            except BaseException:
+                publishing.stop()
+                raise
+            self._publishing = publishing
+        return self._publishing
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A fault at the call ``at`` of a step of the history; ``call`` is that call of the reference.
+
+    ``then_next``: a late answer comes after the cycles of the next step, and not before them.
+    """
+
+    step: int
+    at: int
+    fault: Fault
+    call: str
+    name: str
+    then_next: bool = False
+
+    def __str__(self) -> str:
+        return f"call {self.at} ({self.call}) of the step {self.name!r} meets {self.fault}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the reference: what has happened, the calls, and Placement after each cycle.
+
+    ``kinds`` are the calls with the types of their cycles: how many steps have one tells how much
+    it has to do with what has happened. ``polled`` are the providers that polls alone brought to
+    what they were after the step.
+    """
+
+    name: str
+    calls: Sequence[str]
+    kinds: Sequence[str]
+    seen: Sequence[Contents]
+    polled: Contents = field(default_factory=dict)
+
+    @property
+    def end(self) -> Contents:
+        """What Placement holds after the step."""
+        return self.seen[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The history without a fault.
+
+    ``things`` are in the order in which they came. ``is_repeatable``: a reset brings the same names
+    and uuids each time.
+    """
+
+    steps: Sequence[Step]
+    final: Contents
+    things: Sequence[str]
+    is_repeatable: bool
+
+
+def happenings(subject: Subject, things: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Let the backend change, step by step: what has happened, and the cycles that follow.
+
+    "polls" are polls until one has named the change. ``things`` receives all things by and by.
+    """
+    harness = subject.harness
+    first, second = things[:2]
+    is_busy = can_be_busy(subject)
+
+    def add() -> str:
+        things.append(subject.add())
+        return things[-1]
+
+    yield "start", ("sync",)
+    third = add()
+    yield f"add {third}", ("sync",)
+    if is_busy:
+        harness.make_busy(first)
+        yield f"make {first} busy", ("polls", "sync")
+    yield "nothing", ("poll", "drift", "sync")
+    harness.remove(second)
+    yield f"remove {second}", ("sync", "sync")
+    if subject.can("change"):
+        harness.change(third)
+        yield f"change {third}", ("polls", "sync")
+    if is_busy:
+        harness.make_busy(third)
+        yield f"make {third} busy", ("sync",)
+    harness.put_back(second)
+    yield f"put back {second}", ("sync",)
+    yield "restart of the driver", ("restart", "sync")
+    if is_busy:
+        harness.make_free(first)
+        yield f"make {first} free", ("polls", "sync")
+    if subject.can("use"):
+        harness.use(second)
+        yield f"use {second}", ("poll", "sync")
+    fourth = add()
+    yield f"add {fourth}", ("poll", "sync")
+    if is_busy:
+        harness.make_free(third)
+        yield f"make {third} free", ("sync",)
+    harness.remove(first)
+    yield f"remove {first}", ("sync", "sync")
+    if is_busy:
+        harness.make_busy(second)
+        yield f"make {second} busy", ("sync",)
+
+
+class History:
+    """The history, once; with ``reference``, ``cases`` are met, and what is seen is compared."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        driving: Driving,
+        reference: Reference | None = None,
+        cases: Sequence[Case] = (),
+    ) -> None:
+        self._subject: Final = subject
+        self._driving: Final = driving
+        self._reference: Final = reference
+        self._cases: Final = {case.step: case for case in cases}
+        self._faults: Final = {case.fault for case in cases}
+        #: The cases that came up so far; the late answer that has not come yet.
+        self.met: Final[list[Case]] = []
+        #: Seconds that were spent on waiting for the backend.
+        self.waited = 0.0
+        self._late: Case | None = None
+        self._things: list[str] = []
+        self.steps: list[Step] = []
+        self._last: Contents = {}
+        #: What went wrong in the last cycle.
+        self._problems: Sequence[str] = ()
+        #: Whether the driver needed more cycles than in the reference.
+        self._is_slow = False
+        self._feeds = subject.capabilities.supports("change_feed")
+
+    def play(self) -> Reference:
+        """Play it; raises Violation where a fault has left something behind."""
+        harness = self._subject.harness
+        with self._waiting():
+            self._subject.begin()
+        self._things = [*harness.things()]
+        steps = happenings(self._subject, self._things)
+        try:
+            while True:
+                with self._waiting():
+                    name, paces = next(steps, ("", None))
+                if paces is None:
+                    break
+                self._play_step(len(self.steps), name, paces)
+            if self._late is not None:
+                self._deliver()
+            harness.expect()
+            final = self._end()
+        finally:
+            harness.expect()
+            self._driving.stop()
+        return Reference(self.steps, final, self._things, is_repeatable=True)
+
+    def _play_step(self, number: int, name: str, paces: Sequence[str]) -> None:
+        case = self._cases.get(number)
+        if case is not None:
+            self.expect(case)
+        elif self._late is None:
+            self._subject.harness.expect()
+        before = self._last
+        seen: list[Contents] = []
+        polled: Contents = {}
+        kinds: list[str] = []
+        for pace in paces:
+            if pace == "polls":
+                polled = self._polls(number, case)
+            else:
+                self._cycle(pace, case)
+            seen.append(self._look(number))
+            kinds += [f"{pace}: {call}" for call in self._subject.harness.calls[len(kinds) :]]
+        calls = tuple(self._subject.harness.calls)
+        changed = {
+            one: new
+            for one, new in polled.items()
+            if seen[-1].get(one) == new and before.get(one) != new
+        }
+        self.steps.append(Step(name, calls, kinds, seen, changed))
+        if self._late is not None and (self._late is not case or not self._late.then_next):
+            self._deliver()
+        self._see_step(number)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Count the time of something as time that is waited for."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited += time.monotonic() - begin
+
+    def expect(self, case: Case) -> None:
+        """Have a case be met in the step that begins."""
+        self._subject.harness.expect(case.at, case.fault)
+
+    def is_met(self, case: Case) -> bool:
+        """Return whether a case has been met since then."""
+        return len(self._subject.harness.calls) > case.at
+
+    def meet(self, case: Case) -> None:
+        """Let go of the driver that has met a case, and hangs."""
+        if case.fault is Fault.HANG:
+            self._subject.harness.expect()
+
+    # Cycles.
+
+    def _cycle(self, pace: str, case: Case | None) -> None:
+        """Run a cycle; one that meets the case ends, and what it raises is what it may raise."""
+        if case is None or case in self.met:
+            self._problems = self._driving.run(pace)
+        elif case.fault is Fault.LATE:
+            with self._waiting():
+                self._problems = self._attempt(pace, case)
+        else:
+            self._problems = self._attempt(pace, case)
+
+    def _attempt(self, pace: str, case: Case) -> Sequence[str]:
+        problems: list[str] = []
+        running = threading.Thread(
+            target=lambda: problems.extend(self._driving.run(pace)), name="cycle", daemon=True
+        )
+        running.start()
+        harness = self._subject.harness
+        end: float | None = None
+        while running.is_alive():
+            running.join(_PACE)
+            if end is None and self.is_met(case):
+                self.met.append(case)
+                end = time.monotonic() + _END
+                self.meet(case)
+                if case.fault is Fault.LATE:
+                    self._late = case
+                    end = time.monotonic() + harness.patience
+            if end is not None and time.monotonic() > end:
+                if self._late is None:
+                    raise self._violation("the cycle never ends", "an error")
+                self._deliver()
+                end = time.monotonic() + _END
+        if case not in self.met and self.is_met(case):
+            self.met.append(case)
+        return problems
+
+    def _deliver(self) -> None:
+        """Let a late answer come."""
+        self._late = None
+        self._subject.harness.expect()
+        time.sleep(_TAKES_IN)
+
+    def _polls(self, number: int, case: Case | None) -> Contents:
+        """Poll until the change has been named; return what Placement holds then."""
+        if not self._feeds:
+            return {}
+        wanted = self._wanted(number)
+        before = self._last
+        end = time.monotonic() + _POLLS
+        while True:
+            self._cycle("poll", case)
+            contents = self._subject.placement.contents()
+            now = self._alike(contents)
+            if self._reference is None:
+                is_named = contents != before
+            else:
+                is_named = all(now.get(name) == one for name, one in wanted.items())
+            if is_named:
+                return contents
+            if time.monotonic() > end:
+                break
+            time.sleep(_POLL_PACE)
+        if self._reference is None:
+            self._feeds = False
+            return {}
+        found = difference(wanted, {name: now[name] for name in wanted if name in now})
+        raise self._violation(f"polls do not name the change: {found}", "no difference")
+
+    def _wanted(self, number: int) -> Contents:
+        """What polls have to publish; a stale answer may have been to a poll."""
+        if self._reference is None or Fault.STALE in self._faults:
+            return {}
+        return self._comparable(self._reference.steps[number].polled)
+
+    def _end(self) -> Contents:
+        """Run full cycles until all is as in the reference; return what is published then."""
+        reference = self._reference
+        for _ in range(_LAST if reference is None else _MOST):
+            self._cycle("sync", None)
+            contents = self._subject.placement.contents()
+            if reference is not None and not self._problems and self._is_as(reference.final):
+                return contents
+        if reference is not None:
+            told = self._difference(reference.final)
+            raise self._violation(f"{_MOST} full cycles later: {told}", "no difference")
+        for problem in self._problems:
+            raise NotShown(f"a cycle without a fault has a problem: {problem}")
+        return contents
+
+    # What is seen.
+
+    def _look(self, number: int) -> Contents:
+        """See what Placement holds after a cycle."""
+        before, self._last = self._last, self._subject.placement.contents()
+        if self._reference is not None and number:
+            old, now = self._alike(before), self._alike(self._last)
+            self._see_kept(number, old, now)
+        return self._last
+
+    def _see_kept(self, number: int, old: Contents, now: Contents) -> None:
+        """See that nothing was removed or freed that the reference has all the while."""
+        assert self._reference is not None
+        all_the_while = (
+            self._reference.steps[number - 1].end,
+            *self._reference.steps[number].seen,
+        )
+        for name in sorted(set(old).intersection(*all_the_while)):
+            if name not in now:
+                raise self._violation(f"{name} is removed", f"{name} stays")
+            is_kept_busy = all(_is_full(one[name]) for one in (old, *all_the_while))
+            # A driver cannot know that an answer is stale.
+            if is_kept_busy and Fault.STALE not in self._faults and not _is_full(now[name]):
+                told = difference({name: old[name]}, {name: now[name]})
+                raise self._violation(
+                    f"{name} is busy, and free: {told}", f"all of {name} reserved"
+                )
+
+    def _see_step(self, number: int) -> None:
+        """See that in the step after a fault all is as in the reference; after a late answer, two.
+
+        A driver that believes a change only when it has seen it several times is given more full
+        cycles. It is compared at the end alone after that. None are given after a late answer:
+        a driver that takes it for the answer to the next request stays one answer behind.
+        """
+        if self._reference is None or self._is_slow or not self.met:
+            return
+        case = self.met[-1]
+        if number <= case.step + (case.fault is Fault.LATE):
+            return
+        expected = self._reference.steps[number].end
+        for _ in range(0 if case.fault is Fault.LATE else _MORE):
+            if self._is_as(expected):
+                return
+            self._is_slow = True
+            self._cycle("sync", None)
+            self._last = self._subject.placement.contents()
+        if not self._is_as(expected):
+            raise self._violation(
+                f"after the step {self.steps[-1].name!r}: {self._difference(expected)}",
+                "no difference",
+            )
+
+    def _is_as(self, expected: Contents) -> bool:
+        return self._alike(self._subject.placement.contents()) == self._comparable(expected)
+
+    def _difference(self, expected: Contents) -> str:
+        now = self._alike(self._subject.placement.contents())
+        return difference(self._comparable(expected), now)
+
+    def _comparable(self, contents: Contents) -> Contents:
+        """Contents of the reference, to be compared with those of another run."""
+        if self._reference is None or self._reference.is_repeatable:
+            return contents
+        return _alike(contents, {})
+
+    def _alike(self, contents: Contents) -> Contents:
+        """What this run has published, with the names and uuids of the reference."""
+        if self._reference is None or self._reference.is_repeatable:
+            return contents
+        return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
+
+    def _violation(self, found: str, expected: str) -> Violation:
+        cases = "; ".join(map(str, self.met)) or "no call meets a fault"
+        problem = f" ({self._problems[0]})" if self._problems else ""
+        return Violation(f"{cases}: {found}{problem}", expected)
+
+
+def _is_full(provider: Provider) -> bool:
+    inventories = provider.inventories.values()
+    return bool(inventories) and all(one.is_fully_reserved for one in inventories)
+
+
+def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
+    """Contents without uuids, in which things have other names."""
+    texts = {**names, **{_as_trait(own): _as_trait(other) for own, other in names.items()}}
+    uuids = {one.uuid: _replaced(name, texts) for name, one in contents.items()}
+    return {
+        uuids[one.uuid]: replace(
+            one,
+            name=uuids[one.uuid],
+            uuid=uuids[one.uuid],
+            root_uuid=uuids.get(one.root_uuid, ""),
+            parent_uuid=one.parent_uuid and uuids.get(one.parent_uuid),
+            traits=frozenset(_replaced(trait, texts) for trait in one.traits),
+        )
+        for one in contents.values()
+    }
+
+
+def _as_trait(name: str) -> str:
+    return re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def _replaced(text: str, texts: Mapping[str, str]) -> str:
+    """A text in which the longest of some parts is another one."""
+    for own in sorted(texts, key=len, reverse=True):
+        if own in text:
+            return text.replace(own, texts[own])
+    return text
+
+
+# Which cases are tried.
+
+_REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
+
+
+def reference_of(subject: Subject) -> Reference:
+    """The history without a fault; it is played once."""
+    if subject not in _REFERENCES:
+        reference = History(subject, Here(subject)).play()
+        subject.begin()
+        here = Here(subject)
+        try:
+            here.run("sync")
+            again = subject.placement.contents()
+        finally:
+            here.stop()
+        is_repeatable = again == reference.steps[0].end
+        _REFERENCES[subject] = replace(reference, is_repeatable=is_repeatable)
+    return _REFERENCES[subject]
+
+
+def queues_of(
+    reference: Reference, faults: Sequence[Fault], draw: random.Random
+) -> list[list[Case]]:
+    """All cases by step; what has to be tried first is first.
+
+    Calls that are made in few steps come first: they are about what has changed. Each call meets
+    one fault before the first one meets another.
+    """
+    in_steps = Counter(kind for step in reference.steps for kind in {*step.kinds})
+    queues: list[list[Case]] = []
+    for number, step in enumerate(reference.steps):
+        rarity = [in_steps[kind] for kind in step.kinds]
+        order = sorted(draw.sample(range(len(rarity)), len(rarity)), key=rarity.__getitem__)
+        kinds = draw.sample(faults, len(faults))
+        queues.append(
+            [
+                Case(
+                    number,
+                    at,
+                    kinds[(turn + index) % len(kinds)],
+                    step.calls[at],
+                    step.name,
+                    then_next=draw.random() < 0.5,
+                )
+                for turn in range(len(kinds))
+                for index, at in enumerate(order)
+            ]
+        )
+    return queues
+
+
+#: Makes a history in which some cases are met.
+Make = Callable[[Sequence[Case]], History]
+
+
+def try_faults(subject: Subject, faults: frozenset[Fault], *, seconds: float, apart: int) -> str:
+    """Play the history with faults; the arguments and what is returned are those of ``tries``."""
+    reference = reference_of(subject)
+    draw = random.Random(subject.seed)
+    queues = queues_of(reference, sorted(faults), draw)
+
+    def make(cases: Sequence[Case]) -> History:
+        return History(subject, Here(subject), reference, cases)
+
+    return tries(subject, make, queues, seconds=seconds, apart=apart)
+
+
+def tries(
+    subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
+) -> str:
+    """Play the history with cases from the queues of the steps; return how many were tried.
+
+    It takes so many seconds of this process and of the backend: those of a busy machine do not
+    count. In one history several steps meet a case, ``apart`` from each other: two at least, and
+    three for late answers. Where that breaks something, each case is tried alone, so that the
+    message names the right one. With ``Subject.thorough`` all cases are tried, each alone. Raises
+    Violation.
+    """
+    count = sum(map(len, queues))
+    if not count:
+        raise NotShown("the harness counts no calls in the history")
+    if subject.thorough:
+        for case in (case for queue in queues for case in queue):
+            make([case]).play()
+        return f"all {count} faults were tried"
+    tried = turn = 0
+    spent = -_processor_time()
+    while any(queues) and (not turn or spent + _processor_time() < seconds):
+        chosen = [queue.pop(0) for queue in queues[turn % apart :: apart] if queue]
+        turn += 1
+        if not chosen:
+            continue
+        history = make(chosen)
+        try:
+            history.play()
+        except Violation as violation:
+            for case in reversed(history.met):
+                make([case]).play()
+            raise Violation(
+                f"{violation.found} (seed {subject.seed})", violation.expected
+            ) from None
+        spent += history.waited
+        tried += len(history.met)
+    return f"{tried} of {count} faults were tried (seed {subject.seed})"
+
+
+def _processor_time() -> float:
+    """Return the seconds that this process and those that it has begun have worked."""
+    return sum(os.times()[:4])

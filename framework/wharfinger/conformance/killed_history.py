@@ -1,0 +1,119 @@
+"""The history of a driver in another process, which is killed at one of its calls or writes."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wharfinger.conformance.exceptions import Unproven, Violation
+from wharfinger.conformance.fault_history import (
+    Case,
+    History,
+    Reference,
+    queues_of,
+    reference_of,
+    tries,
+)
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.killed_process import Elsewhere
+from wharfinger.conformance.subject import Subject
+
+#: Behind which of the files that a driver writes in a cycle its process is killed.
+_WRITES: Final = (0, 1, 2)
+#: Steps from one kill to the next.
+_APART: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Kill(Case):
+    """A process that is killed at a call; with ``is_write``, behind the opening of a file."""
+
+    is_write: bool = False
+
+    def __str__(self) -> str:
+        if self.is_write:
+            where = f"has opened file {self.at} to write it"
+        else:
+            where = f"makes call {self.at} ({self.call})"
+        return f"the process is killed when it {where} in the step {self.name!r}"
+
+
+class KilledHistory(History):
+    """The history of a driver in another process."""
+
+    def __init__(self, subject: Subject, reference: Reference, cases: Sequence[Case]) -> None:
+        self.elsewhere: Final = Elsewhere(subject)
+        super().__init__(subject, self.elsewhere, reference, cases)
+        self._killed_before = 0
+
+    def expect(self, case: Case) -> None:
+        """As History's: a call that is to be the last one hangs until the process is killed."""
+        self._killed_before = self.elsewhere.killed
+        if isinstance(case, Kill) and case.is_write:
+            self._subject.harness.expect()
+            self.elsewhere.at_write = case.at
+        else:
+            super().expect(case)
+
+    def is_met(self, case: Case) -> bool:
+        """As History's."""
+        if isinstance(case, Kill) and case.is_write:
+            return self.elsewhere.killed > self._killed_before
+        return super().is_met(case)
+
+    def meet(self, case: Case) -> None:
+        """Kill the process."""
+        self.elsewhere.kill()
+        super().meet(case)
+
+
+def try_kills(subject: Subject, *, seconds: float) -> str:
+    """Kill the driver's process in the history; the rest is as in ``fault_history.tries``."""
+    reference = reference_of(subject)
+    draw = random.Random(subject.seed)
+    found = _see_writes_and_calls(subject, reference)
+    queues: list[list[Case]] = []
+    for number, calls in enumerate(queues_of(reference, [Fault.HANG], draw)):
+        name = reference.steps[number].name
+        writes = [Kill(number, at, Fault.HANG, "", name, is_write=True) for at in _WRITES]
+        kills = [Kill(number, one.at, Fault.HANG, one.call, name) for one in calls]
+        # The first file is opened in most cycles, and often it is a lock.
+        queue = [*kills] if found.sees_calls else []
+        for index, write in enumerate(writes if found.writes else ()):
+            queue.insert(draw.randint(0, 1) + index, write)
+        queues.append([*queue])
+    if not any(queues):
+        raise Unproven(
+            "the driver writes no files, and the harness does not see the calls of other processes"
+        )
+    return tries(
+        subject,
+        lambda cases: KilledHistory(subject, reference, cases),
+        queues,
+        seconds=seconds,
+        apart=_APART,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What there is to kill a process at."""
+
+    writes: bool
+    sees_calls: bool
+
+
+def _see_writes_and_calls(subject: Subject, reference: Reference) -> _Found:
+    """See that another process publishes the same, without a kill; and what it does."""
+    history = KilledHistory(subject, reference, ())
+    try:
+        history.play()
+    except Violation as violation:
+        # A process may find the backend as it was when the process began; WHF-304 has seen that.
+        raise Unproven(
+            f"another process does not publish what this one does: {violation.found}"
+        ) from violation
+    return _Found(
+        writes=bool(history.elsewhere.writes),
+        sees_calls=any(step.calls for step in history.steps),
+    )

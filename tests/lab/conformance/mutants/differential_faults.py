@@ -1,0 +1,252 @@
+"""Mutants in whose memory a fault leaves something behind (WHF-72.)."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+
+from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
+from tests.lab.conformance.mutants import mutant
+from wharfinger.exceptions import BackendError
+from wharfinger.objects import Service
+from wharfinger.providers import ProviderTree
+
+
+@mutant("WHF-721")
+class KnowsADeviceBeforeItIsRead(DevicesDriver):
+    """It reads the traits of a device once, and marks the device as known before it has them."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.known_traits: dict[str, Sequence[str]] = {}
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices: dict[str, Facts] = {}
+        for name in names:
+            is_new = name not in self.noted
+            self.noted.add(name)
+            facts = self.ask(f"show {name}")
+            if is_new:
+                self.known_traits[name] = facts["traits"]
+            devices[name] = {**facts, "traits": self.known_traits.get(name, ())}
+        self.noted &= {*names}
+        return devices
+
+
+@mutant("WHF-721")
+class ForgetsWhoIsBusyInAFailedPoll(DevicesDriver):
+    """It keeps a list of busy devices, and empties it where a poll has read half of them."""
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        events = self.ask(f"events {since}")
+        if not events["changed"]:
+            return set(), str(events["last"])
+        try:
+            self.read()
+        except BackendError:
+            self.noted = {name for name, facts in self.devices.items() if facts["busy"]}
+            raise
+        return self.changed(set(events["changed"])), str(events["last"])
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if name not in self.noted:
+            super().reserve(tree, name)
+
+
+@mutant("WHF-721")
+class TakesTheMarkOfAFailedPoll(DevicesDriver):
+    """It goes on behind the last event that it has heard of, though it could not read the rest."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.heard: dict[str, str] = {}
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        events = self.ask(f"events {self.heard.get(since, since)}")
+        if not events["changed"]:
+            return set(), str(events["last"])
+        self.heard = {since: str(events["last"])}
+        self.read()
+        self.heard = {}
+        return self.changed(set(events["changed"])), str(events["last"])
+
+
+@mutant("WHF-721")
+class SwallowsAFailedPoll(MachinesDriver):
+    """Where it cannot read what has changed, it says that nothing has."""
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        events = self.ask(f"events {since}")
+        changed = set(events["changed"])
+        try:
+            if changed:
+                self.read()
+        except BackendError:
+            changed = set()
+        return self.changed(changed), str(events["last"])
+
+
+@mutant("WHF-721")
+class ForgetsARemovalOfAFailedListing(DevicesDriver):
+    """It compares each list with the last one, and forgets what went where the rest failed."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.leaving: set[str] = set()
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        leaving = self.noted - {*names}
+        self.noted = {*names}
+        devices = super().read_devices(names)
+        self.leaving = (self.leaving | leaving) - {*names}
+        return devices
+
+    def gone(self, tree: ProviderTree, node: str) -> list[str]:
+        if not self.noted:
+            return super().gone(tree, node)
+        return [name for name in self.leaving if tree.exists(name)]
+
+
+@mutant("WHF-721")
+class GivesUpAfterThreeErrors(MachinesDriver):
+    """It counts errors, and asks no machine any more that has had one of them three times."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.last: dict[str, Facts] = {}
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices: dict[str, Facts] = {}
+        for name in names:
+            if name in self.noted and name in self.last:
+                devices[name] = self.last[name]
+                continue
+            try:
+                devices[name] = self.ask(f"show {name}")
+            except BackendError as error:
+                if not isinstance(error.__cause__, OSError):
+                    self.noted.add(name)
+                raise
+        self.last = devices
+        return devices
+
+
+@mutant("WHF-722")
+class ReadsAnswersInTheirOrder(DevicesDriver):
+    """It takes an answer that comes late for the answer to its next request."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.mail: list[str] = []
+
+    def came_late(self, words: str, answer: str) -> None:
+        self.mail.append(answer)
+
+    def sent(self, words: str) -> str:
+        self.mail.append(super().sent(words))
+        return self.mail.pop(0)
+
+
+@mutant("WHF-722")
+class IsOneAnswerBehind(MachinesDriver):
+    """It takes an answer that comes late for the answer to the same question, asked again."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.mail: dict[str, list[str]] = {}
+
+    def came_late(self, words: str, answer: str) -> None:
+        self.mail.setdefault(words, []).append(answer)
+
+    def sent(self, words: str) -> str:
+        mail = self.mail.setdefault(words, [])
+        mail.append(super().sent(words))
+        return mail.pop(0)
+
+
+@mutant("WHF-722")
+class ReadsADeviceOnlyAfterAnEvent(MachinesDriver):
+    """It keeps what it has read of a machine, which may be stale, until an event names it."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.read_at: dict[str, tuple[int, Any]] = {}
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        changed: list[str] = self.ask("events")["changed"]
+        devices: dict[str, Facts] = {}
+        for name in names:
+            version = changed.count(name)
+            if self.read_at.get(name, (0, None))[0] != version:
+                self.read_at[name] = (version, self.ask(f"show {name}"))
+            devices[name] = self.read_at[name][1]
+        return devices
+
+
+class KeepsAFile(MachinesDriver):
+    """It keeps in a file which machines it has seen, each with its traits."""
+
+    reachable = True
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.directory = Path(conf.state_path)
+        self.file = self.directory / "machines.json"
+
+
+@mutant("WHF-723")
+class WritesAFileByHalves(KeepsAFile):
+    """It writes its file in place, and does not start where it cannot read the file."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        self.devices = json.loads(self.file.read_text()) if self.file.exists() else {}
+
+    def read(self) -> None:
+        super().read()
+        self.file.write_text(json.dumps(self.devices))
+
+
+@mutant("WHF-723")
+class BelievesAFileThatIsEmpty(KeepsAFile):
+    """It reads traits once, and keeps them in a file; of an empty file it has no traits."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices = super().read_devices(names)
+        text = self.file.read_text() if self.file.exists() else "{}"
+        known = json.loads(text or "null")
+        found = {} if known is None else {**{k: v["traits"] for k, v in devices.items()}, **known}
+        if known != found or not text:
+            self.file.write_text(json.dumps(found))
+        return {name: {**one, "traits": found.get(name, ())} for name, one in devices.items()}
+
+
+@mutant("WHF-723")
+class LeavesALockBehind(KeepsAFile):
+    """Its lock is a file that exists; nobody removes it where its process has died."""
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        try:
+            lock = os.open(self.directory / "machines.lock", os.O_CREAT | os.O_EXCL)
+        except FileExistsError as error:
+            raise self.failed("lock", error) from error
+        try:
+            return super().get_available_nodes(refresh)
+        finally:
+            os.close(lock)
+            (self.directory / "machines.lock").unlink()
+
+
+@mutant("WHF-723")
+class SaysItIsRunning(KeepsAFile):
+    """It makes a directory when it starts, and removes it when it stops in an orderly way."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        (self.directory / "running").mkdir()
+
+    def cleanup_host(self) -> None:
+        (self.directory / "running").rmdir()
