@@ -1,7 +1,8 @@
 """Observers of the calls to a driver: each one hears of the beginning and the end of every call."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Final, Protocol
 
@@ -45,15 +46,24 @@ def _observed(
     def call(*args: Any, **kwargs: Any) -> Any:
         if getattr(inside, "call", False):
             return method(*args, **kwargs)
-        present = [*observers]
-        inside.call = True
-        for one in present:
-            one.before(name)
-        try:
-            return method(*args, **kwargs)
-        finally:
-            inside.call = False
-            for one in reversed(present):
-                one.after(name)
+        with calling(name, observers):
+            inside.call = True
+            try:
+                return method(*args, **kwargs)
+            finally:
+                inside.call = False
 
     return call
+
+
+@contextmanager
+def calling(method: str, observers: Sequence[CallObserver]) -> Iterator[None]:
+    """Tell observers of a call."""
+    present = [*observers]
+    for one in present:
+        one.before(method)
+    try:
+        yield
+    finally:
+        for one in reversed(present):
+            one.after(method)

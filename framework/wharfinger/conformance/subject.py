@@ -1,7 +1,7 @@
 """The driver that is looked at: configured, with its backend and a Placement to publish to."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -9,14 +9,15 @@ from typing import Final
 
 from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
-from wharfinger.conformance.driver_observer import CallObserver, observe
+from wharfinger.conformance.driver_observer import CallObserver, calling, observe
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.placement_diff import Contents
+from wharfinger.conformance.process_observer import ProcessObserver
 from wharfinger.driver import Capabilities, ComputeDriver, loader
 from wharfinger.driver.signatures import takes_migrations
-from wharfinger.exceptions import ConfigurationError, WharfingerError
+from wharfinger.exceptions import ConfigurationError, DriverLoadError, WharfingerError
 from wharfinger.objects import Migration
 from wharfinger.objects.database_context import local
 from wharfinger.placement.model import ProviderSummary
@@ -66,8 +67,10 @@ class Subject:
         self.thorough: Final = thorough
         #: The ids of the rules that are known by now not to be kept.
         self.broken: Final[set[str]] = set()
+        #: What calls have changed of the process.
+        self.process: Final = ProcessObserver()
         #: What observes every call to the driver's instances.
-        self.observers: Final[list[CallObserver]] = []
+        self.observers: Final[list[CallObserver]] = [self.process]
         self._harness: Final = harness
         self._config_file: Final = config_file
         self._directory: Final = directory
@@ -224,7 +227,11 @@ class Subject:
 
     def load(self) -> Instance:
         """A new instance, which is not connected yet."""
-        instance = driver_instance_loader.load(self.configured(), self.instance_name)
+        conf = self.configured()
+        with suppress(DriverLoadError):
+            _ = self.kind  # to import the driver is no part of the call
+        with calling("__init__", self.observers):
+            instance = driver_instance_loader.load(conf, self.instance_name)
         observe(instance.driver, self.observers)
         return instance
 

@@ -1,0 +1,19 @@
+"""Mutants of what a driver does to its process (WHF-81.)."""
+
+import os
+from collections.abc import Sequence
+
+from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
+from tests.lab.conformance.mutants import mutant
+from wharfinger.exceptions import BackendError
+from wharfinger.objects import Service
+from wharfinger.providers import ProviderTree
+
+
+@mutant("WHF-811")
+class ChangesTheDirectory(DevicesDriver):
+    """It changes to its own directory when it is connected."""
+
+    def init_host(self, service: Service) -> None:
+        os.chdir("/")
+        super().init_host(service)
