@@ -55,26 +55,24 @@ class PrintObserver:
 
     @contextmanager
     def _silent(self) -> Iterator[None]:
-        streams = [sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__]
         own = {id(one) for one in self._own_handlers()}
-        silenced = [
+        handlers = [
             (one, one.stream)
             for one in filter(None, [reference() for reference in logging._handlerList])
-            if isinstance(one, logging.StreamHandler)
-            and id(one) not in own
-            and "stream" in vars(one)
-            and any(one.stream is stream for stream in streams)
+            if isinstance(one, logging.StreamHandler) and "stream" in vars(one)
         ]
         last_resort, showwarning = logging.lastResort, warnings.showwarning
         logging.lastResort = logging.NullHandler()  # type: ignore[assignment]
         warnings.showwarning = lambda *args, **kwargs: None
-        for handler, _ in silenced:
-            handler.stream = io.StringIO()
+        for handler, stream in handlers:
+            for redirect in self._redirects:
+                if redirect.is_of(stream):
+                    handler.stream = redirect.stream if id(handler) in own else io.StringIO()
         try:
             yield
         finally:
             logging.lastResort, warnings.showwarning = last_resort, showwarning
-            for handler, stream in silenced:
+            for handler, stream in handlers:
                 handler.stream = stream
 
     def _own_handlers(self) -> Iterator[logging.Handler]:
@@ -95,26 +93,31 @@ class _Redirect:
         self._kept = os.dup(self._number)
         self._file = TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._bytes = _Bytes(self._number, self._kept, self._file.fileno())
-        self._stream = io.TextIOWrapper(self._bytes, "utf-8", "replace", write_through=True)
+        self.stream = io.TextIOWrapper(self._bytes, "utf-8", "replace", write_through=True)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._bytes.end()  # a handler of the driver may still have it
         self._file.close()
         os.close(self._kept)
 
+    def is_of(self, stream: object) -> bool:
+        """Return whether this is what Python writes there."""
+        return stream in (getattr(sys, self.name), getattr(sys, f"__{self.name}__"))
+
     def begin(self, own_threads: set[threading.Thread]) -> None:
         """Write to the file from now on."""
-        self._bytes.own_threads = {*own_threads, threading.current_thread()}
+        self._bytes.own_threads, self._bytes.caller = own_threads, threading.current_thread()
         self._real = getattr(sys, self.name)
         self._flush()
         os.dup2(self._file.fileno(), self._number)
-        setattr(sys, self.name, self._stream)
+        setattr(sys, self.name, self.stream)
 
     def end(self) -> str:
         """Write to where it was before; return what was written meanwhile."""
         self._flush()
         os.dup2(self._kept, self._number)
-        if getattr(sys, self.name) is self._stream:  # a driver that replaces it is seen elsewhere
+        if getattr(sys, self.name) is self.stream:  # a driver that replaces it is seen elsewhere
             setattr(sys, self.name, self._real)
         size = os.fstat(self._file.fileno()).st_size
         text = os.pread(self._file.fileno(), size - self._size, self._size)
@@ -122,7 +125,7 @@ class _Redirect:
         return text.decode(errors="replace")
 
     def _flush(self) -> None:
-        for stream in (self._stream, self._real, getattr(sys, f"__{self.name}__")):
+        for stream in (self.stream, self._real, getattr(sys, f"__{self.name}__")):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
 
@@ -138,6 +141,7 @@ class _Bytes(io.RawIOBase):
         self._kept = kept
         self._noted = noted
         self.own_threads: set[threading.Thread] = set()
+        self.caller: threading.Thread | None = None
 
     def writable(self) -> bool:
         """Return that it is."""
@@ -147,9 +151,14 @@ class _Bytes(io.RawIOBase):
         """Return the descriptor that is redirected."""
         return self._number
 
+    def end(self) -> None:
+        """Write to the stream itself from now on."""
+        self._kept = self._noted = self._number
+
     def write(self, data: Any) -> int:
         """Write at once."""
         with suppress(OSError):  # it is closed
-            is_own = threading.current_thread() in self.own_threads
+            present = threading.current_thread()
+            is_own = present is self.caller or present in self.own_threads
             os.write(self._noted if is_own else self._kept, data)
         return len(data)

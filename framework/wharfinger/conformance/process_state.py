@@ -15,7 +15,7 @@ import threading
 import time
 import warnings
 from _signal import getsignal as handler_of  # type: ignore[import-not-found]
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -63,7 +63,10 @@ class Change:
     def __str__(self) -> str:
         if isinstance(self.before, Mapping) and isinstance(self.after, Mapping):
             keys = self.before.keys() | self.after.keys()
-            wrong = [key for key in keys if self.before.get(key) != self.after.get(key)]
+            usual = _USUAL if self.aspect.is_logging else None
+            wrong = [
+                key for key in keys if self.before.get(key, usual) != self.after.get(key, usual)
+            ]
             named = sorted(one.decode() if isinstance(one, bytes) else str(one) for one in wrong)
             return f"{self.aspect.name} ({', '.join(named[:3])})"
         return self.aspect.name
@@ -136,6 +139,19 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
     for number, handler in before.items():
         if handler_of(number) is not handler and handler is not None:
             signal.signal(number, handler)
+
+
+class _Alarm:
+    """The timer of SIGALRM: whether it is set, however much is left."""
+
+    def __init__(self) -> None:
+        self.left = signal.getitimer(signal.ITIMER_REAL)[0]
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, _Alarm)  # which was read later
+        return bool(self.left) == bool(other.left) and other.left <= self.left
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _environment() -> dict[bytes, bytes]:
@@ -225,29 +241,26 @@ def _restore_nice(before: int) -> None:
 # Logs and warnings.
 
 
-def _of_framework() -> dict[str, logging.Logger]:
-    return _named(len(logging.root.manager.loggerDict))
+def _of_framework() -> Iterator[tuple[str, logging.Logger]]:
+    yield "root", logging.root
+    for name, one in [*logging.root.manager.loggerDict.items()]:
+        if name.startswith(_FRAMEWORK) and isinstance(one, logging.Logger):
+            if name.partition(".")[0] == _FRAMEWORK:
+                yield name, one
 
 
-@cache
-def _named(_count: int) -> dict[str, logging.Logger]:
-    """Return the loggers of the framework, and the root; searched when there are more."""
-    return {
-        "root": logging.root,
-        **{
-            name: one
-            for name, one in logging.root.manager.loggerDict.items()
-            if name.partition(".")[0] == _FRAMEWORK and isinstance(one, logging.Logger)
-        },
-    }
+#: The facts of a new logger.
+_USUAL: Final = (logging.NOTSET, [], [], True, False)
 
 
 class _Loggers(dict[str, Any]):
-    """The facts of loggers; those that are made later are no difference."""
+    """The facts of loggers; those that are made later, as usual, are no difference."""
 
     def __eq__(self, later: object) -> bool:
         assert isinstance(later, dict)
-        return all(later.get(name) == facts for name, facts in self.items())
+        return all(later.get(name) == facts for name, facts in self.items()) and all(
+            facts == _USUAL for name, facts in later.items() if name not in self
+        )
 
     def __ne__(self, later: object) -> bool:
         return not self == later
@@ -265,20 +278,19 @@ def _loggers() -> _Loggers:
                 one.propagate,
                 one.disabled,
             )
-            for name, one in _of_framework().items()
+            for name, one in _of_framework()
         }
     )
 
 
 def _restore_loggers(before: _Loggers) -> None:
-    for name, one in _of_framework().items():
-        if name in before:
-            level, handlers, filters, one.propagate, one.disabled = before[name]
-            one.setLevel(level)
-            one.handlers[:] = [handler for handler, _ in handlers]
-            for handler, own in handlers:
-                handler.setLevel(own)
-            one.filters[:] = filters
+    for name, one in _of_framework():
+        level, handlers, filters, one.propagate, one.disabled = before.get(name, _USUAL)
+        one.setLevel(level)
+        one.handlers[:] = [handler for handler, _ in handlers]
+        for handler, own in handlers:
+            handler.setLevel(own)
+        one.filters[:] = filters
 
 
 _SWITCHES: Final = (
@@ -329,6 +341,7 @@ ASPECTS: Final[Sequence[Aspect]] = (
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before),
     ),
+    Aspect("the alarm", _Alarm, lambda before: signal.setitimer(signal.ITIMER_REAL, before.left)),
     Aspect("the environment", _environment, _restore_environment),
     Aspect(
         "the locale",

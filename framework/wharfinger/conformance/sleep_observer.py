@@ -1,5 +1,6 @@
 """An observer of the calls to a driver that sees sleeps, in the thread that calls it."""
 
+import _signal  # type: ignore[import-not-found]
 import random
 import re
 import select
@@ -21,7 +22,8 @@ from wharfinger.driver import ComputeDriver
 #: Seconds that all calls together may sleep, and that are no sleep.
 _MOST: Final = 0.1
 _NONE: Final = 0.001
-_SLEEP: Final = time.sleep
+#: Functions in C that do nothing but sleep.
+_SLEEPS: Final = (time.sleep, _signal.sigtimedwait, _signal.pause)
 _WAIT: Final = threading.Condition.wait.__code__
 _SEED: Final = random.Random.seed.__code__
 _START: Final = threading.Thread.start.__code__
@@ -89,11 +91,11 @@ class SleepObserver:
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
-            if argument is _SLEEP:
+            if _sleeps(argument):
                 self._since.append(time.monotonic())
         elif event in ("c_return", "c_exception"):
-            if argument is _SLEEP and self._since:
-                self._add(self._since.pop(), frame, "time.sleep")
+            if _sleeps(argument) and self._since:
+                self._add(self._since.pop(), frame, argument.__qualname__)
         elif (code := frame.f_code) is _WAIT or _is_selector(frame):
             if event == "call":
                 self._since.append(time.monotonic())
@@ -139,6 +141,10 @@ class SleepObserver:
 
 #: The file of the function that calls a driver's method for the kit.
 _OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
+
+
+def _sleeps(function: Any) -> bool:
+    return any(function is one for one in _SLEEPS)
 
 
 def _is_selector(frame: FrameType) -> bool:
