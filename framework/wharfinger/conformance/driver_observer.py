@@ -46,19 +46,19 @@ def _observed(
     def call(*args: Any, **kwargs: Any) -> Any:
         if getattr(inside, "call", False):
             return method(*args, **kwargs)
-        inside.call = True
-        try:
-            with observed(name, observers):
+        with calling(name, observers):
+            inside.call = True
+            try:
                 return method(*args, **kwargs)
-        finally:
-            inside.call = False
+            finally:
+                inside.call = False
 
     return call
 
 
 @contextmanager
-def observed(method: str, observers: Sequence[CallObserver]) -> Iterator[None]:
-    """Let observers hear of a call that is made meanwhile."""
+def calling(method: str, observers: Sequence[CallObserver]) -> Iterator[None]:
+    """Tell observers of a call."""
     present = [*observers]
     for one in present:
         one.before(method)

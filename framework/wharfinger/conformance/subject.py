@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -11,15 +11,16 @@ from typing import Final
 from wharfinger import conf
 from wharfinger.conf import DefaultSection, InstanceSection, Options
 from wharfinger.conformance import clock_shift
-from wharfinger.conformance.driver_observer import CallObserver, observe, observed
+from wharfinger.conformance.driver_observer import CallObserver, calling, observe
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault, Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.placement_diff import Contents, trees
+from wharfinger.conformance.process_observer import ProcessObserver
 from wharfinger.conformance.tree_invariants import TreeInvariants
 from wharfinger.driver import Capabilities, ComputeDriver, loader
 from wharfinger.driver.signatures import takes_migrations
-from wharfinger.exceptions import ConfigurationError, WharfingerError
+from wharfinger.exceptions import ConfigurationError, DriverLoadError, WharfingerError
 from wharfinger.objects import Migration
 from wharfinger.objects.database_context import local
 from wharfinger.placement.model import ProviderSummary
@@ -79,8 +80,10 @@ class Subject:
         self.thorough: Final = thorough
         #: The ids of the rules that are known by now not to be kept.
         self.broken: Final[set[str]] = set()
+        #: What calls have changed of the process.
+        self.process: Final = ProcessObserver()
         #: What observes every call to the driver's instances.
-        self.observers: Final[list[CallObserver]] = []
+        self.observers: Final[list[CallObserver]] = [self.process]
         self._harness: Final = harness
         self._config_file: Final = config_file
         self._directory: Final = directory
@@ -257,7 +260,9 @@ class Subject:
     def load(self) -> Instance:
         """A new instance, which is not connected yet."""
         conf = self.configured()
-        with observed("__init__", self.observers):
+        with suppress(DriverLoadError):
+            _ = self.kind  # to import the driver is no part of the call
+        with calling("__init__", self.observers):
             instance = driver_instance_loader.load(conf, self.instance_name)
         observe(instance.driver, self.observers)
         return instance

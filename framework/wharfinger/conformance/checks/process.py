@@ -1,0 +1,81 @@
+"""Rules of what a driver does to its process, which it shares with all others (WHF-81.)."""
+
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.process_exercise import exercise
+from wharfinger.conformance.process_observer import Misuse
+from wharfinger.conformance.rules import Level, rule
+from wharfinger.conformance.subject import Subject
+
+#: How many findings are told.
+_TOLD = 5
+
+
+@rule(
+    "WHF-811",
+    Level.MUST,
+    "The driver leaves the process as it is: the working directory, the umask, signal handlers, "
+    "the environment, the locale, the seed of random, and whatever else all code shares.",
+    "The framework and all other drivers run in the same process.",
+    after=("WHF-203",),
+)
+def leaves_the_process(subject: Subject) -> None:
+    """Compare the process before and after every call, in this rule and in those before."""
+    _see_none(subject, Misuse.STATE, "the same as before the call")
+
+
+@rule(
+    "WHF-812",
+    Level.MUST,
+    "The driver leaves logging and warnings as they are: it configures at most its own loggers.",
+    "The operator says in the configuration what is logged, and where.",
+    after=("WHF-203",),
+)
+def leaves_logging(subject: Subject) -> None:
+    """Compare the framework's loggers before and after every call."""
+    _see_none(subject, Misuse.LOGGING, "the same as before the call")
+
+
+@rule(
+    "WHF-813",
+    Level.MUST,
+    "The driver replaces no function, method or class of the framework, of Python or of a library "
+    "that the framework uses.",
+    "What it replaces is replaced for all other drivers, too.",
+    after=("WHF-203",),
+)
+def replaces_nothing(subject: Subject) -> None:
+    """Compare modules and classes after the life of each instance."""
+    _see_none(subject, Misuse.PATCH, "what was there before")
+
+
+@rule(
+    "WHF-814",
+    Level.MUST,
+    "The driver writes nothing to the standard streams. It logs.",
+    "A command writes its own output there, which programs read.",
+    after=("WHF-203",),
+)
+def prints_nothing(subject: Subject) -> None:
+    """Redirect both streams during every call."""
+    _see_none(subject, Misuse.PRINT, "nothing")
+
+
+@rule(
+    "WHF-815",
+    Level.MUST,
+    "The driver does not sleep. It may wait between two attempts while its backend fails, and for "
+    "a device that it programs.",
+    "The instance publishes nothing meanwhile, and cannot be stopped.",
+    after=("WHF-203",),
+)
+def is_awake(subject: Subject) -> None:
+    """Add up what calls sleep while the backend answers."""
+    _see_none(subject, Misuse.SLEEP, "calls that return when the backend has answered")
+
+
+def _see_none(subject: Subject, kind: Misuse, expected: str) -> None:
+    exercise(subject)
+    if found := subject.process.found[kind]:
+        told = [f"{what}, {where}" for what, where in found.items()]
+        more = f"; and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+        raise Violation("; ".join(told[:_TOLD]) + more, expected)

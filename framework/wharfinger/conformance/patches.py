@@ -1,0 +1,120 @@
+"""Functions and classes that all code shares: which of them were replaced, and a repair."""
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+#: The framework, and the libraries that it shares with drivers: all of their modules.
+_PACKAGES: Final = frozenset(
+    {
+        *("wharfinger", "keystoneauth1", "os_resource_classes", "os_traits", "oslo_config"),
+        *("oslo_log", "oslo_utils", "requests", "stevedore", "tenacity", "urllib3"),
+    }
+)
+#: Modules of Python itself. What they make when it is needed is no function, and is not looked at.
+_STANDARD: Final = frozenset(
+    {
+        *("asyncio", "builtins", "codecs", "collections", "concurrent.futures", "contextlib"),
+        *("copy", "datetime", "decimal", "email.message", "encodings.idna", "functools"),
+        *("concurrent.futures.thread", "hashlib", "http.client", "http.cookiejar", "inspect"),
+        *("importlib", "io", "json", "json.decoder", "json.encoder", "logging", "math", "os"),
+        *("os.path", "pathlib", "pickle", "queue", "random", "re", "selectors", "shutil"),
+        *("signal", "socket", "socketserver", "sqlite3", "ssl", "string", "subprocess"),
+        *("tempfile", "threading", "time", "traceback", "typing", "urllib.parse"),
+        *("urllib.request", "uuid", "weakref", "xml.etree.ElementTree"),
+    }
+)
+#: What a class has that Python or a library keeps there.
+_KEPT: Final = frozenset({"__abstractmethods__", "__annotations__", "__doc__", "__weakref__"})
+_METHODS: Final = (FunctionType, classmethod, staticmethod, property)
+_CALLABLES: Final = (*_METHODS, BuiltinFunctionType, MethodType, type)
+#: What a constant may be.
+#: Of a class that Python code has made.
+_HEAP: Final = 1 << 9
+_CONSTANTS: Final = (str, bytes, int, float, tuple, frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A module or a class, with what it had: each value, and of a function what it is made of."""
+
+    name: str
+    owner: Any
+    had: Mapping[str, tuple[Any, Any]]
+
+    @classmethod
+    def seen(cls, name: str, owner: Any) -> "_Owner":
+        """Return it as it is now."""
+        is_ours = name.partition(".")[0] == "wharfinger"
+        had = {
+            attribute: (value, _made_of(value))
+            for attribute, value in vars(owner).items()
+            if attribute not in _KEPT
+            and (
+                isinstance(value, _CALLABLES)
+                or (is_ours and attribute.isupper() and isinstance(value, _CONSTANTS))
+            )
+        }
+        return cls(name, owner, had)
+
+    def repair(self) -> Iterator[str]:
+        """Put back what was replaced; yield its names."""
+        now = vars(self.owner)
+        for attribute, (value, parts) in self.had.items():
+            if now.get(attribute) is not value:
+                yield f"{self.name}.{attribute}"
+                with contextlib.suppress(AttributeError, TypeError):
+                    setattr(self.owner, attribute, value)
+            elif parts is not None and _made_of(value) != parts:
+                yield f"{self.name}.{attribute}"
+                value.__code__, value.__defaults__ = parts
+        if isinstance(self.owner, type):
+            yield from self._remove_new({*now} - self.had.keys() - _KEPT)
+
+    def _remove_new(self, names: Set[str]) -> Iterator[str]:
+        for attribute in names:
+            if isinstance(vars(self.owner)[attribute], _METHODS):
+                yield f"{self.name}.{attribute}"
+                delattr(self.owner, attribute)
+
+
+class Patches:
+    """What modules had when they were seen first."""
+
+    def __init__(self) -> None:
+        self._owners: dict[int, _Owner] = {}
+        self._modules = 0
+        self._see_new()
+
+    def look(self) -> list[str]:
+        """Return the names of what was replaced since the last look, and put it back."""
+        found = [name for one in self._owners.values() for name in one.repair()]
+        self._see_new()
+        return found
+
+    def _see_new(self) -> None:
+        if self._modules != len(sys.modules):
+            self._modules = len(sys.modules)
+            for name, owner in _owners():
+                if id(owner) not in self._owners:
+                    self._owners[id(owner)] = _Owner.seen(name, owner)
+
+
+def _owners() -> Iterator[tuple[str, Any]]:
+    """Yield the modules that are looked at, and their classes."""
+    for name, module in [*sys.modules.items()]:
+        is_shared = name in _STANDARD or name.partition(".")[0] in _PACKAGES
+        if is_shared and isinstance(module, ModuleType):
+            yield name, module
+            for kind in [*vars(module).values()]:
+                # A class in C cannot be changed.
+                if isinstance(kind, type) and kind.__module__ == name and kind.__flags__ & _HEAP:
+                    yield f"{name}.{kind.__qualname__}", kind
+
+
+def _made_of(value: Any) -> Any:
+    is_function = isinstance(value, FunctionType)
+    return (value.__code__, value.__defaults__) if is_function else None

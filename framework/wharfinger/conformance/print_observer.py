@@ -1,0 +1,164 @@
+"""An observer of the calls to a driver that sees what is written to the standard streams."""
+
+import io
+import logging
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from tempfile import TemporaryFile
+from typing import Any, Final
+
+from wharfinger.conformance.process_observer import Misuse, ProcessObserver
+
+_NAMES: Final = {1: "stdout", 2: "stderr"}
+#: Characters that are told of a text.
+_LONGEST: Final = 60
+
+
+class PrintObserver:
+    """Redirects both streams during each call, those of Python and those of the process.
+
+    What other threads write meanwhile by way of sys.stdout and sys.stderr, such as a harness that
+    serves HTTP, goes to where it went before. Logs are not printed, nor are warnings: handlers
+    that there are already write nothing, except those of the driver's own loggers, which begin
+    with ``logger``.
+    """
+
+    def __init__(self, process: ProcessObserver, logger: str) -> None:
+        self._process: Final = process
+        self._logger: Final = logger
+        self._redirects: Final[list[_Redirect]] = []
+
+    def before(self, method: str) -> None:
+        """Redirect."""
+        for one in self._redirects:
+            one.begin(self._process.own_threads)
+
+    def after(self, method: str) -> None:
+        """Have the streams as they were, and read what was written."""
+        for one in self._redirects:
+            if text := one.end():
+                self._process.note(Misuse.PRINT, f"{one.name}: {text[:_LONGEST]!r}", method)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Be able to redirect, and have handlers be silent."""
+        with ExitStack() as stack:
+            for number, name in _NAMES.items():
+                with suppress(OSError):  # it is closed
+                    self._redirects.append(stack.enter_context(_Redirect(number, name)))
+            stack.enter_context(self._silent())
+            yield
+
+    @contextmanager
+    def _silent(self) -> Iterator[None]:
+        own = {id(one) for one in self._own_handlers()}
+        handlers = [
+            (one, one.stream)
+            for one in filter(None, [reference() for reference in logging._handlerList])
+            if isinstance(one, logging.StreamHandler) and "stream" in vars(one)
+        ]
+        last_resort, showwarning = logging.lastResort, warnings.showwarning
+        logging.lastResort = logging.NullHandler()  # type: ignore[assignment]
+        warnings.showwarning = lambda *args, **kwargs: None
+        for handler, stream in handlers:
+            for redirect in self._redirects:
+                if redirect.is_of(stream):
+                    handler.stream = redirect.stream if id(handler) in own else io.StringIO()
+        try:
+            yield
+        finally:
+            logging.lastResort, warnings.showwarning = last_resort, showwarning
+            for handler, stream in handlers:
+                handler.stream = stream
+
+    def _own_handlers(self) -> Iterator[logging.Handler]:
+        for name, one in logging.root.manager.loggerDict.items():
+            if name.partition(".")[0] == self._logger and isinstance(one, logging.Logger):
+                yield from one.handlers
+
+
+class _Redirect:
+    """One stream, of the process and of Python."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.name: Final = name
+        self._number: Final = number
+        self._size = 0
+
+    def __enter__(self) -> "_Redirect":
+        self._kept = os.dup(self._number)
+        self._file = TemporaryFile()
+        self._bytes = _Bytes(self._number, self._kept, self._file.fileno())
+        self.stream = io.TextIOWrapper(self._bytes, "utf-8", "replace", write_through=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bytes.end()  # a handler of the driver may still have it
+        self._file.close()
+        os.close(self._kept)
+
+    def is_of(self, stream: object) -> bool:
+        """Return whether this is what Python writes there."""
+        return stream in (getattr(sys, self.name), getattr(sys, f"__{self.name}__"))
+
+    def begin(self, own_threads: set[threading.Thread]) -> None:
+        """Write to the file from now on."""
+        self._bytes.own_threads, self._bytes.caller = own_threads, threading.current_thread()
+        self._real = getattr(sys, self.name)
+        self._flush()
+        os.dup2(self._file.fileno(), self._number)
+        setattr(sys, self.name, self.stream)
+
+    def end(self) -> str:
+        """Write to where it was before; return what was written meanwhile."""
+        self._flush()
+        os.dup2(self._kept, self._number)
+        if getattr(sys, self.name) is self.stream:  # a driver that replaces it is seen elsewhere
+            setattr(sys, self.name, self._real)
+        size = os.fstat(self._file.fileno()).st_size
+        text = os.pread(self._file.fileno(), size - self._size, self._size)
+        self._size = size
+        return text.decode(errors="replace")
+
+    def _flush(self) -> None:
+        for stream in (self.stream, self._real, getattr(sys, f"__{self.name}__")):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+
+
+class _Bytes(io.RawIOBase):
+    """What Python writes to a stream: of the driver's threads to ``noted``, of others to ``kept``.
+
+    All three are descriptors.
+    """
+
+    def __init__(self, number: int, kept: int, noted: int) -> None:
+        self._number = number
+        self._kept = kept
+        self._noted = noted
+        self.own_threads: set[threading.Thread] = set()
+        self.caller: threading.Thread | None = None
+
+    def writable(self) -> bool:
+        """Return that it is."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor that is redirected."""
+        return self._number
+
+    def end(self) -> None:
+        """Write to the stream itself from now on."""
+        self._kept = self._noted = self._number
+
+    def write(self, data: Any) -> int:
+        """Write at once."""
+        with suppress(OSError):  # it is closed
+            present = threading.current_thread()
+            is_own = present is self.caller or present in self.own_threads
+            os.write(self._noted if is_own else self._kept, data)
+        return len(data)

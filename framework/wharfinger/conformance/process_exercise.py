@@ -1,0 +1,151 @@
+"""Every call that there is to a driver, in every situation that a harness can make.
+
+Each call is watched. What it answers is no matter: other rules are about that.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+from weakref import WeakSet
+
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import Contents
+from wharfinger.conformance.print_observer import PrintObserver
+from wharfinger.conformance.rules import can_be_busy
+from wharfinger.conformance.sleep_observer import SleepObserver
+from wharfinger.conformance.subject import Subject, as_contents, describe
+from wharfinger.driver import ComputeDriver
+from wharfinger.providers import Provider
+from wharfinger.reconcile import driver_instance_loader
+
+#: What may wait for its backend as long as it likes.
+_MAY_WAIT: Final = frozenset({"program"})
+#: What every call meets for a while. One that hangs is for other rules: it takes its time.
+_FAULTS: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF)
+#: Whatever a driver raises is for other rules.
+_ANY: Final = Exception
+_DONE: Final[WeakSet[Subject]] = WeakSet()
+
+
+def exercise(subject: Subject) -> None:
+    """Make all calls, in all situations; once for each subject."""
+    if subject not in _DONE:
+        _Exercise(subject).run()
+        _DONE.add(subject)
+
+
+class _Exercise:
+    """The calls, and what they have said so far."""
+
+    def __init__(self, subject: Subject) -> None:
+        kind = subject.kind
+        self._subject: Final = subject
+        self._sleeps = SleepObserver(subject.process, subject.declared, kind, _MAY_WAIT)
+        self._prints = PrintObserver(subject.process, kind.__module__.partition(".")[0])
+        self._live: Contents = subject.placement.contents()
+        self._mark: str | None = None
+        self._driver: ComputeDriver
+
+    def run(self) -> None:
+        """Make them, of two instances: one after the other."""
+        observers = self._subject.observers
+        kept = [*observers]
+        with self._prints.watching(), self._sleeps.watching_select():
+            observers += [self._prints, self._sleeps]
+            try:
+                for work in (self._everything, self._ask):
+                    with self._connected():
+                        work()
+            finally:
+                observers[:] = kept
+        self._subject.process.look_at_patches("some call")
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        self._driver = self._subject.load().driver
+        with ExitStack() as stack:
+            stack.enter_context(driver_instance_loader.connected(self._driver))
+            yield
+
+    def _everything(self) -> None:
+        self._ask()
+        self._ask()
+        if self._subject.has_harness:
+            self._change_things()
+            self._fail()
+            self._program()
+
+    def _change_things(self) -> None:
+        """Have a thing be busy, be free, be another, come, go and come back."""
+        harness, subject = self._subject.harness, self._subject
+        thing = harness.things()[0]
+        if can_be_busy(subject):
+            for _ in range(2):
+                harness.make_busy(thing)
+                self._ask()
+                harness.make_free(thing)
+                self._ask()
+        for method in ("use", "change"):
+            if subject.can(method):
+                getattr(harness, method)(thing)
+                self._ask()
+        new = subject.add()
+        self._ask()
+        for _ in range(2):
+            harness.remove(new)
+            self._ask()
+            harness.put_back(new)
+            self._ask()
+
+    def _fail(self) -> None:
+        """Have every call to the backend meet a fault for a while."""
+        harness = self._subject.harness
+        for fault in _FAULTS:
+            harness.expect(None, fault)
+            self._sleeps.is_off = True  # between two attempts it may
+            self._ask()
+            harness.expect()
+            self._ask()  # with another connection, perhaps
+            self._sleeps.is_off = False
+            self._ask()
+
+    def _program(self) -> None:
+        if self._driver.capabilities.supports("programming") and self._subject.can("image"):
+            thing = self._subject.harness.things()[0]
+            if thing not in self._live:
+                return
+            uuid, function = self._subject.harness.image(thing)
+            for _ in range(2):
+                self._call(self._driver.program, self._live[thing].uuid, uuid, function)
+                self._ask()
+
+    def _ask(self) -> None:
+        """Call every method that only asks."""
+        driver, before = self._driver, self._live
+        with suppress(_ANY):
+            self._live = as_contents(describe(driver, before))
+        self._call(driver.capabilities_as_traits)
+        self._call(driver.get_problems)
+        for provider in {**before, **self._live}.values():
+            self._ask_of(provider)
+        if driver.capabilities.supports("change_feed"):
+            with suppress(_ANY):
+                _, self._mark = driver.changed_nodes(self._mark)
+
+    def _ask_of(self, provider: Provider) -> None:
+        driver = self._driver
+        if provider.parent_uuid is None:
+            self._call(driver.get_available_resource, provider.name)
+            self._call(driver.node_is_available, provider.name)
+        else:
+            self._call(driver.provider_is_available, provider.uuid, provider.name)
+        if driver.capabilities.supports("cleans_after_release"):
+            self._call(driver.is_clean, provider.uuid, datetime.now(UTC))
+        if driver.capabilities.supports("programming"):
+            self._call(driver.current_function, provider.uuid)
+            self._call(driver.programming_scope, provider.uuid)
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> None:
+        with suppress(_ANY):
+            method(*arguments)

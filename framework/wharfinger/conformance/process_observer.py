@@ -1,0 +1,91 @@
+"""An observer of all calls to a driver: what each one changes of what the process shares."""
+
+import random
+import threading
+from enum import StrEnum
+from typing import Any, Final
+
+from wharfinger.conformance import process_state
+from wharfinger.conformance.patches import Patches
+
+#: After these the modules are compared, too, which takes longer than a call.
+_LAST_CALLS: Final = ("__init__", "cleanup_host")
+
+
+class Misuse(StrEnum):
+    """What a driver may not do to its process; each is a rule's."""
+
+    STATE = "state"
+    LOGGING = "logging"
+    PATCH = "patch"
+    PRINT = "print"
+    SLEEP = "sleep"
+
+
+class ProcessObserver:
+    """Records what calls change, and repairs it, so that it disturbs no other rule.
+
+    It lives as long as the driver is looked at: a change that is made in one situation alone is
+    found by whichever rule makes that.
+    """
+
+    def __init__(self) -> None:
+        #: What was done, in words, once each, and where: "in METHOD".
+        self.found: Final[dict[Misuse, dict[str, str]]] = {kind: {} for kind in Misuse}
+        #: The threads that calls have started, as far as they were watched.
+        self.own_threads: Final[set[threading.Thread]] = set()
+        self._patches: Final = Patches()
+        self._lock: Final = threading.RLock()
+        self._before: Final = threading.local()
+        #: How many calls have begun, and how many go on.
+        self._begun = 0
+        self._open = 0
+        #: The states of random after calls that began with other states.
+        self._states: Final[set[int]] = set()
+
+    def note(self, kind: Misuse, what: str, method: str) -> None:
+        """Record what a call did."""
+        self.found[kind].setdefault(what, f"in {method}")
+
+    def before(self, method: str) -> None:
+        """Take a snapshot."""
+        with self._lock:
+            self._begun += 1
+            self._open += 1
+            is_alone, number = self._open == 1, self._begun
+        seed = None
+        if is_alone:
+            kept = random.getstate()
+            random.seed(number)  # another one for each call
+            seed = (kept, random.getstate())
+        self._before.facts = (process_state.snapshot(), seed, number)
+
+    def after(self, method: str) -> None:
+        """Compare, record and repair."""
+        before, seed, number = self._before.facts
+        found = process_state.changes(before, process_state.snapshot())
+        for change in found:
+            kind = Misuse.LOGGING if change.aspect.is_logging else Misuse.STATE
+            self.note(kind, str(change), method)
+        process_state.restore(found)
+        with self._lock:
+            self._open -= 1
+            if seed is not None:
+                self._see_seed(*seed, method, was_alone=number == self._begun)
+            if method in _LAST_CALLS and not self._open:
+                self.look_at_patches(method)
+
+    def look_at_patches(self, method: str) -> None:
+        """Record what was replaced since the last time."""
+        for name in self._patches.look():
+            self.note(Misuse.PATCH, name, f"{method}, or before")
+
+    def _see_seed(self, kept: Any, began: Any, method: str, *, was_alone: bool) -> None:
+        """Record a state that random had before, whatever it began with: it was seeded."""
+        ended = random.getstate()
+        random.setstate(kept)
+        if was_alone and ended != began:
+            state = hash(ended)
+            if state in self._states:
+                self.note(Misuse.STATE, "the seed of random", method)
+            self._states.add(state)

@@ -1,0 +1,378 @@
+"""What all code of a process shares, such as its working directory: a snapshot, and a repair."""
+
+import contextlib
+import decimal
+import gc
+import locale
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+from _signal import getsignal as handler_of  # type: ignore[import-not-found]
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+#: The framework's loggers, and the kit's.
+_FRAMEWORK: Final = "wharfinger"
+_LIMITS: Final = {
+    name: getattr(resource, f"RLIMIT_{name}")
+    for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
+}
+_SIGNALS: Final = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_HOOKS: Final = (
+    (sys, "excepthook"),
+    (sys, "unraisablehook"),
+    (sys, "displayhook"),
+    (threading, "excepthook"),
+)
+_STREAMS: Final = ("stdin", "stdout", "stderr")
+#: What is below os.environ, which decodes each variable.
+_VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
+_CONTEXT: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """One thing that code of a process shares.
+
+    ``restore`` takes what ``read`` returned before. ``is_logging``: it is about logs and warnings.
+    """
+
+    name: str
+    read: Callable[[], Any]
+    restore: Callable[[Any], object]
+    is_logging: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An aspect that is otherwise than before."""
+
+    aspect: Aspect
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        if isinstance(self.before, Mapping) and isinstance(self.after, Mapping):
+            keys = self.before.keys() | self.after.keys()
+            usual = _USUAL if self.aspect.is_logging else None
+            wrong = [
+                key for key in keys if self.before.get(key, usual) != self.after.get(key, usual)
+            ]
+            named = sorted(one.decode() if isinstance(one, bytes) else str(one) for one in wrong)
+            return f"{self.aspect.name} ({', '.join(named[:3])})"
+        return self.aspect.name
+
+
+def snapshot() -> list[Any]:
+    """Return what each of ``ASPECTS`` is now."""
+    return [aspect.read() for aspect in ASPECTS]
+
+
+def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
+    """Return what is otherwise than before."""
+    return [
+        Change(aspect, old, new)
+        for aspect, old, new in zip(ASPECTS, before, after, strict=True)
+        if old != new and _counts(aspect, old, new)
+    ]
+
+
+def restore(found: Sequence[Change]) -> None:
+    """Repair what was changed, as far as this thread and user may."""
+    for change in found:
+        with contextlib.suppress(OSError, ValueError, TypeError, RuntimeError):
+            change.aspect.restore(change.before)
+
+
+def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
+    """Return whether a difference is a change: an import may add filters of its own warnings."""
+    if aspect.name != _FILTERS:
+        return True
+    news = [one for one in after if one not in before]
+    kept = [one for one in after if one in before]
+    return kept != before or any(map(_is_for_all, news))
+
+
+def _is_for_all(warning_filter: Any) -> bool:
+    """Return whether a filter of warnings is not about a library's own category, or one text."""
+    _action, message, category, module, _line = warning_filter
+    return category.__module__ == "builtins" and message is None and module is None
+
+
+# How to read and to restore each of them.
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 - a text, and quickly
+    except OSError:
+        return None
+
+
+def _umask() -> bytes:
+    """Return the umask as the kernel tells it: to ask by setting it changes other threads' files."""
+    found = os.pread(_status(os.getpid()), 4096, 0).partition(b"\nUmask:")[2]
+    return found.partition(b"\n")[0]
+
+
+@cache
+def _status(pid: int) -> int:
+    """Return a descriptor that stays open: to open the file costs more than to read it."""
+    return os.open(f"/proc/{pid}/status", os.O_RDONLY)
+
+
+def _signal_handlers() -> dict[int, Any]:
+    # That of the module signal would make an enumeration of each answer.
+    return {number: handler_of(number) for number in _SIGNALS}
+
+
+def _restore_signal_handlers(before: dict[int, Any]) -> None:
+    for number, handler in before.items():
+        if handler_of(number) is not handler and handler is not None:
+            signal.signal(number, handler)
+
+
+class _Alarm:
+    """The timer of SIGALRM: whether it is set, however much is left."""
+
+    def __init__(self) -> None:
+        self.left = signal.getitimer(signal.ITIMER_REAL)[0]
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, _Alarm)  # which was read later
+        return bool(self.left) == bool(other.left) and other.left <= self.left
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _environment() -> dict[bytes, bytes]:
+    return dict(_VARIABLES)
+
+
+def _restore_environment(before: dict[bytes, bytes]) -> None:
+    for key in [key for key in os.environb if key not in before]:
+        del os.environb[key]
+    os.environb.update(before)
+    time.tzset()
+
+
+def _decimal_context() -> list[Any]:
+    found = []
+    for context in (decimal.getcontext(), decimal.DefaultContext):
+        found += [getattr(context, name) for name in _CONTEXT]
+        found.append([one for one, is_set in context.traps.items() if is_set])
+    return found
+
+
+def _restore_decimal_context(found: list[Any]) -> None:
+    before = [*found]
+    for context in (decimal.getcontext(), decimal.DefaultContext):
+        for name in _CONTEXT:
+            setattr(context, name, before.pop(0))
+        traps = before.pop(0)
+        for one in context.traps:
+            context.traps[one] = one in traps
+
+
+def _collector() -> tuple[Any, ...]:
+    return gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.get_freeze_count()
+
+
+def _restore_collector(before: tuple[Any, ...]) -> None:
+    (gc.enable if before[0] else gc.disable)()
+    gc.set_threshold(*before[1])
+    gc.set_debug(before[2])
+
+
+def _limits() -> dict[str, Any]:
+    return {name: resource.getrlimit(number) for name, number in _LIMITS.items()}
+
+
+def _restore_limits(before: dict[str, Any]) -> None:
+    for name, limit in before.items():
+        if resource.getrlimit(_LIMITS[name]) != limit:
+            resource.setrlimit(_LIMITS[name], limit)
+
+
+def _hooks() -> list[Any]:
+    return [getattr(module, name) for module, name in _HOOKS]
+
+
+def _restore_hooks(before: list[Any]) -> None:
+    for (module, name), hook in zip(_HOOKS, before, strict=True):
+        setattr(module, name, hook)
+
+
+def _streams() -> list[Any]:
+    return [getattr(sys, name) for name in _STREAMS]
+
+
+def _restore_streams(before: list[Any]) -> None:
+    for name, stream in zip(_STREAMS, before, strict=True):
+        setattr(sys, name, stream)
+
+
+def _tracing() -> list[Any]:
+    return [sys.gettrace(), sys.getprofile()]
+
+
+def _restore_tracing(before: list[Any]) -> None:
+    sys.settrace(before[0])
+    sys.setprofile(before[1])
+
+
+def _restore_path(before: list[str]) -> None:
+    sys.path[:] = before
+
+
+def _restore_nice(before: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
+# Logs and warnings.
+
+
+def _of_framework() -> Iterator[tuple[str, logging.Logger]]:
+    yield "root", logging.root
+    for name, one in [*logging.root.manager.loggerDict.items()]:
+        if name.startswith(_FRAMEWORK) and isinstance(one, logging.Logger):
+            if name.partition(".")[0] == _FRAMEWORK:
+                yield name, one
+
+
+#: The facts of a new logger.
+_USUAL: Final = (logging.NOTSET, [], [], True, False)
+
+
+class _Loggers(dict[str, Any]):
+    """The facts of loggers; those that are made later, as usual, are no difference."""
+
+    def __eq__(self, later: object) -> bool:
+        assert isinstance(later, dict)
+        return all(later.get(name) == facts for name, facts in self.items()) and all(
+            facts == _USUAL for name, facts in later.items() if name not in self
+        )
+
+    def __ne__(self, later: object) -> bool:
+        return not self == later
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _loggers() -> _Loggers:
+    return _Loggers(
+        {
+            name: (
+                one.level,
+                [(handler, handler.level) for handler in one.handlers],
+                [*one.filters],
+                one.propagate,
+                one.disabled,
+            )
+            for name, one in _of_framework()
+        }
+    )
+
+
+def _restore_loggers(before: _Loggers) -> None:
+    for name, one in _of_framework():
+        level, handlers, filters, one.propagate, one.disabled = before.get(name, _USUAL)
+        one.setLevel(level)
+        one.handlers[:] = [handler for handler, _ in handlers]
+        for handler, own in handlers:
+            handler.setLevel(own)
+        one.filters[:] = filters
+
+
+_SWITCHES: Final = (
+    (logging, "raiseExceptions"),
+    (logging, "lastResort"),
+    (logging, "_loggerClass"),
+    (logging, "_logRecordFactory"),
+    (logging.root.manager, "disable"),
+    (logging.root.manager, "loggerClass"),
+    (logging.root.manager, "logRecordFactory"),
+)
+
+
+def _switches() -> list[Any]:
+    return [getattr(owner, name) for owner, name in _SWITCHES]
+
+
+def _restore_switches(before: list[Any]) -> None:
+    for (owner, name), value in zip(_SWITCHES, before, strict=True):
+        setattr(owner, name, value)
+
+
+def _filters() -> list[Any]:
+    return [*warnings.filters]
+
+
+def _restore_filters(before: list[Any]) -> None:
+    warnings.filters[:] = before
+
+
+def _showwarning() -> Any:
+    return warnings.showwarning
+
+
+def _restore_showwarning(before: Any) -> None:
+    warnings.showwarning = before
+
+
+_FILTERS: Final = "the filters of warnings"
+
+#: All that is looked at.
+ASPECTS: Final[Sequence[Aspect]] = (
+    Aspect("the working directory", _working_directory, os.chdir),
+    Aspect("the umask", _umask, lambda before: os.umask(int(before, 8))),
+    Aspect("signal handlers", _signal_handlers, _restore_signal_handlers),
+    Aspect(
+        "the mask of signals",
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+    ),
+    Aspect("the alarm", _Alarm, lambda before: signal.setitimer(signal.ITIMER_REAL, before.left)),
+    Aspect("the environment", _environment, _restore_environment),
+    Aspect(
+        "the locale",
+        lambda: locale.setlocale(locale.LC_ALL),
+        lambda before: locale.setlocale(locale.LC_ALL, before),
+    ),
+    Aspect("the time zone", lambda: time.tzname, lambda _: time.tzset()),
+    Aspect("the default time-out of sockets", socket.getdefaulttimeout, socket.setdefaulttimeout),
+    Aspect("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    Aspect("the interval of threads", sys.getswitchinterval, sys.setswitchinterval),
+    Aspect("the digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits),
+    Aspect("the hooks of exceptions", _hooks, _restore_hooks),
+    Aspect("the standard streams", _streams, _restore_streams),
+    Aspect("the tracing of code", _tracing, _restore_tracing),
+    Aspect("sys.path", lambda: [*sys.path], _restore_path),
+    Aspect("the decimal context", _decimal_context, _restore_decimal_context),
+    Aspect("the garbage collector", _collector, _restore_collector),
+    Aspect("the resource limits", _limits, _restore_limits),
+    Aspect("the niceness", lambda: os.getpriority(os.PRIO_PROCESS, 0), _restore_nice),
+    Aspect(
+        "the processors",
+        lambda: os.sched_getaffinity(0),
+        lambda before: os.sched_setaffinity(0, before),
+    ),
+    Aspect(
+        "the way to start processes",
+        lambda: multiprocessing.get_start_method(allow_none=True) or "fork",
+        lambda before: multiprocessing.set_start_method(before, force=True),
+    ),
+    Aspect("the loggers", _loggers, _restore_loggers, is_logging=True),
+    Aspect("the switches of logging", _switches, _restore_switches, is_logging=True),
+    Aspect(_FILTERS, _filters, _restore_filters, is_logging=True),
+    Aspect("warnings.showwarning", _showwarning, _restore_showwarning, is_logging=True),
+)

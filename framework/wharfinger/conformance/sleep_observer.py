@@ -1,0 +1,156 @@
+"""An observer of the calls to a driver that sees sleeps, in the thread that calls it."""
+
+import _signal  # type: ignore[import-not-found]
+import random
+import re
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.process_observer import Misuse, ProcessObserver
+from wharfinger.driver import ComputeDriver
+
+#: Seconds that all calls together may sleep, and that are no sleep.
+_MOST: Final = 0.1
+_NONE: Final = 0.001
+#: Functions in C that do nothing but sleep.
+_SLEEPS: Final = (time.sleep, _signal.sigtimedwait, _signal.pause)
+_WAIT: Final = threading.Condition.wait.__code__
+_SEED: Final = random.Random.seed.__code__
+_START: Final = threading.Thread.start.__code__
+_RUN: Final = subprocess.Popen.__init__.__code__
+#: The generator of random numbers whose methods are the functions of the module.
+_GLOBAL: Final = getattr(random.seed, "__self__", None)
+#: A program that does nothing but wait.
+_PROGRAM: Final = re.compile(r"\bsleep\b")
+
+
+class SleepObserver:
+    """Adds up what calls sleep: time.sleep, and waits that end because their time is over.
+
+    A sleep of a backend in this thread is none: a method of the harness, or of what it has, is
+    between. So is none in a call of ``free``, nor while ``is_off``.
+    """
+
+    def __init__(
+        self,
+        process: ProcessObserver,
+        harness: Harness | None,
+        driver: type[ComputeDriver],
+        free: frozenset[str],
+    ) -> None:
+        self._process: Final = process
+        self._free: Final = free
+        own = getattr(harness, "_harness", harness)
+        self._backend: Final = {id(one) for one in (own, *vars(own or self).values())}
+        theirs = {_file_of(kind) for kind in driver.__mro__}
+        self._backend_file: Final = None if _file_of(type(own)) in theirs else _file_of(type(own))
+        self._slept = 0.0
+        self._method = ""
+        self._since: Final[list[float]] = []
+        self.is_off = False
+
+    def before(self, method: str) -> None:
+        """Look at every function that is called."""
+        self._method = method
+        self._since.clear()
+        sys.setprofile(self._profile)
+
+    def after(self, method: str) -> None:
+        """Look no more."""
+        sys.setprofile(None)
+        self._method = ""
+
+    @contextmanager
+    def watching_select(self) -> Iterator[None]:
+        """See a select of nothing, which is a sleep."""
+        real = select.select
+
+        @wraps(real)
+        def watched(*args: Any) -> Any:
+            start = time.monotonic()
+            answer = real(*args)
+            if not any(args[:3]):
+                self._add(start, sys._getframe(1), "select.select")
+            return answer
+
+        select.select = watched
+        try:
+            yield
+        finally:
+            select.select = real
+
+    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            if _sleeps(argument):
+                self._since.append(time.monotonic())
+        elif event in ("c_return", "c_exception"):
+            if _sleeps(argument) and self._since:
+                self._add(self._since.pop(), frame, argument.__qualname__)
+        elif (code := frame.f_code) is _WAIT or _is_selector(frame):
+            if event == "call":
+                self._since.append(time.monotonic())
+            elif self._since:
+                start = self._since.pop()
+                if argument is False or argument == []:  # its time is over
+                    self._add(start, frame.f_back, code.co_qualname)
+        elif event == "call":
+            self._see_call(frame)
+
+    def _see_call(self, frame: FrameType) -> None:
+        """See calls that matter, however long they take."""
+        if frame.f_code is _SEED and frame.f_locals.get("self") is _GLOBAL:
+            self._process.note(Misuse.STATE, "the seed of random", self._method)
+        elif frame.f_code is _START:
+            self._process.own_threads.add(frame.f_locals["self"])
+        elif frame.f_code is _RUN:
+            command = str(frame.f_locals.get("args"))
+            if _PROGRAM.search(command) and not self._is_free(frame):
+                self._process.note(Misuse.SLEEP, command[:80], self._method)
+
+    def _add(self, start: float, frame: FrameType | None, what: str) -> None:
+        slept = time.monotonic() - start
+        if slept < _NONE or frame is None or self._is_free(frame):
+            return
+        self._slept += slept
+        if self._slept >= _MOST:
+            where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+            self._process.note(Misuse.SLEEP, f"{what} ({where})", self._method)
+
+    def _is_free(self, frame: FrameType) -> bool:
+        if self.is_off or not self._method or self._method in self._free:
+            return True
+        caller: FrameType | None = frame
+        while caller is not None and caller.f_code.co_filename != _OBSERVED:
+            if id(caller.f_locals.get("self")) in self._backend:
+                return True
+            if caller.f_code.co_filename == self._backend_file:
+                return True
+            caller = caller.f_back
+        return False
+
+
+#: The file of the function that calls a driver's method for the kit.
+_OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
+
+
+def _sleeps(function: Any) -> bool:
+    return any(function is one for one in _SLEEPS)
+
+
+def _is_selector(frame: FrameType) -> bool:
+    code = frame.f_code
+    return code.co_name == "select" and code.co_filename.endswith("selectors.py")
+
+
+def _file_of(kind: type) -> str | None:
+    return getattr(sys.modules.get(kind.__module__), "__file__", None)
