@@ -14,7 +14,8 @@ import fixtures
 from tests.lab.conformance.quick import QuickSubject
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
-from wharfinger.conformance.rule_runner import Examination, guarded
+from wharfinger.conformance.rule_runner import Examination, Result, Status, guarded
+from wharfinger.conformance.rules import Level, Rule
 from wharfinger.driver import ComputeDriver
 
 _REPOSITORY: Final = Path(__file__).parents[3]
@@ -22,7 +23,7 @@ _HARNESSES: Final = "wharfinger.conformance_harness"
 #: Seconds that a rule may take where the kit runs as a command.
 TIMEOUT: Final = 60
 #: Seconds after which a command has hung, whatever it says.
-_MOST: Final = 900
+_MOST: Final = 300
 
 T = TypeVar("T", bound=type[ComputeDriver])
 
@@ -118,6 +119,18 @@ def examining(
         yield Examination(subject, timeout=TIMEOUT)
     finally:
         harness.stop()
+
+
+def look_until_found(
+    examination: Examination, rules: Sequence[Rule], first: Sequence[str]
+) -> list[Result]:
+    """Look at rules, those with the ids in ``first`` before the others, until a MUST is broken."""
+    results = []
+    for rule in sorted(rules, key=lambda rule: (rule.id not in first, rule.id)):
+        results.append(examination.look(rule))
+        if results[-1].status is Status.FAILED and rule.level is Level.MUST:
+            break
+    return results
 
 
 def run_command(

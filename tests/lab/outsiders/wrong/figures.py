@@ -155,8 +155,9 @@ class UnitsThatAreFree(HostDriver):
     """A device has the units that no instance uses, as its total."""
 
     def units(self, address: str, device: dict[str, Any]) -> int:
-        used = sum(one.get(address, 0) for one in self.facts["instances"].values())
-        return max(1, super().units(address, device) - used)
+        used: int = sum(one.get(address, 0) for one in self.facts["instances"].values())
+        units = super().units(address, device)
+        return max(1, units - used)
 
 
 @wrong("figures")
