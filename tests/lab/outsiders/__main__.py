@@ -98,13 +98,9 @@ def _here(one: Outsider, directory: Path, asked: argparse.Namespace) -> tuple[st
         else:
             results = examination.look_at(looked)
     verdict = exit_code(judge([result.rule for result in results], results)).name
-    return verdict, [_told(one) for one in results if _is_told(one, verdict)]
-
-
-def _is_told(result: Result, verdict: str) -> bool:
-    return result.status is Status.FAILED or (
-        verdict == "PARTIAL" and result.status is Status.NOT_RUN
-    )
+    found = [_told(one) for one in results if one.status is Status.FAILED]
+    missing = [_told(one) for one in results if one.status is Status.NOT_RUN][:3]
+    return verdict, found + (missing if verdict == "PARTIAL" else [])
 
 
 def _told(result: Result) -> str:

@@ -90,7 +90,7 @@ class HostDriver(ComputeDriver):
     def update_provider_tree(  # type: ignore[override] # as nova's
         self, provider_tree: ProviderTree, nodename: str, allocations: Allocations | None = None
     ) -> None:
-        if allocations is None and UNITS in provider_tree.data(nodename).inventory:
+        if allocations is None and self.has_to_move(provider_tree, nodename):
             raise ReshapeNeeded
         self.describe_host(provider_tree, nodename)
         for address, device in self.facts["devices"].items():
@@ -157,6 +157,9 @@ class HostDriver(ComputeDriver):
         return name.startswith(prefix) and "_" not in name.removeprefix(prefix)
 
     # All units were the host's once.
+
+    def has_to_move(self, tree: ProviderTree, node: str) -> bool:
+        return UNITS in tree.data(node).inventory
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         root = tree.data(node).uuid

@@ -23,7 +23,7 @@ from tests.lab.outsiders.running import Registry
 from wharfinger.conformance.harness import Harness
 from wharfinger.driver import Capabilities, Capability, unsupported
 from wharfinger.objects import ComputeNode, Service
-from wharfinger.providers import Inventory, ProviderTree
+from wharfinger.providers import Inventory, ProviderTree, PublishingMode
 
 LOG = logging.getLogger(__name__)
 
@@ -519,12 +519,53 @@ class ListsWhatIsNamed(RackDriver):
 
 
 class OverlayHarness(HostHarness):
-    """Another program publishes the host."""
+    """Another program publishes the host, and a third one has a child below it."""
 
     def reset(self) -> None:
         super().reset()
         client = self.placement.client
-        client.create_provider(HOST, str(uuid5(NAMESPACE_URL, HOST)), None)
+        root, child = (str(uuid5(NAMESPACE_URL, name)) for name in (HOST, "child"))
+        client.create_provider(root, HOST, None)
+        inventories = {"VCPU": Inventory(total=64), "MEMORY_MB": Inventory(total=4096)}
+        generation = client.set_inventories(root, 0, inventories)
+        client.set_traits(root, generation, {"OWNER_NOVA", "COMPUTE_NODE"})
+        client.create_provider(child, f"{HOST}_bandwidth", root)
+        client.create_trait("CUSTOM_OWNER_NETWORK")
+        client.create_resource_class("CUSTOM_BANDWIDTH")
+        generation = client.set_inventories(child, 0, {"CUSTOM_BANDWIDTH": Inventory(total=100)})
+        client.set_traits(child, generation, {"CUSTOM_OWNER_NETWORK"})
+
+
+@right(harness=OverlayHarness)
+class OverlaysTheHost(HostDriver):
+    """Its devices are below a root that another program publishes, beside those of a third one."""
+
+    capabilities = Capabilities(
+        nested_providers=HostDriver.capabilities.nested_providers,
+        reshape=unsupported("the units were always the devices'"),
+        change_feed=HostDriver.capabilities.change_feed,
+        programming=HostDriver.capabilities.programming,
+        cleans_after_release=HostDriver.capabilities.cleans_after_release,
+    )
+
+    def has_to_move(self, tree: ProviderTree, node: str) -> bool:
+        return False
+
+    def describe_host(self, tree: ProviderTree, node: str) -> None:
+        tree.set_publishing_mode(node, PublishingMode.OVERLAY)
+
+
+@right(harness=OverlayHarness)
+class OverlaysWhatIsThere(OverlaysTheHost):
+    """It publishes the host where no other program does, and removes what it did not report."""
+
+    def describe_host(self, tree: ProviderTree, node: str) -> None:
+        if tree.set_publishing_mode(node, PublishingMode.AUTO) is PublishingMode.OWN:
+            super().describe_host(tree, node)
+        tree.add_traits(node, "CUSTOM_HAS_DEVICES")
+
+    def forget(self, tree: ProviderTree, node: str) -> None:
+        tree.remove_unreported_children(node)
 
 
 class IdleHarness(RackHarness):
@@ -617,10 +658,6 @@ class ManyHarness(RackHarness):
 @right(harness=ManyHarness)
 class CardsDiffer(RackDriver):
     """No two cards are alike."""
-
-
-class OthersHarness(HostHarness):
-    """Another program has a provider below the host, as soon as there is one."""
 
 
 @right()
