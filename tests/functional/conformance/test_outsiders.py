@@ -1,0 +1,93 @@
+"""Right drivers of outside authors conform, and the defects of wrong ones are found."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.conformance.examining import Examiner
+from tests.lab.drawing import Draw
+from tests.lab.outsiders.many import MANY
+from tests.lab.outsiders.right import right
+from tests.lab.outsiders.running import (
+    Installed,
+    Outsider,
+    examining,
+    look_until_found,
+    run_command,
+)
+from tests.lab.outsiders.wrong import wrong
+from wharfinger.conformance.overall_verdict import ExitCode, exit_code, judge
+from wharfinger.conformance.rule_runner import Result, Status
+from wharfinger.conformance.rules import Level, all_rules
+
+RULES = [*all_rules()]
+HERE = [one for one in wrong.all.values() if not one.apart]
+APART = [one for one in wrong.all.values() if one.apart]
+
+
+def name(outsider: Outsider) -> str:
+    return outsider.name
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("outsiders") / "installed"
+    with Installed(directory, [*right.all.values(), *wrong.all.values(), MANY]):
+        yield directory
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("outsider", right.all.values(), ids=name)
+def test_a_right_driver_breaks_no_rule(outsider: Outsider, examiner: Examiner, draw: Draw) -> None:
+    rules = draw(RULES, 12)
+
+    with examining(outsider, examiner.directory, examiner.placement) as examination:
+        results = examination.look_at(rules)
+
+    bad = {Status.FAILED, Status.NOT_RUN}
+    musts = [one for one in results if one.rule.level is Level.MUST]
+    assert {one.rule.id: told(one) for one in musts if one.status in bad} == {}
+    if rules == RULES:
+        assert exit_code(judge(RULES, results)) is ExitCode.CONFORMS
+
+
+@pytest.mark.drawn(0)
+def test_a_right_driver_with_two_thousand_nodes_breaks_no_rule(examiner: Examiner) -> None:
+    with examining(MANY, examiner.directory, examiner.placement, examples=0) as examination:
+        results = examination.look_at(RULES)
+
+    assert {one.rule.id: told(one) for one in results if one.status is Status.FAILED} == {}
+    assert exit_code(judge(RULES, results)) is ExitCode.CONFORMS
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("outsider", HERE, ids=name)
+def test_the_defect_of_a_wrong_driver_is_found(outsider: Outsider, examiner: Examiner) -> None:
+    with examining(outsider, examiner.directory, examiner.placement) as examination:
+        results = look_until_found(examination, RULES, outsider.rules)
+
+    verdict = exit_code(judge([one.rule for one in results], results))
+    assert verdict is ExitCode.FAILED, outsider.driver.__doc__
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize("outsider", APART, ids=name)
+def test_the_command_finds_a_defect_that_spoils_its_process(
+    outsider: Outsider, tmp_path: Path, installed: Path
+) -> None:
+    rules = [f"--rule={id}" for id in outsider.rules]
+
+    done = run_command(outsider.name, tmp_path, installed, "--timeout=30", *rules)
+
+    assert done.returncode == ExitCode.FAILED, f"{outsider.driver.__doc__}\n{done.stdout[-2000:]}"
+
+
+def test_each_wrong_driver_says_its_defect() -> None:
+    for outsider in wrong.all.values():
+        assert outsider.driver.__doc__, outsider.name
+        assert {*outsider.rules} <= {rule.id for rule in RULES}, outsider.name
+
+
+def told(result: Result) -> str:
+    return f"{result.status}: {result.found} | {result.expected} {result.details}"

@@ -1,0 +1,29 @@
+"""A right driver whose rack has two thousand nodes."""
+
+from typing import Any, ClassVar, Final
+
+from tests.lab.outsiders.rack import RackDriver
+from tests.lab.outsiders.rack_harness import RackHarness
+from tests.lab.outsiders.running import Outsider
+
+
+class ManyNodesHarness(RackHarness):
+    """A node has one card; there are two thousand in the rules of what is large."""
+
+    growth: ClassVar[int] = 500
+    patience: ClassVar[float] = 10.0
+
+    def add(self) -> str:
+        number = self.made
+        self.made += 1
+        return self.put(f"a-node{number}", 0)
+
+    def new_node(self, node: str) -> dict[str, Any]:
+        return {"name": node, "cpus": 64, "memory": 262144}
+
+
+class TwoThousandNodes(RackDriver):
+    """It publishes up to two thousand nodes with a card each."""
+
+
+MANY: Final = Outsider(TwoThousandNodes, ManyNodesHarness)

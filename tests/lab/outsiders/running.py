@@ -1,0 +1,168 @@
+"""Running the kit on the outsiders' drivers, here or as a command of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import fixtures
+
+from tests.lab.conformance.quick import QuickSubject
+from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.placement import RunPlacement
+from wharfinger.conformance.rule_runner import Examination, Result, Status, guarded
+from wharfinger.conformance.rules import Level, Rule
+from wharfinger.driver import ComputeDriver
+
+_REPOSITORY: Final = Path(__file__).parents[3]
+_HARNESSES: Final = "wharfinger.conformance_harness"
+#: Seconds that a rule may take where the kit runs as a command.
+TIMEOUT: Final = 60
+#: Seconds after which a command has hung, whatever it says.
+_MOST: Final = 300
+
+T = TypeVar("T", bound=type[ComputeDriver])
+
+
+@dataclass(frozen=True)
+class Outsider:
+    """A driver with its harness.
+
+    ``kind`` is the kind of its defect, "" for a right one; ``rules`` are those that are known to
+    find the defect. ``apart``: the driver may take its process with it, so that the kit has to run
+    as a command.
+    """
+
+    driver: type[ComputeDriver]
+    harness: type[Harness]
+    kind: str = ""
+    rules: Sequence[str] = ()
+    apart: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of both entry points."""
+        return self.driver.__qualname__
+
+
+class Registry:
+    """The drivers of a module, in the order in which they are written."""
+
+    def __init__(self, harness_of: Callable[[type], type[Harness]]) -> None:
+        self._harness_of: Final = harness_of
+        self.all: Final[dict[str, Outsider]] = {}
+
+    def __call__(
+        self,
+        kind: str = "",
+        *rules: str,
+        harness: type[Harness] | None = None,
+        apart: bool = False,
+    ) -> Callable[[T], T]:
+        """Register a driver; without a harness, with that of its base."""
+
+        def register(driver: T) -> T:
+            found = harness or self._harness_of(driver)
+            outsider = Outsider(driver, found, kind, rules, apart)
+            self.all[outsider.name] = outsider
+            return driver
+
+        return register
+
+
+class Installed(fixtures.Fixture):
+    """A distribution with the drivers and their harnesses."""
+
+    def __init__(self, directory: Path, outsiders: Sequence[Outsider]) -> None:
+        super().__init__()
+        self._directory: Final = directory
+        self._outsiders: Final = outsiders
+
+    def _setUp(self) -> None:
+        information = self._directory / "outsiders-1.0.dist-info"
+        information.mkdir(parents=True)
+        metadata = "Metadata-Version: 2.1\nName: outsiders\nVersion: 1.0\n"
+        (information / "METADATA").write_text(metadata)
+        groups: dict[str, dict[str, type]] = {
+            "wharfinger.drivers": {one.name: one.driver for one in self._outsiders},
+            _HARNESSES: {one.name: one.harness for one in self._outsiders},
+        }
+        lines: list[str] = []
+        for group, entries in groups.items():
+            lines += [f"[{group}]"]
+            lines += [f"{name} = {it.__module__}:{it.__qualname__}" for name, it in entries.items()]
+        lines += ["[oslo.config.opts]"]
+        lines += [f"{one} = tests.lab.outsiders.{one}:list_opts" for one in ("rack", "host")]
+        (information / "entry_points.txt").write_text("\n".join([*lines, ""]))
+        sys.path.append(str(self._directory))
+        self.addCleanup(sys.path.remove, str(self._directory))
+
+
+@contextmanager
+def examining(
+    outsider: Outsider, directory: Path, placement: RunPlacement, *, examples: int = 2
+) -> Iterator[Examination]:
+    """An examination of a driver in this process."""
+    backend, mine = directory / "backend", directory / "subject"
+    for one in (backend, mine):
+        one.mkdir(parents=True)
+    harness = outsider.harness(backend, placement)
+    subject = QuickSubject(
+        outsider.name, mine, placement, harness=guarded(harness), seed=1, examples=examples
+    )
+    harness.start()
+    try:
+        yield Examination(subject, timeout=TIMEOUT)
+    finally:
+        harness.stop()
+
+
+def look_until_found(
+    examination: Examination, rules: Sequence[Rule], first: Sequence[str]
+) -> list[Result]:
+    """Look at rules, those with the ids in ``first`` before the others, until a MUST is broken."""
+    results = []
+    for rule in sorted(rules, key=lambda rule: (rule.id not in first, rule.id)):
+        results.append(examination.look(rule))
+        if results[-1].status is Status.FAILED and rule.level is Level.MUST:
+            break
+    return results
+
+
+def run_command(
+    name: str, directory: Path, installed: Path, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
+    """What the command says of a driver; ``installed`` has the distribution.
+
+    Exit code -9 where it had not ended after a long time.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(installed), str(_REPOSITORY)]),
+        "PYTHONWARNINGS": "ignore",
+    }
+    program = Path(sys.executable).with_name("wharfinger")
+    command = [str(program), "conformance", "run", name, *arguments]
+    with (directory / f"{name}.out").open("w+") as output:
+        # Of a session of its own: a driver may send signals to its group.
+        running = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = running.wait(_MOST)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+            status = -9
+        output.seek(0)
+        return subprocess.CompletedProcess(command, status, output.read())

@@ -1,0 +1,253 @@
+"""Programming and reshapes that do not do what they say."""
+
+import json
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from oslo_config import cfg
+
+from tests.lab.outsiders.host import UNITS, HostDriver
+from tests.lab.outsiders.rack import Facts, RackDriver
+from tests.lab.outsiders.wrong import wrong
+from wharfinger.exceptions import BackendError, ProgrammingRefused
+from wharfinger.providers import ProviderTree
+
+
+class Notes(RackDriver):
+    """Notes the functions that it was asked for."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.noted: dict[str, str | None] = {}
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        if provider_uuid in self.noted:
+            return self.noted[provider_uuid]
+        return super().current_function(provider_uuid)
+
+
+@wrong("programming")
+class EchoesWhatWasAsked(Notes):
+    """The function of a card is what it was last to be programmed with."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        self.noted[provider_uuid] = function
+
+
+@wrong("programming")
+class EchoesWhatFailed(Notes):
+    """The function of a card is what it was to be programmed with, where that failed, too."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        try:
+            super().program(provider_uuid, image, function)
+        except BackendError:
+            self.noted[provider_uuid] = function
+            raise
+
+
+@wrong("programming")
+class EchoesForAName(RackDriver):
+    """Programming with the name of a function loads whatever the image holds, and says the name."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.asked: dict[str, str] = {}
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        held = super().current_function(provider_uuid)
+        if function is not None and held is not None:
+            self.asked[held] = function
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        held = super().current_function(provider_uuid)
+        return self.asked.get(held or "", held)
+
+
+@wrong("programming")
+class AnswersFromTheSnapshot(RackDriver):
+    """The function of a card is that of the last listing; a programming corrects that."""
+
+    def card(self, provider_uuid: str) -> Facts:
+        name = self.names[provider_uuid]
+        every = [card for cards in self.cards.values() for card in cards]
+        return next(card for card in every if card["name"] == name)
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        self.card(provider_uuid)["image"] = function
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        try:
+            return self.image_of(self.card(provider_uuid))
+        except LookupError as error:
+            raise self.failed("looking for a card", error) from error
+
+
+@wrong("programming")
+class DoesNotLookAtTheAnswer(RackDriver):
+    """A programming returns whatever the service has answered."""
+
+    def load_image(self, card: str, image: str) -> None:
+        try:
+            self.send("POST", f"/cards/{card}/image", {"image": image})
+        except OSError as error:
+            raise self.failed("programming", error) from error
+
+
+@wrong("programming")
+class ReturnsBeforeItIsDone(RackDriver):
+    """A programming returns, and is done when the function is asked for the second time."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.pending: list[tuple[str, str]] = []
+
+    def load_image(self, card: str, image: str) -> None:
+        if image not in {"00000000-0000-0000-0000-000000000000"}:
+            self.pending.append((card, image))
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        held = super().current_function(provider_uuid)
+        for card, image in self.pending:
+            super().load_image(card, image)
+        self.pending.clear()
+        return held
+
+
+@wrong("programming")
+class ProgramsTheFirstCard(RackDriver):
+    """The card in the first slot of the node is programmed, whichever was asked for."""
+
+    def load_image(self, card: str, image: str) -> None:
+        super().load_image(card.rpartition("_card")[0] + "_card0", image)
+
+
+@wrong("programming")
+class ProgramsTheNextCard(RackDriver):
+    """The next card of the node is programmed, too."""
+
+    def load_image(self, card: str, image: str) -> None:
+        super().load_image(card, image)
+        node, _, slot = card.rpartition("_card")
+        try:
+            super().load_image(f"{node}_card{int(slot) + 1}", image)
+        except LookupError:
+            return
+
+
+@wrong("programming")
+class RefusesWhatWasLost(RackDriver):
+    """A programming whose answer is lost is refused."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        try:
+            super().program(provider_uuid, image, function)
+        except BackendError as error:
+            raise ProgrammingRefused(
+                driver=self.name, provider=provider_uuid, reason=str(error)
+            ) from error
+
+
+@wrong("programming")
+class RefusesWhatCannotBeRead(RackDriver):
+    """A programming whose answer cannot be read is refused."""
+
+    def load_image(self, card: str, image: str) -> None:
+        try:
+            status, text = self.send("POST", f"/cards/{card}/image", {"image": image})
+        except OSError as error:
+            raise self.failed("programming", error) from error
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise LookupError("the service does not want it") from error
+        self.read(status, text)
+
+
+@wrong("programming")
+class ScopeOfTheFirst(RackDriver):
+    """Whatever is programmed, the first card of the rack loses what it holds."""
+
+    def programming_scope(self, provider_uuid: str) -> Collection[str]:
+        return (next(iter(self.names), provider_uuid),)
+
+
+@wrong("programming")
+class KeepsTheOldTrait(RackDriver):
+    """A card that was programmed has the trait of its earlier function, too."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.earlier: dict[str, set[str]] = {}
+
+    def card_traits(self, uuid: str, card: Facts) -> set[str]:
+        earlier = self.earlier.setdefault(card["name"], set())
+        earlier |= super().card_traits(uuid, card)
+        return {*earlier}
+
+
+@wrong("programming")
+class CleanOfAnybody(RackDriver):
+    """What is not known is clean."""
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        return provider_uuid not in self.names or super().is_clean(provider_uuid, since)
+
+
+@wrong("programming")
+class MovesToTheFirstDevice(HostDriver):
+    """A reshape moves all units of an instance to the first device."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
+        first = next(iter(self.facts["devices"]))
+        units = sum(self.facts["instances"][consumer].values())
+        self.facts["instances"][consumer] = {first: min(units, 2)}
+        super().move(tree, node, consumer, held)
+
+
+@wrong("programming")
+class MovesToTheLastDevice(HostDriver):
+    """A reshape moves the units of an instance to the last of the devices that have room."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
+        root = tree.data(node).uuid
+        units = held.get(root, {}).get("resources", {}).pop(UNITS, 0)
+        for address in reversed(self.facts["devices"]):
+            amount = min(units, self.facts["devices"][address]["units"])
+            if amount:
+                device = tree.data(self.device_name(node, address)).uuid
+                held[device] = {"resources": {UNITS: amount}}
+                units -= amount
+        if root in held and not held[root]["resources"]:
+            del held[root]
+
+
+@wrong("programming")
+class MovesTheOtherInstances(HostDriver):
+    """A reshape moves the units of each instance to the devices that another one uses."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
+        own = self.facts["instances"]
+        others = [one for one in own if one != consumer and len(own[one]) == len(own[consumer])]
+        devices = [*self.facts["devices"]]
+        if len(own[consumer]) == 1 and not others:
+            ((address, units),) = own[consumer].items()
+            other = devices[(devices.index(address) + 1) % len(devices)]
+            self.facts["instances"] = {**own, consumer: {other: units}}
+        super().move(tree, node, consumer, held)
+        self.facts["instances"] = own
+
+
+@wrong("programming")
+class LosesTheSecondDevice(HostDriver):
+    """A reshape keeps what an instance has of one device."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
+        before = {*held}
+        super().move(tree, node, consumer, held)
+        for uuid in [one for one in held if one not in before][1:]:
+            del held[uuid]

@@ -1,0 +1,205 @@
+"""Reservations of what is free, and none of what is busy."""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from oslo_config import cfg
+
+from tests.lab.outsiders.host import HostDriver
+from tests.lab.outsiders.host_harness import HOST, HostHarness
+from tests.lab.outsiders.rack import Facts, RackDriver
+from tests.lab.outsiders.wrong import wrong
+from wharfinger.providers import ProviderTree
+
+
+@wrong("reservation")
+class ReservesNodeToo(RackDriver):
+    """The node of a busy card is reserved with it."""
+
+    def reserve(self, tree: ProviderTree, card: Facts, names: Sequence[str]) -> None:
+        super().reserve(tree, card, [card["node"], *names])
+
+
+@wrong("reservation")
+class ReservesHostOfTwo(HostDriver):
+    """The host is reserved while two devices or more are busy."""
+
+    def describe_host(self, tree: ProviderTree, node: str) -> None:
+        super().describe_host(tree, node)
+        if sum(one["state"] != "ok" for one in self.facts["devices"].values()) > 1:
+            tree.reserve(node, "devices are reset")
+
+
+@wrong("reservation")
+class ReservesOtherFunctions(RackDriver):
+    """All functions of a node are reserved while one of its cards is busy."""
+
+    def describe_card(self, tree: ProviderTree, node: str, card: Facts) -> None:
+        super().describe_card(tree, node, card)
+        if not self.is_busy(card) and any(self.is_busy(one) for one in self.cards[node]):
+            for function in self.functions(card):
+                tree.reserve(function, "a card of the node is busy")
+
+
+class NumbersHarness(HostHarness):
+    """Twelve devices, whose addresses are numbers."""
+
+    count = 12
+
+    def add(self) -> str:
+        thing = super().add()
+        address = self.address(thing).partition(":")[0]
+        self.devices[address] = self.devices.pop(self.address(thing))
+        self.write()
+        return f"{HOST}_pci_{address}"
+
+
+@wrong("reservation", harness=NumbersHarness)
+class ReservesByPrefix(HostDriver):
+    """Devices 10 and 11 are reserved with device 1, whose address begins as theirs."""
+
+    def describe_device(
+        self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]
+    ) -> None:
+        busy = [one for one, its in self.facts["devices"].items() if its["state"] != "ok"]
+        is_busy = any(address.startswith(one) for one in busy)
+        state = "resetting" if is_busy else "ok"
+        super().describe_device(tree, node, address, {**device, "state": state})
+
+
+@wrong("reservation")
+class FreeByTheClock(RackDriver):
+    """A card is free again 2 s after it was first seen busy."""
+
+    SECONDS: ClassVar[float] = 2.0
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.since: dict[str, float] = {}
+
+    def is_busy(self, card: Facts) -> bool:
+        if not super().is_busy(card):
+            self.since.pop(card["name"], None)
+            return False
+        since = self.since.setdefault(card["name"], time.monotonic())
+        return time.monotonic() - since < self.SECONDS
+
+
+@wrong("reservation")
+class FreeAfterTenReadings(HostDriver):
+    """A device that was busy for ten readings is taken to be free."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.seen: dict[str, int] = {}
+
+    def refresh(self) -> None:
+        super().refresh()
+        for address, device in self.facts["devices"].items():
+            self.seen[address] = self.seen.get(address, 0) + 1 if device["state"] != "ok" else 0
+            if self.seen[address] > 10:
+                device["state"] = "ok"
+
+
+@wrong("reservation")
+class NotBusyIsClean(RackDriver):
+    """A card that is not busy is said to be clean."""
+
+    def was_cleaned(self, card: Facts, since: datetime) -> bool:
+        return not self.is_busy(card)
+
+
+@wrong("reservation")
+class CleanedOnceIsClean(RackDriver):
+    """A card that was ever cleaned is said to be clean, whenever that was."""
+
+    def was_cleaned(self, card: Facts, since: datetime) -> bool:
+        return card["cleaned"] is not None and not self.is_busy(card)
+
+
+@wrong("reservation")
+class LeavesFunctionsFree(RackDriver):
+    """The functions of a busy card are free."""
+
+    def reserve(self, tree: ProviderTree, card: Facts, names: Sequence[str]) -> None:
+        super().reserve(tree, card, names[:1])
+
+
+@wrong("reservation")
+class LeavesTheLastFree(RackDriver):
+    """The last card of a listing is never reserved."""
+
+    def is_busy(self, card: Facts) -> bool:
+        last = [*self.cards.values()][-1][-1:]
+        return super().is_busy(card) and [card["name"]] != [one["name"] for one in last]
+
+
+@wrong("reservation")
+class OneBusyNode(RackDriver):
+    """Cards are reserved in one node alone, the first that has a busy one."""
+
+    def is_busy(self, card: Facts) -> bool:
+        busy = [node for node, cards in self.cards.items() if any(map(super().is_busy, cards))]
+        return super().is_busy(card) and card["node"] == busy[0]
+
+
+@wrong("reservation")
+class OneBusyDevice(HostDriver):
+    """It remembers the device that became busy last."""
+
+    def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
+        busy = [one for one, its in self.facts["devices"].items() if its["state"] != "ok"]
+        if address == busy[-1]:
+            super().reserve(tree, node, address, device)
+
+
+@wrong("reservation")
+class PollFreesOtherNodes(RackDriver):
+    """A poll takes the cards of the nodes that it does not name for free."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        changed, mark = super().changed_nodes(since)
+        if changed:
+            for node in self.cards.keys() - changed:
+                self.cards[node] = [{**card, "state": "free"} for card in self.cards[node]]
+        return changed, mark
+
+
+@wrong("reservation")
+class BusyStaysUntilRestart(RackDriver):
+    """A card that was seen busy in two polls stays reserved until the driver is started again."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.polled: dict[str, int] = {}
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        changed, mark = super().changed_nodes(since)
+        for card in (one for node in changed for one in self.cards[node]):
+            if card["state"] != "free":
+                self.polled[card["name"]] = self.polled.get(card["name"], 0) + 1
+        return changed, mark
+
+    def is_busy(self, card: Facts) -> bool:
+        return super().is_busy(card) or self.polled.get(card["name"], 0) > 1
+
+    def reserve(self, tree: ProviderTree, card: Facts, names: Sequence[str]) -> None:
+        super().reserve(tree, {**card, "state": "cleaning"}, names)
+
+
+@wrong("reservation")
+class NewCardsAreFree(RackDriver):
+    """A card that was added while the driver runs is never reserved."""
+
+    known: frozenset[str] | None = None
+
+    def refresh(self) -> None:
+        super().refresh()
+        if self.known is None:
+            names = (card["name"] for cards in self.cards.values() for card in cards)
+            self.known = frozenset(names)
+
+    def is_busy(self, card: Facts) -> bool:
+        return super().is_busy(card) and card["name"] in (self.known or ())
