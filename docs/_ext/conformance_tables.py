@@ -66,13 +66,14 @@ def _condition(rule: Rule) -> str:
         *([f"no ``{rule.denies}``"] if rule.denies else []),
         *(["things that can be busy"] if rule.busy else []),
         *(["what other processes find"] if rule.elsewhere else []),
+        *(f"a harness with ``{method}``" for method in rule.needs),
     ]
     return ", ".join(conditions) or "all"
 
 
 def _reports(reports: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield from table(
-        ("driver", "core", "extended", "not kept", "kit", "wharfinger"),
+        ("driver", "core", "extended", "failed rules", "kit", "wharfinger"),
         (
             (
                 f"``{one['driver']['name']}`` of {one['driver']['distribution']}",
