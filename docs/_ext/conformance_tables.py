@@ -66,7 +66,11 @@ def _condition(rule: Rule) -> str:
         *([f"no ``{rule.denies}``"] if rule.denies else []),
         *(["things that can be busy"] if rule.busy else []),
         *(["what other processes find"] if rule.elsewhere else []),
-        *(f"a harness with ``{method}``" for method in rule.needs),
+        *(
+            [f"harnesses with {', '.join(f'``{name}``' for name in rule.needs)}"]
+            if rule.needs
+            else []
+        ),
     ]
     return ", ".join(conditions) or "all"
 
