@@ -77,7 +77,7 @@ def _condition(rule: Rule) -> str:
 
 def _reports(reports: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield from table(
-        ("driver", "core", "extended", "not kept", "kit", "wharfinger"),
+        ("driver", "core", "extended", "failed rules", "kit", "wharfinger"),
         (
             (
                 f"``{one['driver']['name']}`` of {one['driver']['distribution']}",
