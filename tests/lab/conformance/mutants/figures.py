@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from tests.lab.conformance.honest import UNITS, DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
@@ -166,11 +167,20 @@ class ForgetsTraitsInTime(MachinesDriver):
 class SaysItHasMore(MachinesDriver):
     """The object of a node has other CPUs than its provider."""
 
+    default_owner: ClassVar[str] = "OWNER_NOVA"
+
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         return super().inventory(name, facts) | {"VCPU": Inventory(total=16)}
 
 
-@mutant("WHF-313", also=("WHF-404", "WHF-991"))
+@mutant("WHF-314")
+class SubtractsAllocationsAnyway(SubtractsAllocations):
+    """It does that with a harness that cannot have an instance use anything."""
+
+    older: ClassVar[bool] = True
+
+
+@mutant("WHF-313", also=("WHF-221", "WHF-404", "WHF-991"))
 class DescribesTheNodeOnce(MachinesDriver):
     """The object of a node is made when it is listed first, and its tree each time."""
 
@@ -181,9 +191,9 @@ class DescribesTheNodeOnce(MachinesDriver):
     def get_available_resource(self, nodename: str) -> ComputeNode:
         if nodename not in self.objects:
             node = super().get_available_resource(nodename)
-            node.vcpus = self.devices[nodename]["units"]
+            node.local_gb = self.devices[nodename]["units"]
             self.objects[nodename] = node
         return self.objects[nodename]
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
-        return super().inventory(name, facts) | {"VCPU": Inventory(total=facts["units"])}
+        return super().inventory(name, facts) | {"DISK_GB": Inventory(total=facts["units"])}
