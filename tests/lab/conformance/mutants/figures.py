@@ -137,16 +137,15 @@ class MarksWhatIsBusy(MachinesDriver):
 class GivesAllAtOnceWhileBusy(DevicesDriver):
     """A device that stays busy is given out whole."""
 
-    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
-        found = super().inventory(name, facts)
-        (self.noted.add if facts["busy"] else self.noted.discard)(name)
-        is_whole = facts["busy"] and self.looks.get(name, 0) > 2
-        self.looks[name] = self.looks.get(name, 0) + 1 if facts["busy"] else 0
-        return {UNITS: replace(found[UNITS], min_unit=facts["units"])} if is_whole else found
-
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self.looks: dict[str, int] = {}
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        found = super().inventory(name, facts)
+        is_whole = facts["busy"] and self.looks.get(name, 0) > 2
+        self.looks[name] = self.looks.get(name, 0) + 1 if facts["busy"] else 0
+        return {UNITS: replace(found[UNITS], min_unit=facts["units"])} if is_whole else found
 
 
 @mutant("WHF-301", also=("WHF-313", "WHF-314"))
