@@ -89,7 +89,8 @@ def counts_what_is_used(subject: Subject) -> None:
     """Allocate a part of every provider; then have instances use things, if the harness can."""
     with subject.publishing() as publishing:
         before = publishing.settle()
-        subject.placement.allocate(_CONSUMER, dict(_parts(subject, before)))
+        if parts := dict(_parts(subject, before)):
+            subject.placement.allocate(_CONSUMER, parts)
         _see_nothing_changes(subject, publishing, before)
         if not subject.can("use"):
             return
@@ -121,6 +122,7 @@ def _see_nothing_changes(subject: Subject, publishing: Publishing, before: Conte
     for _ in range(2):
         for pace in _paces(publishing.cycle):
             see_nothing_done(subject, before, pace())
+        publishing.sync()
         publishing.restart()
 
 

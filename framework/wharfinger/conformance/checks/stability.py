@@ -34,6 +34,7 @@ def unchanged(subject: Subject) -> None:
         for _ in range(_ROUNDS):
             for pace in (cycle.sync, cycle.drift, cycle.poll, cycle.sync):
                 see_nothing_done(subject, before, pace())
+            publishing.sync()
 
 
 @rule(
@@ -85,6 +86,7 @@ def restarted(subject: Subject) -> None:
         for _ in range(2):
             publishing.restart()
             see_nothing_done(subject, before, publishing.cycle.sync())
+            publishing.sync()
 
 
 @rule(

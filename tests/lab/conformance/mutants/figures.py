@@ -83,6 +83,22 @@ class HasOneSizeForAll(MachinesDriver):
         return super().traits(name, facts) | ({"CUSTOM_LAB_MIXED"} if is_unusual else set())
 
 
+@mutant("WHF-301")
+class CountsDown(MachinesDriver):
+    """The object of a node has less memory at each look, of which its tree says nothing."""
+
+    looks = 0
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        self.looks += 1
+        return super().read_devices(names)
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        node = super().get_available_resource(nodename)
+        node.memory_mb = 4096 - self.looks
+        return node
+
+
 @mutant("WHF-314")
 class SubtractsWhatIsUsed(DevicesDriver):
     """It publishes as total what is free."""

@@ -52,10 +52,6 @@ class HasNodesByNumber(MachinesDriver):
 class HasFunctions(DevicesDriver):
     """Each device has a function, which is a child of the node beside it."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self.functions: dict[str, str] = {}
-
     def update_functions(self, tree: ProviderTree, node: str, numbers: Iterable[int]) -> None:
         wanted = {f"{node}_function{number}" for number in numbers}
         for uuid in tree.get_provider_uuids(node)[1:]:
@@ -75,6 +71,21 @@ class NumbersFunctionsInOrder(HasFunctions):
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
         self.update_functions(tree, node, range(len(self.devices)))
+
+
+@mutant("WHF-404", also=("WHF-991",))
+class NumbersFunctionsAtTheStart(HasFunctions):
+    """It numbers the functions when it starts; one that comes later gets the next number."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.numbers: dict[str, int] = {}
+
+    def describe_root(self, tree: ProviderTree, node: str) -> None:
+        super().describe_root(tree, node)
+        for name in self.devices:
+            self.numbers.setdefault(name, len(self.numbers))
+        self.update_functions(tree, node, (self.numbers[name] for name in self.devices))
 
 
 @mutant("WHF-402", also=("WHF-401", "WHF-403", "WHF-404"))
