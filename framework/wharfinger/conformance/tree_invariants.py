@@ -56,6 +56,7 @@ class TreeInvariants:
         for nodename in driver.get_available_nodes():
             if nodename in contents:
                 node, root = driver.get_available_resource(nodename), contents[nodename]
+                _see_whose(node, nodename, driver.host)
                 if nodename not in self._theirs:
                     see_agreement(node, root)
                 self._see_facts(node, by_root[root.root_uuid])
@@ -91,6 +92,12 @@ class TreeInvariants:
         other = self._names.setdefault(uuid, name)
         if other != name and not self._renames:
             raise Violation(f"uuid {uuid} is of {name}", f"uuid {uuid} of {other}, as before")
+
+
+def _see_whose(node: ComputeNode, name: str, host: str) -> None:
+    for field, expected in (("hypervisor_hostname", name), ("host", host)):
+        if (found := getattr(node, field)) != expected:
+            raise Violation(f"{name}: the node has {field} {found}", expected)
 
 
 def see_agreement(node: ComputeNode, root: Provider) -> None:
