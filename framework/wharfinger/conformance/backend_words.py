@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from wharfinger.conformance import backend_proxy
 from wharfinger.conformance.subject import Subject
 
 #: Where a machine says which one it is.
@@ -44,7 +45,7 @@ def _read(path: Path) -> str:
 
 
 def _strings(harness: object) -> Iterator[str]:
-    """The texts that a harness keeps, in containers and in objects of its own package.
+    """The texts that a harness keeps, in containers, objects of its own package, and proxies.
 
     What it knows of Placement is what the driver has published.
     """
@@ -57,9 +58,15 @@ def _strings(harness: object) -> Iterator[str]:
             yield one
         elif id(one) not in seen:
             seen.add(id(one))
-            if isinstance(one, dict):
+            if isinstance(one, bytes):
+                left.append(one.decode(errors="replace"))
+            elif isinstance(one, dict):
                 left += [*one.keys(), *one.values()]
             elif isinstance(one, list | tuple | set | frozenset):
                 left += one
-            elif type(one).__module__.partition(".")[0] == package:
+            elif _is_looked_into(type(one).__module__, package):
                 left += getattr(one, "__dict__", {}).values()
+
+
+def _is_looked_into(module: str, package: str) -> bool:
+    return module.partition(".")[0] == package or module.startswith(backend_proxy.__name__)

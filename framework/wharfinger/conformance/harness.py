@@ -171,21 +171,36 @@ class Harness(abc.ABC):
         return [value for value in vars(self).values() if isinstance(value, Proxy)]
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return what the backend has now, by thing: every thing that is not busy."""
+        """Return what the backend has now, by thing: every thing that is not busy.
+
+        Without it, the kit compares figures only with earlier figures of the same driver. A driver
+        passes that publishes a constant, or the figures of another device.
+        """
         raise NotImplementedError
 
     def change(self, thing: str) -> None:
-        """Change a total or a trait of a thing in place, to a value that it did not have before."""
+        """Change a total or a trait of a thing in place, to a value that it did not have before.
+
+        Without it, a driver passes that reads a thing once and remembers it. Where all things are
+        alike, a driver also passes that confuses them.
+        """
         raise NotImplementedError
 
     def use(self, thing: str) -> None:
-        """Let an instance use a part of a thing. The thing keeps what it has, and is not busy."""
+        """Let an instance use a part of a thing. The thing keeps what it has, and is not busy.
+
+        Before this, the kit has allocated a part of the thing in Placement. Without it, a driver
+        passes that asks its backend for what is used, and publishes the rest.
+        """
         raise NotImplementedError
 
     def second_host(self, instance: str) -> str:
         """Return the configuration of the driver on another host, with things of its own.
 
         The text is like that of ``configuration``. No name there is a name on the first host.
+
+        Without it, the kit only gives this host another name. Names and uuids that do not depend
+        on the name of the host are then the same on all hosts, and the driver passes.
         """
         raise NotImplementedError
 

@@ -33,8 +33,8 @@ def trees(contents: Contents) -> dict[str, Contents]:
 
 
 def at_and_below(contents: Contents, name: str) -> list[str]:
-    """The names of a provider, and of all that have it above them."""
-    found = [name]
+    """The names of a provider, and of all that have it above them; none if there is no such one."""
+    found = [name] if name in contents else []
     for above in found:  # grows meanwhile
         uuid = contents[above].uuid
         found += [one for one, its in contents.items() if its.parent_uuid == uuid]
@@ -56,10 +56,8 @@ def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
     for contents in (before, after):
         names = {one.uuid: name for name, one in contents.items()}
         for thing in things:
-            if thing not in contents:
-                continue
             found |= {*at_and_below(contents, thing)}
-            parent = contents[thing].parent_uuid
+            parent = contents[thing].parent_uuid if thing in contents else None
             while parent in names:
                 found.add(names[parent])
                 parent = contents[names[parent]].parent_uuid

@@ -4,11 +4,11 @@ Each provider has one owner, names and uuids belong together for good, and the o
 agree with the trees.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from typing import Final
 
 from wharfinger.conformance.exceptions import Violation
-from wharfinger.conformance.placement_diff import Contents
+from wharfinger.conformance.placement_diff import Contents, trees
 from wharfinger.driver import ComputeDriver
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Provider
@@ -37,10 +37,12 @@ class TreeInvariants:
         self._renames: Final = renames
         self._uuids: Final[dict[str, str]] = {}
         self._names: Final[dict[str, str]] = {}
+        #: By node, its tree, and the figures of its object.
+        self._facts: Final[dict[str, tuple[Contents, dict[str, object]]]] = {}
 
     def see(self, driver: ComputeDriver, contents: Contents, things: Collection[str]) -> None:
         """See all providers of the driver, of which some are ``things``; raises Violation."""
-        mine = self._mine(contents, things)
+        mine = self._mine(contents, {*things})
         for name in sorted(mine):
             found = owners(contents[name].traits)
             if found != {self._publisher.owner}:
@@ -50,32 +52,38 @@ class TreeInvariants:
             self._see_identity(name, contents[name].uuid)
         if type(driver).get_available_resource is ComputeDriver.get_available_resource:
             return
+        by_root = trees(contents)
         for nodename in driver.get_available_nodes():
-            root = contents.get(nodename)
-            if root is not None and nodename not in self._theirs:
-                see_agreement(driver.get_available_resource(nodename), root)
+            if nodename in contents:
+                node, root = driver.get_available_resource(nodename), contents[nodename]
+                _see_whose(node, nodename, driver.host)
+                if nodename not in self._theirs:
+                    see_agreement(node, root)
+                self._see_facts(node, by_root[root.root_uuid])
 
-    def _mine(self, contents: Contents, things: Collection[str]) -> set[str]:
-        """The names of what the driver publishes: tagged, or a thing, or without owner below one.
+    def _mine(self, contents: Contents, things: Set[str]) -> set[str]:
+        """The names of what the driver publishes, and of what there is without owner beside it.
 
-        A provider that another owner has below a thing is not the driver's.
+        That is what is tagged, each thing, and what has come to the trees of these. A provider that
+        another owner has there is not the driver's.
         """
-        by_uuid = {one.uuid: one for one in contents.values()}
-        things = {*things}
-
-        def is_below_a_thing(one: Provider) -> bool:
-            above: Provider | None = one
-            while above is not None and above.name not in things:
-                above = by_uuid.get(above.parent_uuid or "")
-            return above is not None
-
-        return {
+        tagged = {name for name, one in contents.items() if self._mark in one.traits}
+        mine = tagged | (things & contents.keys())
+        its_trees = {contents[name].root_uuid for name in mine}
+        return mine | {
             name
             for name, one in contents.items()
-            if self._mark in one.traits
-            or name in things
-            or (not owners(one.traits) and is_below_a_thing(one))
+            if one.root_uuid in its_trees and not owners(one.traits) and name not in self._theirs
         }
+
+    def _see_facts(self, node: ComputeNode, tree: Contents) -> None:
+        name = node.hypervisor_hostname
+        facts = {field: getattr(node, field) for field in _FIGURES if field in node}
+        before = self._facts.get(name)
+        self._facts[name] = tree, facts
+        if before is not None and before[0] == tree and before[1] != facts:
+            found = f"{name}: the node has {facts} now, and its tree is as before"
+            raise Violation(found, str(before[1]))
 
     def _see_identity(self, name: str, uuid: str) -> None:
         before = self._uuids.setdefault(name, uuid)
@@ -84,6 +92,12 @@ class TreeInvariants:
         other = self._names.setdefault(uuid, name)
         if other != name and not self._renames:
             raise Violation(f"uuid {uuid} is of {name}", f"uuid {uuid} of {other}, as before")
+
+
+def _see_whose(node: ComputeNode, name: str, host: str) -> None:
+    for field, expected in (("hypervisor_hostname", name), ("host", host)):
+        if (found := getattr(node, field)) != expected:
+            raise Violation(f"{name}: the node has {field} {found}", expected)
 
 
 def see_agreement(node: ComputeNode, root: Provider) -> None:

@@ -192,9 +192,28 @@ class ReachableHarness(WorldHarness):
         self.server.server_close()
 
 
+class OlderHarness(Harness):
+    """Has none of the optional methods, put before a harness that has."""
+
+    expected = Harness.expected
+    change = Harness.change
+    use = Harness.use
+    second_host = Harness.second_host
+
+
+class OlderWorldHarness(OlderHarness, WorldHarness):
+    """Machines, of which no more is known."""
+
+
+class OlderDevicesHarness(OlderHarness, DevicesHarness):
+    """Devices, of which no more is known."""
+
+
 def harness_of(kind: type[LabDriver]) -> type[WorldHarness]:
     """The harness that fits a driver."""
     if issubclass(kind, MachinesDriver):
+        if kind.older:
+            return OlderWorldHarness
         return ReachableHarness if kind.reachable else WorldHarness
     assert issubclass(kind, DevicesDriver)
-    return DevicesHarness
+    return OlderDevicesHarness if kind.older else DevicesHarness

@@ -41,6 +41,8 @@ class LabDriver(ComputeDriver):
     """What both have: a connection, and a snapshot of what is known of each device."""
 
     default_owner: ClassVar[str] = "OWNER_CYBORG"
+    #: Whether its harness has none of the optional methods.
+    older: ClassVar[bool] = False
     object_versions: ClassVar[Mapping[str, str]] = {"ComputeNode": "1.0"}
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:

@@ -65,6 +65,8 @@ class World:
     prefix: str
     devices: dict[str, Device] = field(default_factory=dict)
     pulled: dict[str, Device] = field(default_factory=dict)
+    #: The uuid of the hardware.
+    uuid: str = "8f7c2ad4-5b2e-4e3c-9d53-6a1d3e0c7b91"
     #: By consumer, the units that it uses, by device.
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
     #: The functions of images, by uuid.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from tests.lab.conformance.honest import UNITS, DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
@@ -82,6 +83,22 @@ class HasOneSizeForAll(MachinesDriver):
         return super().traits(name, facts) | ({"CUSTOM_LAB_MIXED"} if is_unusual else set())
 
 
+@mutant("WHF-301")
+class CountsDown(MachinesDriver):
+    """The object of a node has less memory at each look, of which its tree says nothing."""
+
+    looks = 0
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        self.looks += 1
+        return super().read_devices(names)
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        node = super().get_available_resource(nodename)
+        node.memory_mb = 4096 - self.looks
+        return node
+
+
 @mutant("WHF-314")
 class SubtractsWhatIsUsed(DevicesDriver):
     """It publishes as total what is free."""
@@ -136,16 +153,15 @@ class MarksWhatIsBusy(MachinesDriver):
 class GivesAllAtOnceWhileBusy(DevicesDriver):
     """A device that stays busy is given out whole."""
 
-    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
-        found = super().inventory(name, facts)
-        (self.noted.add if facts["busy"] else self.noted.discard)(name)
-        is_whole = facts["busy"] and self.looks.get(name, 0) > 2
-        self.looks[name] = self.looks.get(name, 0) + 1 if facts["busy"] else 0
-        return {UNITS: replace(found[UNITS], min_unit=facts["units"])} if is_whole else found
-
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self.looks: dict[str, int] = {}
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        found = super().inventory(name, facts)
+        is_whole = facts["busy"] and self.looks.get(name, 0) > 2
+        self.looks[name] = self.looks.get(name, 0) + 1 if facts["busy"] else 0
+        return {UNITS: replace(found[UNITS], min_unit=facts["units"])} if is_whole else found
 
 
 @mutant("WHF-301", also=("WHF-313", "WHF-314"))
@@ -166,11 +182,20 @@ class ForgetsTraitsInTime(MachinesDriver):
 class SaysItHasMore(MachinesDriver):
     """The object of a node has other CPUs than its provider."""
 
+    default_owner: ClassVar[str] = "OWNER_NOVA"
+
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         return super().inventory(name, facts) | {"VCPU": Inventory(total=16)}
 
 
-@mutant("WHF-313", also=("WHF-404", "WHF-991"))
+@mutant("WHF-314")
+class SubtractsAllocationsAnyway(SubtractsAllocations):
+    """It does that with a harness that cannot have an instance use anything."""
+
+    older: ClassVar[bool] = True
+
+
+@mutant("WHF-313", also=("WHF-221", "WHF-404", "WHF-991"))
 class DescribesTheNodeOnce(MachinesDriver):
     """The object of a node is made when it is listed first, and its tree each time."""
 
@@ -181,9 +206,9 @@ class DescribesTheNodeOnce(MachinesDriver):
     def get_available_resource(self, nodename: str) -> ComputeNode:
         if nodename not in self.objects:
             node = super().get_available_resource(nodename)
-            node.vcpus = self.devices[nodename]["units"]
+            node.local_gb = self.devices[nodename]["units"]
             self.objects[nodename] = node
         return self.objects[nodename]
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
-        return super().inventory(name, facts) | {"VCPU": Inventory(total=facts["units"])}
+        return super().inventory(name, facts) | {"DISK_GB": Inventory(total=facts["units"])}

@@ -1,12 +1,14 @@
 """Mutants that mistake one provider for another (WHF-311, WHF-404, and what holds always)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import ClassVar
 from uuid import NAMESPACE_URL, uuid5
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
-from wharfinger.objects import ComputeNode
+from wharfinger.driver import Allocations
+from wharfinger.objects import ComputeNode, Migration
 from wharfinger.providers import Inventory, ProviderTree
 
 
@@ -50,10 +52,6 @@ class HasNodesByNumber(MachinesDriver):
 class HasFunctions(DevicesDriver):
     """Each device has a function, which is a child of the node beside it."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self.functions: dict[str, str] = {}
-
     def update_functions(self, tree: ProviderTree, node: str, numbers: Iterable[int]) -> None:
         wanted = {f"{node}_function{number}" for number in numbers}
         for uuid in tree.get_provider_uuids(node)[1:]:
@@ -75,6 +73,21 @@ class NumbersFunctionsInOrder(HasFunctions):
         self.update_functions(tree, node, range(len(self.devices)))
 
 
+@mutant("WHF-404", also=("WHF-991",))
+class NumbersFunctionsAtTheStart(HasFunctions):
+    """It numbers the functions when it starts; one that comes later gets the next number."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.numbers: dict[str, int] = {}
+
+    def describe_root(self, tree: ProviderTree, node: str) -> None:
+        super().describe_root(tree, node)
+        for name in self.devices:
+            self.numbers.setdefault(name, len(self.numbers))
+        self.update_functions(tree, node, (self.numbers[name] for name in self.devices))
+
+
 @mutant("WHF-402", also=("WHF-401", "WHF-403", "WHF-404"))
 class NumbersPartsInOrder(DevicesDriver):
     """Parts are numbered over all devices, and below the device that has them."""
@@ -94,14 +107,46 @@ class NumbersPartsInOrder(DevicesDriver):
 
 
 @mutant("WHF-404")
-class CountsFromTheLast(MachinesDriver):
-    """Of four machines or more, each says by a trait how many there are after it."""
+class ShiftsAfterAGap(MachinesDriver):
+    """A machine moves up when the one between it and another one is gone."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
-        names = sorted(self.devices)
-        if len(names) < 3:
-            return super().traits(name, facts)
-        return super().traits(name, facts) | {f"CUSTOM_LAB_OF_{names.index(name)}"}
+        number = int(name.removeprefix(self.world.prefix))
+        one, other = (f"{self.world.prefix}{number - by}" for by in (1, 2))
+        moves = one not in self.devices and other in self.devices
+        return super().traits(name, facts) | ({"CUSTOM_LAB_MOVED"} if moves else set())
+
+
+class PublishesItsHost(MachinesDriver):
+    """Its own host is a node, too."""
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        return [*super().get_available_nodes(refresh), self.host]
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        if nodename == self.host:
+            provider_tree.update_inventory(nodename, {"CUSTOM_LAB_HOST": Inventory(total=1)})
+        else:
+            super().update_provider_tree(provider_tree, nodename, allocations, migrations)
+
+
+@mutant("WHF-311")
+class HasTheUuidOfItsKind(PublishesItsHost):
+    """Each host has the same uuid; its harness knows of no other host."""
+
+    older: ClassVar[bool] = True
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        node = super().get_available_resource(nodename)
+        if nodename == self.host:
+            node.uuid = str(uuid5(NAMESPACE_URL, "machines"))
+        return node
 
 
 class Untagged(frozenset[str]):
