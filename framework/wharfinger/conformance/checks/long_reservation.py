@@ -21,6 +21,8 @@ _THOROUGH: Final = 500
 _LONG: Final = 10.0
 #: Seconds by the driver's clocks, one after the other.
 _LATER: Final = {"a minute": 60, "an hour": 3_600, "a day": 86_400, "40 days": 40 * 86_400}
+#: Cycles in which a busy thing is new.
+_CYCLES: Final = 3
 #: How many things are busy at once.
 _AT_ONCE: Final = 4
 
@@ -106,7 +108,10 @@ def each_for_itself(subject: Subject) -> None:
     after=("WHF-403", "WHF-506", "WHF-507"),
 )
 def reserved_on_return(subject: Subject) -> None:
-    """Have a thing return that is busy: after it was missed, and before. Add a busy one."""
+    """Have a thing return that is busy: after it was missed, and before. Add a busy one.
+
+    A busy thing may have no inventory until it is free: a driver may not know of how much.
+    """
     harness = subject.harness
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
@@ -116,18 +121,15 @@ def reserved_on_return(subject: Subject) -> None:
             cycles()
             harness.put_back(thing)
             busy.make_busy(thing)
-            _see_never_free(publishing, subject, thing)
-            publishing.settle()
-            busy.see(f"{thing} has returned, and is busy")
+            for _ in range(_CYCLES):
+                _see_never_free(publishing, subject, thing)
+            busy.see_others(f"{thing} has returned, and is busy")
             busy.make_free(thing)
             busy.see(f"{thing} has returned, and is free")
-        before = subject.placement.contents()
         new = subject.add()
         harness.make_busy(new)
-        _see_never_free(publishing, subject, new)
-        after = publishing.settle()
-        if new not in after or not is_reserved(after[new]):
-            raise Violation(difference(before, after), f"+ {new}, all of it reserved")
+        for _ in range(_CYCLES):
+            _see_never_free(publishing, subject, new)
 
 
 def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> None:
