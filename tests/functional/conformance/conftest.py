@@ -13,7 +13,7 @@ from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
 from tests.lab.conformance.unusual import UNUSUAL
-from wharfinger.conformance.checks import change_feed
+from wharfinger.conformance.checks import change_feed, scale
 from wharfinger.conformance.rule_runner import Result
 from wharfinger.conformance.rules import all_rules
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -41,6 +41,8 @@ def examiner(
     """What examines a driver."""
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
     monkeypatch.setattr(change_feed, "_QUIET", 0.5)
+    monkeypatch.setattr(scale, "_MOST", 512)
+    monkeypatch.setattr(scale, "_FAR", 640)
     placement = QuickPlacement(placement_service)
     with InOneProcess():
         yield Examiner(tmp_path, placement)

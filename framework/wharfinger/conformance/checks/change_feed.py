@@ -17,8 +17,8 @@ from wharfinger.providers import Provider
 
 #: Seconds in which a feed has told of a change: it need not ask its backend each time.
 _WITHIN: Final = 10.0
-#: Seconds after which a feed has no more to tell of a change: it may repeat for a while what is newer
-#: than the precision of its backend's clocks.
+#: Seconds after which a feed has no more to tell of a change: it may repeat what is newer than the
+#: precision of its backend's clocks.
 _QUIET: Final = 30.0
 #: Polls in succession that name nothing where a feed is quiet.
 _POLLS: Final = 5
