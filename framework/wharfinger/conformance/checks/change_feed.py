@@ -142,7 +142,7 @@ def feeds_what_is(subject: Subject) -> None:
     "No answer is no news.",
     profile=Profile.EXTENDED,
     supports="change_feed",
-    after=("WHF-701",),
+    after=("WHF-701", "WHF-911"),
 )
 def feeds_or_raises(subject: Subject) -> None:
     """Ask until there was a call, while all calls fail; then change things while one call fails."""

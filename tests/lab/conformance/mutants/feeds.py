@@ -25,7 +25,7 @@ class NamesWithoutALook(MachinesDriver):
         return self.changed({*events["changed"]}), str(events["last"])
 
 
-@mutant("WHF-911", also=("WHF-913",))
+@mutant("WHF-911", also=("WHF-506",))
 class NamesDevices(DevicesDriver):
     """It names the devices that have changed, and not their node."""
 
