@@ -84,7 +84,8 @@ class Harness(abc.ABC):
     other_processes: ClassVar[Capability] = SUPPORTED
     #: Whether a thing can be busy: there, and not to be had. Such as cleaned, or programmed.
     busy: ClassVar[Capability] = SUPPORTED
-    #: How many things can be made quickly, for what they cost: four times as many are made.
+    #: How many things can be made quickly, for what they cost: four times as many are made, and
+    #: thousands where ``grow`` makes them in seconds.
     growth: ClassVar[int] = 32
     #: Seconds after which a driver, configured as here, has given up a call that hangs.
     patience: ClassVar[float] = 5.0
@@ -108,7 +109,8 @@ class Harness(abc.ABC):
         """Have it whole, unbroken, and with things that are free: two or more, as many each time.
 
         Nothing is in Placement before this. What the driver needs to find there, and does not
-        publish, is put there.
+        publish, is put there. Where there are very many things the kit removes most of them before
+        it looks at a rule, but for the rule of many things.
         """
 
     @abc.abstractmethod
