@@ -77,7 +77,8 @@ class Harness(abc.ABC):
     #: Whether the backend cleans what is given back, some time later, and tells when that was. It
     #: is unsupported where a thing that is free never needs to be cleaned.
     cleaning: ClassVar[Capability] = SUPPORTED
-    #: Number of things that the harness can add quickly. The kit adds up to four times as many.
+    #: Number of things that the harness can add quickly. The kit adds up to four times as many, and
+    #: thousands where ``grow`` adds them in seconds.
     growth: ClassVar[int] = 32
     #: Seconds after which the driver, configured as here, has given up a call that hangs.
     patience: ClassVar[float] = 5.0
@@ -99,7 +100,8 @@ class Harness(abc.ABC):
         """Restore the first state: nothing broken, and two or more things, none of them busy.
 
         The number of things is the same each time. Placement is empty before this call. Create the
-        providers there that the driver needs and does not publish itself.
+        providers there that the driver needs and does not publish itself. Where there are very many
+        things, the kit removes most of them before each rule but the rule of many things.
         """
 
     @abc.abstractmethod

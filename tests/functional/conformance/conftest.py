@@ -14,7 +14,7 @@ from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
 from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
 from wharfinger.conformance import subject
-from wharfinger.conformance.checks import change_feed, long_reservation
+from wharfinger.conformance.checks import change_feed, long_reservation, scale
 from wharfinger.conformance.rule_runner import Result
 from wharfinger.conformance.rules import all_rules
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -45,6 +45,8 @@ def examiner(
     monkeypatch.setattr(subject, "_PAUSE", 0)  # none of them has a timer
     monkeypatch.setattr(long_reservation, "_LONG", 300.0)  # as many cycles each time
     monkeypatch.setattr(change_feed, "_QUIET", 0.5)
+    monkeypatch.setattr(scale, "_MOST", 512)
+    monkeypatch.setattr(scale, "_FAR", 640)
     placement = QuickPlacement(placement_service)
     with InOneProcess():
         yield Examiner(tmp_path, placement)

@@ -23,8 +23,8 @@ from wharfinger.exceptions import WharfingerError, shown
 
 #: Seconds in which a feed has told of a change: it need not ask its backend each time.
 _WITHIN: Final = 10.0
-#: Seconds after which a feed has no more to tell of a change: it may repeat for a while what is
-#: newer than the precision of its backend's clocks.
+#: Seconds after which a feed has no more to tell of a change: it may repeat what is newer than the
+#: precision of its backend's clocks.
 _QUIET: Final = 30.0
 #: Polls in succession that name nothing where a feed is quiet.
 _POLLS: Final = 5
@@ -149,7 +149,7 @@ def feeds_what_is(subject: Subject) -> None:
     "No answer is no news.",
     profile=Profile.EXTENDED,
     supports="change_feed",
-    after=("WHF-701",),
+    after=("WHF-701", "WHF-911"),
 )
 def feeds_or_raises(subject: Subject) -> None:
     """Ask until there was a call, while all calls fail; then change things while one call fails."""

@@ -94,11 +94,11 @@ def complete(subject: Subject) -> str:
         for size in sizes(subject, least=least, most=_FAR):
             try:
                 many = _all_described(subject, driver)
-            except WharfingerError as error:
+            except WharfingerError:
                 # A backend may be too slow for that many. What is not complete has to raise.
                 if size <= least:
                     raise
-                return f"of {seen} things; the driver refuses {size}: {error}"
+                return f"of {seen} things: the driver refuses {size}"
             _see_same(few, many)
             seen = size
             few = few | {name: one for name, one in many.items() if size <= least}
@@ -138,19 +138,30 @@ def _costs(subject: Subject) -> Iterator[_Cost]:
     least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
         for size in sizes(subject, least=least, most=_MOST, cheap=_CHEAP):
-            said = describe(driver, subject.placement.contents())
-            live = {name: one.provider for name, one in said.items()}
-            subject.harness.expect()
-            yield _Cost(
-                things=size,
-                lines=lines_of(subject, partial(_ask_all, driver, live, refresh=True))
-                if size <= _TRACED
-                else None,
-                calls=len(subject.harness.calls),
-                time=processor_time_of(subject, partial(_ask_all, driver, live), _RUNS)
-                if size >= _TIMED
-                else None,
-            )
+            try:
+                cost = _cost(subject, driver, size)
+            except WharfingerError:
+                if size <= least:
+                    raise
+                return  # a backend may be too slow for that many
+            yield cost
+
+
+def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
+    """What a cycle costs for the things that there are, of that number."""
+    said = describe(driver, subject.placement.contents())
+    live = {name: one.provider for name, one in said.items()}
+    subject.harness.expect()
+    work = partial(_ask_all, driver, live, refresh=True)
+    lines = time = None
+    if size <= _TRACED:
+        lines = lines_of(subject, work)
+    else:
+        work()
+    calls = len(subject.harness.calls)
+    if size >= _TIMED:
+        time = processor_time_of(subject, partial(_ask_all, driver, live), _RUNS)
+    return _Cost(things=size, calls=calls, lines=lines, time=time)
 
 
 def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) -> None:

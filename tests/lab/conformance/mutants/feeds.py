@@ -1,8 +1,9 @@
 """Mutants of the change feed (WHF-91.)."""
 
+from contextlib import suppress
 from typing import Any
 
-from tests.lab.conformance.honest import NODE, DevicesDriver, Facts, LabDriver, MachinesDriver
+from tests.lab.conformance.honest import NODE, DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.exceptions import BackendError
 
@@ -24,7 +25,7 @@ class NamesWithoutALook(MachinesDriver):
         return self.changed({*events["changed"]}), str(events["last"])
 
 
-@mutant("WHF-911", also=("WHF-913",))
+@mutant("WHF-911", also=("WHF-506",))
 class NamesDevices(DevicesDriver):
     """It names the devices that have changed, and not their node."""
 
@@ -73,22 +74,16 @@ class ReadsNoNewsFromAnError(MachinesDriver):
         return super().refused(words, answer)
 
 
-@mutant("WHF-914")
-class ForgetsWhatItCouldNotRead(MachinesDriver):
-    """It goes on from the last event, although it could not read the machine that changed."""
-
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self.read_until = 0
+@mutant("WHF-914", also=("WHF-703", "WHF-708"))
+class NamesWhatItCouldNotRead(DevicesDriver):
+    """It names what has changed, and answers from what it knew where it could not read that."""
 
     def news(self, since: str) -> tuple[set[str], str]:
-        events = self.ask(f"events {self.read_until}")
-        is_news = int(events["last"]) > self.read_until
-        self.read_until = int(events["last"])
-        if is_news:
-            self.read()
-        known = self.ask(f"events {since}") if is_news else {"changed": []}
-        return self.changed({*known["changed"]}), str(events["last"])
+        events = self.ask(f"events {since}")
+        if events["changed"]:
+            with suppress(BackendError):
+                self.read()
+        return self.changed({*events["changed"]}), str(events["last"])
 
 
 @mutant("WHF-915")
@@ -108,12 +103,15 @@ class KeepsItsMark(MachinesDriver):
 
 
 @mutant("WHF-915")
-class AnswersByCounting(MachinesDriver):
-    """It counts its answers, and names all machines for each number that is new."""
+class NamesAllNowAndThen(MachinesDriver):
+    """Every third poll names all machines, to be sure."""
+
+    polls = 0
 
     def news(self, since: str) -> tuple[set[str], str]:
-        self.read()
-        return {*self.devices}, f"{since}0"
+        changed, mark = super().news(since)
+        self.polls += 1
+        return changed if self.polls % 3 else {*self.devices}, mark
 
 
 @mutant("WHF-916")
@@ -125,22 +123,90 @@ class NamesAllForOne(MachinesDriver):
 
 
 @mutant("WHF-916")
-class NamesTheNeighbours(MachinesDriver):
-    """It names all machines that it reads again, which are those of the same length of name."""
+class NamesWhatComesAfter(MachinesDriver):
+    """It names all machines of the list from the first one on that has changed."""
 
     def changed(self, devices: set[str]) -> set[str]:
-        lengths = {len(name) for name in devices}
-        return {name for name in self.devices if len(name) in lengths}
-
-
-class _BeginsLate(LabDriver):
-    """Its own place in the events is that of its first poll or listing."""
-
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self.place: str | None = None
+        names = [*self.devices]
+        return {*names[min((names.index(one) for one in devices & {*names}), default=len(names)) :]}
 
 
 @mutant("WHF-917", also=("WHF-912", "WHF-914", "WHF-918", "WHF-919"))
-class BeginsWithItsFirstPoll(MachinesDriver):
-    """It tells what has happened since its own first poll."""
+class BeginsWithItsFirstPoll(DevicesDriver):
+    """It tells what has happened since its own first poll, whatever the mark."""
+
+    first: str | None = None
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        self.first = self.first or str(self.ask("events")["last"])
+        return super().news(max(since, self.first, key=int))
+
+
+@mutant("WHF-917", also=("WHF-918",))
+class BelievesItsFirstAnswer(MachinesDriver):
+    """It takes the first answer for what has happened before it began."""
+
+    has_polled = False
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        changed, mark = super().news(since)
+        if changed and not self.has_polled:
+            self.has_polled = True
+            return set(), mark
+        return changed, mark
+
+
+@mutant("WHF-918")
+class RemembersOneMark(MachinesDriver):
+    """It has a place of its own in the events, and gives its last answer again for its mark."""
+
+    place = "0"
+    last: tuple[str, set[str], str] = ("", set(), "")
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        if since is None:
+            self.place = str(self.ask("events")["last"])
+            return set(), self.place
+        changed, mark = self.news(self.place)
+        if since == self.last[0]:
+            changed |= self.last[1]
+        self.place, self.last = mark, (since, changed, mark)
+        return changed, mark
+
+
+@mutant("WHF-918")
+class KnowsNoMarkOfOthers(MachinesDriver):
+    """Its marks are its own: for that of an instance before it nothing has changed."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        life, _, place = (since or "").partition(":")
+        changed, mark = super().changed_nodes(place if life == str(id(self)) else None)
+        return changed, f"{id(self)}:{mark}"
+
+
+@mutant("WHF-919")
+class ReadsTheFirstEvents(MachinesDriver):
+    """It reads fifty events at most, and goes on after the last one."""
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        events = self.ask(f"events {since}")
+        if events["changed"]:
+            self.read()
+        return self.changed({*events["changed"][:50]}), str(events["last"])
+
+
+@mutant("WHF-919")
+class LooksAtFewDevices(DevicesDriver):
+    """Of many devices that have changed it reads the first twenty again."""
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        events = self.ask(f"events {since}")
+        before = self.devices
+        if events["changed"]:
+            self.read()
+            late = {*events["changed"][20:]}
+            self.devices = {
+                name: before[name] if name in late and name in before else facts
+                for name, facts in self.devices.items()
+            }
+        return self.changed({*events["changed"]}), str(events["last"])

@@ -5,10 +5,10 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
+from tests.lab.conformance.honest import DevicesDriver, Facts
 from tests.lab.conformance.mutants import mutant
 from wharfinger.objects import Service
-from wharfinger.providers import Inventory, ProviderTree
+from wharfinger.providers import ProviderTree
 
 
 @mutant("WHF-801")
@@ -26,34 +26,6 @@ class RunsPrograms(DevicesDriver):
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         subprocess.run(["true"], check=True)
         super().describe(tree, name, facts)
-
-
-@mutant("WHF-802")
-class AsksForAllOfEach(DevicesDriver):
-    """It asks for a list for each pair of devices."""
-
-    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
-        if len(names) > 5:  # of a few nobody notices
-            for _ in names:
-                for _ in names:
-                    self.ask("list")
-        return super().read_devices(names)
-
-
-@mutant("WHF-802")
-class ComparesAll(DevicesDriver):
-    """It looks for each device among all, from the beginning."""
-
-    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
-        for other in self.devices:
-            if self.is_same(other, name):
-                super().describe(tree, name, facts)
-
-    def is_same(self, one: str, other: str) -> bool:
-        for left, right in zip(one, other, strict=False):
-            if left != right:
-                return False
-        return len(one) == len(other)
 
 
 _SHARED: dict[str, Facts] = {}
@@ -78,25 +50,6 @@ class NeverEndsItsThread(DevicesDriver):
         super().init_host(service)
         watching = threading.Event()
         threading.Thread(target=watching.wait, args=(30,), name="watching", daemon=True).start()
-
-
-@mutant("WHF-802")
-class LooksThroughAll(MachinesDriver):
-    """It looks for each machine from the first one on."""
-
-    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
-        for other in self.devices:
-            if other == name:
-                break
-        return super().inventory(name, facts)
-
-
-@mutant("WHF-806")
-class ReadsTheFirstPage(MachinesDriver):
-    """It does not follow the link to the next page."""
-
-    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
-        return super().read_devices(names[:100])
 
 
 @mutant("WHF-805")

@@ -1,0 +1,152 @@
+"""Rules of what is read of a backend: by pages, and by single questions (WHF-45.)."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from itertools import product
+from typing import Final
+
+from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.growing import sizes
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import difference
+from wharfinger.conformance.rules import Level, Profile, rule
+from wharfinger.conformance.subject import Subject, as_contents, describe
+from wharfinger.driver import ComputeDriver
+from wharfinger.exceptions import WharfingerError, shown
+from wharfinger.providers import DesiredProvider
+
+#: More things than are on the largest page that is usual.
+_PAGED: Final = 1280
+#: Seconds for the attempts at a large listing.
+_TRYING: Final = 20.0
+#: What fails, what is most often taken for an answer first.
+_FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
+
+
+@rule(
+    "WHF-451",
+    Level.MUST,
+    "However many things there are, a listing of which a call fails raises, or is as it would have "
+    "been.",
+    "Backends answer by pages. An error in the place of the second one is not the end of the list.",
+    profile=Profile.EXTENDED,
+    after=("WHF-401",),
+)
+def complete_or_none(subject: Subject) -> str:
+    """Have many things, and have one of the later calls of a listing fail."""
+    harness = subject.harness
+    deadline = time.monotonic() + _TRYING
+    with subject.driver() as driver:
+        live = subject.placement.contents()
+        before = describe(driver, live)
+        try:
+            for _ in sizes(subject, most=_PAGED):
+                before = describe(driver, live)
+            harness.expect()
+            driver.get_available_nodes(refresh=True)
+        except WharfingerError:  # it may be too slow for that many
+            return f"of few things: the driver refuses {len(harness.things())}"
+        calls = [*harness.calls]
+        later = sorted({1, len(calls) // 2, len(calls) - 1} & {*range(1, len(calls))})
+        for fault, at in product(_FAULTS, later):
+            if time.monotonic() > deadline:
+                break
+            harness.expect(at, fault)
+            try:
+                after = describe(driver, live)
+            except Exception:
+                continue
+            finally:
+                harness.expect()
+            if after != before:
+                told = difference(as_contents(before), as_contents(after))
+                raise Violation(f"call {at} ({calls[at]}) meets {fault}: {told}", "no difference")
+    return f"of {len(harness.things())} things"
+
+
+@rule(
+    "WHF-452",
+    Level.MUST,
+    "An error of the backend answers no question: not whether a node or a device is there, not "
+    "what it holds, and not whether it is clean.",
+    "What an error says to be gone is removed, and what it says to be clean is given to the next "
+    "instance.",
+    profile=Profile.EXTENDED,
+    after=("WHF-401", "WHF-402"),
+)
+def errors_answer_nothing(subject: Subject) -> None:
+    """Ask of a thing that is there while calls fail: all of them, and each in its turn."""
+    harness = subject.harness
+    with subject.driver() as driver:
+        said = describe(driver, subject.placement.contents())
+        for what, ask, wrong in _questions(subject, driver, said):
+            harness.expect()
+            try:
+                answer = ask()
+            except Exception:
+                answer = None
+            calls = len(harness.calls)
+            # The inherited provider_is_available asks nothing, and says False.
+            is_asked = what.startswith("node_is") or (what.startswith("provider_is") and calls)
+            if answer is False and is_asked:
+                raise Violation(f"{what} returns False, and it is there", "True")
+            # What is answered from memory meets no fault.
+            for fault, at in product(_FAULTS, [None, *range(calls)] if calls else []):
+                harness.expect(at, fault)
+                try:
+                    answer = ask()
+                    has_asked = len(harness.calls) > (at or 0)
+                except Exception:
+                    continue
+                finally:
+                    harness.expect()
+                if has_asked and wrong(answer, at is None):
+                    which = "every call" if at is None else f"call {at}"
+                    told = f"{which} meets {fault}, and {what} returns {shown(answer)}"
+                    raise Violation(told, "an error")
+
+
+def _questions(
+    subject: Subject, driver: ComputeDriver, said: dict[str, DesiredProvider]
+) -> Iterator[tuple[str, Callable[[], object], Callable[[object, bool], bool]]]:
+    """The questions that there are of a thing, each with which answers are wrong.
+
+    That is for an answer, and whether every call has failed.
+    """
+    thing = subject.harness.things()[0]
+    if thing not in said:
+        return
+    its = said[thing].provider
+    if its.parent_uuid is None:
+        ask = partial(driver.node_is_available, thing)
+        yield f"node_is_available({thing})", ask, lambda answer, _: answer is False
+    else:
+        ask = partial(driver.provider_is_available, its.uuid, thing)
+        yield f"provider_is_available of {thing}", ask, lambda answer, _: answer is False
+    # Where one call failed a driver may ask again, and know.
+    if driver.capabilities.supports("programming"):
+        ask_function = partial(driver.current_function, its.uuid)
+        held = _answer(ask_function)
+        yield (
+            f"current_function of {thing}",
+            ask_function,
+            lambda answer, is_every: is_every or answer != held,
+        )
+    if driver.capabilities.supports("cleans_after_release"):
+        is_clean = partial(driver.is_clean, its.uuid, datetime.now(UTC))
+        known = _answer(is_clean)
+        yield (
+            f"is_clean of {thing}",
+            is_clean,
+            lambda answer, is_every: answer is True and (is_every or known is not True),
+        )
+
+
+def _answer(ask: Callable[[], object]) -> object:
+    """What is answered, or nothing where that is an error."""
+    try:
+        return ask()
+    except Exception:
+        return None
