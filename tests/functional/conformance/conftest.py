@@ -13,7 +13,7 @@ from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
 from tests.lab.conformance.unusual import UNUSUAL
-from wharfinger.conformance.checks import change_feed
+from wharfinger.conformance.checks import change_feed, differential_faults
 from wharfinger.conformance.rule_runner import Result
 from wharfinger.conformance.rules import all_rules
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -40,9 +40,11 @@ def examiner(
 ) -> Iterator[Examiner]:
     """What examines a driver."""
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
+    seconds = dict.fromkeys(differential_faults._SECONDS, 0.0)  # one history
+    monkeypatch.setattr(differential_faults, "_SECONDS", seconds)
     placement = QuickPlacement(placement_service)
     with InOneProcess():
-        yield Examiner(tmp_path, placement)
+        yield Examiner(tmp_path, placement, seconds)
     placement.close()
 
 
