@@ -28,6 +28,8 @@ from wharfinger_harnesses.libvirt_host import (
 NODE: Final = "conformance-gpu-host"
 #: GPUs at a reset, besides the one that stays.
 _GPUS: Final = 2
+#: Seconds in which the driver gives up a call.
+_TIMEOUT: Final = 4.0
 
 
 class LibvirtHarness(Harness):
@@ -37,6 +39,7 @@ class LibvirtHarness(Harness):
     configuration, so of a host without GPUs nothing would be changed.
     """
 
+    patience = 1.5 * _TIMEOUT
     faults = frozenset(Fault)
 
     def __init__(self, directory: Path, placement: Placement) -> None:
@@ -70,6 +73,7 @@ class LibvirtHarness(Harness):
         return (
             f"[{instance}]\n"
             f"connection_uri = test://{self._path}\n"
+            f"timeout = {_TIMEOUT}\n"
             f"hypervisor_hostname = {NODE}\n"
             f"enabled_mdev_types = {OFFERED}\n"
             "\n"
