@@ -572,10 +572,10 @@ def tries(
     """Play the history with cases from the queues of the steps; return how many were tried.
 
     It takes so many seconds of this process and of the harness, and at most three times as many on
-    a busy machine, or where the backend is slow; a history that has begun ends. In one history several steps meet a case, ``apart`` from each other: two at least, and
-    three for late answers. Where that breaks something, each case is tried alone, so that the
-    message names the right one. With ``Subject.thorough`` all cases are tried, each alone. Raises
-    Violation.
+    a busy machine, or where the backend is slow; a history that has begun ends. In one history
+    several steps meet a case, ``apart`` from each other: two at least, and three for late answers.
+    Where that breaks something, each case is tried alone, so that the message names the right one.
+    With ``Subject.thorough`` all cases are tried, each alone. Raises Violation.
     """
     count = sum(map(len, queues))
     if not count:
