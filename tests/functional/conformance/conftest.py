@@ -12,6 +12,7 @@ from tests.lab.conformance.installing import Installed
 from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
+from tests.lab.conformance.tagged import TagsBeforeReadingDriver, TagsDriver
 from tests.lab.conformance.unusual import UNUSUAL
 from wharfinger.conformance.checks import change_feed, differential_faults
 from wharfinger.conformance.rule_runner import Result
@@ -21,6 +22,8 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 _NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
 DRIVERS: dict[str, type] = {
     **{name: kind for kind, name in _NAMES.items()},
+    "tags": TagsDriver,
+    "tags-before-reading": TagsBeforeReadingDriver,
     **{kind.__qualname__: kind for _rule, kind in (*all_mutants(), *UNUSUAL)},
 }
 
