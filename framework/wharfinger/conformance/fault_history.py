@@ -301,6 +301,10 @@ class History:
         """Run a cycle; one that meets the case ends, and what it raises is what it may raise."""
         if case is None or case in self.met:
             self._problems = self._driving.run(pace)
+            if self._problems and self._late is not None:
+                # The driver makes one call at a time, and waits still.
+                self._deliver()
+                self._problems = self._driving.run(pace)
         elif case.fault is Fault.LATE:
             with self._waiting():
                 self._problems = self._attempt(pace, case)
