@@ -31,6 +31,8 @@ _GPUS: Final = 2
 #: The trait of the enabled type, and how many more mdevs a better GPU takes.
 _TRAIT: Final = "CUSTOM_VGPU_T4_2Q"
 _MORE: Final = 4
+#: Seconds in which the driver gives up a call.
+_TIMEOUT: Final = 4.0
 
 
 class LibvirtHarness(Harness):
@@ -40,6 +42,7 @@ class LibvirtHarness(Harness):
     configuration, so of a host without GPUs nothing would be changed.
     """
 
+    patience = 1.5 * _TIMEOUT
     faults = frozenset(Fault)
 
     def __init__(self, directory: Path, placement: Placement) -> None:
@@ -82,6 +85,7 @@ class LibvirtHarness(Harness):
         return (
             f"[{instance}]\n"
             f"connection_uri = test://{path}\n"
+            f"timeout = {_TIMEOUT}\n"
             f"hypervisor_hostname = {node}\n"
             f"enabled_mdev_types = {OFFERED}\n"
             "\n"

@@ -121,11 +121,12 @@ class HostSection:
     """What to ask about the host, and how it is published.
 
     ``hypervisor_hostname`` is None where libvirt's answer is to be used; memory is in
-    MiB; ``mdev_types`` are in the order of enabled_mdev_types.
+    MiB, ``timeout`` in seconds; ``mdev_types`` are in the order of enabled_mdev_types.
     """
 
     section: str
     connection_uri: str = "qemu:///system"
+    timeout: float = 60.0
     hypervisor_hostname: str | None = None
     publish_root: PublishingMode = PublishingMode.AUTO
     reserved_host_cpus: int = 0

@@ -18,6 +18,7 @@ from wharfinger_libvirt.host_snapshot import HostSnapshot, take_snapshot
 from wharfinger_libvirt.mdev import Share, is_enabled, shares
 from wharfinger_libvirt.nodedev import NodeDevice, PciFunction
 from wharfinger_libvirt.reshape import Move
+from wharfinger_libvirt.time_limit import TimeLimit
 
 #: What follows "<node>_" in the name of a device's provider: libvirt's name of a device,
 #: <subsystem>_<more>. Others' children differ: Neutron's ("<host>:OVS agent:br-x") and
@@ -46,6 +47,7 @@ class LibvirtDriver(ComputeDriver):
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
         self._config = HostSection.read(conf, name)
+        self._limit = TimeLimit(name, self._config.timeout)
         self._snapshot: HostSnapshot | None = None
         self._shares: list[Share] = []
 
@@ -67,24 +69,33 @@ class LibvirtDriver(ComputeDriver):
 
     def node_is_available(self, nodename: str) -> bool:
         """Return whether the host still has this name in libvirt. Raises BackendError."""
+        return nodename == self._limit.run("asking for the host's name", self._hostname)
+
+    def _hostname(self) -> str:
         with Connection.open(self._config.connection_uri, self.name) as connection:
-            return nodename == (self._config.hypervisor_hostname or connection.hostname())
+            return self._config.hypervisor_hostname or connection.hostname()
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
         """Return whether libvirt has the device now, and it offers an enabled type.
 
         Raises BackendError.
         """
+        return self._limit.run(f"asking for {name}", lambda: self._has_device(name))
+
+    def _has_device(self, provider: str) -> bool:
         with Connection.open(self._config.connection_uri, self.name) as connection:
             node = self._config.hypervisor_hostname or connection.hostname()
-            device_name = name.removeprefix(f"{node}_")
-            if device_name == name:
+            device_name = provider.removeprefix(f"{node}_")
+            if device_name == provider:
                 return False  # the host has another name now, and so have its providers
             device = connection.device(device_name)
         return device is not None and is_enabled(device, self._config.mdev_types)
 
     def _refresh(self, *, with_domains: bool = False) -> HostSnapshot:
-        snapshot = take_snapshot(self._config.connection_uri, self.name, with_domains=with_domains)
+        uri = self._config.connection_uri
+        snapshot = self._limit.run(
+            "reading the host", lambda: take_snapshot(uri, self.name, with_domains=with_domains)
+        )
         self._check_name(snapshot)
         self._check_reserved(snapshot)
         found = shares(snapshot.devices, self._config.mdev_types, self.name)

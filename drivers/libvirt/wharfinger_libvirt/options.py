@@ -36,6 +36,13 @@ INSTANCE: Final = (
         help="The libvirt to ask, as a libvirt connection URI. It is connected to for each "
         "refresh and let go after it.",
     ),
+    cfg.Opt(
+        "timeout",
+        type=_Ratio(),
+        default=60.0,
+        help="Seconds to wait for libvirt to describe the host. Until it answers, nothing of the "
+        "host is changed.",
+    ),
     cfg.StrOpt(
         "hypervisor_hostname",
         help="The name of the node and of its root provider. Default: the host name that "

@@ -15,7 +15,7 @@ from wharfinger.conformance.fault_history import (
     tries,
 )
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.killed_process import Elsewhere
+from wharfinger.conformance.killed_process import Elsewhere, Forks
 from wharfinger.conformance.subject import Subject
 
 #: Behind which of the files that a driver writes in a cycle its process is killed.
@@ -41,14 +41,16 @@ class Kill(Case):
 class KilledHistory(History):
     """The history of a driver in another process."""
 
-    def __init__(self, subject: Subject, reference: Reference, cases: Sequence[Case]) -> None:
-        self.elsewhere: Final = Elsewhere(subject)
+    def __init__(
+        self, subject: Subject, forks: Forks, reference: Reference, cases: Sequence[Case]
+    ) -> None:
+        self.elsewhere: Final = Elsewhere(subject, forks)
         super().__init__(subject, self.elsewhere, reference, cases)
-        self._killed_before = 0
+        self._died_before = 0
 
     def expect(self, case: Case) -> None:
         """As History's: a call that is to be the last one hangs until the process is killed."""
-        self._killed_before = self.elsewhere.killed
+        self._died_before = self.elsewhere.died
         if isinstance(case, Kill) and case.is_write:
             self._subject.harness.expect()
             self.elsewhere.at_write = case.at
@@ -58,7 +60,7 @@ class KilledHistory(History):
     def is_met(self, case: Case) -> bool:
         """As History's."""
         if isinstance(case, Kill) and case.is_write:
-            return self.elsewhere.killed > self._killed_before
+            return self.elsewhere.died > self._died_before
         return super().is_met(case)
 
     def meet(self, case: Case) -> None:
@@ -69,9 +71,14 @@ class KilledHistory(History):
 
 def try_kills(subject: Subject, *, seconds: float) -> str:
     """Kill the driver's process in the history; the rest is as in ``fault_history.tries``."""
+    with Forks.of(subject) as forks:
+        return _try_kills(subject, forks, seconds)
+
+
+def _try_kills(subject: Subject, forks: Forks, seconds: float) -> str:
     reference = reference_of(subject)
     draw = random.Random(subject.seed)
-    found = _see_writes_and_calls(subject, reference)
+    found = _see_writes_and_calls(subject, forks, reference)
     queues: list[list[Case]] = []
     for number, calls in enumerate(queues_of(reference, [Fault.HANG], draw)):
         name = reference.steps[number].name
@@ -88,7 +95,7 @@ def try_kills(subject: Subject, *, seconds: float) -> str:
         )
     return tries(
         subject,
-        lambda cases: KilledHistory(subject, reference, cases),
+        lambda cases: KilledHistory(subject, forks, reference, cases),
         queues,
         seconds=seconds,
         apart=_APART,
@@ -103,9 +110,9 @@ class _Found:
     sees_calls: bool
 
 
-def _see_writes_and_calls(subject: Subject, reference: Reference) -> _Found:
+def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
     """See that another process publishes the same, without a kill; and what it does."""
-    history = KilledHistory(subject, reference, ())
+    history = KilledHistory(subject, forks, reference, ())
     try:
         history.play()
     except Violation as violation:

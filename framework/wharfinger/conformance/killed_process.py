@@ -1,8 +1,10 @@
 """A driver that publishes in another process, which is killed; and that process.
 
-Run as a program, it reads from its standard input what it is to do, a line of JSON each, and
-writes what came of it to the descriptor that is its argument. It can kill itself behind a file
-that the driver writes: after the file was opened, and before something is written into it.
+Run as a program, this module reads lines of JSON from its standard input. For each line it forks a
+process with a driver, which is quicker than to start Python again, and writes its id. Such a
+process reads from a named pipe what it is to do, and writes to another one what came of it. It can
+kill itself at a file that the driver writes: after the file was opened, and before something is
+written into it.
 """
 
 import json
@@ -10,9 +12,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import IO, Any, Final
 
@@ -24,48 +27,100 @@ from wharfinger import conf
 from wharfinger.conformance.driver_observer import observe
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.conformance.subject import Subject
+from wharfinger.driver import loader
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects.database_context import local
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import Reconciler
 
-#: Seconds for a process to end that is told to.
-_END: Final = 20.0
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Audit events that change a directory (https://docs.python.org/3/library/audit_events.html).
 _CHANGES: Final = ("os.mkdir", "os.rename", "os.link", "os.symlink")
 
 
+class Forks:
+    """Makes processes with a driver, which are forks of one that has imported all of it."""
+
+    def __init__(self, process: "subprocess.Popen[str]", directory: Path) -> None:
+        self._process: Final = process
+        self._directory: Final = directory
+        self._count = 0
+
+    @classmethod
+    @contextmanager
+    def of(cls, subject: Subject) -> Iterator["Forks"]:
+        """Make processes for as long as the context lasts."""
+        path = os.pathsep.join(filter(None, sys.path))
+        with (
+            TemporaryDirectory() as directory,
+            subprocess.Popen(
+                [sys.executable, "-P", "-W", "ignore", "-m", __name__, subject.name],
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            ) as process,
+        ):
+            try:
+                yield cls(process, Path(directory))
+            finally:
+                process.kill()
+
+    def make(self, question: dict[str, Any]) -> tuple[int, IO[str], IO[str]]:
+        """Make a process; return its id, and the ends of its pipes: orders, answers."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._count += 1
+        orders, answers = (self._directory / f"{name}-{self._count}" for name in ("in", "out"))
+        for pipe in (orders, answers):
+            os.mkfifo(pipe)
+        line = json.dumps({**question, "orders": str(orders), "answers": str(answers)})
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        number = int(self._process.stdout.readline())
+        return number, orders.open("w"), answers.open()
+
+
 class Elsewhere:
     """A driver in another process; a killed one is followed by a new one, with the same state."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, forks: Forks) -> None:
         self._subject: Final = subject
-        self._process: subprocess.Popen[str] | None = None
-        self._answers: IO[str] | None = None
-        #: Behind which of its writes the process is to kill itself, in the next cycle.
+        self._forks: Final = forks
+        self._process: tuple[int, IO[str], IO[str]] | None = None
+        #: At which of its writes the process is to kill itself, in the next cycle.
         self.at_write: int | None = None
-        #: How many files the driver has written so far, and how many processes were killed.
+        #: How many files the driver has written so far, and how many processes have died.
         self.writes = 0
-        self.killed = 0
+        self.died = 0
 
     def run(self, pace: str) -> Sequence[str]:
         """As Driving says; a restart is that of the process."""
         if pace == "restart":
             self.stop()
-        process, answers = self._started()
+        if self._process is None:
+            self._process = self._forks.make(
+                {
+                    "files": [str(file) for file in self._subject.files()],
+                    "instance": self._subject.instance_name,
+                    "state": str(self._subject.state_path),
+                    "url": self._subject.placement.url,
+                }
+            )
+        _, orders, answers = self._process
         order = {"pace": pace, "at_write": self.at_write}
         self.at_write = None
-        try:
-            assert process.stdin is not None
-            process.stdin.write(f"{json.dumps(order)}\n")
-            process.stdin.flush()
+        line = ""
+        with suppress(OSError):
+            orders.write(f"{json.dumps(order)}\n")
+            orders.flush()
             line = answers.readline()
-        except OSError:
-            line = ""
         if not line:
-            return self._ended(process)
+            self.died += 1
+            self._forget()
+            return ["the process of the driver has died"]
         told: dict[str, Any] = json.loads(line)
         self.writes += told["writes"]
         problems: Sequence[str] = told["problems"]
@@ -74,64 +129,24 @@ class Elsewhere:
     def kill(self) -> None:
         """Kill the process; who waits for its answer is told."""
         if self._process is not None:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.kill(self._process[0], signal.SIGKILL)
 
     def stop(self) -> None:
         """As Driving says."""
-        process = self._process
-        if process is None:
-            return
-        assert process.stdin is not None
-        try:
-            process.stdin.close()
-            process.wait(_END)
-        except (OSError, subprocess.TimeoutExpired):
-            process.kill()
-            process.wait()
-        self._forget()
-
-    def _started(self) -> tuple[subprocess.Popen[str], IO[str]]:
-        if self._process is None or self._answers is None:
-            answers, theirs = os.pipe()
-            question = {
-                "files": [str(file) for file in self._subject.files()],
-                "instance": self._subject.instance_name,
-                "state": str(self._subject.state_path),
-                "url": self._subject.placement.url,
-            }
-            try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-W", "ignore", "-m", __name__, str(theirs)],
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=[theirs],
-                    text=True,
-                )
-            finally:
-                os.close(theirs)
-            self._answers = os.fdopen(answers)
-            assert self._process.stdin is not None
-            self._process.stdin.write(f"{json.dumps(question)}\n")
-        return self._process, self._answers
-
-    def _ended(self, process: subprocess.Popen[str]) -> Sequence[str]:
-        """Wait for a process that has not answered; return what went wrong."""
-        status = process.wait()
-        self._forget()
-        if status == -signal.SIGKILL:
-            self.killed += 1
-            return ["the process was killed"]
-        return [f"the process of the driver ended with the status {status}"]
+        if self._process is not None:
+            _, orders, answers = self._process
+            with suppress(OSError):
+                orders.close()
+                answers.read()  # to its end
+            self._forget()
 
     def _forget(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError):
-                self._process.stdin.close()
-        if self._answers is not None:
-            self._answers.close()
-        self._process = self._answers = None
+        if self._process is not None:
+            for end in self._process[1:]:
+                with suppress(OSError):
+                    end.close()
+        self._process = None
 
 
 class _Writes:
@@ -237,14 +252,33 @@ class _Program:
 
 
 def main() -> None:
-    """Do what is said, until there is no more."""
-    answers = os.fdopen(int(sys.argv[1]), "w")
-    program = _Program(json.loads(sys.stdin.readline()))
+    """Make a process for each line, until there is none."""
+    with suppress(WharfingerError):
+        loader.load(sys.argv[1])
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     for line in sys.stdin:
-        answers.write(f"{json.dumps(program.run(json.loads(line)))}\n")
-        answers.flush()
-    program.stop()
-    os._exit(0)  # whatever threads there are
+        number = os.fork()
+        if not number:
+            try:
+                _be_driver(json.loads(line))
+            finally:
+                os._exit(0)  # whatever threads there are
+        sys.stdout.write(f"{number}\n")
+        sys.stdout.flush()
+
+
+def _be_driver(question: dict[str, Any]) -> None:
+    """Do what is said, until there is no more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(nothing, descriptor)
+    with Path(question["orders"]).open() as orders, Path(question["answers"]).open("w") as answers:
+        program = _Program(question)
+        for line in orders:
+            answers.write(f"{json.dumps(program.run(json.loads(line)))}\n")
+            answers.flush()
+        program.stop()
 
 
 if __name__ == "__main__":

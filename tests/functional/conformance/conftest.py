@@ -12,9 +12,15 @@ from tests.lab.conformance.installing import Installed
 from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
+from tests.lab.conformance.tagged import TagsBeforeReadingDriver, TagsDriver
 from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
 from wharfinger.conformance import subject
-from wharfinger.conformance.checks import change_feed, long_reservation, scale
+from wharfinger.conformance.checks import (
+    change_feed,
+    differential_faults,
+    long_reservation,
+    scale,
+)
 from wharfinger.conformance.rule_runner import Result
 from wharfinger.conformance.rules import all_rules
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -22,6 +28,8 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 _NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
 DRIVERS: dict[str, type] = {
     **{name: kind for kind, name in _NAMES.items()},
+    "tags": TagsDriver,
+    "tags-before-reading": TagsBeforeReadingDriver,
     **{kind.__qualname__: kind for _rule, kind in (*all_mutants(), *UNUSUAL)},
     **{kind.__qualname__: kind for kind in CONFORMING},
 }
@@ -47,9 +55,11 @@ def examiner(
     monkeypatch.setattr(change_feed, "_QUIET", 0.5)
     monkeypatch.setattr(scale, "_MOST", 512)
     monkeypatch.setattr(scale, "_FAR", 640)
+    seconds = dict.fromkeys(differential_faults._SECONDS, 0.0)  # one history
+    monkeypatch.setattr(differential_faults, "_SECONDS", seconds)
     placement = QuickPlacement(placement_service)
     with InOneProcess():
-        yield Examiner(tmp_path, placement)
+        yield Examiner(tmp_path, placement, seconds)
     placement.close()
 
 

@@ -47,6 +47,8 @@ ONLY_WITH_ALL = {"WHF-991": pytest.mark.drawn(0)}
 def test_a_mutant_breaks_its_rule_and_no_other(
     rule: str, kind: type[LabDriver], honest: Honest, examiner: Examiner, draw: Draw
 ) -> None:
+    if rule in examiner.seconds:  # the first history that shows it is the last
+        examiner.seconds[rule] = 60.0
     # Where it would do what the honest one does, that has been seen.
     _, reach = honest.seen(honest_of(kind), examiner)
     others = draw([id for id in RULES if id != rule and reach.is_otherwise(kind, id)], 2)

@@ -171,6 +171,38 @@ def test_calls_fail_or_hang_as_expected_and_a_stop_restores_libvirt(
     assert host.sync() == before
 
 
+def test_a_stale_description_is_the_last_one_and_a_late_one_comes_with_the_next_expect(
+    harness: LibvirtHarness,
+) -> None:
+    harness.expect()
+    connection = libvirt.open(f"test://{harness.directory}/host.xml")
+    (device,) = (one for one in connection.listAllDevices(0) if one.name() == "pci_0000_02_00_0")
+    before = device.XMLDesc(0)
+    harness.expect(0, Fault.STALE)
+    assert device.XMLDesc(0) == before
+    assert harness.calls == ("XMLDesc of pci_0000_02_00_0",)
+
+    harness.make_busy(harness.things()[0])
+    connection = libvirt.open(f"test://{harness.directory}/host.xml")
+    device = connection.nodeDeviceLookupByName("pci_0000_02_00_0")
+    harness.expect(0, Fault.STALE)
+    assert device.XMLDesc(0) == before
+    harness.forget()
+    harness.expect(0, Fault.STALE)
+    assert device.XMLDesc(0) != before
+
+    harness.expect(0, Fault.LATE)
+    answers: list[str] = []
+    asking = threading.Thread(target=lambda: answers.append(device.XMLDesc(0)), daemon=True)
+    asking.start()
+    while not harness.calls:
+        asking.join(0.001)
+    assert not answers
+    harness.expect()
+    asking.join(SOON)
+    assert answers == [device.XMLDesc(0)]
+
+
 def test_old_layout_allocations_move_to_the_devices_of_the_domains(
     host: Host,
 ) -> None:

@@ -15,10 +15,14 @@ from wharfinger.conformance.rule_runner import Examination, guarded
 
 @dataclass(frozen=True)
 class Examiner:
-    """What an examination takes besides a driver; directories are made below ``directory``."""
+    """What an examination takes besides a driver; directories are made below ``directory``.
+
+    ``seconds`` are those in which faults are tried, by the rule.
+    """
 
     directory: Path
     placement: RunPlacement
+    seconds: dict[str, float]
 
     def harness(self, kind: type) -> Harness:
         """A harness that fits a driver."""

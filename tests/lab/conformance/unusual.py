@@ -1,16 +1,22 @@
 """Drivers that do what few do, and that is right, with the rule that could take it for wrong."""
 
+import fcntl
+import json
 import math
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from time import monotonic
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from oslo_config import cfg
 
 from tests.lab.conformance.honest import SLOTS, DevicesDriver, Facts, LabDriver, MachinesDriver
 from tests.lab.conformance.mutants.identity import PublishesItsHost
 from wharfinger.driver import Allocations
+from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import Inventory, ProviderTree
 
@@ -99,6 +105,8 @@ class OffersAfterFiveSeconds(MachinesDriver):
 
 #: Those of which every rule could think that they are wrong.
 CONFORMING: Sequence[type[LabDriver]] = [OffersAfterTwoLooks, OffersAfterFiveSeconds]
+
+
 class CountsOnItsNode(DevicesDriver):
     """Its node has as many slots as there are devices, and a trait of that."""
 
@@ -170,6 +178,68 @@ class HasTheUuidOfItsHardware(PublishesItsHost):
         return node
 
 
+class AsksAgain(DevicesDriver):
+    """It asks up to three times before it gives up."""
+
+    def asked(self, words: str) -> Any:
+        for _ in range(2):
+            with suppress(BackendError):
+                return super().asked(words)
+        return super().asked(words)
+
+
+class FreesAtTheSecondLook(MachinesDriver):
+    """A machine is free when it was not busy at two looks, one after the other."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        before = {name for name, facts in self.devices.items() if facts["was_busy"]}
+        devices = super().read_devices(names)
+        return {
+            name: {**facts, "was_busy": facts["busy"], "busy": facts["busy"] or name in before}
+            for name, facts in devices.items()
+        }
+
+
+class AsksInThreads(DevicesDriver):
+    """It asks for several devices at once: the calls are in another order each time."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        with ThreadPoolExecutor(4) as pool:
+            found = pool.map(lambda name: self.ask(f"show {name}"), names)
+            return dict(zip(names, found, strict=True))
+
+
+class KeepsAFileAndALock(MachinesDriver):
+    """Its file is always whole, and its lock ends with its process."""
+
+    reachable = True
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.directory = Path(conf.state_path)
+
+    def read(self) -> None:
+        with (self.directory / "machines.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            super().read()
+            new = self.directory / "machines.json.new"
+            new.write_text(json.dumps(self.devices))
+            new.replace(self.directory / "machines.json")
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        file = self.directory / "machines.json"
+        self.devices = json.loads(file.read_text()) if file.exists() else {}
+
+
+class HasASlowBackend(DevicesDriver):
+    """Each of its calls takes a while."""
+
+    def sent(self, words: str) -> str:
+        threading.Event().wait(0.05)
+        return super().sent(words)
+
+
 UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-202", DedicatesCpus),
     ("WHF-211", LooksWhoLeaves),
@@ -184,5 +254,13 @@ UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-404", HasFunctionsBeside),
     ("WHF-404", SharesAPool),
     ("WHF-541", ForgetsItsFunctionWhileBusy),
+    ("WHF-721", AsksAgain),
+    ("WHF-721", AsksInThreads),
+    ("WHF-721", FreesAtTheSecondLook),
+    ("WHF-721", HasASlowBackend),
+    ("WHF-722", AsksAgain),
+    ("WHF-722", AsksInThreads),
+    ("WHF-722", FreesAtTheSecondLook),
+    ("WHF-723", KeepsAFileAndALock),
     ("WHF-804", EndsItsThreadSoon),
 ]

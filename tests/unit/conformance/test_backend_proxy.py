@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from wharfinger.conformance.backend_proxy import Proxy
-from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.harness import COMMON_FAULTS, Fault
 
 #: Seconds after which a test gives up.
 TIMEOUT = 10
@@ -236,7 +236,7 @@ def test_a_call_that_hangs_is_reset_when_the_proxy_stops(proxy: Proxy) -> None:
         assert waiting.result(TIMEOUT)
 
 
-@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("fault", sorted(COMMON_FAULTS))
 def test_only_the_call_of_an_index_meets_a_fault(proxy: Proxy, fault: Fault) -> None:
     proxy.expect(1, fault)
     assert get(proxy).content == BODY
@@ -247,6 +247,66 @@ def test_only_the_call_of_an_index_meets_a_fault(proxy: Proxy, fault: Fault) -> 
         assert isinstance(error, requests.ReadTimeout) is (fault is Fault.HANG)
     assert get(proxy).content == BODY
     assert len(proxy.calls) == 3
+
+
+def test_a_stale_answer_is_the_last_one_to_the_same_request(backend: Backend, proxy: Proxy) -> None:
+    assert get(proxy, "/a").content == BODY
+    backend.body = b'{"nodes": []}'
+    proxy.expect(0, Fault.STALE)
+    assert get(proxy, "/a").content == BODY
+    assert len(backend.asked) == 1
+    assert get(proxy, "/a").content == backend.body
+
+
+def test_a_request_without_an_earlier_answer_has_no_stale_one(
+    backend: Backend, proxy: Proxy
+) -> None:
+    get(proxy, "/a")
+    requests.get(f"{proxy.url}/b", headers={"If-None-Match": "1"}, timeout=TIMEOUT)
+    backend.body = b"new"
+    proxy.expect(fault=Fault.STALE)
+    assert get(proxy, "/b").content == b"new"
+    with_another_tag = {"If-None-Match": "2"}
+    answer = requests.get(f"{proxy.url}/b", headers=with_another_tag, timeout=TIMEOUT)
+    assert answer.content == b"new"
+    proxy.forget()
+    assert get(proxy, "/a").content == b"new"
+
+
+def test_a_request_that_changes_something_has_no_stale_answer(
+    backend: Backend, proxy: Proxy
+) -> None:
+    requests.post(proxy.url, timeout=TIMEOUT)
+    proxy.expect(fault=Fault.STALE)
+    requests.post(proxy.url, timeout=TIMEOUT)
+    assert len(backend.asked) == 2
+
+
+def test_a_late_answer_was_made_before_and_comes_with_the_next_expect(
+    backend: Backend, proxy: Proxy
+) -> None:
+    proxy.expect(0, Fault.LATE)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(get, proxy)
+        while not backend.asked:
+            assert not waiting.done()
+        backend.body = b"new"
+        assert get(proxy).content == b"new"
+        assert not waiting.done()
+        proxy.expect()
+        assert waiting.result(TIMEOUT).content == BODY
+
+
+def test_a_late_answer_finds_nobody_who_waits_for_it(
+    backend: Backend, proxy: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxy.expect(0, Fault.LATE)
+    with pytest.raises(requests.ReadTimeout):
+        requests.get(proxy.url, timeout=0.2)
+    proxy.expect()
+    assert get(proxy).content == BODY
+    assert len(backend.asked) == 2
+    assert not capsys.readouterr().err
 
 
 def test_calls_are_answered_at_the_same_time(backend: Backend, proxy: Proxy) -> None:
@@ -289,4 +349,6 @@ def test_a_client_that_has_given_up_is_no_news(
 
 
 def test_what_was_not_started_can_be_stopped() -> None:
-    Proxy("http://127.0.0.1:1").stop()
+    proxy = Proxy("http://127.0.0.1:1")
+    proxy.forget()
+    proxy.stop()

@@ -8,10 +8,8 @@ from wharfinger.conformance.killed_history import try_kills
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
-#: Seconds in which faults are tried, after the first history that has some.
-_SECONDS: Final = 8.0
-_SECONDS_OF_OLD_ANSWERS: Final = 4.0
-_SECONDS_OF_KILLS: Final = 10.0
+#: Seconds in which faults are tried, by the rule; each history that has begun ends.
+_SECONDS: Final = {"WHF-721": 8.0, "WHF-722": 4.0, "WHF-723": 10.0}
 _AFTER: Final = (
     *("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-403", "WHF-506"),
     *("WHF-701", "WHF-702", "WHF-703", "WHF-704", "WHF-705", "WHF-707", "WHF-708"),
@@ -30,7 +28,7 @@ _AFTER: Final = (
 )
 def leave_nothing_behind(subject: Subject) -> str:
     """Play a history again and again, each time with faults at other calls."""
-    return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS, apart=2)
+    return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS["WHF-721"], apart=2)
 
 
 @rule(
@@ -47,7 +45,7 @@ def leave_nothing_behind(subject: Subject) -> str:
 def forgets_old_answers(subject: Subject) -> str:
     """Play a history with answers of before, and with answers after the deadline."""
     faults = frozenset({Fault.STALE, Fault.LATE})
-    return try_faults(subject, faults, seconds=_SECONDS_OF_OLD_ANSWERS, apart=3)
+    return try_faults(subject, faults, seconds=_SECONDS["WHF-722"], apart=3)
 
 
 @rule(
@@ -63,4 +61,4 @@ def forgets_old_answers(subject: Subject) -> str:
 )
 def survives_a_kill(subject: Subject) -> str:
     """Play a history whose driver is in another process; kill that at calls and at writes."""
-    return try_kills(subject, seconds=_SECONDS_OF_KILLS)
+    return try_kills(subject, seconds=_SECONDS["WHF-723"])

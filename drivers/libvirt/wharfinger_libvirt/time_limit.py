@@ -1,0 +1,54 @@
+"""A time limit for calls to libvirt, which has none of its own."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from wharfinger.exceptions import BackendError
+
+_T = TypeVar("_T")
+
+
+class TimeLimit:
+    """Makes calls in a thread, one at a time, and gives up those that take too long."""
+
+    def __init__(self, instance: str, seconds: float) -> None:
+        """``instance`` is named in errors."""
+        self._instance: Final = instance
+        self._seconds: Final = seconds
+        #: The thread of a call that was given up.
+        self._hanging: threading.Thread | None = None
+
+    def run(self, operation: str, call: Callable[[], _T]) -> _T:
+        """Return what a call returns, and raise what it raises; BackendError after the time.
+
+        A call that was given up goes on in its thread, since libvirt cannot cancel it. No other
+        call is made until it has ended, so no more than one thread hangs.
+        """
+        if self._hanging is not None:
+            self._hanging.join(self._seconds)
+            if self._hanging.is_alive():
+                raise self._failed(operation, "an earlier call has not ended yet")
+            self._hanging = None
+        outcome: Future[_T] = Future()
+        thread = threading.Thread(
+            target=_run, args=(call, outcome), name=f"libvirt of {self._instance}", daemon=True
+        )
+        thread.start()
+        thread.join(self._seconds)
+        if not outcome.done():
+            self._hanging = thread
+            raise self._failed(operation, f"libvirt has not answered for {self._seconds:g} s")
+        thread.join()
+        return outcome.result()
+
+    def _failed(self, operation: str, reason: str) -> BackendError:
+        return BackendError(driver=self._instance, operation=operation, reason=reason)
+
+
+def _run(call: Callable[[], _T], outcome: "Future[_T]") -> None:
+    try:
+        outcome.set_result(call())
+    except BaseException as error:
+        outcome.set_exception(error)
