@@ -19,7 +19,7 @@ from typing import Final
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 from wharfinger.conformance.sleep_observer import SleepObserver
-from wharfinger.driver import ComputeDriver, loader
+from wharfinger.driver import loader
 
 #: Seconds for a process to begin, and to import.
 _TIMEOUT: Final = 120.0
@@ -96,9 +96,9 @@ def _own_packages(driver: str) -> set[str]:
 
 def _watched(driver: str) -> Iterator[str]:
     """Import a driver; yield what that changes."""
-    logging.lastResort = logging.NullHandler()  # type: ignore[assignment]
+    logging.lastResort = logging.NullHandler()
     process = ProcessObserver()
-    sleeps = SleepObserver(process, None, ComputeDriver, frozenset())
+    sleeps = SleepObserver(process, None, object, frozenset())
     threads = {*threading.enumerate()}
     with TemporaryFile() as printed:
         os.dup2(printed.fileno(), 1)

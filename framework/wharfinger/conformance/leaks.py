@@ -150,7 +150,7 @@ class _Search:
                 work.run()
             done += window
             after = self._measure(before)
-            slack = {kind: _SLACK * window for kind in Kind} | {Kind.MEMORY: work.slack * window}
+            slack = dict.fromkeys(Kind, _SLACK * window) | {Kind.MEMORY: work.slack * window}
             growing = {kind for kind in growing if after[kind] > before[kind] + slack[kind]}
             is_late = time.monotonic() > start + _LONGEST
             for kind in [one for one in growing if is_late or done >= min(work.most, _MOST[one])]:

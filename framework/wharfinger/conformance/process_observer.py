@@ -71,7 +71,7 @@ class ProcessObserver:
         with self._lock:
             self._open -= 1
             if seed is not None:
-                self._see_seed(*seed, method, was_alone=number == self._begun)
+                self._see_seed(seed, method, was_alone=number == self._begun)
             if method in _LAST_CALLS and not self._open:
                 self.look_at_patches(method)
 
@@ -80,8 +80,9 @@ class ProcessObserver:
         for name in self._patches.look():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
-    def _see_seed(self, kept: Any, began: Any, method: str, *, was_alone: bool) -> None:
+    def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
         """Record a state that random had before, whatever it began with: it was seeded."""
+        kept, began = seed
         ended = random.getstate()
         random.setstate(kept)
         if was_alone and ended != began:

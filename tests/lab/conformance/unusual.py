@@ -59,12 +59,11 @@ class LogsAndWarns(DevicesDriver):
         warnings.warn("the backend is old", stacklevel=2)
 
 
-class IgnoresALibrary(LogsAndWarns):
-    """It ignores the warnings of a library, and draws numbers, some from a generator of its own."""
+class DrawsNumbers(DevicesDriver):
+    """It draws numbers, and seeds a generator of its own."""
 
-    def init_host(self, service: Service) -> None:
-        super().init_host(service)
-        warnings.simplefilter("ignore", _OfALibrary)
+    def refresh(self) -> None:
+        super().refresh()
         self.jitter = random.uniform(0, 1) + random.Random(4).random()
 
 
@@ -72,8 +71,16 @@ class _OfALibrary(Warning):
     """A warning that only a library gives."""
 
 
+class IgnoresALibrary(LogsAndWarns):
+    """It ignores the warnings of a library, and configures its own loggers."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        warnings.simplefilter("ignore", _OfALibrary)
+
+
 class WaitsBetweenAttempts(DevicesDriver):
-    """It waits a moment after a failure, for a lock that its own thread releases, and in program."""
+    """It waits after a failure, for its own thread, and for a device that it programs."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         time.sleep(0.05)
@@ -123,7 +130,7 @@ UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-211", LooksWhoLeaves),
     ("WHF-804", EndsItsThreadSoon),
     ("WHF-804", HasAPool),
-    ("WHF-811", IgnoresALibrary),
+    ("WHF-811", DrawsNumbers),
     ("WHF-812", IgnoresALibrary),
     ("WHF-814", LogsAndWarns),
     ("WHF-815", WaitsBetweenAttempts),

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Sequence
 
 from oslo_config import cfg
 
@@ -258,7 +257,7 @@ class KeepsEachPoll(DevicesDriver):
     """It keeps when it was polled in a cache without a bound."""
 
     @staticmethod
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def _noted(moment: float) -> str:
         return f"polled at {moment}"
 
