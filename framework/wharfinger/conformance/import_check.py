@@ -1,4 +1,4 @@
-"""What the import of a driver does to its process; seen in a process of its own.
+"""Check of the import of a driver, in a new process: it may change nothing there.
 
 Run as a program with the name of a driver, it answers with a list of texts as JSON.
 """
@@ -23,7 +23,7 @@ from wharfinger.driver import loader
 
 #: Seconds for a process to begin, and to import.
 _TIMEOUT: Final = 120.0
-#: What the observers call it.
+#: The name of the call that imports, for observers.
 _CALL: Final = "__init__"
 
 
@@ -58,7 +58,7 @@ def _main(driver: str) -> None:
 
 
 def _libraries(driver: str) -> Sequence[str]:
-    """Return the modules that a driver imports and that are others'; found by a child process."""
+    """Return the library modules that a driver imports. A child process finds them."""
     reader, writer = os.pipe()
     if not os.fork():
         try:

@@ -1,4 +1,4 @@
-"""What grows with each cycle of a driver, however often the cycle is repeated."""
+"""Search for leaks: a driver's cycle is repeated until nothing grows any more."""
 
 import gc
 import os
@@ -24,7 +24,7 @@ from wharfinger.reconcile import driver_instance_loader
 
 
 class Kind(StrEnum):
-    """What may grow."""
+    """The resources that a driver can leak."""
 
     THREADS = "threads"
     FILES = "open files and sockets"
@@ -33,10 +33,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is repeated, in windows: ``most`` times, if something grows in each of them.
+    """A call sequence that is repeated in windows, at most ``most`` times.
 
-    A history that is bounded is full by then. A pool of threads is full sooner. ``slack`` are the
-    bytes of one repetition that are none.
+    It leaks if a resource grows in every window: a bounded history is full by then, and a pool of
+    threads is full sooner. A growth of ``slack`` bytes for each repetition is ignored.
     """
 
     name: str
@@ -51,15 +51,15 @@ _TO_END: Final = 1.0
 _LONGEST: Final = 90.0
 #: Repetitions after which each kind leaks.
 _MOST: Final = {Kind.THREADS: 120, Kind.FILES: 120, Kind.MEMORY: 1200}
-#: Threads and files of one repetition that are none: a pool may begin another one at times.
+#: Threads and files for each repetition that are ignored: a pool may start one at times.
 _SLACK: Final = 0.2
-#: Repetitions without which a small growth may be a history that is bounded.
+#: Below this number of repetitions, a small growth may be a bounded history.
 _HISTORY: Final = 300
-#: Bytes of one repetition that are no history.
+#: Bytes for each repetition that are too many for a history.
 _MANY: Final = 4096
 #: Objects of a harness; if there are more, they are not counted.
 _OBJECTS: Final = 200_000
-#: Whatever leads from an object to all others.
+#: Objects that lead from one object to all others.
 _BORDERS: Final = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType)
 _KNOWN: Final[WeakKeyDictionary[Subject, Mapping[Kind, str]]] = WeakKeyDictionary()
 
@@ -104,7 +104,7 @@ class _Search:
         finally:
             observers[:] = kept
 
-    # What is repeated.
+    # The call sequences.
 
     def _cycle(self, driver: ComputeDriver) -> None:
         self._live = as_contents(describe(driver, self._live))
@@ -138,7 +138,7 @@ class _Search:
         if self._subject.has_harness:
             self._subject.harness.expect()
 
-    # How much there is of what.
+    # The measurements.
 
     def _repeat(self, work: _Work) -> None:
         for _ in range(work.window):

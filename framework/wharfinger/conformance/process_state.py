@@ -1,4 +1,4 @@
-"""What all code of a process shares, such as its working directory: a snapshot, and a repair."""
+"""The state that all code of a process shares: a snapshot of it, and a repair."""
 
 import contextlib
 import decimal

@@ -8,7 +8,7 @@ from wharfinger.conformance.process_observer import Misuse
 from wharfinger.conformance.rules import Level, rule
 from wharfinger.conformance.subject import Subject
 
-#: How many findings are told.
+#: The number of findings in a report.
 _TOLD = 5
 
 
