@@ -14,7 +14,7 @@ _PACKAGES: Final = frozenset(
         *("oslo_log", "oslo_utils", "requests", "stevedore", "tenacity", "urllib3"),
     }
 )
-#: Modules of Python itself. What they make when it is needed is no function, and is not looked at.
+#: Modules of Python itself.
 _STANDARD: Final = frozenset(
     {
         *("asyncio", "builtins", "codecs", "collections", "concurrent.futures", "contextlib"),
@@ -27,19 +27,19 @@ _STANDARD: Final = frozenset(
         *("urllib.request", "uuid", "weakref", "xml.etree.ElementTree"),
     }
 )
-#: What a class has that Python or a library keeps there.
+#: Attributes of a class that Python or a library writes at run time.
 _KEPT: Final = frozenset({"__abstractmethods__", "__annotations__", "__doc__", "__weakref__"})
 _METHODS: Final = (FunctionType, classmethod, staticmethod, property)
 _CALLABLES: Final = (*_METHODS, BuiltinFunctionType, MethodType, type)
-#: What a constant may be.
-#: Of a class that Python code has made.
+#: The flag of a class that Python code has made.
 _HEAP: Final = 1 << 9
+#: The types of constants.
 _CONSTANTS: Final = (str, bytes, int, float, tuple, frozenset)
 
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """A module or a class, with what it had: each value, and of a function what it is made of."""
+    """A module or a class, its attributes when it was first seen, and the code of functions."""
 
     name: str
     owner: Any
@@ -47,7 +47,7 @@ class _Owner:
 
     @classmethod
     def seen(cls, name: str, owner: Any) -> "_Owner":
-        """Return it as it is now."""
+        """Return the owner with its present attributes."""
         is_ours = name.partition(".")[0] == "wharfinger"
         had = {
             attribute: (value, _made_of(value))
@@ -61,7 +61,7 @@ class _Owner:
         return cls(name, owner, had)
 
     def repair(self) -> Iterator[str]:
-        """Put back what was replaced; yield its names."""
+        """Put back replaced attributes, and yield their names."""
         now = vars(self.owner)
         for attribute, (value, parts) in self.had.items():
             if now.get(attribute) is not value:
@@ -82,7 +82,7 @@ class _Owner:
 
 
 class Patches:
-    """What modules had when they were seen first."""
+    """The shared modules and classes, as they were when they were first seen."""
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}

@@ -67,6 +67,8 @@ def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
 def without(contents: Contents, names: Collection[str]) -> Contents:
     """The contents without the providers of these names."""
     return {name: one for name, one in contents.items() if name not in names}
+
+
 def is_reserved(provider: Provider) -> bool:
     """Whether a provider has inventory, and nothing of it can be had."""
     figures = provider.inventories.values()

@@ -9,22 +9,21 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryFile
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 
 _NAMES: Final = {1: "stdout", 2: "stderr"}
-#: Characters that are told of a text.
+#: Characters of a text that are reported.
 _LONGEST: Final = 60
 
 
 class PrintObserver:
     """Redirects both streams during each call, those of Python and those of the process.
 
-    What other threads write meanwhile by way of sys.stdout and sys.stderr, such as a harness that
-    serves HTTP, goes to where it went before. Logs are not printed, nor are warnings: handlers
-    that there are already write nothing, except those of the driver's own loggers, which begin
-    with ``logger``.
+    Other threads, such as a harness that serves HTTP, write through sys.stdout and sys.stderr as
+    before. Logs and warnings do not count: existing handlers write nothing meanwhile. Handlers of
+    the driver's own loggers do count; the names of these begin with ``logger``.
     """
 
     def __init__(self, process: ProcessObserver, logger: str) -> None:
@@ -38,7 +37,7 @@ class PrintObserver:
             one.begin(self._process.own_threads)
 
     def after(self, method: str) -> None:
-        """Have the streams as they were, and read what was written."""
+        """Restore the streams, and read the text that the call has written."""
         for one in self._redirects:
             if text := one.end():
                 self._process.note(Misuse.PRINT, f"{one.name}: {text[:_LONGEST]!r}", method)
@@ -58,11 +57,11 @@ class PrintObserver:
         own = {id(one) for one in self._own_handlers()}
         handlers = [
             (one, one.stream)
-            for one in filter(None, [reference() for reference in logging._handlerList])
+            for one in filter(None, [reference() for reference in vars(logging)["_handlerList"]])
             if isinstance(one, logging.StreamHandler) and "stream" in vars(one)
         ]
         last_resort, showwarning = logging.lastResort, warnings.showwarning
-        logging.lastResort = logging.NullHandler()  # type: ignore[assignment]
+        logging.lastResort = logging.NullHandler()
         warnings.showwarning = lambda *args, **kwargs: None
         for handler, stream in handlers:
             for redirect in self._redirects:
@@ -93,7 +92,9 @@ class _Redirect:
         self._kept = os.dup(self._number)
         self._file = TemporaryFile()
         self._bytes = _Bytes(self._number, self._kept, self._file.fileno())
-        self.stream = io.TextIOWrapper(self._bytes, "utf-8", "replace", write_through=True)
+        # There is no buffer: each thread writes its own text.
+        raw = cast(io.BufferedWriter, self._bytes)
+        self.stream = io.TextIOWrapper(raw, "utf-8", "replace", write_through=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -131,9 +132,9 @@ class _Redirect:
 
 
 class _Bytes(io.RawIOBase):
-    """What Python writes to a stream: of the driver's threads to ``noted``, of others to ``kept``.
+    """The bytes of a stream of Python.
 
-    All three are descriptors.
+    Those of the driver's threads go to the descriptor ``noted``, those of others to ``kept``.
     """
 
     def __init__(self, number: int, kept: int, noted: int) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakSet
 
+from wharfinger.conformance import process_state
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents
 from wharfinger.conformance.print_observer import PrintObserver
@@ -50,7 +51,7 @@ class _Exercise:
     def run(self) -> None:
         """Make them, of two instances: one after the other."""
         observers = self._subject.observers
-        kept = [*observers]
+        kept, before = [*observers], process_state.snapshot()
         with self._prints.watching(), self._sleeps.watching_select():
             observers += [self._prints, self._sleeps]
             try:
@@ -60,6 +61,7 @@ class _Exercise:
             finally:
                 observers[:] = kept
         self._subject.process.look_at_patches("some call")
+        self._subject.process.see_later_changes(before)
 
     @contextmanager
     def _connected(self) -> Iterator[None]:

@@ -1,7 +1,8 @@
-"""An observer of all calls to a driver: what each one changes of what the process shares."""
+"""An observer that sees what each call to a driver changes in the process."""
 
 import random
 import threading
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ _LAST_CALLS: Final = ("__init__", "cleanup_host")
 
 
 class Misuse(StrEnum):
-    """What a driver may not do to its process; each is a rule's."""
+    """The kinds of what a driver may not do to its process; there is a rule for each."""
 
     STATE = "state"
     LOGGING = "logging"
@@ -23,10 +24,10 @@ class Misuse(StrEnum):
 
 
 class ProcessObserver:
-    """Records what calls change, and repairs it, so that it disturbs no other rule.
+    """Records what calls change, and repairs it, so that the change disturbs no other rule.
 
-    It lives as long as the driver is looked at: a change that is made in one situation alone is
-    found by whichever rule makes that.
+    It lasts for the whole run. A change that a driver makes in one situation only is recorded
+    during the rule that makes the situation.
     """
 
     def __init__(self) -> None:
@@ -71,17 +72,29 @@ class ProcessObserver:
         with self._lock:
             self._open -= 1
             if seed is not None:
-                self._see_seed(*seed, method, was_alone=number == self._begun)
+                self._see_seed(seed, method, was_alone=number == self._begun)
             if method in _LAST_CALLS and not self._open:
                 self.look_at_patches(method)
+
+    def see_later_changes(self, before: Sequence[Any]) -> None:
+        """Record changes that a thread of the driver has made between two calls.
+
+        The environment may be the harness's own change.
+        """
+        found = process_state.changes(before, process_state.snapshot())
+        for change in [one for one in found if one.aspect.name != "the environment"]:
+            kind = Misuse.LOGGING if change.aspect.is_logging else Misuse.STATE
+            self.found[kind].setdefault(str(change), "between two calls")
+            process_state.restore([change])
 
     def look_at_patches(self, method: str) -> None:
         """Record what was replaced since the last time."""
         for name in self._patches.look():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
-    def _see_seed(self, kept: Any, began: Any, method: str, *, was_alone: bool) -> None:
+    def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
         """Record a state that random had before, whatever it began with: it was seeded."""
+        kept, began = seed
         ended = random.getstate()
         random.setstate(kept)
         if was_alone and ended != began:

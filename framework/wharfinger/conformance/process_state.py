@@ -1,4 +1,4 @@
-"""What all code of a process shares, such as its working directory: a snapshot, and a repair."""
+"""The state that all code of a process shares: a snapshot of it, and a repair."""
 
 import contextlib
 import decimal
@@ -18,7 +18,7 @@ from _signal import getsignal as handler_of  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 #: The framework's loggers, and the kit's.
 _FRAMEWORK: Final = "wharfinger"
@@ -119,7 +119,7 @@ def _working_directory() -> str | None:
 
 
 def _umask() -> bytes:
-    """Return the umask as the kernel tells it: to ask by setting it changes other threads' files."""
+    """Return the umask as the kernel tells it: to set it would affect other threads."""
     found = os.pread(_status(os.getpid()), 4096, 0).partition(b"\nUmask:")[2]
     return found.partition(b"\n")[0]
 
@@ -244,13 +244,13 @@ def _restore_nice(before: int) -> None:
 def _of_framework() -> Iterator[tuple[str, logging.Logger]]:
     yield "root", logging.root
     for name, one in [*logging.root.manager.loggerDict.items()]:
-        if name.startswith(_FRAMEWORK) and isinstance(one, logging.Logger):
-            if name.partition(".")[0] == _FRAMEWORK:
-                yield name, one
+        is_ours = name.startswith(_FRAMEWORK) and name.partition(".")[0] == _FRAMEWORK
+        if is_ours and isinstance(one, logging.Logger):
+            yield name, one
 
 
 #: The facts of a new logger.
-_USUAL: Final = (logging.NOTSET, [], [], True, False)
+_USUAL: Final[tuple[Any, ...]] = (logging.NOTSET, [], [], True, False)
 
 
 class _Loggers(dict[str, Any]):
@@ -265,7 +265,7 @@ class _Loggers(dict[str, Any]):
     def __ne__(self, later: object) -> bool:
         return not self == later
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def _loggers() -> _Loggers:
@@ -318,7 +318,7 @@ def _filters() -> list[Any]:
 
 
 def _restore_filters(before: list[Any]) -> None:
-    warnings.filters[:] = before
+    cast(list[Any], warnings.filters)[:] = before
 
 
 def _showwarning() -> Any:

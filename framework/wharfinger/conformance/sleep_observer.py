@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
-from wharfinger.driver import ComputeDriver
 
 #: Seconds that all calls together may sleep, and that are no sleep.
 _MOST: Final = 0.1
@@ -45,7 +44,7 @@ class SleepObserver:
         self,
         process: ProcessObserver,
         harness: Harness | None,
-        driver: type[ComputeDriver],
+        driver: type,
         free: frozenset[str],
     ) -> None:
         self._process: Final = process

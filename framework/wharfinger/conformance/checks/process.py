@@ -1,12 +1,14 @@
 """Rules of what a driver does to its process, which it shares with all others (WHF-81.)."""
 
 from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.import_check import done_by_import
+from wharfinger.conformance.leaks import Kind, leaks
 from wharfinger.conformance.process_exercise import exercise
 from wharfinger.conformance.process_observer import Misuse
 from wharfinger.conformance.rules import Level, rule
 from wharfinger.conformance.subject import Subject
 
-#: How many findings are told.
+#: The number of findings in a report.
 _TOLD = 5
 
 
@@ -71,6 +73,33 @@ def prints_nothing(subject: Subject) -> None:
 def is_awake(subject: Subject) -> None:
     """Add up what calls sleep while the backend answers."""
     _see_none(subject, Misuse.SLEEP, "calls that return when the backend has answered")
+
+
+@rule(
+    "WHF-816",
+    Level.MUST,
+    "The driver needs no more memory after many cycles than after a few.",
+    "An agent runs for months. A history or a cache has a bound of some hundred entries.",
+    after=("WHF-203",),
+)
+def needs_no_more_memory(subject: Subject) -> None:
+    """Trace what is allocated in cycles, in failed cycles, and in the life of an instance."""
+    if found := leaks(subject).get(Kind.MEMORY):
+        raise Violation(found, "as much as before")
+
+
+@rule(
+    "WHF-817",
+    Level.MUST,
+    "To import the driver's module changes nothing in the process, prints nothing, and starts no "
+    "thread.",
+    "Each command that reads the configuration imports the drivers.",
+    after=("WHF-101",),
+)
+def is_imported_quietly(subject: Subject) -> None:
+    """Import it in a process of its own, after the libraries that it uses."""
+    if found := done_by_import(subject.name):
+        raise Violation("; ".join(found[:_TOLD]), "an import, and nothing else")
 
 
 def _see_none(subject: Subject, kind: Misuse, expected: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tests.lab.conformance.honest import DevicesDriver, Facts
 from tests.lab.conformance.mutants import mutant
+from wharfinger.exceptions import BackendError
 from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
 
@@ -42,7 +43,7 @@ class SharesItsSnapshot(DevicesDriver):
         return _SHARED
 
 
-@mutant("WHF-804")
+@mutant("WHF-804", also=("WHF-816",))
 class NeverEndsItsThread(DevicesDriver):
     """It watches its backend in a thread, which goes on."""
 
@@ -52,7 +53,7 @@ class NeverEndsItsThread(DevicesDriver):
         threading.Thread(target=watching.wait, args=(30,), name="watching", daemon=True).start()
 
 
-@mutant("WHF-805")
+@mutant("WHF-805", also=("WHF-816",))
 class LeavesFilesOpen(DevicesDriver):
     """It opens a file for each refresh."""
 
@@ -68,3 +69,22 @@ class LeavesFilesOpen(DevicesDriver):
         super().cleanup_host()
         while self.files:
             os.close(self.files.pop())
+
+
+@mutant("WHF-804", also=("WHF-816",))
+class WatchesEachFailure(MachinesDriver):
+    """It begins a thread for each failure, which looks for a long time whether that is over."""
+
+    def failed(self, words: str, error: Exception) -> BackendError:
+        waiting = threading.Event()
+        threading.Thread(target=waiting.wait, args=(300,), name="waiting", daemon=True).start()
+        return super().failed(words, error)
+
+
+@mutant("WHF-805", also=("WHF-816",))
+class LeavesAPipe(DevicesDriver):
+    """It makes a pipe when it is connected, and never closes it."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        os.pipe()

@@ -1,0 +1,223 @@
+"""Search for leaks: a driver's cycle is repeated until nothing grows any more."""
+
+import gc
+import os
+import threading
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import Contents
+from wharfinger.conformance.side_effects import open_files
+from wharfinger.conformance.subject import Subject, as_contents, describe
+from wharfinger.driver import ComputeDriver
+from wharfinger.reconcile import driver_instance_loader
+
+
+class Kind(StrEnum):
+    """The resources that a driver can leak."""
+
+    THREADS = "threads"
+    FILES = "open files and sockets"
+    MEMORY = "bytes of memory"
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A call sequence that is repeated in windows, at most ``most`` times.
+
+    It leaks if a resource grows in every window: a bounded history is full by then, and a pool of
+    threads is full sooner. A growth of ``slack`` bytes for each repetition is ignored.
+    """
+
+    name: str
+    run: Callable[[], None]
+    window: int
+    most: int
+    slack: int
+
+
+#: Seconds for threads to end, and for one kind of work as a whole.
+_TO_END: Final = 1.0
+_LONGEST: Final = 90.0
+#: Repetitions after which each kind leaks.
+_MOST: Final = {Kind.THREADS: 120, Kind.FILES: 120, Kind.MEMORY: 1200}
+#: Threads and files for each repetition that are ignored: a pool may start one at times.
+_SLACK: Final = 0.2
+#: Below this number of repetitions, a small growth may be a bounded history.
+_HISTORY: Final = 300
+#: Bytes for each repetition that are too many for a history.
+_MANY: Final = 4096
+#: Objects of a harness; if there are more, they are not counted.
+_OBJECTS: Final = 200_000
+#: Objects that lead from one object to all others.
+_BORDERS: Final = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType)
+_KNOWN: Final[WeakKeyDictionary[Subject, Mapping[Kind, str]]] = WeakKeyDictionary()
+
+
+def leaks(subject: Subject) -> Mapping[Kind, str]:
+    """Return what grows without end, in words; looked for once for each subject."""
+    if subject not in _KNOWN:
+        _KNOWN[subject] = _Search(subject).run()
+    return _KNOWN[subject]
+
+
+class _Search:
+    """Each kind of work, repeated until nothing grows any more."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject: Final = subject
+        self._live: Contents = subject.placement.contents()
+        self._mark: str | None = None
+        self._found: Final[dict[Kind, str]] = {}
+
+    def run(self) -> Mapping[Kind, str]:
+        """Search."""
+        with self._unobserved(), _tracing():
+            with self._subject.driver() as driver:
+                self._repeat(_Work("cycle", lambda: self._cycle(driver), 10, 1200, 16))
+                if self._subject.has_harness:
+                    self._repeat(_Work("failed cycle", lambda: self._fail(driver), 10, 1200, 16))
+            # The configuration is read each time.
+            self._repeat(_Work("new instance", self._live_once, 4, 16, 3000))
+        return self._found
+
+    @contextmanager
+    def _unobserved(self) -> Iterator[None]:
+        """Have no observers, which keep what they have seen."""
+        observers = self._subject.observers
+        kept = [*observers]
+        observers.clear()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a warning may be kept with what it is about
+                yield
+        finally:
+            observers[:] = kept
+
+    # The call sequences.
+
+    def _cycle(self, driver: ComputeDriver) -> None:
+        self._live = as_contents(describe(driver, self._live))
+        driver.capabilities_as_traits()
+        driver.get_problems()
+        for provider in self._live.values():
+            if provider.parent_uuid is None:
+                driver.node_is_available(provider.name)
+            else:
+                driver.provider_is_available(provider.uuid, provider.name)
+        if driver.capabilities.supports("change_feed"):
+            _, self._mark = driver.changed_nodes(self._mark)
+        self._forget()
+
+    def _fail(self, driver: ComputeDriver) -> None:
+        self._subject.harness.expect(None, Fault.RAISE)
+        with suppress(Exception):
+            driver.get_available_nodes(refresh=True)
+        if driver.capabilities.supports("change_feed"):
+            with suppress(Exception):
+                driver.changed_nodes(self._mark)
+        self._forget()
+
+    def _live_once(self) -> None:
+        driver = self._subject.load().driver
+        with driver_instance_loader.connected(driver):
+            describe(driver, self._live)
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._subject.has_harness:
+            self._subject.harness.expect()
+
+    # The measurements.
+
+    def _repeat(self, work: _Work) -> None:
+        for _ in range(work.window):
+            work.run()
+        start, first, done, window = time.monotonic(), self._measure({}), 0, work.window
+        before, growing = first, {*Kind} - self._found.keys()
+        while growing:
+            for _ in range(window):
+                work.run()
+            done += window
+            after = self._measure(before)
+            slack = dict.fromkeys(Kind, _SLACK * window) | {Kind.MEMORY: work.slack * window}
+            growing = {kind for kind in growing if after[kind] > before[kind] + slack[kind]}
+            is_late = time.monotonic() > start + _LONGEST
+            for kind in [one for one in growing if is_late or done >= min(work.most, _MOST[one])]:
+                growing.remove(kind)
+                each = (after[kind] - first[kind]) / done
+                if kind is not Kind.MEMORY or not is_late or done >= _HISTORY or each > _MANY:
+                    self._found[kind] = self._told(kind, each, work, done)
+            before, window = after, min(2 * window, 8 * work.window)
+
+    def _told(self, kind: Kind, each: float, work: _Work, times: int) -> str:
+        where = f", most of it from {self._source()}" if kind is Kind.MEMORY else ""
+        return f"{each:.3g} {kind} more for each {work.name}, {times} times{where}"
+
+    def _source(self) -> str:
+        """Return the line of code that allocated most of what was not there at the beginning."""
+        statistics = tracemalloc.take_snapshot().statistics("lineno")
+        frame = statistics[0].traceback[0]
+        return f"{Path(frame.filename).name}:{frame.lineno}"
+
+    def _measure(self, before: Mapping[Kind, float]) -> dict[Kind, float]:
+        gc.collect()
+        return {
+            Kind.MEMORY: tracemalloc.get_traced_memory()[0] - self._of_harness(),
+            Kind.THREADS: _settled(_threads, before.get(Kind.THREADS)),
+            Kind.FILES: _settled(open_files, before.get(Kind.FILES)),
+        }
+
+    def _of_harness(self) -> int:
+        """Return the bytes of what the harness keeps; it may note each call to it."""
+        harness = getattr(self._subject.declared, "_harness", self._subject.declared)
+        if harness is None:
+            return 0
+        seen: dict[int, Any] = {id(self._subject.placement): None}
+        waiting: list[Any] = [harness, vars(harness)]
+        size = 0
+        while waiting:
+            one = waiting.pop()
+            if id(one) not in seen and not isinstance(one, _BORDERS):
+                seen[id(one)] = one
+                size += one.__sizeof__()
+                waiting += gc.get_referents(one)
+                if len(seen) > _OBJECTS:
+                    return 0
+        return size
+
+
+@contextmanager
+def _tracing() -> Iterator[None]:
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        yield
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names alone, and quickly
+
+
+def _settled(read: Callable[[], int], most: float | None) -> int:
+    """Return a count, when it is what it was, or a moment has passed."""
+    deadline = time.monotonic() + _TO_END
+    while (count := read()) > (count if most is None else most):
+        if time.monotonic() > deadline:
+            break
+        threading.Event().wait(0.02)
+    return count

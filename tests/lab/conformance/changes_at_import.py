@@ -1,0 +1,11 @@
+"""The module of a driver that changes its process when it is imported."""
+
+import sys
+
+from tests.lab.conformance.honest import MachinesDriver
+
+sys.setswitchinterval(0.004)
+
+
+class ChangesAtImport(MachinesDriver):
+    """It does nothing wrong itself."""
