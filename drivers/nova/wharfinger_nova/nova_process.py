@@ -139,7 +139,6 @@ def _choose_threads(section: NovaSection) -> None:
 def _read_files(section: NovaSection, host: str) -> None:
     """Have nova read its configuration files, as its own programs do."""
     conf = import_module("nova.conf").CONF
-    import_module("oslo_log.log").register_options(conf)
     import_module("nova.rpc").set_defaults(control_exchange="nova")
     if find_spec("osprofiler"):
         import_module("osprofiler.opts").set_defaults(conf)
