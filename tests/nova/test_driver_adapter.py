@@ -247,6 +247,29 @@ def test_second_configuration_of_nova_in_a_process_is_refused(start: Started) ->
     assert program.published()[HOST]["inventories"]["VCPU"] == (10, 0)
 
 
+def test_process_that_has_chosen_eventlet_is_refused(start: Started) -> None:
+    program = start("fake.FakeDriver")
+    script = (
+        "import sys; from oslo_service import backend; from wharfinger.cli.entry_point import main; "
+        "backend.init_backend(backend.BackendType.EVENTLET); sys.exit(main())"
+    )
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-W", "ignore", "-c", script),
+            *("--config-file", str(program.directory / "wharfinger.conf"), "sync"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert (
+        f"driver {INSTANCE}: loading nova failed: nova has to run in native threads" in done.stderr
+    )
+
+
 # nova's database.
 
 
