@@ -250,8 +250,9 @@ def test_second_configuration_of_nova_in_a_process_is_refused(start: Started) ->
 def test_process_that_has_chosen_eventlet_is_refused(start: Started) -> None:
     program = start("fake.FakeDriver")
     script = (
-        "import sys; from oslo_service import backend; from wharfinger.cli.entry_point import main; "
-        "backend.init_backend(backend.BackendType.EVENTLET); sys.exit(main())"
+        "import sys; from oslo_service import backend; "
+        "backend.init_backend(backend.BackendType.EVENTLET); "
+        "from wharfinger.cli.entry_point import main; sys.exit(main())"
     )
 
     done = subprocess.run(
@@ -273,7 +274,7 @@ def test_process_that_has_chosen_eventlet_is_refused(start: Started) -> None:
 # nova's database.
 
 
-def test_driver_that_needs_a_database_says_so_where_there_is_none(start: Started) -> None:
+def test_driver_that_needs_a_database_is_refused_without_one(start: Started) -> None:
     error = start("ironic.IronicDriver").fails()
 
     assert "ServiceList.get_all_computes_by_hv_type" in error
