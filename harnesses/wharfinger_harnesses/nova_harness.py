@@ -20,7 +20,7 @@ from wharfinger.providers import Inventory
 #: Nodes at a reset, and the CPUs of the first one.
 _COUNT: Final = 3
 _VCPUS: Final = 8
-#: What nova's fake driver gives each node besides.
+#: Totals that each node has.
 _MEMORY_MB, _DISK_GB, _MAGIC = 8192, 1028, 10
 #: Seconds that the compute driver waits for an answer.
 _TIMEOUT: Final = 2
@@ -79,7 +79,7 @@ nova_config = {self.directory / "nova.conf"}
 """
 
     def reset(self) -> None:
-        """Have three nodes, with different numbers of CPUs."""
+        """Begin with three nodes, with different numbers of CPUs."""
         self._proxy.expect()
         self._nodes, self._removed, self._numbered = {}, {}, 0
         self.grow(_COUNT)
@@ -89,34 +89,34 @@ nova_config = {self.directory / "nova.conf"}
         return [*self._nodes]
 
     def add(self) -> str:
-        """Have one more node."""
+        """Add a node to the list."""
         self.grow(1)
         return [*self._nodes][-1]
 
     def grow(self, count: int) -> None:
-        """Have that many more at once."""
+        """Add that many nodes at once."""
         for _ in range(count):
             self._nodes[f"nova-node-{self._numbered}"] = {"vcpus": _VCPUS + self._numbered}
             self._numbered += 1
         self._write()
 
     def remove(self, thing: str) -> None:
-        """Have a node be gone."""
+        """Remove a node from the list."""
         self._removed[thing] = self._nodes.pop(thing)
         self._write()
 
     def put_back(self, thing: str) -> None:
-        """Have it again, busy if it was that."""
+        """Return the node to the list, busy if it was busy."""
         self._nodes[thing] = self._removed.pop(thing)
         self._write()
 
     def make_busy(self, thing: str) -> None:
-        """Have the compute driver reserve a node and its child by their figures."""
+        """Let the compute driver reserve a node and its child by their figures."""
         self._nodes[thing]["busy"] = True
         self._write()
 
     def make_free(self, thing: str) -> None:
-        """Have it be free again."""
+        """Free the node again."""
         del self._nodes[thing]["busy"]
         self._write()
 
@@ -126,7 +126,7 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def use(self, thing: str) -> None:
-        """Have an instance run on a node: nova's figures are what a node has, used or not."""
+        """Note an instance on a node. The figures of the node do not depend on that."""
         self._nodes[thing]["instances"] = 1
         self._write()
 

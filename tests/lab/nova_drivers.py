@@ -37,7 +37,7 @@ class OldDriver(fake.SmallFakeDriver):  # type: ignore[misc]
 
 
 class EmptyDriver(driver.ComputeDriver):  # type: ignore[misc]
-    """A driver that lists a node, and says nothing of it."""
+    """A driver that lists a node, and does not describe it."""
 
     def init_host(self, host: str) -> None:
         """Connect to nothing."""

@@ -247,10 +247,34 @@ def test_second_configuration_of_nova_in_a_process_is_refused(start: Started) ->
     assert program.published()[HOST]["inventories"]["VCPU"] == (10, 0)
 
 
+def test_process_that_has_chosen_eventlet_is_refused(start: Started) -> None:
+    program = start("fake.FakeDriver")
+    script = (
+        "import sys; from oslo_service import backend; "
+        "backend.init_backend(backend.BackendType.EVENTLET); "
+        "from wharfinger.cli.entry_point import main; sys.exit(main())"
+    )
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-W", "ignore", "-c", script),
+            *("--config-file", str(program.directory / "wharfinger.conf"), "sync"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert (
+        f"driver {INSTANCE}: loading nova failed: nova has to run in native threads" in done.stderr
+    )
+
+
 # nova's database.
 
 
-def test_driver_that_needs_a_database_says_so_where_there_is_none(start: Started) -> None:
+def test_driver_that_needs_a_database_is_refused_without_one(start: Started) -> None:
     error = start("ironic.IronicDriver").fails()
 
     assert "ServiceList.get_all_computes_by_hv_type" in error

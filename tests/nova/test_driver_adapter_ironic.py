@@ -1,6 +1,6 @@
 """nova's IronicDriver in the nova driver, and the ironic driver, with one real Ironic.
 
-What the two publish is the same, but for the rows of the table in docs/nova-drivers.rst.
+Both publish the same, except for the rows of the table in docs/nova-drivers.rst.
 """
 
 import os
@@ -207,18 +207,19 @@ def test_node_that_becomes_in_use_elsewhere_stays_with_the_nova_driver(
     both: Both, nodes: Nodes
 ) -> None:
     node = nodes()
-    both.sync()
+    both.novas.sync()
 
     both.ironic.update_node(node, instance_uuid=str(uuid4()))
     reports = [both.novas.run("sync") for _ in range(2)]
 
-    assert "has it" in reports[-1].err
+    assert f"? {node} is absent: kept: the listing lacks it" in reports[-1].out
+    assert "Find out why the listing lacks them" in reports[-1].err
     assert both.novas.published()[node]["inventories"] == FREE
 
 
 def test_ironic_that_is_away_leaves_what_is_published(both: Both, nodes: Nodes) -> None:
     nodes()
-    both.sync()
+    both.novas.sync()
     before = both.novas.published()
 
     both.has_endpoint(NOWHERE)

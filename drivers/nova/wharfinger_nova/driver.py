@@ -12,7 +12,7 @@ from wharfinger.providers import ProviderTree
 from wharfinger_nova import nova_process
 from wharfinger_nova.config import NovaSection
 
-#: Of what nova's drivers say of a node, what a ComputeNode has.
+#: Figures that both a driver of nova and a ComputeNode have.
 _FIGURES: Final = ("vcpus", "memory_mb", "local_gb")
 #: nova-compute reports it only where its own PCI tracker has such a device.
 _OF_PCI_TRACKER: Final = "COMPUTE_REMOTE_MANAGED_PORTS"
@@ -21,7 +21,7 @@ _OF_PCI_TRACKER: Final = "COMPUTE_REMOTE_MANAGED_PORTS"
 class NovaDriver(ComputeDriver):
     """Any compute driver of nova: its nodes, and the trees that it describes for them.
 
-    The framework's ProviderTree has the operations of nova's, so nova's driver edits it itself.
+    nova's driver edits the framework's ProviderTree, which has the operations of the one in nova.
     """
 
     capabilities = Capabilities(

@@ -1,10 +1,10 @@
-"""What nova has once in a process, and the loading of a compute driver.
+"""The globals of nova, and the loading of a compute driver.
 
 nova's configuration, its objects' way to its database and its RPC are global. So all driver
 instances of a process share them, and the first one configures them.
 
-nova is imported here, and only when a driver is loaded. It must come after the choice of threads:
-libraries of OpenStack choose eventlet where nobody has chosen.
+This module imports nova, and only when it loads a driver. The choice of threads comes first:
+without a choice, oslo.service takes eventlet.
 """
 
 import threading
@@ -37,7 +37,7 @@ _configured: list[_Configured] = []
 
 
 class NoDatabase:
-    """What nova's objects call where its configuration leads to no database."""
+    """Refuses the calls of nova's objects if its configuration leads to no database."""
 
     def object_class_action_versions(
         self, context: object, kind: str, method: str, *arguments: object
@@ -139,7 +139,6 @@ def _choose_threads(section: NovaSection) -> None:
 def _read_files(section: NovaSection, host: str) -> None:
     """Have nova read its configuration files, as its own programs do."""
     conf = import_module("nova.conf").CONF
-    import_module("oslo_log.log").register_options(conf)
     import_module("nova.rpc").set_defaults(control_exchange="nova")
     if find_spec("osprofiler"):
         import_module("osprofiler.opts").set_defaults(conf)
@@ -185,5 +184,5 @@ def _wrong_driver(section: NovaSection, named: str, problem: str) -> Configurati
         key="compute_driver",
         value=named,
         problem=problem,
-        remedy="Name a driver of nova's, such as ironic.IronicDriver, or the full path of a class.",
+        remedy="Name a driver in nova, such as ironic.IronicDriver, or the full path of a class.",
     )
