@@ -119,7 +119,7 @@ class CleanedOnceIsClean(RackDriver):
         return card["cleaned"] is not None and not self.is_busy(card)
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-501")
 class LeavesFunctionsFree(RackDriver):
     """The functions of a busy card are free."""
 
@@ -145,7 +145,7 @@ class OneBusyNode(RackDriver):
         return super().is_busy(card) and card["node"] == busy[0]
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-506")
 class OneBusyDevice(HostDriver):
     """It remembers the device that became busy last."""
 
