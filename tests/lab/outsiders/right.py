@@ -1,6 +1,8 @@
 """Drivers that keep every rule, each in a way of its own."""
 
+import hashlib
 import http.client
+import json
 import logging
 import random
 import threading
@@ -694,3 +696,52 @@ class TakesTheTreeApart(HostDriver):
         for uuid in tree.get_provider_uuids(node):
             if tree.exists(uuid) and self.is_own(tree.data(uuid).name, node):
                 tree.remove(uuid)
+
+
+class MaintenanceHarness(RackHarness):
+    """A card that is no thing is in maintenance all the time."""
+
+    def reset(self) -> None:
+        super().reset()
+        with self.rack.lock:
+            self.rack.cards[self.put("a-node900", 0)].state = "maintenance"
+
+    def things(self) -> Sequence[str]:
+        return [name for name in super().things() if "node900" not in name]
+
+
+@right(harness=MaintenanceHarness)
+class BusySinceEver(RackDriver):
+    """One card is busy from the start, and never becomes free."""
+
+
+@right()
+class NodeCountsCards(RackDriver):
+    """A node has as many slots in use as it has cards."""
+
+    def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
+        super().describe_node(tree, node, facts)
+        if cards := len(self.cards[node]):
+            slots = {"CUSTOM_SLOT": Inventory(total=cards, max_unit=cards)}
+            tree.update_inventory(node, {**self.node_inventory(facts), **slots})
+
+
+@right()
+class HostWithFeed(HostDriver):
+    """The mark of its feed is a digest of the file, which has no order."""
+
+    capabilities = Capabilities(
+        nested_providers=HostDriver.capabilities.nested_providers,
+        reshape=HostDriver.capabilities.reshape,
+        change_feed=RackDriver.capabilities.change_feed,
+        programming=HostDriver.capabilities.programming,
+        cleans_after_release=HostDriver.capabilities.cleans_after_release,
+    )
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        facts = self.load()
+        mark = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        if since in (None, mark):
+            return set(), mark
+        self.facts = facts
+        return {self.host}, mark

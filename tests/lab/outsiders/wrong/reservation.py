@@ -141,7 +141,8 @@ class OneBusyNode(RackDriver):
     """Cards are reserved in one node alone, the first that has a busy one."""
 
     def is_busy(self, card: Facts) -> bool:
-        busy = [node for node, cards in self.cards.items() if any(map(super().is_busy, cards))]
+        every = [one for cards in self.cards.values() for one in cards]
+        busy = [one["node"] for one in every if one["state"] != "free"]
         return super().is_busy(card) and card["node"] == busy[0]
 
 
