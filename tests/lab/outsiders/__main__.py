@@ -50,6 +50,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--examples", type=int, default=2, help="random histories")
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args(arguments)
+    if unknown := {*asked.names} - OUTSIDERS.keys():
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
     chosen = [
         one.name
         for one in OUTSIDERS.values()

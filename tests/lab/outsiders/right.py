@@ -76,6 +76,7 @@ class NodesShareOneRoot(RackDriver):
         self.put(tree, power, {"CUSTOM_WATT": Inventory(total=900)}, ())
 
 
+@right()
 class WritesMappings(RackDriver):
     """Inventories are mappings of mappings, and no dicts."""
 
@@ -93,9 +94,6 @@ class WritesMappings(RackDriver):
             for kind, one in inventory.items()
         }
         super().put(tree, name, MappingProxyType(figures), traits)
-
-
-right()(WritesMappings)
 
 
 @right()
@@ -200,6 +198,7 @@ class NodesHaveUuids(RackDriver):
 # How drivers ask.
 
 
+@right()
 class SeenFreeTwice(RackDriver):
     """A card that was cleaned is offered after two listings have shown it free."""
 
@@ -510,11 +509,11 @@ class ReadsAllOfAChange(RackDriver):
 
 @right()
 class ListsWhatIsNamed(RackDriver):
-    """A poll returns a list with duplicates, and a mark that is no number."""
+    """A poll returns a list, and a mark that is no number."""
 
     def changed_nodes(self, since: str | None) -> tuple[Any, str]:
         changed, mark = super().changed_nodes(None if since is None else since.partition(":")[2])
-        return sorted(changed) * 2, f"event:{mark}"
+        return sorted(changed), f"event:{mark}"
 
 
 # What there is.
