@@ -43,12 +43,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*")
     for option in ("all", "right", "wrong", "details"):
         parser.add_argument(f"--{option}", action="store_true")
+    parser.add_argument("--here", action="store_true", help="never by the command")
     parser.add_argument("--kind", help="wrong drivers of this kind alone")
     parser.add_argument("--rule", action="append", default=[], help="these rules alone")
     parser.add_argument("--skip", action="append", default=[], help="all rules but these")
     parser.add_argument("--examples", type=int, default=2, help="random histories")
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args(arguments)
+    if unknown := {*asked.names} - OUTSIDERS.keys():
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
     chosen = [
         one.name
         for one in OUTSIDERS.values()
@@ -70,7 +73,7 @@ def _line(asked: argparse.Namespace, name: str) -> tuple[bool, str]:
     one = OUTSIDERS[name]
     before = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
-        examine = _by_command if one.apart else _here
+        examine = _by_command if one.apart and not asked.here else _here
         verdict, found = examine(one, Path(directory), asked)
     took = time.monotonic() - before
     shown = found if asked.details else [text.partition(":")[0] for text in found]

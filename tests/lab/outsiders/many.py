@@ -11,7 +11,6 @@ class ManyNodesHarness(RackHarness):
     """A node has one card; there are two thousand in the rules of what is large."""
 
     growth: ClassVar[int] = 500
-    patience: ClassVar[float] = 10.0
 
     def add(self) -> str:
         number = self.made

@@ -17,7 +17,7 @@ from wharfinger.providers import Inventory, ProviderTree
 OPTIONS = [
     cfg.URIOpt("url", required=True, help="Where the rack service listens."),
     cfg.StrOpt("rack", default="a", help="The rack whose nodes this instance publishes."),
-    cfg.FloatOpt("timeout", default=0.5, help="Seconds to wait for an answer."),
+    cfg.FloatOpt("timeout", default=5.0, help="Seconds to wait for an answer."),
 ]
 AREA = "CUSTOM_CARD_AREA"
 FUNCTION = "CUSTOM_CARD_FUNCTION"

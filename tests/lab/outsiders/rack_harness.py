@@ -17,7 +17,7 @@ _SLOTS: Final = 2
 class RackHarness(Harness):
     """Each card is a thing; a node has two cards."""
 
-    patience: ClassVar[float] = 3.0
+    patience: ClassVar[float] = 20.0
     count: ClassVar[int] = 4
 
     def __init__(self, directory: Path, placement: Placement) -> None:

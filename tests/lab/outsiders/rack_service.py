@@ -65,9 +65,9 @@ class Rack:
                 return 200, {"nodes": nodes, "next": after}
             case ["cards"]:
                 node = query.get("node")
-                found = {n: as_json(c) for n, c in self.cards.items() if node in (None, c.node)}
+                found = {n: c for n, c in self.cards.items() if node in (None, c.node)}
                 cards, after = self.page(found, *asked)
-                return 200, {"cards": cards, "next": after}
+                return 200, {"cards": [*map(as_json, cards)], "next": after}
             case ["cards", name] if name in self.cards:
                 return 200, as_json(self.cards[name])
             case ["events"]:

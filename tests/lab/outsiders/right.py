@@ -1,6 +1,8 @@
 """Drivers that keep every rule, each in a way of its own."""
 
+import hashlib
 import http.client
+import json
 import logging
 import random
 import threading
@@ -74,6 +76,7 @@ class NodesShareOneRoot(RackDriver):
         self.put(tree, power, {"CUSTOM_WATT": Inventory(total=900)}, ())
 
 
+@right()
 class WritesMappings(RackDriver):
     """Inventories are mappings of mappings, and no dicts."""
 
@@ -91,9 +94,6 @@ class WritesMappings(RackDriver):
             for kind, one in inventory.items()
         }
         super().put(tree, name, MappingProxyType(figures), traits)
-
-
-right()(WritesMappings)
 
 
 @right()
@@ -198,6 +198,7 @@ class NodesHaveUuids(RackDriver):
 # How drivers ask.
 
 
+@right()
 class SeenFreeTwice(RackDriver):
     """A card that was cleaned is offered after two listings have shown it free."""
 
@@ -508,11 +509,11 @@ class ReadsAllOfAChange(RackDriver):
 
 @right()
 class ListsWhatIsNamed(RackDriver):
-    """A poll returns a list with duplicates, and a mark that is no number."""
+    """A poll returns a list, and a mark that is no number."""
 
     def changed_nodes(self, since: str | None) -> tuple[Any, str]:
         changed, mark = super().changed_nodes(None if since is None else since.partition(":")[2])
-        return sorted(changed) * 2, f"event:{mark}"
+        return sorted(changed), f"event:{mark}"
 
 
 # What there is.
@@ -694,3 +695,52 @@ class TakesTheTreeApart(HostDriver):
         for uuid in tree.get_provider_uuids(node):
             if tree.exists(uuid) and self.is_own(tree.data(uuid).name, node):
                 tree.remove(uuid)
+
+
+class MaintenanceHarness(RackHarness):
+    """A card that is no thing is in maintenance all the time."""
+
+    def reset(self) -> None:
+        super().reset()
+        with self.rack.lock:
+            self.rack.cards[self.put("a-node900", 0)].state = "maintenance"
+
+    def things(self) -> Sequence[str]:
+        return [name for name in super().things() if "node900" not in name]
+
+
+@right(harness=MaintenanceHarness)
+class BusySinceEver(RackDriver):
+    """One card is busy from the start, and never becomes free."""
+
+
+@right()
+class NodeCountsCards(RackDriver):
+    """A node has as many slots in use as it has cards."""
+
+    def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
+        super().describe_node(tree, node, facts)
+        if cards := len(self.cards[node]):
+            slots = {"CUSTOM_SLOT": Inventory(total=cards, max_unit=cards)}
+            tree.update_inventory(node, {**self.node_inventory(facts), **slots})
+
+
+@right()
+class HostWithFeed(HostDriver):
+    """The mark of its feed is a digest of the file, which has no order."""
+
+    capabilities = Capabilities(
+        nested_providers=HostDriver.capabilities.nested_providers,
+        reshape=HostDriver.capabilities.reshape,
+        change_feed=RackDriver.capabilities.change_feed,
+        programming=HostDriver.capabilities.programming,
+        cleans_after_release=HostDriver.capabilities.cleans_after_release,
+    )
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        facts = self.load()
+        mark = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        if since in (None, mark):
+            return set(), mark
+        self.facts = facts
+        return {self.host}, mark

@@ -73,7 +73,7 @@ class BeginsWithTheListing(RackDriver):
         return cards
 
 
-@wrong("feed")
+@wrong("feed", "WHF-912")
 class IgnoresTheMark(RackDriver):
     """It remembers itself what it has named, and does not look at the mark."""
 
@@ -171,7 +171,7 @@ class ComparesMarksAsTexts(RackDriver):
         return changed, mark
 
 
-@wrong("feed")
+@wrong("feed", "WHF-911")
 class NamesAndReadsNothing(RackDriver):
     """What is asked of a node that a poll has named is as the last listing had it."""
 
@@ -182,7 +182,7 @@ class NamesAndReadsNothing(RackDriver):
         return changed, mark
 
 
-@wrong("feed", harness=GoingNodesHarness)
+@wrong("feed", "WHF-913", harness=GoingNodesHarness)
 class NamesTheGone(RackDriver):
     """A poll names nodes that are gone."""
 
@@ -194,7 +194,7 @@ class NamesTheGone(RackDriver):
         return {*answer["nodes"]}, str(answer["last"])
 
 
-@wrong("feed")
+@wrong("feed", "WHF-914")
 class NoAnswerIsNoNews(RackDriver):
     """A poll that fails names nothing."""
 

@@ -147,7 +147,7 @@ class NodeObjectLosesCards(RackDriver):
         return node
 
 
-@wrong("identity")
+@wrong("identity", "WHF-403")
 class RandomUuid(HostDriver):
     """A device has a random uuid, and another one when it returns."""
 
@@ -155,7 +155,7 @@ class RandomUuid(HostDriver):
         return str(uuid4())
 
 
-@wrong("identity")
+@wrong("identity", "WHF-403")
 class UuidOfPosition(HostDriver):
     """A device's uuid is made of the host and its position in the file."""
 
@@ -163,7 +163,7 @@ class UuidOfPosition(HostDriver):
         return made_of(f"{self.host} {[*self.facts['devices']].index(address)}")
 
 
-@wrong("identity")
+@wrong("identity", "WHF-402")
 class NameOfPosition(HostDriver):
     """A device has a part whose name has its position in the file."""
 

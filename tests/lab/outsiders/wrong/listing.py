@@ -32,7 +32,7 @@ class SomePages(RackDriver):
         return entries
 
 
-@wrong("listing")
+@wrong("listing", "WHF-806")
 class FirstPage(SomePages):
     """It reads the first page of each list."""
 
@@ -53,7 +53,7 @@ class FirstThousand(SomePages):
     most = 10
 
 
-@wrong("listing")
+@wrong("listing", "WHF-806")
 class SkipsOneOfEachPage(RackDriver):
     """It drops the first entry of each page but the first, which it takes for the marker."""
 
@@ -88,7 +88,7 @@ class FailedPageIsTheEnd(RackDriver):
         return entries
 
 
-@wrong("listing")
+@wrong("listing", "WHF-701")
 class AnyStatusIsAnswer(RackDriver):
     """It does not look at the status of an answer, and takes what is not there for nothing."""
 
@@ -96,7 +96,7 @@ class AnyStatusIsAnswer(RackDriver):
         return {"nodes": [], "cards": [], "next": None, **json.loads(text)}
 
 
-@wrong("listing")
+@wrong("listing", "WHF-708")
 class DeniedIsEmpty(RackDriver):
     """Cards that it may not see are no cards."""
 
@@ -109,7 +109,7 @@ class DeniedIsEmpty(RackDriver):
             raise
 
 
-@wrong("listing")
+@wrong("listing", "WHF-703")
 class NoCardsIsNoError(RackDriver):
     """Where the cards cannot be listed there are none; the nodes have been listed."""
 
@@ -120,7 +120,7 @@ class NoCardsIsNoError(RackDriver):
             return []
 
 
-@wrong("listing")
+@wrong("listing", "WHF-703")
 class KeepsTheOldCards(RackDriver):
     """Where the cards cannot be listed they are those of the last listing."""
 
@@ -133,7 +133,7 @@ class KeepsTheOldCards(RackDriver):
             return [card for cards in self.cards.values() for card in cards]
 
 
-@wrong("listing")
+@wrong("listing", "WHF-703")
 class SkipsFailedCards(RackDriver):
     """It asks for each card, and leaves out those that do not answer."""
 
@@ -147,7 +147,7 @@ class SkipsFailedCards(RackDriver):
         return found
 
 
-@wrong("listing")
+@wrong("listing", "WHF-401")
 class ListsOncePerMinute(RackDriver):
     """A listing of the last minute is given again."""
 
@@ -159,7 +159,7 @@ class ListsOncePerMinute(RackDriver):
             self.listed = time.monotonic()
 
 
-@wrong("listing")
+@wrong("listing", "WHF-701")
 class RaisesTheThirdTime(HostDriver):
     """Two failures in a row are no failure."""
 
@@ -177,7 +177,7 @@ class RaisesTheThirdTime(HostDriver):
                 raise
 
 
-@wrong("listing")
+@wrong("listing", "WHF-701")
 class DeniedFileIsEmpty(HostDriver):
     """A file that may not be read has no devices."""
 
@@ -190,7 +190,7 @@ class DeniedFileIsEmpty(HostDriver):
             return {**self.facts, "devices": {}}
 
 
-@wrong("listing")
+@wrong("listing", "WHF-701")
 class HalfAFileIsEnough(HostDriver):
     """Of a file that breaks off it takes the devices that it can read."""
 
@@ -229,7 +229,7 @@ class PollForgetsCards(RackDriver):
         return super().changed_nodes(since)
 
 
-@wrong("listing")
+@wrong("listing", "WHF-703")
 class SnapshotByHalves(RackDriver):
     """The nodes of a listing are kept where its cards could not be listed."""
 
@@ -239,7 +239,7 @@ class SnapshotByHalves(RackDriver):
         self.cards = by_node(self.list_cards(), self.nodes)
 
 
-@wrong("listing")
+@wrong("listing", "WHF-704")
 class ShortAnswerIsTheEnd(RackDriver):
     """An answer that breaks off is read up to there: what comes after is not there."""
 
@@ -253,7 +253,7 @@ class ShortAnswerIsTheEnd(RackDriver):
             return json.loads(whole + b'}], "next": null}')
 
 
-@wrong("listing")
+@wrong("listing", "WHF-703")
 class ResetIsAnEmptyAnswer(RackDriver):
     """A connection that was reset after the request is an empty list."""
 

@@ -67,7 +67,7 @@ class EchoesForAName(RackDriver):
         return self.asked.get(held or "", held)
 
 
-@wrong("programming")
+@wrong("programming", "WHF-921")
 class AnswersFromTheSnapshot(RackDriver):
     """The function of a card is that of the last listing; a programming corrects that."""
 
@@ -87,7 +87,7 @@ class AnswersFromTheSnapshot(RackDriver):
             raise self.failed("looking for a card", error) from error
 
 
-@wrong("programming")
+@wrong("programming", "WHF-922")
 class DoesNotLookAtTheAnswer(RackDriver):
     """A programming returns whatever the service has answered."""
 
@@ -118,7 +118,7 @@ class ReturnsBeforeItIsDone(RackDriver):
         return held
 
 
-@wrong("programming")
+@wrong("programming", "WHF-921")
 class ProgramsTheFirstCard(RackDriver):
     """The card in the first slot of the node is programmed, whichever was asked for."""
 
@@ -126,7 +126,7 @@ class ProgramsTheFirstCard(RackDriver):
         super().load_image(card.rpartition("_card")[0] + "_card0", image)
 
 
-@wrong("programming")
+@wrong("programming", "WHF-921")
 class ProgramsTheNextCard(RackDriver):
     """The next card of the node is programmed, too."""
 
@@ -139,7 +139,7 @@ class ProgramsTheNextCard(RackDriver):
             return
 
 
-@wrong("programming")
+@wrong("programming", "WHF-924")
 class RefusesWhatWasLost(RackDriver):
     """A programming whose answer is lost is refused."""
 
@@ -152,7 +152,7 @@ class RefusesWhatWasLost(RackDriver):
             ) from error
 
 
-@wrong("programming")
+@wrong("programming", "WHF-924")
 class RefusesWhatCannotBeRead(RackDriver):
     """A programming whose answer cannot be read is refused."""
 
@@ -168,7 +168,7 @@ class RefusesWhatCannotBeRead(RackDriver):
         self.read(status, text)
 
 
-@wrong("programming")
+@wrong("programming", "WHF-923")
 class ScopeOfTheFirst(RackDriver):
     """Whatever is programmed, the first card of the rack loses what it holds."""
 
@@ -242,7 +242,7 @@ class MovesTheOtherInstances(HostDriver):
         self.facts["instances"] = own
 
 
-@wrong("programming")
+@wrong("programming", "WHF-601")
 class LosesTheSecondDevice(HostDriver):
     """A reshape keeps what an instance has of one device."""
 

@@ -119,7 +119,7 @@ class CleanedOnceIsClean(RackDriver):
         return card["cleaned"] is not None and not self.is_busy(card)
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-501")
 class LeavesFunctionsFree(RackDriver):
     """The functions of a busy card are free."""
 
@@ -141,11 +141,12 @@ class OneBusyNode(RackDriver):
     """Cards are reserved in one node alone, the first that has a busy one."""
 
     def is_busy(self, card: Facts) -> bool:
-        busy = [node for node, cards in self.cards.items() if any(map(super().is_busy, cards))]
+        every = [one for cards in self.cards.values() for one in cards]
+        busy = [one["node"] for one in every if one["state"] != "free"]
         return super().is_busy(card) and card["node"] == busy[0]
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-506")
 class OneBusyDevice(HostDriver):
     """It remembers the device that became busy last."""
 
