@@ -116,7 +116,7 @@ def examining(
     )
     harness.start()
     try:
-        yield Examination(subject, timeout=TIMEOUT)
+        yield Examination(subject)
     finally:
         harness.stop()
 

@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
+from wharfinger.exceptions import BackendError
 from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle import Reconciler

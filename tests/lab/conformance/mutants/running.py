@@ -5,7 +5,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from tests.lab.conformance.honest import DevicesDriver, Facts
+from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import Service
