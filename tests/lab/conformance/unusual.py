@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from tests.lab.conformance.honest import SLOTS, DevicesDriver, Facts, LabDriver, MachinesDriver
 from tests.lab.conformance.mutants.identity import PublishesItsHost
-from wharfinger.driver import Allocations
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities
 from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import Inventory, ProviderTree
 
@@ -88,6 +89,26 @@ class HasFunctionsBeside(DevicesDriver):
         tree.remove(name.replace("device", "function"))
 
 
+class HasPartsBelowNodes(MachinesDriver):
+    """Each machine has two parts below it, one below the other, told as plain mappings."""
+
+    capabilities: ClassVar[Capabilities] = replace(
+        MachinesDriver.capabilities, nested_providers=SUPPORTED
+    )
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, facts)
+        above = name
+        for kind in ("CUSTOM_LAB_CELL", "CUSTOM_LAB_CORE"):
+            part = f"{above}_part"
+            if not tree.exists(part):
+                tree.new_child(part, above)
+            tree.update_inventory(part, {kind: {"total": facts["units"], "step_size": 2}})
+            if facts["busy"]:
+                self.reserve(tree, part)
+            above = part
+
+
 class ForgetsItsFunctionWhileBusy(DevicesDriver):
     """What a device holds is not known while it is programmed."""
 
@@ -123,13 +144,18 @@ UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-311", HasTheUuidOfItsHardware),
     ("WHF-311", SharesAPool),
     ("WHF-313", CountsOnItsNode),
+    ("WHF-313", HasPartsBelowNodes),
     ("WHF-313", SharesAPool),
+    ("WHF-314", HasPartsBelowNodes),
     ("WHF-401", CountsOnItsNode),
     ("WHF-401", HasFunctionsBeside),
+    ("WHF-402", HasPartsBelowNodes),
     ("WHF-401", SharesAPool),
     ("WHF-404", CountsOnItsNode),
     ("WHF-404", HasFunctionsBeside),
+    ("WHF-404", HasPartsBelowNodes),
     ("WHF-404", SharesAPool),
     ("WHF-541", ForgetsItsFunctionWhileBusy),
+    ("WHF-541", HasPartsBelowNodes),
     ("WHF-804", EndsItsThreadSoon),
 ]
