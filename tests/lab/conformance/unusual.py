@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ from oslo_config import cfg
 
 from tests.lab.conformance.honest import SLOTS, DevicesDriver, Facts, LabDriver, MachinesDriver
 from tests.lab.conformance.mutants.identity import PublishesItsHost
-from wharfinger.driver import Allocations
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import Inventory, ProviderTree
@@ -152,6 +153,26 @@ class HasFunctionsBeside(DevicesDriver):
     def remove(self, tree: ProviderTree, name: str) -> None:
         super().remove(tree, name)
         tree.remove(name.replace("device", "function"))
+
+
+class HasPartsBelowNodes(MachinesDriver):
+    """Each machine has two parts below it, one below the other, told as plain mappings."""
+
+    capabilities: ClassVar[Capabilities] = replace(
+        MachinesDriver.capabilities, nested_providers=SUPPORTED
+    )
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, facts)
+        above = name
+        for kind in ("CUSTOM_LAB_CELL", "CUSTOM_LAB_CORE"):
+            part = f"{above}_part"
+            if not tree.exists(part):
+                tree.new_child(part, above)
+            tree.update_inventory(part, {kind: {"total": facts["units"], "step_size": 2}})
+            if facts["busy"]:
+                self.reserve(tree, part)
+            above = part
 
 
 class ForgetsItsFunctionWhileBusy(DevicesDriver):
@@ -329,12 +350,16 @@ UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-311", HasTheUuidOfItsHardware),
     ("WHF-311", SharesAPool),
     ("WHF-313", CountsOnItsNode),
+    ("WHF-313", HasPartsBelowNodes),
     ("WHF-313", SharesAPool),
+    ("WHF-314", HasPartsBelowNodes),
     ("WHF-401", CountsOnItsNode),
     ("WHF-401", HasFunctionsBeside),
+    ("WHF-402", HasPartsBelowNodes),
     ("WHF-401", SharesAPool),
     ("WHF-404", CountsOnItsNode),
     ("WHF-404", HasFunctionsBeside),
+    ("WHF-404", HasPartsBelowNodes),
     ("WHF-404", SharesAPool),
     ("WHF-541", ForgetsItsFunctionWhileBusy),
     ("WHF-721", AsksAgain),
@@ -345,6 +370,7 @@ UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-722", AsksInThreads),
     ("WHF-722", FreesAtTheSecondLook),
     ("WHF-723", KeepsAFileAndALock),
+    ("WHF-541", HasPartsBelowNodes),
     ("WHF-804", EndsItsThreadSoon),
     ("WHF-804", HasAPool),
     ("WHF-811", DrawsNumbers),

@@ -76,6 +76,6 @@ def _configurations(text: str, names: list[str]) -> Iterator[str]:
     """The configuration as it is, and with another name where it gives a node's."""
     yield text
     for name in names:
-        given = re.compile(rf"^(\s*\w+\s*[=:]\s*){re.escape(name)}\s*$", re.MULTILINE)
+        given = re.compile(rf"^([ \t]*\w+[ \t]*[=:][ \t]*){re.escape(name)}[ \t]*$", re.MULTILINE)
         if given.search(text):
             yield given.sub(rf"\g<1>{_HOST}", text)
