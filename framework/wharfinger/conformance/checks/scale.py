@@ -25,12 +25,14 @@ _TRACED: Final = 512
 _TIMED: Final = 64
 _RUNS: Final = 3
 #: A processor time that is too short to be compared with others, in the unit of ``cost``.
-_SHORT: Final = 40.0
+_SHORT: Final = 100.0
 #: Seconds for one number of things, with all measurements.
 _CHEAP: Final = 8.0
 #: A cost that is linear doubles its increase when that of the things doubles; n log n nearly does.
 _INCREASE: Final = 2.5
-_INCREASE_OF_TIME: Final = 2.7
+_INCREASE_OF_TIME: Final = 2.6
+#: The processor time of twice as many things where it is not linear; where it is quadratic that is 4.
+_GROWTH_OF_TIME: Final = 2.5
 #: What does not count, of each.
 _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
@@ -175,11 +177,9 @@ def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) ->
 def _takes_quadratic_time(costs: Sequence[_Cost]) -> bool:
     """Return whether the processor time of the largest three sizes grows like the square."""
     times = [one.time for one in costs if one.time is not None][-3:]
-    return (
-        len(times) == len(range(3))
-        and times[-1] > _SHORT
-        and is_quadratic(times, _INCREASE_OF_TIME, times[-1] / 10)
-    )
+    if len(times) < len(range(3)) or times[-1] < _SHORT:
+        return False
+    return times[-1] > _GROWTH_OF_TIME * times[-2] and is_quadratic(times, _INCREASE_OF_TIME, 0)
 
 
 def _told(what: str, figures: Sequence[tuple[int, object]]) -> str:
