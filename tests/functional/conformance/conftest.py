@@ -14,6 +14,7 @@ from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
 from tests.lab.conformance.tagged import TagsBeforeReadingDriver, TagsDriver
 from tests.lab.conformance.unusual import UNUSUAL
+from wharfinger.conformance import fault_history
 from wharfinger.conformance.checks import change_feed, differential_faults
 from wharfinger.conformance.rule_runner import Result
 from wharfinger.conformance.rules import all_rules
@@ -43,6 +44,7 @@ def examiner(
 ) -> Iterator[Examiner]:
     """What examines a driver."""
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
+    monkeypatch.setattr(fault_history, "_POLLS", 0.2)
     seconds = dict.fromkeys(differential_faults._SECONDS, 0.0)  # one history
     monkeypatch.setattr(differential_faults, "_SECONDS", seconds)
     placement = QuickPlacement(placement_service)
