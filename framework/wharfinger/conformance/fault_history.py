@@ -24,8 +24,10 @@ from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import Provider
 
-#: Seconds for polls to name a change, between two polls, and between two looks at the calls.
+#: Seconds for polls to name a change in the reference; after a fault; between two polls; and
+#: between two looks at the calls.
 _POLLS: Final = 5.0
+_POLLS_AFTER_A_FAULT: Final = 15.0
 _POLL_PACE: Final = 0.05
 _PACE: Final = 0.005
 #: Seconds for a cycle to end when no call hangs any more.
@@ -222,15 +224,15 @@ class History:
         self._is_slow = False
         self._feeds = subject.capabilities.supports("change_feed")
 
-    def play(self) -> Reference:
-        """Play it; raises Violation where a fault has left something behind."""
+    def play(self, first: int | None = None) -> Reference:
+        """Play it, or its first steps alone; raises Violation where it is not as the reference."""
         harness = self._subject.harness
         with self._waiting():
             self._subject.begin()
         self._things = [*harness.things()]
         steps = happenings(self._subject, self._things)
         try:
-            while True:
+            while first is None or len(self.steps) < first:
                 with self._waiting():
                     name, paces = next(steps, ("", None))
                 if paces is None:
@@ -349,7 +351,8 @@ class History:
             return {}
         wanted = self._wanted(number)
         before = self._last
-        end = time.monotonic() + _POLLS
+        seconds = _POLLS if self._reference is None else _POLLS_AFTER_A_FAULT
+        end = time.monotonic() + seconds
         while True:
             self._cycle("poll", case)
             contents = self._subject.placement.contents()
@@ -377,14 +380,18 @@ class History:
 
     def _end(self) -> Contents:
         """Run full cycles until all is as in the reference; return what is published then."""
-        reference = self._reference
-        for _ in range(_LAST if reference is None else _MOST):
+        reference, number = self._reference, len(self.steps)
+        expected: Contents | None = None
+        if reference is not None:
+            is_whole = number == len(reference.steps)
+            expected = reference.final if is_whole else reference.steps[number - 1].end
+        for _ in range(_LAST if expected is None else _MOST):
             self._cycle("sync", None)
             contents = self._subject.placement.contents()
-            if reference is not None and not self._problems and self._is_as(reference.final):
+            if expected is not None and not self._problems and self._is_as(expected):
                 return contents
-        if reference is not None:
-            told = self._difference(reference.final)
+        if expected is not None:
+            told = self._difference(expected)
             raise self._violation(f"{_MOST} full cycles later: {told}", "no difference")
         for problem in self._problems:
             raise NotShown(f"a cycle without a fault has a problem: {problem}")

@@ -14,7 +14,7 @@ from tests.lab.conformance.quick import InOneProcess, QuickPlacement
 from tests.lab.conformance.reach import Reach
 from tests.lab.conformance.tagged import TagsBeforeReadingDriver, TagsDriver
 from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
-from wharfinger.conformance import subject
+from wharfinger.conformance import fault_history, subject
 from wharfinger.conformance.checks import (
     change_feed,
     differential_faults,
@@ -55,6 +55,7 @@ def examiner(
     monkeypatch.setattr(change_feed, "_QUIET", 0.5)
     monkeypatch.setattr(scale, "_MOST", 512)
     monkeypatch.setattr(scale, "_FAR", 640)
+    monkeypatch.setattr(fault_history, "_POLLS", 0.2)
     seconds = dict.fromkeys(differential_faults._SECONDS, 0.0)  # one history
     monkeypatch.setattr(differential_faults, "_SECONDS", seconds)
     placement = QuickPlacement(placement_service)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from wharfinger.conformance.exceptions import NotShown, Unproven
 from wharfinger.conformance.fault_history import try_faults
 from wharfinger.conformance.harness import COMMON_FAULTS, Fault
 from wharfinger.conformance.killed_history import try_kills
@@ -45,6 +46,13 @@ def leave_nothing_behind(subject: Subject) -> str:
 def forgets_old_answers(subject: Subject) -> str:
     """Play a history with answers of before, and with answers after the deadline."""
     faults = frozenset({Fault.STALE, Fault.LATE})
+    for fault in faults:
+        try:
+            subject.harness.expect(0, fault)
+        except NotShown as error:  # it was written before these faults
+            raise Unproven(str(error)) from error
+        finally:
+            subject.harness.expect()
     return try_faults(subject, faults, seconds=_SECONDS["WHF-722"], apart=3)
 
 
