@@ -1,6 +1,7 @@
 """Search for leaks: a driver's cycle is repeated until nothing grows any more."""
 
 import gc
+import logging
 import os
 import threading
 import time
@@ -93,16 +94,17 @@ class _Search:
 
     @contextmanager
     def _unobserved(self) -> Iterator[None]:
-        """Have no observers, which keep what they have seen."""
-        observers = self._subject.observers
-        kept = [*observers]
+        """Remove observers and handlers of logs for a while: they may keep what they see."""
+        observers, handlers = self._subject.observers, logging.root.handlers
+        kept, kept_handlers = [*observers], [*handlers]
         observers.clear()
+        handlers[:] = [logging.NullHandler()]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a warning may be kept with what it is about
                 yield
         finally:
-            observers[:] = kept
+            observers[:], handlers[:] = kept, kept_handlers
 
     # The call sequences.
 
@@ -111,10 +113,11 @@ class _Search:
         driver.capabilities_as_traits()
         driver.get_problems()
         for provider in self._live.values():
-            if provider.parent_uuid is None:
-                driver.node_is_available(provider.name)
-            else:
-                driver.provider_is_available(provider.uuid, provider.name)
+            with suppress(Exception):
+                if provider.parent_uuid is None:
+                    driver.node_is_available(provider.name)
+                else:
+                    driver.provider_is_available(provider.uuid, provider.name)
         if driver.capabilities.supports("change_feed"):
             _, self._mark = driver.changed_nodes(self._mark)
         self._forget()

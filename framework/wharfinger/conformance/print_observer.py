@@ -60,8 +60,9 @@ class PrintObserver:
             for one in filter(None, [reference() for reference in vars(logging)["_handlerList"]])
             if isinstance(one, logging.StreamHandler) and "stream" in vars(one)
         ]
-        last_resort, showwarning = logging.lastResort, warnings.showwarning
+        kept = logging.lastResort, logging.raiseExceptions, warnings.showwarning
         logging.lastResort = logging.NullHandler()
+        logging.raiseExceptions = False  # a handler that fails says so there
         warnings.showwarning = lambda *args, **kwargs: None
         for handler, stream in handlers:
             for redirect in self._redirects:
@@ -70,7 +71,7 @@ class PrintObserver:
         try:
             yield
         finally:
-            logging.lastResort, warnings.showwarning = last_resort, showwarning
+            logging.lastResort, logging.raiseExceptions, warnings.showwarning = kept
             for handler, stream in handlers:
                 handler.stream = stream
 
