@@ -363,7 +363,12 @@ class Publishing:
         if self._invariants is not None:
             harness = self._subject.declared
             things = [] if harness is None else harness.things()
-            self._invariants.see(self.driver, self._subject.placement.contents(), things)
+            self._invariants.see(
+                self.driver,
+                self._subject.placement.contents(),
+                things,
+                agrees="WHF-302" not in self._subject.broken,
+            )
         return outcome
 
     def settle(self) -> Contents:

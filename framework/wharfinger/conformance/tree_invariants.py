@@ -40,8 +40,18 @@ class TreeInvariants:
         #: By node, its tree, and the figures of its object.
         self._facts: Final[dict[str, tuple[Contents, dict[str, object]]]] = {}
 
-    def see(self, driver: ComputeDriver, contents: Contents, things: Collection[str]) -> None:
-        """See all providers of the driver, of which some are ``things``; raises Violation."""
+    def see(
+        self,
+        driver: ComputeDriver,
+        contents: Contents,
+        things: Collection[str],
+        *,
+        agrees: bool = True,
+    ) -> None:
+        """See all providers of the driver, of which some are ``things``; raises Violation.
+
+        Without ``agrees`` the objects of nodes are left out.
+        """
         mine = self._mine(contents, {*things})
         for name in sorted(mine):
             found = owners(contents[name].traits)
@@ -50,7 +60,8 @@ class TreeInvariants:
                 raise Violation(f"{name}: owner {told}", f"owner {self._publisher.owner}")
         for name in sorted(mine):
             self._see_identity(name, contents[name].uuid)
-        if type(driver).get_available_resource is ComputeDriver.get_available_resource:
+        is_inherited = type(driver).get_available_resource is ComputeDriver.get_available_resource
+        if is_inherited or not agrees:
             return
         by_root = trees(contents)
         for nodename in driver.get_available_nodes():

@@ -104,7 +104,7 @@ def returned(subject: Subject) -> None:
     "What is numbered anew when another one goes is another provider under an old name: its "
     "instances hold what is not theirs.",
     profile=Profile.EXTENDED,
-    after=("WHF-403",),
+    after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:
     """Have four things; remove the first, a middle one and the last in turn, and put each back.
