@@ -141,5 +141,5 @@ def can_be_busy(subject: "Subject") -> bool:
     return (
         subject.declared is not None
         and subject.declared.busy.supported
-        and are_kept_so_far(subject, ("WHF-502", "WHF-503", "WHF-504"))
+        and are_kept_so_far(subject, ("WHF-504", "WHF-508", "WHF-509", "WHF-510"))
     )

@@ -123,8 +123,8 @@ def reserved_on_return(subject: Subject) -> None:
     harness = subject.harness
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
+        thing = harness.things()[0]
         for cycles in (publishing.settle, publishing.sync):
-            thing = harness.things()[0]
             harness.remove(thing)
             cycles()
             harness.put_back(thing)
