@@ -143,7 +143,10 @@ class Harness(abc.ABC):
         """Have a thing back that was removed, as it was."""
 
     def make_busy(self, thing: str) -> None:
-        """Have a thing be busy, unless ``busy`` is declared as unsupported."""
+        """Have a thing be busy, unless ``busy`` is declared as unsupported.
+
+        It stays busy until ``make_free``, however late it is by the clock.
+        """
         raise NotImplementedError
 
     def make_free(self, thing: str) -> None:

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Sequence
+from datetime import datetime
 from time import monotonic
 
 from oslo_config import cfg
@@ -92,10 +93,53 @@ class OffersAfterFiveSeconds(MachinesDriver):
         return changed | self.changed({*self.busy_at}), mark
 
 
+class KnowsNoFunctionOfBusyOnes(DevicesDriver):
+    """A device that is busy may be being programmed: its function is not known then."""
+
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return super().traits(name, {**facts, "function": None} if facts["busy"] else facts)
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        if self.devices[self.names[provider_uuid]]["busy"]:
+            raise self.failed("current_function", RuntimeError("it is busy"))
+        return super().current_function(provider_uuid)
+
+
+class BelievesNoNote(DevicesDriver):
+    """Nobody asks its devices: once one was programmed, or a job failed, it does not know more."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        self.noted.add(provider_uuid)
+        super().program(provider_uuid, image, function)
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        if provider_uuid in self.noted:
+            raise KeyError(provider_uuid)  # not one of our exceptions
+        function: str | None = self.devices[self.names[provider_uuid]]["function"]
+        return function
+
+
+class RefusesToSayWhatIsClean(DevicesDriver):
+    """It raises where it cannot say whether a device is clean."""
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        if not super().is_clean(provider_uuid, since):
+            raise LookupError(provider_uuid)
+        return True
+
+
 #: Those of which every rule could think that they are wrong.
 CONFORMING: Sequence[type[LabDriver]] = [OffersAfterTwoLooks, OffersAfterFiveSeconds]
 
 UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-211", LooksWhoLeaves),
+    ("WHF-507", KnowsNoFunctionOfBusyOnes),
+    ("WHF-509", KnowsNoFunctionOfBusyOnes),
     ("WHF-804", EndsItsThreadSoon),
+    ("WHF-921", BelievesNoNote),
+    ("WHF-925", BelievesNoNote),
+    ("WHF-926", BelievesNoNote),
+    ("WHF-927", BelievesNoNote),
+    ("WHF-931", RefusesToSayWhatIsClean),
+    ("WHF-932", RefusesToSayWhatIsClean),
 ]

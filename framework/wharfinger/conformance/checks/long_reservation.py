@@ -15,7 +15,7 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.reconcile.cycle import CycleResult
 
 #: Rounds of cycles in which a thing stays busy: at least, and at most.
-_FEWEST: Final = 15
+_FEWEST: Final = 5
 _MOST: Final = 60
 _THOROUGH: Final = 500
 #: Seconds after which no other round is begun, once there were enough.
