@@ -140,6 +140,7 @@ UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-925", BelievesNoNote),
     ("WHF-926", BelievesNoNote),
     ("WHF-927", BelievesNoNote),
+    ("WHF-928", BelievesNoNote),
     ("WHF-931", RefusesToSayWhatIsClean),
     ("WHF-932", RefusesToSayWhatIsClean),
 ]

@@ -1,4 +1,4 @@
-"""Rules of what devices hold when they have been programmed, or have not (WHF-925 to 927)."""
+"""Rules of what devices hold when they have been programmed, or have not (WHF-925 to 928)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -41,10 +41,13 @@ def says_what_is_held(subject: Subject) -> None:
             _uuid(subject, second, thing)
             # Who asks the backend for its last look at the device may hear of the one before.
             _see(f"{thing}, asked of a second instance", second, uuid, (function, before))
-            image, other = subject.harness.image(thing)
-            if other != function and _programs(second, uuid, image, other):
+            another, other = subject.harness.image(thing)
+            if other != function and _programs(second, uuid, another, other):
                 told = f"{thing}, after another instance has loaded {other}"
                 _see(told, first, uuid, (other,))
+                if _programs(first, uuid, image, function):
+                    told = f"{thing}, after the first instance has loaded {function} again"
+                    _see(told, second, uuid, (function,))
         subject.begin()
         if thing not in subject.harness.things():
             return
@@ -99,6 +102,35 @@ def programs_what_is_meant(subject: Subject) -> None:
         for thing in reversed(harness.things()):
             if _uuid(subject, driver, thing) not in done:
                 done |= see_programmed(subject, driver, thing)
+
+
+@rule(
+    "WHF-928",
+    Level.MUST,
+    "current_function raises where the device cannot be asked.",
+    "A note from before is not to be believed: the device may have lost what it held, with its "
+    "power.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-921",),
+)
+def says_nothing_unasked(subject: Subject) -> None:
+    """Program a thing, and have every call be refused that asks what it holds."""
+    harness = subject.harness
+    thing = harness.things()[0]
+    with subject.driver() as driver:
+        uuid = _uuid(subject, driver, thing)
+        image, function = harness.image(thing)
+        driver.program(uuid, image, function)
+        for fault in _NOT_DONE:
+            harness.expect(None, fault)
+            held = held_function(driver, uuid)
+            calls = [*harness.calls]
+            harness.expect()
+            if calls and held is not UNKNOWN:
+                raise Violation(
+                    f"call {calls[0]} met {fault}: current_function: {shown(held)}", "an error"
+                )
 
 
 def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
