@@ -52,9 +52,9 @@ class OldLayout:
     """A node as it was published before its inventory moved, and what is allocated from it.
 
     ``inventories`` are the root's, by resource class. ``allocations`` are amounts by class, by the
-    uuid of the consumer. ``uses`` are the amounts by class of each thing that a consumer uses: what
-    its allocations of the thing's provider have to be after the reshape. Without them nobody knows
-    whether the allocations were moved to the right things.
+    uuid of the consumer. ``uses`` are, by consumer and thing, the amounts by class that the consumer
+    uses: after the reshape they are its allocations of the thing's provider. Without them it is
+    unproven whether the driver moves allocations to the right things.
     """
 
     inventories: Mapping[str, Inventory]
@@ -87,8 +87,8 @@ class Harness(abc.ABC):
     other_processes: ClassVar[Capability] = SUPPORTED
     #: Whether a thing can be busy: there, and not to be had. Such as cleaned, or programmed.
     busy: ClassVar[Capability] = SUPPORTED
-    #: Whether the backend cleans what is given back, some time later, and tells when that was. It
-    #: is unsupported where a thing that is free never needs to be cleaned.
+    #: Whether the backend cleans a thing some time after its release, and reports when that was.
+    #: Unsupported: a free thing never has to be cleaned.
     cleaning: ClassVar[Capability] = SUPPORTED
     #: How many things can be made quickly, for what they cost: four times as many are made.
     growth: ClassVar[int] = 32

@@ -106,7 +106,7 @@ class KnowsNoFunctionOfBusyOnes(DevicesDriver):
 
 
 class BelievesNoNote(DevicesDriver):
-    """Nobody asks its devices: once one was programmed, or a job failed, it does not know more."""
+    """It cannot ask a device: after a job it does not know the function any more."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         self.noted.add(provider_uuid)
@@ -128,7 +128,7 @@ class RefusesToSayWhatIsClean(DevicesDriver):
         return True
 
 
-#: Those of which every rule could think that they are wrong.
+#: Drivers that every rule could take for wrong.
 CONFORMING: Sequence[type[LabDriver]] = [OffersAfterTwoLooks, OffersAfterFiveSeconds]
 
 UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [

@@ -23,7 +23,7 @@ class EchoesWhatItLoaded(DevicesDriver):
 
 @mutant("WHF-925")
 class EchoesWhatAnyLoaded(DevicesDriver):
-    """What any instance of this process has loaded it says of the device for ever."""
+    """It returns for ever the function that any instance of this process has loaded."""
 
     loaded: ClassVar[dict[tuple[str, str], str | None]] = {}
 
