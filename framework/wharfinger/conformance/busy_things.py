@@ -13,7 +13,7 @@ from wharfinger.providers.device_function_traits import function_traits
 
 
 class BusyThings:
-    """What a driver has published while all is free, and the things that are busy since.
+    """Things that were made busy, and the providers as they were before.
 
     Only the providers of busy things, and those below them, may differ from that; and of them only
     the reservation may. Where the driver programs, there are two exceptions: what is in the
@@ -57,7 +57,7 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._told)
 
     def expected(self, now: Contents) -> Contents:
-        """What has to be in Placement, where it holds ``now``."""
+        """Return the providers that Placement has to hold, if it holds ``now``."""
         expected = {**self.before}
         for name in self._concerned():
             expected[name] = _reserved(expected[name])
@@ -90,7 +90,7 @@ class BusyThings:
         return [name for thing in self._busy for name in at_and_below(self.before, thing)]
 
     def _programmed_with(self) -> Iterator[str]:
-        """What may be reserved with the things that are busy."""
+        """Yield the providers that may be reserved with the busy things."""
         scope: set[str] = set()
         for thing in self._busy if self._programs else ():
             scope |= _scope(self._publishing, self.before[thing].uuid)

@@ -49,7 +49,7 @@ class _Clock:
         self._shifted: Final = kind(shifted)  # stays: a thread may be in it
 
     def set_ahead(self, ahead: bool) -> None:
-        """Have it tell the shifted time, or the real one."""
+        """Return the shifted time from now on, or the real one."""
         shifted = ctypes.cast(self._shifted, _POINTER).value
         self._definition.function = shifted if ahead else self._real
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from wharfinger.driver import ComputeDriver
 
-#: What is known of a device where the driver raises.
+#: The function of a device for which the driver raises.
 UNKNOWN: Final = object()
 
 

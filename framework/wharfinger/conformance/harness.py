@@ -39,9 +39,9 @@ class OldLayout:
     """A node as it was published before its inventory moved, and what is allocated from it.
 
     ``inventories`` are the root's, by resource class. ``allocations`` are amounts by class, by the
-    uuid of the consumer. ``uses`` are the amounts by class of each thing that a consumer uses: what
-    its allocations of the thing's provider have to be after the reshape. Without them nobody knows
-    whether the allocations were moved to the right things.
+    uuid of the consumer. ``uses`` are, by consumer and thing, the amounts by class that the consumer
+    uses: after the reshape they are its allocations of the thing's provider. Without them it is
+    unproven whether the driver moves allocations to the right things.
     """
 
     inventories: Mapping[str, Inventory]
@@ -74,8 +74,8 @@ class Harness(abc.ABC):
     other_processes: ClassVar[Capability] = SUPPORTED
     #: Whether a thing can be busy: it exists and cannot be used, as during cleaning or programming.
     busy: ClassVar[Capability] = SUPPORTED
-    #: Whether the backend cleans what is given back, some time later, and tells when that was. It
-    #: is unsupported where a thing that is free never needs to be cleaned.
+    #: Whether the backend cleans a thing some time after its release, and reports when that was.
+    #: Unsupported: a free thing never has to be cleaned.
     cleaning: ClassVar[Capability] = SUPPORTED
     #: Number of things that the harness can add quickly. The kit adds up to four times as many, and
     #: thousands where ``grow`` adds them in seconds.
@@ -130,7 +130,10 @@ class Harness(abc.ABC):
         """Add a removed thing again, unchanged."""
 
     def make_busy(self, thing: str) -> None:
-        """Make a thing busy. Not called if ``busy`` is unsupported."""
+        """Make a thing busy. Not called if ``busy`` is unsupported.
+
+        It stays busy until ``make_free``, however late it is by the clock.
+        """
         raise NotImplementedError
 
     def make_free(self, thing: str) -> None:

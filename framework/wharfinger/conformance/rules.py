@@ -50,10 +50,10 @@ class Rule:
     ``says`` is the contract in a sentence, ``because`` the reason, ``since`` the version of the
     framework that brought it. It applies to drivers that support the capability ``supports``, or
     that do not support ``denies``; with ``busy``, where things can be busy; with ``cleaning``,
-    where the backend cleans what is given back; with ``elsewhere``, where other processes find the
-    backend. ``needs`` are the optional methods of the harness that the check calls, and the faults;
-    where the harness lacks one, the rule is unproven. ``check`` raises Violation where it is not
-    kept. ``after`` are the ids of rules without which there is nothing to look at.
+    where the backend cleans things after their release; with ``elsewhere``, where other processes
+    find the backend. ``needs`` are the optional methods of the harness that the check calls, and
+    the faults; where the harness lacks one, the rule is unproven. ``check`` raises Violation where
+    it is not kept. ``after`` are the ids of rules without which there is nothing to look at.
     """
 
     id: str
@@ -141,5 +141,5 @@ def can_be_busy(subject: "Subject") -> bool:
     return (
         subject.declared is not None
         and subject.declared.busy.supported
-        and are_kept_so_far(subject, ("WHF-502", "WHF-503", "WHF-504"))
+        and are_kept_so_far(subject, ("WHF-504", "WHF-508", "WHF-509", "WHF-510"))
     )

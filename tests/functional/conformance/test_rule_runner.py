@@ -5,18 +5,19 @@ What results come to, the verdicts, is in unit/conformance/test_verdict.py.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from tests.lab.conformance.examining import Examiner
-from tests.lab.conformance.harnesses import WorldHarness
+from tests.lab.conformance.harnesses import DevicesHarness, WorldHarness
 from tests.lab.conformance.honest import MachinesDriver
 from wharfinger.conformance.exceptions import NotShown, Violation
-from wharfinger.conformance.harness import Placement
+from wharfinger.conformance.harness import OldLayout, Placement
 from wharfinger.conformance.rule_runner import Examination, Result, Status
-from wharfinger.conformance.rules import Level, Profile, Rule
+from wharfinger.conformance.rules import Level, Profile, Rule, all_rules
 from wharfinger.conformance.subject import Subject
 from wharfinger.driver import Capability, unsupported
 from wharfinger.exceptions import BackendError
@@ -116,10 +117,28 @@ def test_what_comes_after_a_broken_rule_is_not_run_nor_what_comes_after_that(
     assert {one.found for one in results[1:]} == {"WHF-101 is not kept"}
 
 
+class SaysNoUses(DevicesHarness):
+    """The harness of an author who has not heard of the uses of an old layout."""
+
+    def use_old_layout(self) -> OldLayout:
+        return replace(super().use_old_layout(), uses=None)
+
+
+def test_reshape_is_unproven_where_the_harness_says_no_uses(examiner: Examiner) -> None:
+    (rule,) = (one for one in all_rules() if one.id == "WHF-604")
+    harness = SaysNoUses(examiner.directory, examiner.placement)
+    with examiner.examining("devices", harness) as examination:
+        result = examination.look(rule)
+
+    assert result.status is Status.UNPROVEN
+    assert "(uses)" in result.found
+
+
 class NeverBusy(WorldHarness):
     """Machines that are free at any time."""
 
     busy: Capability = unsupported("whoever has a machine keeps it")  # type: ignore[misc]
+    cleaning: Capability = unsupported("machines stay clean")  # type: ignore[misc]
 
 
 def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: Examiner) -> None:
@@ -127,6 +146,7 @@ def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: E
         {"supports": "nested_providers"},
         {"denies": "change_feed"},
         {"busy": True},
+        {"cleaning": True},
     ]
     with with_harness(NeverBusy, examiner) as examination:
         results = examination.look_at(a_rule(check=breaks, **other) for other in others)
@@ -135,6 +155,7 @@ def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: E
         (Status.EXEMPT, "nested_providers is not supported: a machine is one provider"),
         (Status.EXEMPT, "change_feed is supported"),
         (Status.EXEMPT, "nothing is ever busy: whoever has a machine keeps it"),
+        (Status.EXEMPT, "nothing has to be cleaned: machines stay clean"),
     ]
 
 

@@ -166,7 +166,7 @@ class DevicesHarness(WorldHarness):
         return super().traits(device) | functions
 
     def image(self, thing: str) -> tuple[str, str]:
-        """One that all devices take, of a function that this one does not hold."""
+        """An image that all devices take, of a function that this device does not hold."""
         held = self.world.devices[thing].function
         function = "after" if held != "after" else "later"
         uuid = str(uuid5(NAMESPACE_URL, function))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -109,7 +110,42 @@ class OffersAfterFiveSeconds(MachinesDriver):
         return changed | self.changed({*self.busy_at}), mark
 
 
-#: Those of which every rule could think that they are wrong.
+class KnowsNoFunctionOfBusyOnes(DevicesDriver):
+    """A device that is busy may be being programmed: its function is not known then."""
+
+    def traits(self, name: str, facts: Facts) -> set[str]:
+        return super().traits(name, {**facts, "function": None} if facts["busy"] else facts)
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        if self.devices[self.names[provider_uuid]]["busy"]:
+            raise self.failed("current_function", RuntimeError("it is busy"))
+        return super().current_function(provider_uuid)
+
+
+class BelievesNoNote(DevicesDriver):
+    """It cannot ask a device: after a job it does not know the function any more."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        self.noted.add(provider_uuid)
+        super().program(provider_uuid, image, function)
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        if provider_uuid in self.noted:
+            raise KeyError(provider_uuid)  # not one of our exceptions
+        function: str | None = self.devices[self.names[provider_uuid]]["function"]
+        return function
+
+
+class RefusesToSayWhatIsClean(DevicesDriver):
+    """It raises where it cannot say whether a device is clean."""
+
+    def is_clean(self, provider_uuid: str, since: datetime) -> bool:
+        if not super().is_clean(provider_uuid, since):
+            raise LookupError(provider_uuid)
+        return True
+
+
+#: Drivers that every rule could take for wrong.
 CONFORMING: Sequence[type[LabDriver]] = [OffersAfterTwoLooks, OffersAfterFiveSeconds]
 
 
@@ -378,4 +414,14 @@ UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-814", LogsAndWarns),
     ("WHF-815", WaitsBetweenAttempts),
     ("WHF-816", RemembersForAWhile),
+    ("WHF-507", KnowsNoFunctionOfBusyOnes),
+    ("WHF-509", KnowsNoFunctionOfBusyOnes),
+    ("WHF-804", EndsItsThreadSoon),
+    ("WHF-921", BelievesNoNote),
+    ("WHF-925", BelievesNoNote),
+    ("WHF-926", BelievesNoNote),
+    ("WHF-927", BelievesNoNote),
+    ("WHF-928", BelievesNoNote),
+    ("WHF-931", RefusesToSayWhatIsClean),
+    ("WHF-932", RefusesToSayWhatIsClean),
 ]

@@ -240,9 +240,10 @@ def cleans(subject: Subject) -> None:
 @rule(
     "WHF-932",
     Level.MUST,
-    "is_clean is True of what was cleaned after that moment, and not of what is merely free.",
-    "Cleaning begins some time after a device was given back. What is free then has the last "
-    "user's data.",
+    "The driver returns True from is_clean only for a thing that was cleaned after that moment, "
+    "and not for a thing that is merely free.",
+    "Cleaning begins some time after a device is released. Until then it has the data of its last "
+    "user.",
     profile=Profile.EXTENDED,
     supports="cleans_after_release",
     cleaning=True,
@@ -268,7 +269,7 @@ def cleaned_since(subject: Subject) -> None:
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
-    """What a driver says, False where it raises: the provider stays reserved, then."""
+    """Return the answer of the driver, False if it raises: the provider stays reserved."""
     try:
         return driver.is_clean(uuid, since)
     except Exception:

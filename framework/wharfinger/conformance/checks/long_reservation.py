@@ -15,7 +15,7 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.reconcile.cycle import CycleResult
 
 #: Rounds of cycles in which a thing stays busy: at least, and at most.
-_FEWEST: Final = 15
+_FEWEST: Final = 5
 _MOST: Final = 60
 _THOROUGH: Final = 500
 #: Seconds after which no other round is begun, once there were enough.
@@ -34,9 +34,9 @@ _AT_ONCE: Final = 3
 @rule(
     "WHF-508",
     Level.MUST,
-    "A thing that stays busy stays reserved, however many cycles there are, and however late it "
-    "is by the clock.",
-    "A repair takes days. What is offered in the middle of it is given to somebody.",
+    "The driver keeps a busy thing reserved, however many cycles run, and however late it is by "
+    "the clock.",
+    "A repair takes days. Placement gives a thing that is offered before its end to an instance.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-303", "WHF-506", "WHF-507"),
@@ -44,7 +44,7 @@ _AT_ONCE: Final = 3
 def reserved_however_long(subject: Subject) -> None:
     """Make a thing busy, run many cycles, set the clocks ahead, and run more.
 
-    A cycle may fail in the future: what is published stays, then.
+    A cycle may fail at a later time. The thing has to stay reserved then.
     """
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
@@ -72,9 +72,9 @@ def reserved_however_long(subject: Subject) -> None:
 @rule(
     "WHF-509",
     Level.MUST,
-    "Each thing is reserved for as long as it is busy, and no other is: whether one is busy or all "
-    "are, for the first time or again.",
-    "Nodes are cleaned all day, many at once.",
+    "The driver reserves each thing for as long as that thing is busy: also while all things are "
+    "busy, and for the second time.",
+    "A backend cleans many nodes at once, all day.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-303", "WHF-506", "WHF-507"),
@@ -108,23 +108,23 @@ def each_for_itself(subject: Subject) -> None:
 @rule(
     "WHF-510",
     Level.MUST,
-    "A thing that is busy when it is listed for the first time, or has returned, is reserved at "
-    "once.",
-    "A card that has come back from repair is tested before anybody gets it.",
+    "The driver reserves a thing at once that is busy when the driver lists it for the first time, "
+    "or again.",
+    "An operator tests a card that has come back from repair before an instance gets it.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-403", "WHF-506", "WHF-507"),
 )
 def reserved_on_return(subject: Subject) -> None:
-    """Have a thing return that is busy: after it was missed, and before. Add a busy one.
+    """Return a busy thing after two listings without it, and after one. Add a busy thing.
 
     A busy thing may have no inventory until it is free: a driver may not know of how much.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
+        thing = harness.things()[0]
         for cycles in (publishing.settle, publishing.sync):
-            thing = harness.things()[0]
             harness.remove(thing)
             cycles()
             harness.put_back(thing)

@@ -1,4 +1,4 @@
-"""Rules of what devices hold when they have been programmed, or have not (WHF-925 to 927)."""
+"""Rules of what devices hold when they have been programmed, or have not (WHF-925 to 928)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from wharfinger.conformance.subject import Subject, describe
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import shown
 
-#: What becomes of calls that the backend does not execute.
+#: Faults of calls that the backend does not execute.
 _NOT_DONE: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED)
 #: Calls of one job that are broken in their turn.
 _MOST: Final = 20
@@ -20,10 +20,10 @@ _MOST: Final = 20
 @rule(
     "WHF-925",
     Level.MUST,
-    "current_function returns what the device holds, and not what the driver was asked to load: "
-    "also when another instance has loaded something else, or the device was reset.",
-    "Instances find the device by that function. A note of what was asked for is right until "
-    "something else happens to the device.",
+    "The driver returns as current_function what the device holds, and not what the driver was "
+    "asked to load: also after another instance has programmed the device, and after a reset.",
+    "Instances find the device by that function. A note of a request is right only until another "
+    "program changes the device.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-921",),
@@ -39,12 +39,15 @@ def says_what_is_held(subject: Subject) -> None:
         first.program(uuid, image, function)
         with subject.driver() as second:
             _uuid(subject, second, thing)
-            # Who asks the backend for its last look at the device may hear of the one before.
+            # A backend may report the function of its last look at the device.
             _see(f"{thing}, asked of a second instance", second, uuid, (function, before))
-            image, other = subject.harness.image(thing)
-            if other != function and _programs(second, uuid, image, other):
+            another, other = subject.harness.image(thing)
+            if other != function and _programs(second, uuid, another, other):
                 told = f"{thing}, after another instance has loaded {other}"
                 _see(told, first, uuid, (other,))
+                if _programs(first, uuid, image, function):
+                    told = f"{thing}, after the first instance has loaded {function} again"
+                    _see(told, second, uuid, (function,))
         subject.begin()
         if thing not in subject.harness.things():
             return
@@ -58,10 +61,9 @@ def says_what_is_held(subject: Subject) -> None:
 @rule(
     "WHF-926",
     Level.MUST,
-    "After program has raised, current_function does not return the function that was asked for, "
-    "unless the device holds it.",
-    "The framework releases a device that holds what it held before, and keeps one reserved of "
-    "which nobody knows.",
+    "After program has raised, the driver returns the requested function as current_function only "
+    "if the device holds it.",
+    "The framework decides by that function whether it releases the device.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-922", "WHF-925"),
@@ -80,9 +82,9 @@ def says_no_failure(subject: Subject) -> None:
 @rule(
     "WHF-927",
     Level.MUST,
-    "program loads the image into the device of that provider, and no other, after devices have "
-    "come and gone.",
-    "Backends number their devices anew. What is loaded into another device ends what runs there.",
+    "The driver programs the device of the requested provider and no other, also after devices "
+    "were added and removed.",
+    "Backends number their devices anew. An image in another device ends the work of its user.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-401", "WHF-402", "WHF-925"),
@@ -101,6 +103,34 @@ def programs_what_is_meant(subject: Subject) -> None:
                 done |= see_programmed(subject, driver, thing)
 
 
+@rule(
+    "WHF-928",
+    Level.MUST,
+    "The driver raises in current_function if the backend refuses the question.",
+    "A device that lost its power holds nothing, whatever the driver remembers.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-921",),
+)
+def says_nothing_unasked(subject: Subject) -> None:
+    """Program a thing, and have every call be refused that asks what it holds."""
+    harness = subject.harness
+    thing = harness.things()[0]
+    with subject.driver() as driver:
+        uuid = _uuid(subject, driver, thing)
+        image, function = harness.image(thing)
+        driver.program(uuid, image, function)
+        for fault in _NOT_DONE:
+            harness.expect(None, fault)
+            held = held_function(driver, uuid)
+            calls = [*harness.calls]
+            harness.expect()
+            if calls and held is not UNKNOWN:
+                raise Violation(
+                    f"call {calls[0]} met {fault}: current_function: {shown(held)}", "an error"
+                )
+
+
 def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
     """Program a thing; see that it holds the function, and that others hold what they held.
 
@@ -109,7 +139,7 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
     things = subject.harness.things()
     said = describe(driver, subject.placement.contents())
     if missing := [one for one in things if one not in said]:
-        raise NotShown(f"the harness has a thing {missing[0]}, and the driver says nothing of it")
+        raise NotShown(f"the harness has a thing {missing[0]}, and the driver does not report it")
     uuids = {name: one.provider.uuid for name, one in said.items() if one.stated or name in things}
     before = {name: held_function(driver, uuid) for name, uuid in uuids.items()}
     image, function = subject.harness.image(thing)
@@ -128,7 +158,7 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
 
 
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
-    """Have a programming meet a fault, and see what is said then; how many calls it made."""
+    """Program with a fault, compare the answers after it, and return the number of calls."""
     subject.begin()
     says, later_says, function, calls = _fail(subject, at, fault)
     told = "every call" if at is None else f"call {at}"
@@ -144,10 +174,10 @@ def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
 
 
 def _fail(subject: Subject, at: int | None, fault: Fault) -> tuple[object, object, object, int]:
-    """Have a programming meet a fault.
+    """Program with a fault.
 
-    What the driver says then, what a new instance says, the function that was asked for, or
-    nothing that a device holds where the job has returned, and how many calls it made.
+    Returns the function by the driver, the function by a new instance, the requested function,
+    and the number of calls. If ``program`` returns, the third one equals no function.
     """
     harness = subject.harness
     thing = harness.things()[0]
@@ -195,5 +225,5 @@ def _see_another(told: str, held: object, function: str) -> None:
 def _uuid(subject: Subject, driver: ComputeDriver, thing: str) -> str:
     said = describe(driver, subject.placement.contents())
     if thing not in said:
-        raise NotShown(f"the harness has a thing {thing}, and the driver says nothing of it")
+        raise NotShown(f"the harness has a thing {thing}, and the driver does not report it")
     return said[thing].provider.uuid

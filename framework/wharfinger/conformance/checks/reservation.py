@@ -70,8 +70,8 @@ def restored(subject: Subject) -> None:
 @rule(
     "WHF-503",
     Level.MUST,
-    "While a thing is busy nothing changes but that thing, and what is below it: no root, no other "
-    "thing, and nothing of others.",
+    "The driver reserves a busy thing and the providers below it, and changes no other provider: "
+    "not the root, no other thing, and no provider of another owner.",
     "One node that is cleaned is no reason to refuse all others.",
     profile=Profile.EXTENDED,
     busy=True,
@@ -168,10 +168,10 @@ def reserved_for_as_long(subject: Subject) -> None:
 @rule(
     "WHF-507",
     Level.MUST,
-    "While a thing is busy nothing of it changes but the reservation: its totals and other "
-    "figures, its traits and aggregates, its name and uuid stay.",
-    "Scheduling goes by figures and traits: what changes with each cleaning is lost to whoever "
-    "has allocated it, and to whoever waits for it.",
+    "The driver changes only the reservation of a thing that is busy: its totals, other figures, "
+    "traits, aggregates, name and uuid stay.",
+    "Placement schedules by figures and traits. An allocation that no longer fits them cannot be "
+    "moved or resized.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-503",),
@@ -186,7 +186,7 @@ def only_reserved(subject: Subject) -> None:
             things.see(_AFTER[pace.__name__])
 
 
-#: What is told of a kind of cycle.
+#: Words for each kind of cycle.
 _AFTER: Final = {
     "settle": "after a full cycle",
     "drift": "after a drift cycle",

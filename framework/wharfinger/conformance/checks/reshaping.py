@@ -140,9 +140,10 @@ def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
 @rule(
     "WHF-604",
     Level.MUST,
-    "A reshape moves what a consumer has to the providers of the things that this consumer uses.",
-    "A consumer that has another one's device in Placement gives that back when it ends, while it "
-    "is in use.",
+    "The driver moves the allocations of a consumer to the providers of the things that this "
+    "consumer uses.",
+    "When a consumer ends, Placement offers the device of its allocation. If that is the device of "
+    "another consumer, two of them get it.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-601",),
@@ -170,15 +171,15 @@ def moved_to_its_own(subject: Subject) -> None:
 @rule(
     "WHF-605",
     Level.MUST,
-    "Where a reshape moves what a consumer has does not depend on the order of the consumers, or "
-    "on which others there are, unless there is no room.",
-    "The backend knows who uses what. Placement lists consumers in any order.",
+    "The driver moves the allocations of a consumer to the same providers in any order of the "
+    "consumers, and without the others, as far as there is room.",
+    "The backend knows the devices of each consumer. Placement lists consumers in any order.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-601",),
 )
 def moved_alike(subject: Subject) -> None:
-    """Have the driver move all allocations, in the reverse order, and those of each consumer."""
+    """Move all allocations, all in the reverse order, and those of each consumer alone."""
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
         _publish_old(subject, publishing, layout)
@@ -197,14 +198,14 @@ def moved_alike(subject: Subject) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """What each consumer has in a driver's answer, by provider, and what there is to have."""
+    """Allocations of each consumer by provider, and the inventories of the providers."""
 
     held: Mapping[str, Mapping[str, Mapping[str, int]]]
     inventories: Mapping[str, Mapping[str, Inventory]]
 
 
 def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) -> _Moved | None:
-    """What a driver makes of these consumers' allocations; None where it raises."""
+    """Return the allocations of these consumers as the driver moves them; None if it raises."""
     live = subject.placement.contents()
     (node, *_) = listed(driver).nodes
     client = subject.placement.client

@@ -103,7 +103,7 @@ class IsAlwaysClean(DevicesDriver):
 
 @mutant("WHF-932")
 class TakesFreeForClean(DevicesDriver):
-    """What is there, and not busy, is clean."""
+    """It takes every device that is not busy for clean."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         facts = self.devices.get(self.names.get(provider_uuid, ""))
@@ -112,7 +112,7 @@ class TakesFreeForClean(DevicesDriver):
 
 @mutant("WHF-932")
 class TakesOnceCleanedForClean(DevicesDriver):
-    """What was cleaned at any time is clean."""
+    """It takes a device for clean that was cleaned at any time."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         facts = self.devices.get(self.names.get(provider_uuid, ""), {})

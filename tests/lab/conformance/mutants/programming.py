@@ -1,4 +1,4 @@
-"""Mutants of what devices hold when they have been programmed, or have not (WHF-925 to 927)."""
+"""Mutants of what devices hold when they have been programmed, or have not (WHF-925 to 928)."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -23,7 +23,7 @@ class EchoesWhatItLoaded(DevicesDriver):
 
 @mutant("WHF-925")
 class EchoesWhatAnyLoaded(DevicesDriver):
-    """What any instance of this process has loaded it says of the device for ever."""
+    """It returns for ever the function that any instance of this process has loaded."""
 
     loaded: ClassVar[dict[tuple[str, str], str | None]] = {}
 
@@ -95,3 +95,31 @@ class ProgramsTwo(DevicesDriver):
         first, *_, last = self.devices
         if self.names[provider_uuid] == first:
             self.ask(f"program {last} {image}")
+
+
+@mutant("WHF-925")
+class LoadsNothingTwice(DevicesDriver):
+    """It does not load what it has loaded into a device before."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        if (provider_uuid, image) not in getattr(self, "loaded", set()):
+            super().program(provider_uuid, image, function)
+            self.loaded = {*getattr(self, "loaded", set()), (provider_uuid, image)}
+
+
+@mutant("WHF-928")
+class EchoesWhileTheBackendIsAway(DevicesDriver):
+    """Where it gets no answer it says what it has loaded."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        self.loaded = {**getattr(self, "loaded", {}), provider_uuid: function}
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        try:
+            return super().current_function(provider_uuid)
+        except BackendError:
+            if provider_uuid not in getattr(self, "loaded", {}):
+                raise
+            function: str | None = self.loaded[provider_uuid]
+            return function

@@ -137,7 +137,7 @@ class ReservesTheNeighbour(DevicesDriver):
 
 @mutant("WHF-507")
 class SaysBusyByATrait(MachinesDriver):
-    """A busy machine has a trait that says so."""
+    """A busy machine has a trait more."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, facts) | ({"CUSTOM_BUSY"} if facts["busy"] else set())
@@ -164,7 +164,7 @@ class GivesBusyOnesByOne(DevicesDriver):
 
 @mutant("WHF-508")
 class GivesUpAfterAnHour(MachinesDriver):
-    """What is busy for an hour it takes to be free."""
+    """It takes a machine for free that is busy for an hour."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -177,7 +177,7 @@ class GivesUpAfterAnHour(MachinesDriver):
 
 @mutant("WHF-508")
 class GivesUpTheNextMonth(DevicesDriver):
-    """What is busy since another month it takes to be free, in the next process, too."""
+    """It takes a device for free that is busy since another month, after a restart, too."""
 
     since: ClassVar[dict[tuple[str, str], datetime]] = {}
 
@@ -190,7 +190,7 @@ class GivesUpTheNextMonth(DevicesDriver):
 
 @mutant("WHF-508")
 class GivesUpAfterFortySnapshots(DevicesDriver):
-    """What is busy in forty snapshots it takes to be free."""
+    """It takes a device for free that was busy in forty snapshots."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
