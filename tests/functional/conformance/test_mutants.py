@@ -68,7 +68,9 @@ def test_a_mutant_breaks_its_rule_and_no_other(
     assert wrong == {}
 
 
-@pytest.mark.parametrize(("rule", "kind"), UNUSUAL, ids=[kind.__name__ for _, kind in UNUSUAL])
+@pytest.mark.parametrize(
+    ("rule", "kind"), UNUSUAL, ids=[f"{rule}-{kind.__name__}" for rule, kind in UNUSUAL]
+)
 def test_what_is_unusual_and_right_is_not_failed(
     rule: str, kind: type[LabDriver], examiner: Examiner
 ) -> None:

@@ -124,9 +124,19 @@ class ReachableHarness(WorldHarness):
         return super().configuration(instance)
 
 
+class ManyMachinesHarness(WorldHarness):
+    """Two thousand machines, from the beginning."""
+
+    def reset(self) -> None:
+        """Have new devices."""
+        self.world.reset(2000)
+
+
 def harness_of(kind: type[LabDriver]) -> type[WorldHarness]:
     """The harness that fits a driver."""
     if issubclass(kind, MachinesDriver):
+        if kind.has_many:
+            return ManyMachinesHarness
         return ReachableHarness if kind.reachable else WorldHarness
     assert issubclass(kind, DevicesDriver)
     return DevicesHarness
