@@ -40,7 +40,7 @@ def examiner(
 ) -> Iterator[Examiner]:
     """What examines a driver."""
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
-    monkeypatch.setattr(change_feed, "_QUIET", 0.5)
+    monkeypatch.setattr(change_feed, "_QUIET", 2.0)
     monkeypatch.setattr(scale, "_MOST", 512)
     monkeypatch.setattr(scale, "_FAR", 640)
     placement = QuickPlacement(placement_service)
