@@ -52,7 +52,7 @@ def examiner(
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
     monkeypatch.setattr(subject, "_PAUSE", 0)  # none of them has a timer
     monkeypatch.setattr(long_reservation, "_LONG", 300.0)  # as many cycles each time
-    monkeypatch.setattr(change_feed, "_QUIET", 0.5)
+    monkeypatch.setattr(change_feed, "_QUIET", 2.0)
     monkeypatch.setattr(scale, "_MOST", 512)
     monkeypatch.setattr(scale, "_FAR", 640)
     monkeypatch.setattr(fault_history, "_POLLS", 0.2)

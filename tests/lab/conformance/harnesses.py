@@ -209,11 +209,21 @@ class OlderDevicesHarness(OlderHarness, DevicesHarness):
     """Devices, of which no more is known."""
 
 
+class ManyMachinesHarness(WorldHarness):
+    """Two thousand machines, from the beginning."""
+
+    def reset(self) -> None:
+        """Have new devices."""
+        self.world.reset(2000)
+
+
 def harness_of(kind: type[LabDriver]) -> type[WorldHarness]:
     """The harness that fits a driver."""
     if issubclass(kind, MachinesDriver):
         if kind.older:
             return OlderWorldHarness
+        if kind.has_many:
+            return ManyMachinesHarness
         return ReachableHarness if kind.reachable else WorldHarness
     assert issubclass(kind, DevicesDriver)
     return OlderDevicesHarness if kind.older else DevicesHarness

@@ -177,9 +177,13 @@ class LabDriver(ComputeDriver):
 
 
 class MachinesDriver(LabDriver):
-    """Each device is a node; other processes find them if it is ``reachable``."""
+    """Each device is a node; other processes find them if it is ``reachable``.
+
+    ``has_many``: there are thousands from the beginning.
+    """
 
     reachable: ClassVar[bool] = False
+    has_many: ClassVar[bool] = False
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=unsupported("a machine is one provider"),

@@ -20,6 +20,9 @@ _TIMES: Final = 4
 #: More things than these are not made: to see what they cost, and to see that all are described.
 _MOST: Final = 8192
 _FAR: Final = 2560
+#: Things that are more than some backends have on a page or two.
+_ENOUGH: Final = 2000
+_TOO_FEW: Final = "; more could not be made in a few seconds, and backends have larger pages"
 #: Up to how many things lines are counted, and from how many on processor time is measured.
 _TRACED: Final = 512
 _TIMED: Final = 64
@@ -31,7 +34,7 @@ _CHEAP: Final = 8.0
 #: A cost that is linear doubles its increase when that of the things doubles; n log n nearly does.
 _INCREASE: Final = 2.5
 _INCREASE_OF_TIME: Final = 2.6
-#: The processor time of twice as many things where it is not linear; where it is quadratic that is 4.
+#: What twice as many things take where that is not linear; where it is quadratic that is 4.
 _GROWTH_OF_TIME: Final = 2.5
 #: What does not count, of each.
 _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
@@ -90,9 +93,10 @@ def linear(subject: Subject) -> str:
 def complete(subject: Subject) -> str:
     """Double the things, while that is cheap, and describe them all each time."""
     subject.begin(is_whole=True)
-    seen, least = 0, _TIMES * subject.harness.growth
+    least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
         few = _all_described(subject, driver)
+        seen = len(few)
         for size in sizes(subject, least=least, most=_FAR):
             try:
                 many = _all_described(subject, driver)
@@ -104,8 +108,7 @@ def complete(subject: Subject) -> str:
             _see_same(few, many)
             seen = size
             few = few | {name: one for name, one in many.items() if size <= least}
-    too_few = f", which is too few to be sure of backends with pages of up to {_FAR // 2}"
-    return f"of {seen} things{too_few if seen < _FAR else ''}"
+    return f"of {seen} things{_TOO_FEW if seen < _ENOUGH else ''}"
 
 
 def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:

@@ -142,18 +142,16 @@ class BeginsWithItsFirstPoll(DevicesDriver):
         return super().news(max(since, self.first, key=int))
 
 
-@mutant("WHF-917", also=("WHF-918",))
-class BelievesItsFirstAnswer(MachinesDriver):
-    """It takes the first answer for what has happened before it began."""
+@mutant("WHF-917", also=("WHF-914", "WHF-918", "WHF-919"))
+class NamesNothingAtFirst(MachinesDriver):
+    """Its first poll reads all there is, and names nothing of that."""
 
     has_polled = False
 
     def news(self, since: str) -> tuple[set[str], str]:
         changed, mark = super().news(since)
-        if changed and not self.has_polled:
-            self.has_polled = True
-            return set(), mark
-        return changed, mark
+        is_first, self.has_polled = not self.has_polled, True
+        return set() if is_first else changed, mark
 
 
 @mutant("WHF-918")
