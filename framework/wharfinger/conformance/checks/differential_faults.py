@@ -53,7 +53,7 @@ def forgets_old_answers(subject: Subject) -> str:
             raise Unproven(str(error)) from error
         finally:
             subject.harness.expect()
-    return try_faults(subject, faults, seconds=_SECONDS["WHF-722"], apart=3)
+    return try_faults(subject, faults, seconds=_SECONDS["WHF-722"], apart=3, is_short=True)
 
 
 @rule(
