@@ -10,7 +10,7 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
 #: Seconds in which faults are tried, by the rule; each history that has begun ends.
-_SECONDS: Final = {"WHF-721": 8.0, "WHF-722": 4.0, "WHF-723": 10.0}
+_SECONDS: Final = {"WHF-721": 6.0, "WHF-722": 4.0, "WHF-723": 6.0}
 _AFTER: Final = (
     *("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-403", "WHF-506"),
     *("WHF-701", "WHF-702", "WHF-703", "WHF-704", "WHF-705", "WHF-707", "WHF-708"),
