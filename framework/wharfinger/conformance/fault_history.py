@@ -37,6 +37,8 @@ _TAKES_IN: Final = 0.05
 #: Full cycles at the end of the reference, and at most at the end of a history with faults.
 _LAST: Final = 4
 _MOST: Final = 10
+#: Seconds of a harness that is slow: in one history.
+_SLOW: Final = 3.0
 #: How much slower a machine may be that is busy.
 _SLOWEST: Final = 3
 #: Full cycles that are given where a step ends otherwise than in the reference.
@@ -137,13 +139,20 @@ class Reference:
     """The history without a fault.
 
     ``things`` are in the order in which they came. ``is_repeatable``: a reset brings the same names
-    and uuids each time.
+    and uuids each time. ``waited`` are the seconds that the harness took.
     """
 
     steps: Sequence[Step]
     final: Contents
     things: Sequence[str]
     is_repeatable: bool
+    waited: float = 0.0
+
+    @property
+    def fewer_steps(self) -> int:
+        """The number of steps for a rule that is content with half of them of a slow harness."""
+        count = len(self.steps)
+        return count // 2 if self.waited > _SLOW else count
 
 
 def happenings(subject: Subject, things: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
@@ -245,7 +254,7 @@ class History:
         finally:
             harness.expect()
             self._driving.stop()
-        return Reference(self.steps, final, self._things, is_repeatable=True)
+        return Reference(self.steps, final, self._things, is_repeatable=True, waited=self.waited)
 
     def _play_step(self, number: int, name: str, paces: Sequence[str]) -> None:
         case = self._cases.get(number)
@@ -565,8 +574,18 @@ def queues_of(
 Make = Callable[[Sequence[Case]], History]
 
 
-def try_faults(subject: Subject, faults: frozenset[Fault], *, seconds: float, apart: int) -> str:
-    """Play the history with faults; the arguments and what is returned are those of ``tries``."""
+def try_faults(
+    subject: Subject,
+    faults: frozenset[Fault],
+    *,
+    seconds: float,
+    apart: int,
+    is_short: bool = False,
+) -> str:
+    """Play the history with faults; the arguments and what is returned are those of ``tries``.
+
+    ``is_short``: half of the steps are enough where the harness is slow.
+    """
     reference = reference_of(subject)
     draw = random.Random(subject.seed)
     queues = queues_of(reference, sorted(faults), draw)
@@ -574,13 +593,14 @@ def try_faults(subject: Subject, faults: frozenset[Fault], *, seconds: float, ap
     def make(cases: Sequence[Case]) -> History:
         return History(subject, Here(subject), reference, cases)
 
-    return tries(subject, make, queues, seconds=seconds, apart=apart)
+    count = reference.fewer_steps if is_short else len(queues)
+    return tries(subject, make, queues[:count], seconds=seconds, apart=apart)
 
 
 def tries(
     subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
 ) -> str:
-    """Play the history with cases from the queues of the steps; return how many were tried.
+    """Play the steps that have queues, with cases from these; return how many were tried.
 
     It takes so many seconds of this process and of the harness, and at most three times as many on
     a busy machine, or where the backend is slow; a history that has begun ends. In one history
@@ -593,7 +613,7 @@ def tries(
         raise NotShown("the harness counts no calls in the history")
     if subject.thorough:
         for case in (case for queue in queues for case in queue):
-            make([case]).play()
+            make([case]).play(len(queues))
         return f"all {count} faults were tried"
     tried = turn = 0
     spent = -_processor_time()
@@ -607,10 +627,10 @@ def tries(
             continue
         history = make(chosen)
         try:
-            history.play()
+            history.play(len(queues))
         except Violation as violation:
             for case in reversed(history.met):
-                make([case]).play()
+                make([case]).play(len(queues))
             raise Violation(
                 f"{violation.found} (seed {subject.seed})", violation.expected
             ) from None

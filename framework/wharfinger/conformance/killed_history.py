@@ -96,7 +96,7 @@ def _try_kills(subject: Subject, forks: Forks, seconds: float) -> str:
     return tries(
         subject,
         lambda cases: KilledHistory(subject, forks, reference, cases),
-        queues,
+        queues[: reference.fewer_steps],
         seconds=seconds,
         apart=_APART,
     )

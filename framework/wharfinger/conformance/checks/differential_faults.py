@@ -10,7 +10,7 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
 #: Seconds in which faults are tried, by the rule; each history that has begun ends.
-_SECONDS: Final = {"WHF-721": 8.0, "WHF-722": 4.0, "WHF-723": 10.0}
+_SECONDS: Final = {"WHF-721": 6.0, "WHF-722": 4.0, "WHF-723": 6.0}
 _AFTER: Final = (
     *("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-403", "WHF-506"),
     *("WHF-701", "WHF-702", "WHF-703", "WHF-704", "WHF-705", "WHF-707", "WHF-708"),
@@ -53,7 +53,7 @@ def forgets_old_answers(subject: Subject) -> str:
             raise Unproven(str(error)) from error
         finally:
             subject.harness.expect()
-    return try_faults(subject, faults, seconds=_SECONDS["WHF-722"], apart=3)
+    return try_faults(subject, faults, seconds=_SECONDS["WHF-722"], apart=3, is_short=True)
 
 
 @rule(

@@ -250,3 +250,58 @@ class SaysItIsRunning(KeepsAFile):
 
     def cleanup_host(self) -> None:
         (self.directory / "running").rmdir()
+
+
+@mutant("WHF-722")
+class KeepsALateAnswer(MachinesDriver):
+    """It reads a machine after an event, and takes an answer that comes late for the newest."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.versions: dict[str, int] = {}
+        self.read_at: dict[str, tuple[int, Any]] = {}
+
+    def came_late(self, words: str, answer: str) -> None:
+        kind, _, name = words.partition(" ")
+        if kind == "show":
+            self.read_at[name] = (self.versions[name], json.loads(answer))
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        changed: list[str] = self.ask("events")["changed"]
+        self.versions = {name: changed.count(name) for name in names}
+        devices: dict[str, Facts] = {}
+        for name, version in self.versions.items():
+            facts = self.ask(f"show {name}") if self.is_new(name, version) else None
+            if facts is not None:
+                self.read_at[name] = (version, facts)
+            devices[name] = self.read_at[name][1]
+        return devices
+
+    def is_new(self, name: str, version: int) -> bool:
+        return self.read_at.get(name, (0, None))[0] != version
+
+
+@mutant("WHF-723")
+class WritesDownWhatItIsAboutToRead(KeepsAFile):
+    """It reads the traits of a machine once, and writes down before that it has done so."""
+
+    def init_host(self, service: Service) -> None:
+        super().init_host(service)
+        self.known = json.loads(self.file.read_text()) if self.file.exists() else {}
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        devices: dict[str, Facts] = {}
+        for name in names:
+            if name not in self.known:
+                self.write({**self.known, name: []})
+                traits = self.ask(f"show {name}")["traits"]
+                self.known[name] = traits
+                self.write(self.known)
+            devices[name] = {**self.ask(f"show {name}"), "traits": self.known[name]}
+        return devices
+
+    def write(self, known: dict[str, Any]) -> None:
+        """Write the file, which is always whole."""
+        new = self.directory / "machines.json.new"
+        new.write_text(json.dumps(known))
+        new.replace(self.file)
