@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any, Final
@@ -62,6 +63,7 @@ _MANY: Final = 4096
 _OBJECTS: Final = 200_000
 #: Objects that lead from one object to all others.
 _BORDERS: Final = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType)
+_CACHE: Final = type(cache(lambda: None))
 _KNOWN: Final[WeakKeyDictionary[Subject, Mapping[Kind, str]]] = WeakKeyDictionary()
 
 
@@ -174,6 +176,7 @@ class _Search:
         return f"{Path(frame.filename).name}:{frame.lineno}"
 
     def _measure(self, before: Mapping[Kind, float]) -> dict[Kind, float]:
+        _clear_caches()
         gc.collect()
         return {
             Kind.MEMORY: tracemalloc.get_traced_memory()[0] - self._of_harness(),
@@ -210,6 +213,13 @@ def _tracing() -> Iterator[None]:
     finally:
         if not was_tracing:
             tracemalloc.stop()
+
+
+def _clear_caches() -> None:
+    """Clear all caches that have a bound: a library may need many instances to fill its own."""
+    for one in gc.get_objects():
+        if type(one) is _CACHE and one.cache_parameters()["maxsize"] is not None:
+            one.cache_clear()
 
 
 def _threads() -> int:

@@ -1,0 +1,82 @@
+"""Observers of what calls to a driver print, and how they sleep."""
+
+import logging
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from wharfinger.conformance.print_observer import PrintObserver
+from wharfinger.conformance.process_observer import Misuse, ProcessObserver
+from wharfinger.conformance.sleep_observer import SleepObserver
+
+
+class Backend:
+    """A harness whose backend answers in the thread that asks."""
+
+    def answer(self) -> None:
+        """Take a while."""
+        time.sleep(0.12)
+
+
+@pytest.fixture
+def process() -> ProcessObserver:
+    return ProcessObserver()
+
+
+def test_print_observer_notes_text_of_python_and_of_the_process(process: ProcessObserver) -> None:
+    prints = PrintObserver(process, "lab")
+    with prints.watching():
+        prints.before("init_host")
+        print("by Python")
+        os.write(2, b"by the process")
+        prints.after("init_host")
+
+    assert {*process.found[Misuse.PRINT]} == {"stdout: 'by Python\\n'", "stderr: 'by the process'"}
+
+
+def test_print_observer_ignores_other_threads_and_logs(process: ProcessObserver) -> None:
+    began, over = threading.Event(), threading.Event()
+
+    def serve() -> None:
+        began.wait()
+        sys.stderr.write("GET /\n")
+        over.set()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    prints = PrintObserver(process, "lab")
+    with prints.watching():
+        prints.before("init_host")
+        began.set()
+        over.wait()
+        logging.Logger("lab_driver").warning("a log without a handler")
+        prints.after("init_host")
+    thread.join()
+
+    assert process.found[Misuse.PRINT] == {}
+
+
+def test_sleep_observer_notes_a_sleep_of_the_driver_and_not_of_its_backend(
+    process: ProcessObserver,
+) -> None:
+    backend = Backend()
+    sleeps = SleepObserver(process, backend, Backend, frozenset({"program"}))  # type: ignore[arg-type]
+
+    for method in ("init_host", "program"):
+        sleeps.before(method)
+        backend.answer()
+        sleeps.after(method)
+    assert process.found[Misuse.SLEEP] == {}
+
+    sleeps.before("program")
+    time.sleep(0.12)
+    sleeps.after("program")
+    assert process.found[Misuse.SLEEP] == {}
+
+    sleeps.before("init_host")
+    time.sleep(0.12)
+    sleeps.after("init_host")
+    assert len(process.found[Misuse.SLEEP]) == 1
