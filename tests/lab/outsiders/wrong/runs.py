@@ -200,11 +200,13 @@ class HangsInC(RackDriver):
 
     def is_busy(self, card: Facts) -> bool:
         if super().is_busy(card):
-            ctypes.PyDLL(None).sleep(3600)
+            library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+            for _ in range(2):
+                library.pthread_mutex_lock(mutex)
         return False
 
 
-@wrong("runs", "WHF-301", apart=True)
+@wrong("runs", "WHF-301", "WHF-302", apart=True)
 class HangsInInit(RackDriver):
     """It never comes back when it is made the third time."""
 
