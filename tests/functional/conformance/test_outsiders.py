@@ -37,7 +37,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("outsider", right.all.values(), ids=name)
 def test_a_right_driver_breaks_no_rule(outsider: Outsider, examiner: Examiner, draw: Draw) -> None:
     rules = draw(RULES, 12)
@@ -61,7 +61,7 @@ def test_a_right_driver_with_two_thousand_nodes_breaks_no_rule(examiner: Examine
     assert exit_code(judge(RULES, results)) is ExitCode.CONFORMS
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("outsider", HERE, ids=name)
 def test_the_defect_of_a_wrong_driver_is_found(outsider: Outsider, examiner: Examiner) -> None:
     with examining(outsider, examiner.directory, examiner.placement) as examination:
@@ -76,9 +76,7 @@ def test_the_defect_of_a_wrong_driver_is_found(outsider: Outsider, examiner: Exa
 def test_the_command_finds_a_defect_that_spoils_its_process(
     outsider: Outsider, tmp_path: Path, installed: Path
 ) -> None:
-    rules = [f"--rule={id}" for id in outsider.rules]
-
-    done = run_command(outsider.name, tmp_path, installed, "--timeout=30", *rules)
+    done = run_command(outsider.name, tmp_path, installed, "--timeout=30", *outsider.selected)
 
     assert done.returncode == ExitCode.FAILED, f"{outsider.driver.__doc__}\n{done.stdout[-2000:]}"
 

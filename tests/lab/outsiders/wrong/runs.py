@@ -1,4 +1,7 @@
-"""Drivers that end, stop or silence the process that examines them."""
+"""Drivers that end, stop or silence the process that examines them.
+
+The rules that are named are those in which that happens.
+"""
 
 import asyncio
 import atexit
@@ -21,7 +24,7 @@ from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-501", apart=True)
 class ExitsWhenBusy(RackDriver):
     """It ends the process, with success, where a card is busy."""
 
@@ -31,7 +34,7 @@ class ExitsWhenBusy(RackDriver):
         return False
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class ExitsInTheEnd(RackDriver):
     """It ends the process, with success, in cleanup_host."""
 
@@ -39,7 +42,7 @@ class ExitsInTheEnd(RackDriver):
         os._exit(0)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class ExitsAtExit(RackDriver):
     """It has the process end with success, whatever comes."""
 
@@ -47,7 +50,7 @@ class ExitsAtExit(RackDriver):
         atexit.register(os._exit, 0)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-301", "WHF-305", apart=True)
 class ExitsInAThread(HostDriver):
     """A thread of it ends the process some seconds later."""
 
@@ -57,7 +60,7 @@ class ExitsInAThread(HostDriver):
         thread.start()
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-701", apart=True)
 class RaisesSystemExit(HostDriver):
     """It gives up by sys.exit(0) where its file cannot be read."""
 
@@ -68,7 +71,7 @@ class RaisesSystemExit(HostDriver):
             sys.exit(0)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-701", apart=True)
 class RaisesCancelled(RackDriver):
     """A request that fails raises what is no Exception."""
 
@@ -76,7 +79,7 @@ class RaisesCancelled(RackDriver):
         raise asyncio.CancelledError(operation)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-931", apart=True)
 class KillsItself(RackDriver):
     """It kills its process when a card is asked whether it is clean."""
 
@@ -85,7 +88,7 @@ class KillsItself(RackDriver):
         return False
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-501", apart=True)
 class InterruptsItself(HostDriver):
     """It sends SIGINT to its process when a device is busy."""
 
@@ -93,7 +96,7 @@ class InterruptsItself(HostDriver):
         signal.raise_signal(signal.SIGINT)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-701", apart=True)
 class TerminatesItself(HostDriver):
     """It sends SIGTERM to its process where its file cannot be read."""
 
@@ -105,7 +108,7 @@ class TerminatesItself(HostDriver):
             raise
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-921", apart=True)
 class Crashes(RackDriver):
     """It reads where there is no memory, when a card is programmed."""
 
@@ -113,7 +116,7 @@ class Crashes(RackDriver):
         ctypes.string_at(0)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-802", apart=True)
 class Aborts(HostDriver):
     """It aborts when the host has more than ten devices."""
 
@@ -123,7 +126,7 @@ class Aborts(HostDriver):
             os.abort()
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class ClosesStdout(RackDriver):
     """It closes the standard output, as daemons do."""
 
@@ -131,7 +134,7 @@ class ClosesStdout(RackDriver):
         os.close(1)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class ClosesEverything(HostDriver):
     """It closes all descriptors that it does not know, as daemons do."""
 
@@ -139,7 +142,7 @@ class ClosesEverything(HostDriver):
         os.closerange(0, 256)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class RedirectsStdout(RackDriver):
     """It has what the process writes go nowhere."""
 
@@ -150,7 +153,7 @@ class RedirectsStdout(RackDriver):
         os.close(nowhere)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class ReplacesStdout(RackDriver):
     """It replaces sys.stdout."""
 
@@ -158,7 +161,7 @@ class ReplacesStdout(RackDriver):
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class Daemonizes(HostDriver):
     """It goes on in a child process, and ends this one with success."""
 
@@ -167,7 +170,7 @@ class Daemonizes(HostDriver):
             os._exit(0)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class ForksAndReturns(HostDriver):
     """It starts a worker that comes back from where it was started, too."""
 
@@ -179,7 +182,7 @@ class ForksAndReturns(HostDriver):
             self.worker = os.fork() or -1
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-704", apart=True)
 class HangsInPython(HostDriver):
     """It never comes back from a file that breaks off."""
 
@@ -191,17 +194,19 @@ class HangsInPython(HostDriver):
                 time.sleep(0.1)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-501", apart=True)
 class HangsInC(RackDriver):
     """It never comes back, in C, and no other thread runs meanwhile, when a card is busy."""
 
     def is_busy(self, card: Facts) -> bool:
         if super().is_busy(card):
-            ctypes.PyDLL(None).sleep(3600)
+            library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+            for _ in range(2):
+                library.pthread_mutex_lock(mutex)
         return False
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-301", "WHF-302", apart=True)
 class HangsInInit(RackDriver):
     """It never comes back when it is made the third time."""
 
@@ -214,7 +219,7 @@ class HangsInInit(RackDriver):
             threading.Event().wait(1)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class HangsInCleanup(RackDriver):
     """It never comes back when it is let go of."""
 
@@ -222,7 +227,7 @@ class HangsInCleanup(RackDriver):
         threading.Event().wait()
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-701", apart=True)
 class HangsAndLetsNothingThrough(HostDriver):
     """It never comes back from a failure, and lets no exception through."""
 
@@ -234,7 +239,7 @@ class HangsAndLetsNothingThrough(HostDriver):
                 continue
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-201", apart=True)
 class StaysForEver(RackDriver):
     """A thread of it, which the process waits for, never ends."""
 
@@ -242,7 +247,7 @@ class StaysForEver(RackDriver):
         threading.Thread(target=threading.Event().wait).start()
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-701", apart=True)
 class TakesTheAlarm(HostDriver):
     """It limits the time of a reading by the alarm of the process, and switches that off."""
 
@@ -256,7 +261,7 @@ class TakesTheAlarm(HostDriver):
                 time.sleep(1)
 
 
-@wrong("runs", apart=True)
+@wrong("runs", "WHF-501", apart=True)
 class ReplacesTheProgram(RackDriver):
     """It replaces the process by another program, when a card is busy."""
 
