@@ -342,7 +342,7 @@ class WaitsBetweenAttempts(DevicesDriver):
 
     def refresh(self) -> None:
         read = threading.Event()
-        reading = threading.Thread(target=lambda: (time.sleep(0.02), read.set()))
+        reading = threading.Timer(0.02, read.set)
         reading.start()
         read.wait(30)
         reading.join()
@@ -378,6 +378,8 @@ class RemembersForAWhile(MachinesDriver):
     def refresh(self) -> None:
         super().refresh()
         self.history.append((time.time(), {**self.devices}))
+
+
 class LooksAtEverySecondPoll(MachinesDriver):
     """It spares its backend: every other poll has no news, and the mark of before."""
 

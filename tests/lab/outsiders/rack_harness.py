@@ -61,10 +61,10 @@ class RackHarness(Harness):
         assert self.proxy is not None
         return f"[{instance}]\nurl = {self.proxy.url}\nrack = a\n"
 
-    def second_host(self) -> str:
+    def second_host(self, instance: str) -> str:
         """The other rack, of another host."""
         assert self.proxy is not None
-        return f"[DEFAULT]\nhost = other\n[conformance]\nurl = {self.proxy.url}\nrack = b\n"
+        return f"[DEFAULT]\nhost = other\n[{instance}]\nurl = {self.proxy.url}\nrack = b\n"
 
     def things(self) -> Sequence[str]:
         """The cards of the first rack."""
