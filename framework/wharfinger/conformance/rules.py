@@ -49,11 +49,10 @@ class Rule:
     ``says`` is the contract in a sentence, ``because`` the reason, ``since`` the version of the
     framework that brought it. It applies to drivers that support the capability ``supports``, or
     that do not support ``denies``; with ``busy``, where things can be busy; with ``cleaning``,
-    where the backend cleans things after their release; with ``elsewhere``, where other processes find the
-    backend. ``needs`` are the optional methods of the harness that
-    the check calls; where the harness lacks one, the rule is unproven. ``check`` raises
-    Violation where it is not kept. ``after`` are the ids of rules without which there is nothing to
-    look at.
+    where the backend cleans things after their release; with ``elsewhere``, where other processes
+    find the backend. ``needs`` are the optional methods of the harness that the check calls; where
+    the harness lacks one, the rule is unproven. ``check`` raises Violation where it is not kept.
+    ``after`` are the ids of rules without which there is nothing to look at.
     """
 
     id: str
