@@ -39,9 +39,9 @@ class OldLayout:
     """A node as it was published before its inventory moved, and what is allocated from it.
 
     ``inventories`` are the root's, by resource class. ``allocations`` are amounts by class, by the
-    uuid of the consumer. ``uses`` are, by consumer and thing, the amounts by class that it uses:
-    after the reshape they are its allocations of the thing's provider. Without them it is
-    unproven whether the driver moves allocations to the right things.
+    uuid of the consumer. ``uses`` are, by consumer and thing, the amounts by class that the
+    consumer uses: after the reshape they are its allocations of the thing's provider. Without them
+    it is unproven whether the driver moves allocations to the right things.
     """
 
     inventories: Mapping[str, Inventory]
