@@ -126,7 +126,7 @@ class Examination:
             found = f"{type(error).__name__}: {text_of(error)}"
             details = "".join(traceback.format_tb(error.__traceback__, -_FRAMES))
             return Result(rule, Status.FAILED, _bounded(found), "no error", details)
-        return Result(rule, Status.PASSED, _bounded(found or ""))
+        return Result(rule, Status.PASSED, _bounded(found) if isinstance(found, str) else "")
 
     def _keeps_from(self, rule: Rule) -> Result | None:
         """Why nothing is to be seen of a rule."""
