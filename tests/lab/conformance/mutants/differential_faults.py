@@ -228,28 +228,16 @@ class BelievesAFileThatIsEmpty(KeepsAFile):
 class LeavesALockBehind(KeepsAFile):
     """Its lock is a file that exists; nobody removes it where its process has died."""
 
-    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+    def read(self) -> None:
         try:
             lock = os.open(self.directory / "machines.lock", os.O_CREAT | os.O_EXCL)
         except FileExistsError as error:
             raise self.failed("lock", error) from error
         try:
-            return super().get_available_nodes(refresh)
+            super().read()
         finally:
             os.close(lock)
             (self.directory / "machines.lock").unlink()
-
-
-@mutant("WHF-723")
-class SaysItIsRunning(KeepsAFile):
-    """It makes a directory when it starts, and removes it when it stops in an orderly way."""
-
-    def init_host(self, service: Service) -> None:
-        super().init_host(service)
-        (self.directory / "running").mkdir()
-
-    def cleanup_host(self) -> None:
-        (self.directory / "running").rmdir()
 
 
 @mutant("WHF-722")
