@@ -67,7 +67,7 @@ class EchoesForAName(RackDriver):
         return self.asked.get(held or "", held)
 
 
-@wrong("programming", "WHF-921")
+@wrong("programming")
 class AnswersFromTheSnapshot(RackDriver):
     """The function of a card is that of the last listing; a programming corrects that."""
 
