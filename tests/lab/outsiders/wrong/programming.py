@@ -205,7 +205,7 @@ class MovesToTheFirstDevice(HostDriver):
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         first = next(iter(self.facts["devices"]))
         units = sum(self.facts["instances"][consumer].values())
-        self.facts["instances"][consumer] = {first: min(units, 2)}
+        self.facts["instances"][consumer] = {first: units}
         super().move(tree, node, consumer, held)
 
 
