@@ -40,15 +40,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("outsider", right.all.values(), ids=name)
 def test_a_right_driver_breaks_no_rule(outsider: Outsider, examiner: Examiner, draw: Draw) -> None:
-    rules = draw(RULES, 12)
+    ids = draw([rule.id for rule in RULES], 12)
 
     with examining(outsider, examiner.directory, examiner.placement) as examination:
-        results = examination.look_at(rules)
+        results = examination.look_at([rule for rule in RULES if rule.id in ids])
 
     bad = {Status.FAILED, Status.NOT_RUN}
     musts = [one for one in results if one.rule.level is Level.MUST]
     assert {one.rule.id: told(one) for one in musts if one.status in bad} == {}
-    if rules == RULES:
+    if len(ids) == len(RULES):
         assert exit_code(judge(RULES, results)) is ExitCode.CONFORMS
 
 

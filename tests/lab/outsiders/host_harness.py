@@ -71,7 +71,7 @@ class HostHarness(Harness):
         return self.name(address)
 
     def new_device(self, uuid: str) -> dict[str, Any]:
-        return {"uuid": uuid, "units": 2, "traits": ["HW_GPU_API_VULKAN"], "state": "ok"}
+        return {"uuid": uuid, "units": 8, "traits": ["HW_GPU_API_VULKAN"], "state": "ok"}
 
     def remove(self, thing: str) -> None:
         address = self.address(thing)
@@ -137,7 +137,7 @@ class HostHarness(Harness):
         return OldLayout(
             inventories={
                 "VCPU": Inventory(total=8, max_unit=8, allocation_ratio=16.0),
-                UNITS: Inventory(total=6, max_unit=6),
+                UNITS: Inventory(total=24, max_unit=24),
             },
             allocations={first: {"VCPU": 2, UNITS: 1}, second: {"VCPU": 1, UNITS: 3}},
         )

@@ -67,7 +67,7 @@ class EchoesForAName(RackDriver):
         return self.asked.get(held or "", held)
 
 
-@wrong("programming", "WHF-921")
+@wrong("programming")
 class AnswersFromTheSnapshot(RackDriver):
     """The function of a card is that of the last listing; a programming corrects that."""
 
@@ -205,7 +205,7 @@ class MovesToTheFirstDevice(HostDriver):
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         first = next(iter(self.facts["devices"]))
         units = sum(self.facts["instances"][consumer].values())
-        self.facts["instances"][consumer] = {first: min(units, 2)}
+        self.facts["instances"][consumer] = {first: units}
         super().move(tree, node, consumer, held)
 
 
