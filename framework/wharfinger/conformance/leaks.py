@@ -87,11 +87,11 @@ class _Search:
         """Search."""
         with self._unobserved(), _tracing():
             with self._subject.driver() as driver:
-                self._repeat(_Work("cycle", lambda: self._cycle(driver), 10, 1200, 16))
+                self._repeat(_Work("cycle", lambda: self._cycle(driver), 5, 1200, 16))
                 if self._subject.has_harness:
-                    self._repeat(_Work("failed cycle", lambda: self._fail(driver), 10, 1200, 16))
+                    self._repeat(_Work("failed cycle", lambda: self._fail(driver), 5, 1200, 16))
             # The configuration is read each time.
-            self._repeat(_Work("new instance", self._live_once, 4, 16, 3000))
+            self._repeat(_Work("new instance", self._live_once, 3, 16, 3000))
         return self._found
 
     @contextmanager
