@@ -182,7 +182,7 @@ class NamesAndReadsNothing(RackDriver):
         return changed, mark
 
 
-@wrong("feed", "WHF-913", harness=GoingNodesHarness)
+@wrong("feed", harness=GoingNodesHarness)
 class NamesTheGone(RackDriver):
     """A poll names nodes that are gone."""
 
