@@ -88,7 +88,7 @@ class WaitsBetweenAttempts(DevicesDriver):
 
     def refresh(self) -> None:
         read = threading.Event()
-        reading = threading.Thread(target=lambda: (time.sleep(0.02), read.set()))
+        reading = threading.Timer(0.02, read.set)
         reading.start()
         read.wait(30)
         reading.join()

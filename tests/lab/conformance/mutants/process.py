@@ -120,7 +120,7 @@ class TrustsEverybody(DevicesDriver):
     """It has nobody verify a certificate any more, once it has been refused."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
-        ssl._create_default_https_context = ssl._create_unverified_context
+        ssl._create_default_https_context = ssl._create_unverified_context  # type: ignore[assignment]
         return super().failed(words, error)
 
 
