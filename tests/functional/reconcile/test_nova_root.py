@@ -254,7 +254,7 @@ def test_device_with_a_new_uuid_of_its_own_is_not_offered_beside_the_former_allo
     first, second = (str(uuid.uuid4()) for _ in range(2))
     publishing.driver.nodes[NODE] = below(**{GPU: first})
     publishing.cycle.sync()
-    allocate(placement, CONSUMER, **{GPU: {"VGPU": 1}})
+    allocate(placement, CONSUMER, cn_gpu={"VGPU": 1})
     holds.detach(summary(placement, GPU))
     nova.start_anew()
     publishing.driver.nodes[NODE] = below(**{GPU: second})

@@ -1,7 +1,6 @@
 """The driver's time: what runs in the driver counts, and nothing else."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def clock(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def calls(clock: DriverClock, tmp_path: Path) -> Iterator[RunningCalls]:
+def calls(clock: DriverClock, tmp_path: Path) -> RunningCalls:
     return RunningCalls(tmp_path / "page")
 
 

@@ -39,7 +39,7 @@ _POLLS: Final = 5
 _NODES: Final = 6
 #: Changes that are made at once, and the seconds for making them.
 _CHANGES: Final = 128
-_MAKING: Final = 5.0
+_MAKING: Final = 2.0
 
 
 @rule(
