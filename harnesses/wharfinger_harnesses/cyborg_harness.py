@@ -46,6 +46,8 @@ class CyborgHarness(ServiceHarness):
     ``second_host``: the driver publishes all hosts of a Cyborg.
     """
 
+    growth = 16  # Cyborg's agent takes half a second for each
+
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
         self._functions: Final = (f"{number:04X}" for number in count(0x0A01))

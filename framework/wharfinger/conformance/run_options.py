@@ -17,7 +17,7 @@ HARNESSES: Final = "wharfinger.conformance_harness"
 #: Seconds of the driver's time that a rule may take.
 TIMEOUT: Final = 300.0
 #: Random histories.
-EXAMPLES: Final = 10
+EXAMPLES: Final = 5
 #: A driver's name. The files of a report have it, too.
 _NAME: Final = re.compile(r"\w[\w.+-]*")
 _KNOWN_FAILURE: Final = re.compile(r"\s*(?P<id>[A-Z]+-\d+)\s*:\s*(?P<reason>\S.*)", re.DOTALL)
