@@ -331,8 +331,23 @@ def _restore_showwarning(before: Any) -> None:
 
 _FILTERS: Final = "the filters of warnings"
 
+
 #: All that is looked at.
+def _standard_files() -> list[tuple[int, int] | None]:
+    """Return which files the descriptors 0 to 2 are; None for one that is closed."""
+    found: list[tuple[int, int] | None] = []
+    for number in range(3):
+        try:
+            status = os.fstat(number)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_dev, status.st_ino))
+    return found
+
+
 ASPECTS: Final[Sequence[Aspect]] = (
+    Aspect("the files of descriptors 0 to 2", _standard_files, lambda before: None),
     Aspect("the working directory", _working_directory, os.chdir),
     Aspect("the umask", _umask, lambda before: os.umask(int(before, 8))),
     Aspect("signal handlers", _signal_handlers, _restore_signal_handlers),

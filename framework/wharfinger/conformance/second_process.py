@@ -21,6 +21,8 @@ from wharfinger.reconcile import driver_instance_loader
 
 #: Seconds for a process to begin, and to answer.
 _TIMEOUT: Final = 120.0
+#: The exit code of a process that has answered, and has ended by itself.
+_ENDED: Final = 17
 
 
 def said_elsewhere(
@@ -49,7 +51,9 @@ def said_elsewhere(
         timeout=_TIMEOUT,
         check=False,
     )
-    if done.returncode:
+    if done.returncode == 0:
+        raise Violation("another process ends with exit code 0 by itself", "its own exit code")
+    if done.returncode != _ENDED:
         reason = (done.stderr.strip() or "nothing was said").splitlines()[-1]
         raise Violation(
             f"in another process: {reason}",
@@ -97,7 +101,7 @@ def main() -> None:
         said = describe(driver, live)
     sys.stdout.write(f"\n{json.dumps(as_data(said))}\n")
     sys.stdout.flush()
-    os._exit(0)  # whatever threads there are
+    sys.exit(_ENDED)  # as a process ends that runs for long: exit handlers and all
 
 
 if __name__ == "__main__":

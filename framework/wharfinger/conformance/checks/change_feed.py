@@ -35,8 +35,9 @@ _FAULTS: Final = (
 )
 #: Polls in succession that name nothing where a feed is quiet.
 _POLLS: Final = 5
-#: Nodes that there are to be where one of them changes.
+#: Nodes that there are to be where one of them changes, and how often as many things are added.
 _NODES: Final = 6
+_GROWTHS: Final = 8
 #: Changes that are made at once, and the seconds for making them.
 _CHANGES: Final = 128
 _MAKING: Final = 2.0
@@ -137,12 +138,19 @@ def feeds_again(subject: Subject) -> None:
     after=("WHF-402", "WHF-911"),
 )
 def feeds_what_is(subject: Subject) -> None:
-    """Remove a thing and ask, until something is named or it is clear that nothing is."""
+    """Remove all things of a node, or one of the only node's, and ask.
+
+    Ask until something is named or it is clear that nothing is.
+    """
     with subject.driver() as driver:
-        driver.get_available_nodes(refresh=True)
-        describe(driver, subject.placement.contents(), refresh=False)
-        _, mark = driver.changed_nodes(None)
-        subject.harness.remove(subject.harness.things()[0])
+        follower = Follower(subject, driver)
+        follower.list_all()
+        mark = follower.mark
+        things = [*subject.harness.things()]
+        gone_node = follower.node_of(things[0])
+        its = [thing for thing in things if follower.node_of(thing) == gone_node]
+        for thing in its if len(its) < len(things) else its[:1]:
+            subject.harness.remove(thing)
         subject.harness.expect()
 
         def has_asked() -> bool:
@@ -265,12 +273,14 @@ def feeds_no_more(subject: Subject) -> None:
     if not changes.are_possible:
         return
     with subject.driver() as driver:
-        if len(listed(driver).nodes) < len(subject.harness.things()):
-            return  # things are no nodes
-    subject.harness.grow(_NODES)
-    with subject.driver() as driver:
         follower = Follower(subject, driver)
-        follower.list_all()
+        for _ in range(_GROWTHS):  # a node may have several things
+            subject.harness.grow(_NODES)
+            follower.list_all()
+            if not 1 < len(follower.nodes) < _NODES:
+                break
+        if len(follower.nodes) < _NODES:
+            return
         first, *_, last = subject.harness.things()
         for thing in (first, last):
             _see_quiet(follower)

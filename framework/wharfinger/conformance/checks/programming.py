@@ -154,6 +154,12 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
         is_known = UNKNOWN not in (held, expected)
         if is_known and held != expected and not is_of_device:
             raise Violation(f"{name}: current_function: {shown(held)}", str(expected))
+    old = before[thing]
+    if isinstance(old, str):
+        both = {driver.function_trait(uuids[thing], one) for one in (old, function)}
+        traits = describe(driver, subject.placement.contents())[thing].provider.traits
+        if len(both) > 1 and both <= traits:
+            raise Violation(f"{thing}: {', '.join(sorted(both))}", "one of them")
     return scope
 
 

@@ -12,7 +12,7 @@ from tests.lab.outsiders.wrong import wrong
 from wharfinger.exceptions import BackendError
 
 
-@wrong("feed")
+@wrong("feed", "WHF-915")
 class NamesAll(RackDriver):
     """Every poll names all nodes."""
 
@@ -21,7 +21,7 @@ class NamesAll(RackDriver):
         return {*self.nodes}, mark
 
 
-@wrong("feed")
+@wrong("feed", "WHF-916")
 class NamesAllWhenAny(RackDriver):
     """A poll names all nodes where one has changed."""
 
@@ -30,7 +30,7 @@ class NamesAllWhenAny(RackDriver):
         return {*self.nodes} if changed else changed, mark
 
 
-@wrong("feed")
+@wrong("feed", "WHF-912")
 class NamesAllInTheFirstPoll(RackDriver):
     """The first poll after the mark names all nodes."""
 
@@ -44,7 +44,7 @@ class NamesAllInTheFirstPoll(RackDriver):
         return changed, mark
 
 
-@wrong("feed")
+@wrong("feed", "WHF-912")
 class BeginsWithTheFirstPoll(RackDriver):
     """The first mark says nothing: what happens before the first poll is lost."""
 
@@ -55,7 +55,7 @@ class BeginsWithTheFirstPoll(RackDriver):
         return super().changed_nodes(None if since == "begin" else since)
 
 
-@wrong("feed")
+@wrong("feed", "WHF-918")
 class BeginsWithTheListing(RackDriver):
     """A listing moves the mark: what happened between it and the poll is lost."""
 
@@ -85,7 +85,7 @@ class IgnoresTheMark(RackDriver):
         return changed, mark
 
 
-@wrong("feed")
+@wrong("feed", "WHF-915")
 class BackToTheBeginning(RackDriver):
     """It does not look at the mark, and names all that has changed since it was started."""
 
@@ -132,7 +132,7 @@ class ListsInEachPoll(RackDriver):
         return changed & self.nodes.keys(), mark
 
 
-@wrong("feed")
+@wrong("feed", "WHF-919")
 class OneEventPerPoll(RackDriver):
     """A poll names the node of the last event alone."""
 
@@ -146,7 +146,7 @@ class OneEventPerPoll(RackDriver):
         return changed, str(answer["last"])
 
 
-@wrong("feed")
+@wrong("feed", "WHF-919")
 class FirstTenEvents(RackDriver):
     """A poll looks at ten events, and takes the last mark."""
 
@@ -160,7 +160,7 @@ class FirstTenEvents(RackDriver):
         return changed, str(answer["last"])
 
 
-@wrong("feed")
+@wrong("feed", "WHF-914")
 class ComparesMarksAsTexts(RackDriver):
     """It compares the numbers of events as texts: after 9 comes nothing until 90."""
 
@@ -182,7 +182,7 @@ class NamesAndReadsNothing(RackDriver):
         return changed, mark
 
 
-@wrong("feed", harness=GoingNodesHarness)
+@wrong("feed", "WHF-913", harness=GoingNodesHarness)
 class NamesTheGone(RackDriver):
     """A poll names nodes that are gone."""
 

@@ -11,7 +11,7 @@ from tests.lab.outsiders.wrong import wrong
 from wharfinger.providers import ProviderTree
 
 
-@wrong("figures")
+@wrong("figures", "WHF-507")
 class TraitGoesWhenBusy(RackDriver):
     """A busy card loses the trait of its model."""
 
@@ -20,7 +20,7 @@ class TraitGoesWhenBusy(RackDriver):
         return {one for one in traits if not self.is_busy(card) or "MODEL" not in one}
 
 
-@wrong("figures")
+@wrong("figures", "WHF-503")
 class NodeTraitGoesWhenBusy(RackDriver):
     """A node has a trait only while none of its cards is busy."""
 
@@ -30,7 +30,7 @@ class NodeTraitGoesWhenBusy(RackDriver):
             tree.add_traits(node, "CUSTOM_ALL_CARDS_READY")
 
 
-@wrong("figures")
+@wrong("figures", "WHF-314")
 class TotalShrinksByUse(RackDriver):
     """A card's total is what is not used."""
 
@@ -38,7 +38,7 @@ class TotalShrinksByUse(RackDriver):
         return super().area(card) - int(card["used"])
 
 
-@wrong("figures")
+@wrong("figures", "WHF-314")
 class ReservedGrowsByUse(RackDriver):
     """What instances use of a card is reserved."""
 
@@ -46,7 +46,7 @@ class ReservedGrowsByUse(RackDriver):
         super().describe_card(tree, node, {**card, "kept": card["kept"] + card["used"]})
 
 
-@wrong("figures")
+@wrong("figures", "WHF-314")
 class FunctionsShrinkByUse(RackDriver):
     """A function that is used is published no longer."""
 
@@ -54,7 +54,7 @@ class FunctionsShrinkByUse(RackDriver):
         return super().functions(card)[card["used"] // 20 :]
 
 
-@wrong("figures")
+@wrong("figures", "WHF-221")
 class ConstantTotal(RackDriver):
     """Every card has the area of the first model."""
 
@@ -62,7 +62,7 @@ class ConstantTotal(RackDriver):
         return 100
 
 
-@wrong("figures")
+@wrong("figures", "WHF-313")
 class FirstTotalStays(RackDriver):
     """A card keeps the area with which it was seen first."""
 
@@ -74,7 +74,7 @@ class FirstTotalStays(RackDriver):
         return self.first.setdefault(card["name"], super().area(card))
 
 
-@wrong("figures")
+@wrong("figures", "WHF-313")
 class FirstTraitsStay(RackDriver):
     """A card keeps the model with which it was seen first."""
 
@@ -87,7 +87,7 @@ class FirstTraitsStay(RackDriver):
         return super().card_traits(uuid, {**card, "area": model})
 
 
-@wrong("figures")
+@wrong("figures", "WHF-221")
 class AreaOfFirstCard(RackDriver):
     """Each card has the area of the first one in its node."""
 
@@ -95,7 +95,7 @@ class AreaOfFirstCard(RackDriver):
         return int(self.cards[card["node"]][0]["area"])
 
 
-@wrong("figures")
+@wrong("figures", "WHF-221")
 class TraitOfLastCard(RackDriver):
     """All cards of a node have the model of the last one."""
 
@@ -103,7 +103,7 @@ class TraitOfLastCard(RackDriver):
         return super().card_traits(uuid, {**card, "area": self.cards[card["node"]][-1]["area"]})
 
 
-@wrong("figures")
+@wrong("figures", "WHF-313")
 class AreaInOneByte(RackDriver):
     """An area above 255 is counted from zero again."""
 
@@ -111,7 +111,7 @@ class AreaInOneByte(RackDriver):
         return super().area(card) % 256
 
 
-@wrong("figures")
+@wrong("figures", "WHF-303")
 class NodeShrinksWhenBusy(RackDriver):
     """A node has less processors while one of its cards is busy."""
 
@@ -120,7 +120,7 @@ class NodeShrinksWhenBusy(RackDriver):
         return super().node_inventory({**facts, "cpus": facts["cpus"] - busy})
 
 
-@wrong("figures")
+@wrong("figures", "WHF-503")
 class OtherFiguresAfterAPoll(RackDriver):
     """A node that a poll has named keeps nothing of its cards for itself."""
 
@@ -160,7 +160,7 @@ class UnitsThatAreFree(HostDriver):
         return max(1, units - used)
 
 
-@wrong("figures")
+@wrong("figures", "WHF-509")
 class UnitsShrinkBesideTheBusy(HostDriver):
     """While two devices are busy the others have half of their units."""
 
@@ -171,7 +171,7 @@ class UnitsShrinkBesideTheBusy(HostDriver):
         )
 
 
-@wrong("figures")
+@wrong("figures", "WHF-507")
 class BusyDeviceHasNoTraits(HostDriver):
     """The traits of a busy device are unknown, and it has none."""
 

@@ -19,7 +19,7 @@ def made_of(text: str) -> str:
     return str(uuid5(NAMESPACE_URL, text))
 
 
-@wrong("identity")
+@wrong("identity", "WHF-311")
 class UuidOfAddress(HostDriver):
     """A device's uuid is made of its address: one uuid on all hosts."""
 
@@ -27,7 +27,7 @@ class UuidOfAddress(HostDriver):
         return made_of(address)
 
 
-@wrong("identity")
+@wrong("identity", "WHF-311")
 class NodeUuidOfNumber(RackDriver):
     """A node's uuid is made of its number, which nodes of other racks have, too."""
 
@@ -37,7 +37,7 @@ class NodeUuidOfNumber(RackDriver):
         return node
 
 
-@wrong("identity")
+@wrong("identity", "WHF-311")
 class CardUuidOfNumber(RackDriver):
     """A card's uuid is made of its name without the rack: one uuid on all hosts."""
 
@@ -46,7 +46,7 @@ class CardUuidOfNumber(RackDriver):
             tree.new_child(name, parent, uuid=made_of(name.partition("-")[2]))
 
 
-@wrong("identity", harness=GoingNodesHarness)
+@wrong("identity", "WHF-806", harness=GoingNodesHarness)
 class NodeUuidOfPosition(RackDriver):
     """A node's uuid is made of its position in the listing."""
 
@@ -56,7 +56,7 @@ class NodeUuidOfPosition(RackDriver):
         return node
 
 
-@wrong("identity")
+@wrong("identity", "WHF-402")
 class FunctionsNumberedByNode(RackDriver):
     """The functions of a node are numbered; those behind a card that goes get new names."""
 
@@ -66,7 +66,7 @@ class FunctionsNumberedByNode(RackDriver):
         return [f"{card['name']}_vf{before + number}" for number in range(card["functions"])]
 
 
-@wrong("identity")
+@wrong("identity", "WHF-402")
 class FunctionsNamedByNode(RackDriver):
     """The functions of a node have the node's name and a number: those of one card become those
     of the other when it goes."""
@@ -91,7 +91,7 @@ class FunctionsNamedByImage(RackDriver):
         return [f"{card['name']}_{card['image']}{number}" for number in range(card["functions"])]
 
 
-@wrong("identity")
+@wrong("identity", "WHF-404")
 class FunctionsCountedAnew(RackDriver):
     """The functions of a card are numbered by a counter that goes on with each new card."""
 
@@ -104,7 +104,7 @@ class FunctionsCountedAnew(RackDriver):
         return [f"{card['name']}_vf{first + number}" for number in range(card["functions"])]
 
 
-@wrong("identity")
+@wrong("identity", "WHF-401")
 class LateFunctionsWithoutOwner(RackDriver):
     """The functions of a card that came later are only put into the tree."""
 
@@ -127,7 +127,7 @@ class LateFunctionsWithoutOwner(RackDriver):
             )
 
 
-@wrong("identity")
+@wrong("identity", "WHF-303")
 class NodeObjectShrinksWhenBusy(RackDriver):
     """A node's object has less processors than the tree while cards are busy."""
 
@@ -137,7 +137,7 @@ class NodeObjectShrinksWhenBusy(RackDriver):
         return node
 
 
-@wrong("identity")
+@wrong("identity", "WHF-401")
 class NodeObjectLosesCards(RackDriver):
     """A node's object has two processors for each card that there is; the tree has all."""
 
@@ -181,7 +181,7 @@ class NameOfPosition(HostDriver):
         tree.remove_unreported_children(name)
 
 
-@wrong("identity")
+@wrong("identity", "WHF-301")
 class RenamedAfterTwelveListings(RackDriver):
     """With the twelfth listing the functions of all cards get a suffix."""
 

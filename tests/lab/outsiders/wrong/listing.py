@@ -39,14 +39,14 @@ class FirstPage(SomePages):
     most = 1
 
 
-@wrong("listing")
+@wrong("listing", "WHF-305")
 class FirstTwoPages(SomePages):
     """It reads the first two pages of each list: 200 cards."""
 
     most = 2
 
 
-@wrong("listing")
+@wrong("listing", "WHF-305")
 class FirstThousand(SomePages):
     """It reads the first ten pages of each list: 1,000 cards."""
 

@@ -27,7 +27,7 @@ class Notes(RackDriver):
         return super().current_function(provider_uuid)
 
 
-@wrong("programming")
+@wrong("programming", "WHF-925")
 class EchoesWhatWasAsked(Notes):
     """The function of a card is what it was last to be programmed with."""
 
@@ -36,7 +36,7 @@ class EchoesWhatWasAsked(Notes):
         self.noted[provider_uuid] = function
 
 
-@wrong("programming")
+@wrong("programming", "WHF-926")
 class EchoesWhatFailed(Notes):
     """The function of a card is what it was to be programmed with, where that failed, too."""
 
@@ -67,7 +67,7 @@ class EchoesForAName(RackDriver):
         return self.asked.get(held or "", held)
 
 
-@wrong("programming")
+@wrong("programming", "WHF-925")
 class AnswersFromTheSnapshot(RackDriver):
     """The function of a card is that of the last listing; a programming corrects that."""
 
@@ -176,7 +176,7 @@ class ScopeOfTheFirst(RackDriver):
         return (next(iter(self.names), provider_uuid),)
 
 
-@wrong("programming")
+@wrong("programming", "WHF-921")
 class KeepsTheOldTrait(RackDriver):
     """A card that was programmed has the trait of its earlier function, too."""
 
@@ -190,7 +190,7 @@ class KeepsTheOldTrait(RackDriver):
         return {*earlier}
 
 
-@wrong("programming")
+@wrong("programming", "WHF-931")
 class CleanOfAnybody(RackDriver):
     """What is not known is clean."""
 

@@ -14,7 +14,7 @@ from tests.lab.outsiders.wrong import wrong
 from wharfinger.providers import ProviderTree
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-503")
 class ReservesNodeToo(RackDriver):
     """The node of a busy card is reserved with it."""
 
@@ -22,7 +22,7 @@ class ReservesNodeToo(RackDriver):
         super().reserve(tree, card, [card["node"], *names])
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-509")
 class ReservesHostOfTwo(HostDriver):
     """The host is reserved while two devices or more are busy."""
 
@@ -32,7 +32,7 @@ class ReservesHostOfTwo(HostDriver):
             tree.reserve(node, "devices are reset")
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-503")
 class ReservesOtherFunctions(RackDriver):
     """All functions of a node are reserved while one of its cards is busy."""
 
@@ -56,7 +56,7 @@ class NumbersHarness(HostHarness):
         return f"{HOST}_pci_{address}"
 
 
-@wrong("reservation", harness=NumbersHarness)
+@wrong("reservation", "WHF-509", harness=NumbersHarness)
 class ReservesByPrefix(HostDriver):
     """Devices 10 and 11 are reserved with device 1, whose address begins as theirs."""
 
@@ -69,7 +69,7 @@ class ReservesByPrefix(HostDriver):
         super().describe_device(tree, node, address, {**device, "state": state})
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-508")
 class FreeByTheClock(RackDriver):
     """A card is free again 2 s after it was first seen busy."""
 
@@ -87,7 +87,7 @@ class FreeByTheClock(RackDriver):
         return time.monotonic() - since < self.SECONDS
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-508")
 class FreeAfterTenReadings(HostDriver):
     """A device that was busy for ten readings is taken to be free."""
 
@@ -127,7 +127,7 @@ class LeavesFunctionsFree(RackDriver):
         super().reserve(tree, card, names[:1])
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-510")
 class LeavesTheLastFree(RackDriver):
     """The last card of a listing is never reserved."""
 
@@ -136,7 +136,7 @@ class LeavesTheLastFree(RackDriver):
         return super().is_busy(card) and [card["name"]] != [one["name"] for one in last]
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-509")
 class OneBusyNode(RackDriver):
     """Cards are reserved in one node alone, the first that has a busy one."""
 

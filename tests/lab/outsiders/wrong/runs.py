@@ -42,7 +42,7 @@ class ExitsInTheEnd(RackDriver):
         os._exit(0)
 
 
-@wrong("runs", "WHF-201", apart=True)
+@wrong("runs", "WHF-302", "WHF-303", "WHF-301", "WHF-305", apart=True)
 class ExitsAtExit(RackDriver):
     """It has the process end with success, whatever comes."""
 
@@ -126,7 +126,7 @@ class Aborts(HostDriver):
             os.abort()
 
 
-@wrong("runs", "WHF-201", apart=True)
+@wrong("runs", "WHF-811", "WHF-814", apart=True)
 class ClosesStdout(RackDriver):
     """It closes the standard output, as daemons do."""
 
@@ -142,7 +142,7 @@ class ClosesEverything(HostDriver):
         os.closerange(0, 256)
 
 
-@wrong("runs", "WHF-201", apart=True)
+@wrong("runs", "WHF-811", "WHF-814", apart=True)
 class RedirectsStdout(RackDriver):
     """It has what the process writes go nowhere."""
 
@@ -153,7 +153,7 @@ class RedirectsStdout(RackDriver):
         os.close(nowhere)
 
 
-@wrong("runs", "WHF-201", apart=True)
+@wrong("runs", "WHF-811", "WHF-814", apart=True)
 class ReplacesStdout(RackDriver):
     """It replaces sys.stdout."""
 
