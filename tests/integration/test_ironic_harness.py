@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger.conf import load
-from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.harness import COMMON_FAULTS, Fault
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.conformance.subject import describe
 from wharfinger.driver import ComputeDriver
@@ -17,7 +17,8 @@ from wharfinger.providers import DesiredProvider, Inventory
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger_harnesses.ironic_harness import IronicHarness
 
-GOLD = {"CUSTOM_BAREMETAL_GOLD": Inventory(total=1, min_unit=1, max_unit=1, step_size=1)}
+ONE_NODE = Inventory(total=1, min_unit=1, max_unit=1, step_size=1)
+KINDS = [{f"CUSTOM_BAREMETAL_{kind}": ONE_NODE} for kind in ("GOLD", "SILVER")]
 
 
 class Unused:
@@ -85,7 +86,7 @@ def test_reset_brings_back_nodes_that_are_free_and_alike(
     assert len(before) == 3
     for one in before.values():
         assert one.reservations == ()
-        assert one.provider.inventories == GOLD
+        assert one.provider.inventories in KINDS
         assert one.provider.traits == {"CUSTOM_FAST", "HW_CPU_X86_VMX"}
 
     busy, gone, _ = harness.things()
@@ -109,7 +110,7 @@ def test_new_nodes_are_like_the_others_and_at_rest(
     assert polled(driver, mark, uuid) == ()
     after = seen(driver)
     assert after.keys() - before.keys() == {uuid}
-    assert after[uuid].provider.inventories == GOLD
+    assert after[uuid].provider.inventories in KINDS
 
     harness.grow(20)
     assert [*seen(driver)] == harness.things()
@@ -176,7 +177,7 @@ def begin_to_follow(driver: ComputeDriver) -> None:
 
 def test_each_call_meets_its_fault(harness: IronicHarness, driver: ComputeDriver) -> None:
     before = seen(driver)
-    for ask, fault in product((read_all, begin_to_follow), Fault):
+    for ask, fault in product((read_all, begin_to_follow), COMMON_FAULTS):
         harness.expect()
         ask(driver)
         calls = harness.calls
