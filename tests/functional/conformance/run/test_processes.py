@@ -1,7 +1,6 @@
 """What a driver, a harness or a user does to the process of the rules: no result is lost."""
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -22,6 +21,14 @@ USAGE, PARTIAL = 4, 6
 #: Where these drivers do what they do.
 WHERE = "in the driver's update_provider_tree"
 RULES = {rule.id: rule for rule in all_rules()}
+
+
+def is_running(pid: str) -> bool:
+    """Return whether a process runs; one that has ended and that nobody waits for does not."""
+    try:
+        return (Path("/proc") / pid / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def asked(driver: str, timeout: float = 60) -> Asked:
@@ -102,8 +109,7 @@ def test_interrupted_run_reports_partial_and_leaves_no_process(processes: Proces
     assert running.returncode == PARTIAL, printed
     assert "core: PARTIAL, extended: PARTIAL" in printed
     assert "the run was interrupted" in printed
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(told.read_text()), 0)
+    assert not is_running(told.read_text())
     report = json.loads((processes.directory / "report" / "held.json").read_text())
     assert report["verdicts"] == {"core": "PARTIAL", "extended": "PARTIAL"}
 
