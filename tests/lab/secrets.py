@@ -33,6 +33,7 @@ _UUID: Final = "7a6f4f6e-6b4c-4d0e-9b1a-3f1d2c5b8e70"
 _ARGUMENTS: Final = {
     "candidate explain": ["--resource", "VCPU=1"],
     "candidate list": ["--device-profile", "some"],
+    "conformance init": ["fleet", "--directory", os.devnull],
     "device program": [_UUID, "--image", _UUID],
     "device resolve": [_UUID, "--unchanged"],
     "driver check": ["ironic"],

@@ -11,7 +11,6 @@ from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from tests.lab.conformance.installing import Installed
 from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.quick import InOneProcess, QuickPlacement
-from tests.lab.conformance.reach import Reach
 from tests.lab.conformance.tagged import TagsBeforeReadingDriver, TagsDriver
 from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
 from wharfinger.conformance import fault_history, subject
@@ -65,23 +64,18 @@ def examiner(
 
 
 class Honest:
-    """The honest drivers: what came of each rule, and what they came to do there."""
+    """What came of each rule for the honest drivers."""
 
     def __init__(self) -> None:
-        self._known: dict[type, tuple[Mapping[str, Result], Reach]] = {}
+        self._known: dict[type, Mapping[str, Result]] = {}
 
-    def seen(self, kind: type, examiner: Examiner) -> tuple[Mapping[str, Result], Reach]:
-        """What was seen of a driver; it is examined once."""
+    def seen(self, kind: type, examiner: Examiner) -> Mapping[str, Result]:
+        """Return the results of a driver, which is examined once."""
         if kind not in self._known:
             apart = replace(examiner, directory=examiner.directory / "honest")
-            with (
-                Reach(kind) as reach,
-                apart.examining(_NAMES[kind], apart.harness(kind), examples=2) as examination,
-            ):
-                for rule in all_rules():
-                    reach.rule = rule.id
-                    examination.look(rule)
-            self._known[kind] = (examination.results, reach)
+            with apart.examining(_NAMES[kind], apart.harness(kind), examples=2) as examination:
+                examination.look_at(all_rules())
+            self._known[kind] = examination.results
         return self._known[kind]
 
 

@@ -1,6 +1,6 @@
 """Drivers with one defect each, by the rule that it breaks; a module for each chapter."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final, TypeVar
@@ -12,17 +12,11 @@ T = TypeVar("T", bound=type[LabDriver])
 _MUTANTS: Final[list[tuple[str, type[LabDriver]]]] = []
 
 
-#: The ids of other rules that a mutant breaks, too.
-ALSO_BROKEN: Final[dict[type[LabDriver], Sequence[str]]] = {}
-
-
-def mutant(rule: str, also: Sequence[str] = ()) -> Callable[[T], T]:
-    """Register a class as a mutant: it breaks the rule of that id, may break those in ``also``,
-    and no other."""
+def mutant(rule: str) -> Callable[[T], T]:
+    """Register a class as a mutant, which breaks the rule of that id."""
 
     def register(kind: T) -> T:
         _MUTANTS.append((rule, kind))
-        ALSO_BROKEN[kind] = also
         return kind
 
     return register

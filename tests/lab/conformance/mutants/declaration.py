@@ -77,7 +77,7 @@ class KeepsAJournal(MachinesDriver):
             journal.write("here I am")
 
 
-@mutant("WHF-102", also=("WHF-811",))
+@mutant("WHF-102")
 class HandlesSignals(DevicesDriver):
     """It has an opinion of how the process is to end."""
 

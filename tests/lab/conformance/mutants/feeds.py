@@ -25,7 +25,7 @@ class NamesWithoutALook(MachinesDriver):
         return self.changed({*events["changed"]}), str(events["last"])
 
 
-@mutant("WHF-911", also=("WHF-506",))
+@mutant("WHF-911")
 class NamesDevices(DevicesDriver):
     """It names the devices that have changed, and not their node."""
 
@@ -33,7 +33,7 @@ class NamesDevices(DevicesDriver):
         return devices
 
 
-@mutant("WHF-912", also=("WHF-914", "WHF-918"))
+@mutant("WHF-912")
 class NamesOnce(DevicesDriver):
     """It tells each event once."""
 
@@ -74,7 +74,7 @@ class ReadsNoNewsFromAnError(MachinesDriver):
         return super().refused(words, answer)
 
 
-@mutant("WHF-914", also=("WHF-703", "WHF-708"))
+@mutant("WHF-914")
 class NamesWhatItCouldNotRead(DevicesDriver):
     """It names what has changed, and answers from what it knew where it could not read that."""
 
@@ -131,7 +131,7 @@ class NamesWhatComesAfter(MachinesDriver):
         return {*names[min((names.index(one) for one in devices & {*names}), default=len(names)) :]}
 
 
-@mutant("WHF-917", also=("WHF-912", "WHF-914", "WHF-918", "WHF-919"))
+@mutant("WHF-917")
 class BeginsWithItsFirstPoll(DevicesDriver):
     """It tells what has happened since its own first poll, whatever the mark."""
 
@@ -142,7 +142,7 @@ class BeginsWithItsFirstPoll(DevicesDriver):
         return super().news(max(since, self.first, key=int))
 
 
-@mutant("WHF-917", also=("WHF-914", "WHF-918", "WHF-919"))
+@mutant("WHF-917")
 class NamesNothingAtFirst(MachinesDriver):
     """Its first poll reads all there is, and names nothing of that."""
 

@@ -29,7 +29,7 @@ class LeavesTraitsOut(MachinesDriver):
         return {*facts["traits"][:1]}
 
 
-@mutant("WHF-221", also=("WHF-313", *_MOVED))
+@mutant("WHF-221")
 class SwapsDevices(DevicesDriver):
     """It takes the figures of the last device for those of the first, and so on."""
 
@@ -67,12 +67,12 @@ class ReadsTotalsOnce(ReadsOnce):
         return super().traits(name, {**self.known[name], "function": facts["function"]})
 
 
-@mutant("WHF-313", also=("WHF-991",))
+@mutant("WHF-313")
 class ReadsTheSizeOnce(ReadsOnce):
     """It follows the traits of a device, and not its units."""
 
 
-@mutant("WHF-313", also=("WHF-404", "WHF-991"))
+@mutant("WHF-313")
 class HasOneSizeForAll(MachinesDriver):
     """Where one machine has more than the usual, all get a trait of that."""
 
@@ -123,7 +123,7 @@ class ReservesWhatIsUsed(MachinesDriver):
         return super().inventory(name, {**facts, "reserved": facts["reserved"] + facts["used"]})
 
 
-@mutant("WHF-314", also=("WHF-601", "WHF-602", "WHF-603"))
+@mutant("WHF-314")
 class SubtractsAllocations(DevicesDriver):
     """It asks Placement what is allocated of a device, and publishes the rest."""
 
@@ -164,7 +164,7 @@ class GivesAllAtOnceWhileBusy(DevicesDriver):
         return {UNITS: replace(found[UNITS], min_unit=facts["units"])} if is_whole else found
 
 
-@mutant("WHF-301", also=("WHF-313", "WHF-314"))
+@mutant("WHF-301")
 class ForgetsTraitsInTime(MachinesDriver):
     """After some looks it takes the traits that it knows for outdated."""
 
@@ -195,7 +195,7 @@ class SubtractsAllocationsAnyway(SubtractsAllocations):
     older: ClassVar[bool] = True
 
 
-@mutant("WHF-313", also=("WHF-221", "WHF-404", "WHF-991"))
+@mutant("WHF-313")
 class DescribesTheNodeOnce(MachinesDriver):
     """The object of a node is made when it is listed first, and its tree each time."""
 

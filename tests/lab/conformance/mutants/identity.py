@@ -73,7 +73,7 @@ class NumbersFunctionsInOrder(HasFunctions):
         self.update_functions(tree, node, range(len(self.devices)))
 
 
-@mutant("WHF-404", also=("WHF-991",))
+@mutant("WHF-404")
 class NumbersFunctionsAtTheStart(HasFunctions):
     """It numbers the functions when it starts; one that comes later gets the next number."""
 
@@ -88,7 +88,7 @@ class NumbersFunctionsAtTheStart(HasFunctions):
         self.update_functions(tree, node, (self.numbers[name] for name in self.devices))
 
 
-@mutant("WHF-402", also=("WHF-401", "WHF-403", "WHF-404"))
+@mutant("WHF-402")
 class NumbersPartsInOrder(DevicesDriver):
     """Parts are numbered over all devices, and below the device that has them."""
 
@@ -159,7 +159,7 @@ class Untagged(frozenset[str]):
         return self
 
 
-@mutant("WHF-401", also=("WHF-404", "WHF-506", "WHF-703", "WHF-704", "WHF-705", "WHF-991"))
+@mutant("WHF-401")
 class LeavesLateOnesUntagged(DevicesDriver):
     """A device that comes later has no owner: it writes past the framework."""
 

@@ -142,7 +142,7 @@ class PrintsWhatIsBusy(DevicesDriver):
         super().reserve(tree, name)
 
 
-@mutant("WHF-814", also=("WHF-801",))
+@mutant("WHF-814")
 class HasAProgramPrint(MachinesDriver):
     """It runs a program, which prints, when its feed names something."""
 

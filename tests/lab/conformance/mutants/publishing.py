@@ -89,7 +89,7 @@ class OnlyReports(DevicesDriver):
         return [f"{name} is not known" for name in self.devices]
 
 
-@mutant("WHF-206", also=("WHF-311",))
+@mutant("WHF-206")
 class NamesShortly(DevicesDriver):
     """A child of its own has a name that another host's may have."""
 

@@ -87,7 +87,7 @@ class MovesInTurns(DevicesDriver):
         super().move(tree, node, consumer, held)
 
 
-@mutant("WHF-605", also=("WHF-604",))
+@mutant("WHF-605")
 class MovesToThoseOfTheLast(DevicesDriver):
     """It has every consumer use the devices of the last one that Placement lists."""
 

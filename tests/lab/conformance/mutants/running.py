@@ -43,7 +43,7 @@ class SharesItsSnapshot(DevicesDriver):
         return _SHARED
 
 
-@mutant("WHF-804", also=("WHF-816",))
+@mutant("WHF-804")
 class NeverEndsItsThread(DevicesDriver):
     """It watches its backend in a thread, which goes on."""
 
@@ -53,7 +53,7 @@ class NeverEndsItsThread(DevicesDriver):
         threading.Thread(target=watching.wait, args=(30,), name="watching", daemon=True).start()
 
 
-@mutant("WHF-805", also=("WHF-816",))
+@mutant("WHF-805")
 class LeavesFilesOpen(DevicesDriver):
     """It opens a file for each refresh."""
 
@@ -71,7 +71,7 @@ class LeavesFilesOpen(DevicesDriver):
             os.close(self.files.pop())
 
 
-@mutant("WHF-804", also=("WHF-816",))
+@mutant("WHF-804")
 class WatchesEachFailure(MachinesDriver):
     """It begins a thread for each failure, which looks for a long time whether that is over."""
 
@@ -81,7 +81,7 @@ class WatchesEachFailure(MachinesDriver):
         return super().failed(words, error)
 
 
-@mutant("WHF-805", also=("WHF-816",))
+@mutant("WHF-805")
 class LeavesAPipe(DevicesDriver):
     """It makes a pipe when it is connected, and never closes it."""
 

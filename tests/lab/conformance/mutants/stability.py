@@ -33,7 +33,7 @@ class AddsAndForgets(DevicesDriver):
             tree.add_traits(node, "CUSTOM_LAB_MARK")
 
 
-@mutant("WHF-302", also=("WHF-221",))
+@mutant("WHF-302")
 class HasAnotherUuid(DevicesDriver):
     """Its node has a uuid that is made each time."""
 
