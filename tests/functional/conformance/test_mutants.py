@@ -30,8 +30,8 @@ def test_an_honest_driver_conforms(kind: type, honest: Honest, examiner: Examine
     assert exit_code(verdicts) is ExitCode.CONFORMS
 
 
-#: Histories are long: many of them may be played before one shows the defect.
-ONLY_WITH_ALL = dict.fromkeys(("WHF-721", "WHF-722", "WHF-723", "WHF-991"), pytest.mark.drawn(0))
+#: Histories are long: a hundred of them may be played before one shows the defect.
+ONLY_WITH_ALL = {"WHF-991": pytest.mark.drawn(0)}
 
 
 @pytest.mark.drawn(14)
@@ -43,6 +43,8 @@ ONLY_WITH_ALL = dict.fromkeys(("WHF-721", "WHF-722", "WHF-723", "WHF-991"), pyte
     ],
 )
 def test_a_mutant_breaks_its_rule(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
+    if rule in examiner.seconds:  # the first history that shows it is the last
+        examiner.seconds[rule] = 60.0
     result = examined(kind, rule, [RULES[rule]], examiner)[rule]
 
     assert result.status is Status.FAILED, told(result)
