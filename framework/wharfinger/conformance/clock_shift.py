@@ -70,6 +70,11 @@ def advance(seconds: int) -> None:
         clock.set_ahead(_Shift.seconds != 0)
 
 
+def real_seconds() -> float:
+    """Return the seconds of a clock that ``advance`` does not set."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 def _clocks() -> tuple[_Clock, ...]:
     return (
         *(_Clock(clock, _PLAIN, _later) for clock in (time.time, time.monotonic)),

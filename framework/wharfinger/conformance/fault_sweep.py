@@ -1,16 +1,17 @@
 """Breaking a backend: one call after the other, while a driver publishes."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from wharfinger.conformance.exceptions import NotShown, Violation
-from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.harness import Fault, Harness
 from wharfinger.conformance.placement_diff import Contents, difference, trees
 from wharfinger.conformance.rules import can_be_busy
-from wharfinger.conformance.subject import Publishing, Subject
+from wharfinger.conformance.subject import Publishing, Subject, as_contents
 from wharfinger.exceptions import WharfingerError
+from wharfinger.providers import DesiredProvider
 from wharfinger.reconcile.cycle import CycleResult
 
 #: Seconds for a cycle to end when no call hangs any more.
@@ -198,6 +199,30 @@ class Breaking:
             self._is_felt |= any(one.meanwhile is not None for one in broken)
         else:
             self._is_felt |= any(one.failed or one.calls != usual.calls for one in broken)
+
+
+def see_listing_raise_or_stay(
+    harness: Harness,
+    describe_all: Callable[[], Mapping[str, DesiredProvider]],
+    before: Mapping[str, DesiredProvider],
+    call: tuple[int, str],
+    fault: Fault,
+) -> None:
+    """Describe all nodes while a call meets a fault: that raises, or the result is ``before``.
+
+    ``call`` is its index and its text. Raises Violation for another result.
+    """
+    at, text = call
+    harness.expect(at, fault)
+    try:
+        after = describe_all()
+    except Exception:
+        return
+    finally:
+        harness.expect()
+    if after != before:
+        told = difference(as_contents(before), as_contents(after))
+        raise Violation(f"call {at} ({text}) meets {fault}: {told}", "no difference")
 
 
 def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Set
 from typing import Final
 
+from wharfinger.conformance import clock_shift
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import Contents, trees
 from wharfinger.conformance.rules import can_be_busy
@@ -99,14 +100,9 @@ class Changes:
 
 def soon(holds: Callable[[], bool], within: float, pace: float = 0.1) -> bool:
     """Return whether something holds now, or within that many seconds."""
-    deadline = _now() + within
+    deadline = clock_shift.real_seconds() + within
     while not holds():
-        if _now() > deadline:
+        if clock_shift.real_seconds() > deadline:
             return False
         time.sleep(pace)
     return True
-
-
-def _now() -> float:
-    """Seconds by a clock that no rule sets ahead."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -435,6 +435,18 @@ def describe(
     return said
 
 
+def provider_of(said: Mapping[str, DesiredProvider], thing: str) -> Provider:
+    """Return the provider of a thing as a driver describes it; raises NotShown without one."""
+    if thing not in said:
+        raise NotShown(f"the harness has a thing {thing}, and the driver does not report it")
+    return said[thing].provider
+
+
+def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
+    """Return the uuid of a thing's provider by a new description; raises NotShown."""
+    return provider_of(describe(driver, subject.placement.contents()), thing).uuid
+
+
 def as_contents(said: Mapping[str, DesiredProvider]) -> Contents:
     """What is said, as if it were published."""
     return {name: one.provider for name, one in said.items()}

@@ -32,9 +32,6 @@ ESCAPES = {
     "FunctionsNamedByImage": "no rule compares names of functions after programming",
     "EchoesForAName": "no harness has an image that holds another function than its name",
     "ListsInEachPoll": "no rule counts the calls of a poll",
-    "ClosesStdout": "the standard output is redirected where this is looked at",
-    "RedirectsStdout": "the standard output is redirected where this is looked at",
-    "StaysForEver": "its thread is not one that the rules of threads see in these rules",
 }
 KNOWN = {name: pytest.mark.xfail(reason=reason) for name, reason in ESCAPES.items()}
 #: A run draws from those whose defect a named rule finds at once, and not in a process rule.

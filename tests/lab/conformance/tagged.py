@@ -68,9 +68,13 @@ class TagsDriver(ComputeDriver):
             answer.raise_for_status()
             if answer.status_code == requests.codes.not_modified:
                 return known
-            found = answer.json()
+            return self.read(path, answer)
         except (requests.RequestException, ValueError) as error:
             raise BackendError(driver=self.name, operation=path, reason=str(error)) from error
+
+    def read(self, path: str, answer: requests.Response) -> Any:
+        """Return the content of an answer, and keep it with its tag."""
+        found = answer.json()
         self.known[path] = (answer.headers["ETag"], found)
         return found
 
@@ -91,21 +95,10 @@ class TagsDriver(ComputeDriver):
 class TagsBeforeReadingDriver(TagsDriver):
     """It keeps the tag of an answer before it has read the answer."""
 
-    def get(self, path: str) -> Any:
-        tag, known = self.known.get(path, ("", None))
-        try:
-            answer = self.session.get(
-                f"{self.url}{path}", headers={"If-None-Match": tag}, timeout=0.5
-            )
-            answer.raise_for_status()
-            if answer.status_code == requests.codes.not_modified:
-                return known
-            self.known[path] = (answer.headers["ETag"], known)
-            found = answer.json()
-        except (requests.RequestException, ValueError) as error:
-            raise BackendError(driver=self.name, operation=path, reason=str(error)) from error
-        self.known[path] = (answer.headers["ETag"], found)
-        return found
+    def read(self, path: str, answer: requests.Response) -> Any:
+        _, known = self.known.get(path, ("", None))
+        self.known[path] = (answer.headers["ETag"], known)
+        return super().read(path, answer)
 
 
 class TagsHarness(Harness):

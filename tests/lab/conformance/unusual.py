@@ -110,11 +110,15 @@ class OffersAfterFiveSeconds(MachinesDriver):
         return changed | self.changed({*self.busy_at}), mark
 
 
-class KnowsNoFunctionOfBusyOnes(DevicesDriver):
-    """A device that is busy may be being programmed: its function is not known then."""
+class ForgetsItsFunctionWhileBusy(DevicesDriver):
+    """What a device holds is not known while it is programmed."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, {**facts, "function": None} if facts["busy"] else facts)
+
+
+class KnowsNoFunctionOfBusyOnes(ForgetsItsFunctionWhileBusy):
+    """A device that is busy may be being programmed: its function is not known then."""
 
     def current_function(self, provider_uuid: str) -> str | None:
         if self.devices[self.names[provider_uuid]]["busy"]:
@@ -209,13 +213,6 @@ class HasPartsBelowNodes(MachinesDriver):
             if facts["busy"]:
                 self.reserve(tree, part)
             above = part
-
-
-class ForgetsItsFunctionWhileBusy(DevicesDriver):
-    """What a device holds is not known while it is programmed."""
-
-    def traits(self, name: str, facts: Facts) -> set[str]:
-        return super().traits(name, {**facts, "function": None} if facts["busy"] else facts)
 
 
 class DedicatesCpus(MachinesDriver):

@@ -1,6 +1,6 @@
 """Rules of capabilities: what is claimed works, what is denied is not done (WHF-9..)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -12,11 +12,10 @@ from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Subject, describe
+from wharfinger.conformance.subject import Subject, describe, provider_of, uuid_of
 from wharfinger.driver import ComputeDriver
 from wharfinger.driver.capabilities import METHODS
 from wharfinger.exceptions import ProgrammingRefused, ReshapeNeeded, shown
-from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.names import check_trait
 
 #: From when on a thing is asked to be clean: after each cleaning, by the backend's clock, too.
@@ -148,7 +147,7 @@ def programs_not(subject: Subject) -> None:
     thing = harness.things()[0]
     image, function = harness.image(thing)
     with subject.driver() as driver:
-        uuid = _uuid(subject, driver, thing)
+        uuid = uuid_of(subject, driver, thing)
         _refused(driver, "another's provider", _NOBODYS, image, function)
         _refused(driver, "an image that there is not", uuid, str(uuid4()), function)
         harness.expect(None, Fault.RAISE)
@@ -172,7 +171,7 @@ def programs_these(subject: Subject) -> None:
         said = describe(driver, subject.placement.contents())
         known = {one.provider.uuid for one in said.values()}
         for thing in harness.things():
-            uuid = _published(said, thing).uuid
+            uuid = provider_of(said, thing).uuid
             scope = {*driver.programming_scope(uuid)}
             if uuid not in scope or not scope <= known:
                 raise Violation(f"{thing}: {sorted(scope)}", f"{uuid}, and others of {thing}'s")
@@ -197,7 +196,7 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
         thing = subject.harness.things()[0]
         image, function = subject.harness.image(thing)
         with subject.driver() as driver:
-            uuid = _uuid(subject, driver, thing)
+            uuid = uuid_of(subject, driver, thing)
             subject.harness.expect(at, Fault.HALF)
             refused = False
             try:
@@ -231,7 +230,7 @@ def cleans(subject: Subject) -> None:
     thing = harness.things()[0]
     harness.make_busy(thing)
     with subject.driver() as driver:
-        uuid = _uuid(subject, driver, thing)
+        uuid = uuid_of(subject, driver, thing)
         for what, provider in ((thing, uuid), ("a provider that is nobody's", _NOBODYS)):
             if _is_clean(driver, provider, since):
                 raise Violation(f"{what} is said to be clean", "False")
@@ -254,17 +253,17 @@ def cleaned_since(subject: Subject) -> None:
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
-        uuid = _uuid(subject, driver, thing)
+        uuid = uuid_of(subject, driver, thing)
         _see_not_clean(driver, uuid, f"{thing}, which has been free")
         if harness.busy.supported:
             harness.make_busy(thing)
-            _uuid(subject, driver, thing)
+            uuid_of(subject, driver, thing)
             harness.make_free(thing)
         for _ in range(_LOOKS):
-            _uuid(subject, driver, thing)
+            uuid_of(subject, driver, thing)
         _see_not_clean(driver, uuid, f"{thing}, which is free again")
     with subject.driver() as driver:
-        _uuid(subject, driver, thing)
+        uuid_of(subject, driver, thing)
         _see_not_clean(driver, uuid, f"{thing}, which was free at the start")
 
 
@@ -294,17 +293,6 @@ def _children(subject: Subject) -> list[str]:
     return sorted(
         name for name, one in said.items() if one.stated and one.provider.parent_uuid is not None
     )
-
-
-def _uuid(subject: Subject, driver: ComputeDriver, thing: str) -> str:
-    """The uuid of a thing's provider, after a look at the backend."""
-    return _published(describe(driver, subject.placement.contents()), thing).uuid
-
-
-def _published(said: Mapping[str, DesiredProvider], thing: str) -> Provider:
-    if thing not in said:
-        raise NotShown(f"the harness has a thing {thing}, and the driver says nothing of it")
-    return said[thing].provider
 
 
 def _refused(driver: ComputeDriver, what: str, uuid: str, image: str, function: str) -> None:

@@ -8,11 +8,11 @@ from itertools import product
 from typing import Final
 
 from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.fault_sweep import see_listing_raise_or_stay
 from wharfinger.conformance.growing import sizes
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Subject, as_contents, describe
+from wharfinger.conformance.subject import Subject, describe
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError, shown
 from wharfinger.providers import DesiredProvider
@@ -53,16 +53,9 @@ def complete_or_none(subject: Subject) -> str:
         for fault, at in product(_FAULTS, later):
             if time.monotonic() > deadline:
                 break
-            harness.expect(at, fault)
-            try:
-                after = describe(driver, live)
-            except Exception:
-                continue
-            finally:
-                harness.expect()
-            if after != before:
-                told = difference(as_contents(before), as_contents(after))
-                raise Violation(f"call {at} ({calls[at]}) meets {fault}: {told}", "no difference")
+            see_listing_raise_or_stay(
+                harness, partial(describe, driver, live), before, (at, calls[at]), fault
+            )
     return f"of {len(harness.things())} things"
 
 

@@ -1,11 +1,11 @@
 """Rules of what is busy for long, again, at once, or before it is listed (WHF-508 to 510)."""
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from wharfinger.conformance import clock_shift
 from wharfinger.conformance.busy_things import BusyThings
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import difference, is_reserved
@@ -50,9 +50,9 @@ def reserved_however_long(subject: Subject) -> None:
         things = BusyThings(subject, publishing)
         things.make_busy(subject.harness.things()[0])
         publishing.settle()
-        end = _now() + _LONG
+        end = clock_shift.real_seconds() + _LONG
         for number in range(1, 1 + (_THOROUGH if subject.thorough else _MOST)):
-            if number > _FEWEST and _now() > end and not subject.thorough:
+            if number > _FEWEST and clock_shift.real_seconds() > end and not subject.thorough:
                 break
             publishing.sync()
             publishing.cycle.poll()
@@ -153,8 +153,3 @@ def _attempt(run: Callable[[], CycleResult]) -> None:
     """Run a cycle that may fail."""
     with suppress(WharfingerError):
         run()
-
-
-def _now() -> float:
-    """Seconds by a clock that is never set ahead."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -7,7 +7,7 @@ from wharfinger.conformance.device_function import UNKNOWN, held_function
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Subject, describe
+from wharfinger.conformance.subject import Subject, describe, provider_of, uuid_of
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import shown
 
@@ -32,13 +32,13 @@ def says_what_is_held(subject: Subject) -> None:
     """Program a thing with one instance, then with another, and have the backend be reset."""
     thing = subject.harness.things()[0]
     with subject.driver() as first:
-        uuid = _uuid(subject, first, thing)
+        uuid = uuid_of(subject, first, thing)
         before = held_function(first, uuid)
         image, function = subject.harness.image(thing)
         _see_another(thing, before, function)
         first.program(uuid, image, function)
         with subject.driver() as second:
-            _uuid(subject, second, thing)
+            uuid_of(subject, second, thing)
             # A backend may report the function of its last look at the device.
             _see(f"{thing}, asked of a second instance", second, uuid, (function, before))
             another, other = subject.harness.image(thing)
@@ -52,7 +52,7 @@ def says_what_is_held(subject: Subject) -> None:
         if thing not in subject.harness.things():
             return
         with subject.driver() as third:
-            is_same = _uuid(subject, third, thing) == uuid
+            is_same = uuid_of(subject, third, thing) == uuid
             _, absent = subject.harness.image(thing)
             for driver in (first, third) if is_same else ():
                 _see_another(f"{thing}, after a reset", held_function(driver, uuid), absent)
@@ -99,7 +99,7 @@ def programs_what_is_meant(subject: Subject) -> None:
         harness.remove(harness.things()[0])
         done: set[str] = set()
         for thing in reversed(harness.things()):
-            if _uuid(subject, driver, thing) not in done:
+            if uuid_of(subject, driver, thing) not in done:
                 done |= see_programmed(subject, driver, thing)
 
 
@@ -117,7 +117,7 @@ def says_nothing_unasked(subject: Subject) -> None:
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
-        uuid = _uuid(subject, driver, thing)
+        uuid = uuid_of(subject, driver, thing)
         image, function = harness.image(thing)
         driver.program(uuid, image, function)
         for fault in _NOT_DONE:
@@ -138,8 +138,8 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
     """
     things = subject.harness.things()
     said = describe(driver, subject.placement.contents())
-    if missing := [one for one in things if one not in said]:
-        raise NotShown(f"the harness has a thing {missing[0]}, and the driver does not report it")
+    for one in things:
+        provider_of(said, one)
     uuids = {name: one.provider.uuid for name, one in said.items() if one.stated or name in things}
     before = {name: held_function(driver, uuid) for name, uuid in uuids.items()}
     image, function = subject.harness.image(thing)
@@ -188,7 +188,7 @@ def _fail(subject: Subject, at: int | None, fault: Fault) -> tuple[object, objec
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
-        uuid = _uuid(subject, driver, thing)
+        uuid = uuid_of(subject, driver, thing)
         image, function = harness.image(thing)
         harness.expect(at, fault)
         raised = False
@@ -200,7 +200,7 @@ def _fail(subject: Subject, at: int | None, fault: Fault) -> tuple[object, objec
         harness.expect()
         says = held_function(driver, uuid)
     with subject.driver() as later:
-        _uuid(subject, later, thing)
+        uuid_of(subject, later, thing)
         return says, held_function(later, uuid), function if raised else object(), calls
 
 
@@ -226,10 +226,3 @@ def _see_another(told: str, held: object, function: str) -> None:
             "another one: the harness has an image of this for the device, and does not have "
             "images of what a device holds",
         )
-
-
-def _uuid(subject: Subject, driver: ComputeDriver, thing: str) -> str:
-    said = describe(driver, subject.placement.contents())
-    if thing not in said:
-        raise NotShown(f"the harness has a thing {thing}, and the driver does not report it")
-    return said[thing].provider.uuid

@@ -126,7 +126,7 @@ class Aborts(HostDriver):
             os.abort()
 
 
-@wrong("runs", "WHF-811", "WHF-814", apart=True)
+@wrong("runs", "WHF-201", "WHF-811", apart=True)
 class ClosesStdout(RackDriver):
     """It closes the standard output, as daemons do."""
 
@@ -142,7 +142,7 @@ class ClosesEverything(HostDriver):
         os.closerange(0, 256)
 
 
-@wrong("runs", "WHF-811", "WHF-814", apart=True)
+@wrong("runs", "WHF-201", "WHF-811", apart=True)
 class RedirectsStdout(RackDriver):
     """It has what the process writes go nowhere."""
 
@@ -239,7 +239,7 @@ class HangsAndLetsNothingThrough(HostDriver):
                 continue
 
 
-@wrong("runs", "WHF-201", apart=True)
+@wrong("runs", "WHF-804", apart=True)
 class StaysForEver(RackDriver):
     """A thread of it, which the process waits for, never ends."""
 
