@@ -1,13 +1,13 @@
 """What some code does besides what it answers: to files, to the network, to the process."""
 
-import locale
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+
+from wharfinger.conformance import process_state
 
 #: What the interpreter tells of that reaches out of the process.
 _EVENTS: Final = frozenset(
@@ -62,14 +62,14 @@ def watching() -> Iterator[list[str]]:
         _HOOKED.append(True)  # such a hook stays for good
         sys.addaudithook(_note)
     watch = _Watch()
-    threads, state = {*threading.enumerate()}, _state()
+    threads, state = {*threading.enumerate()}, process_state.snapshot()
     _WATCHES.append(watch)
     try:
         yield watch.seen
     finally:
         _WATCHES.remove(watch)
-        after = _state()
-        watch.seen += [f"{what} changed" for what in state if after[what] != state[what]]
+        changes = process_state.changes(state, process_state.snapshot())
+        watch.seen += [f"{change} changed" for change in changes]
         started = {*threading.enumerate()} - threads
         watch.seen += sorted(f"thread {one.name} started" for one in started)
 
@@ -83,18 +83,3 @@ def _note(event: str, arguments: tuple[Any, ...], watches: list[_Watch] = _WATCH
     # The default outlives this module's names, as the hook does when the process ends.
     for watch in [*watches]:
         watch.note(event, arguments)
-
-
-def _state() -> dict[str, object]:
-    """What all code of a process shares."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return {
-        "the working directory": os.getcwd(),  # noqa: PTH109
-        "the environment": dict(os.environ),
-        "the locale": locale.setlocale(locale.LC_ALL),
-        "the umask": mask,
-        "a signal handler": {
-            one: signal.getsignal(one) for one in signal.valid_signals() if one != signal.SIGKILL
-        },
-    }
