@@ -138,7 +138,7 @@ class CyborgHarness(ServiceHarness):
             raise LabError(f"{thing} was not bound: {told}\n{self._cyborg.log()}")
 
     def expected(self) -> Mapping[str, Expected]:
-        """What Cyborg has published of each FPGA: the trait of its function, too."""
+        """Return the figures and the function trait of each FPGA, as Cyborg has them."""
         return {
             thing: Expected(
                 {"FPGA": self._device(thing)["deployables"][0]["accelerators"]},

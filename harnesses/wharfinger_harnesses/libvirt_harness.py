@@ -129,7 +129,7 @@ class LibvirtHarness(Harness):
         self._hold(thing, OFFERED, 0)
 
     def expected(self) -> Mapping[str, Expected]:
-        """What each GPU takes of the enabled type, whether or not it is there."""
+        """Return the capacity of each GPU for the enabled type, in use or not."""
         return {
             thing: Expected({"VGPU": gpu.capacity}, frozenset({_TRAIT}))
             for thing, gpu in self._gpus.items()

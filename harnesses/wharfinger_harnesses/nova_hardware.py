@@ -14,7 +14,7 @@ from nova import exception
 from nova.virt import fake
 from oslo_config import cfg
 
-#: What the nodes' children have, and before the reshape the nodes.
+#: The resource class of the nodes' children, and before the reshape of the nodes.
 MAGIC: Final = "CUSTOM_MAGIC"
 MAGIC_TOTAL: Final = 10
 

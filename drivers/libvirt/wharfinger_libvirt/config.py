@@ -118,7 +118,7 @@ class MdevTypeSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSection:
-    """What to ask about the host, and how it is published.
+    """Settings of the host: how it is asked, and how it is published.
 
     ``hypervisor_hostname`` is None where libvirt's answer is to be used; memory is in
     MiB, ``timeout`` in seconds; ``mdev_types`` are in the order of enabled_mdev_types.

@@ -1,4 +1,4 @@
-"""What can happen to a call that a driver makes to its backend."""
+"""Faults of a call that a driver makes to its backend."""
 
 from enum import StrEnum
 

@@ -1,7 +1,7 @@
 """One history of a backend and a driver, played without a fault, and again with faults.
 
-Sieve tests Kubernetes controllers in this way (OSDI 2022): what a fault leaves behind is found by
-comparing the end of the history with that of the reference, which met none.
+Sieve tests Kubernetes controllers in this way (OSDI 2022). A comparison of the end of the history
+with the end of the reference, which met no fault, shows the effect of a fault.
 """
 
 import os
@@ -387,7 +387,7 @@ class History:
         raise self._violation(f"polls do not name the change: {found}", "no difference")
 
     def _wanted(self, number: int) -> Contents:
-        """What polls have to publish; a stale answer may have been to a poll."""
+        """Return the providers that polls publish: none if a poll may get a stale answer."""
         if self._reference is None or Fault.STALE in self._faults:
             return {}
         return self._comparable(self._reference.steps[number].polled)

@@ -209,7 +209,7 @@ class Harness(abc.ABC):
         """
         raise NotImplementedError
 
-    # What a capability of the driver needs.
+    # Methods that a capability of the driver needs.
 
     def use_old_layout(self) -> OldLayout:
         """Let instances use inventory that has to move; return how it was published (``reshape``).

@@ -104,7 +104,7 @@ def _try_kills(subject: Subject, forks: Forks, seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What there is to kill a process at."""
+    """Moments at which a process can be killed."""
 
     writes: bool
     sees_calls: bool

@@ -22,7 +22,7 @@ from wharfinger.reconcile import driver_instance_loader
 
 #: What may wait for its backend as long as it likes.
 _MAY_WAIT: Final = frozenset({"program"})
-#: What every call meets for a while. One that hangs is for other rules: it takes its time.
+#: Faults of every call for a while. Other rules let calls hang, since that takes time.
 _FAULTS: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF)
 #: Whatever a driver raises is for other rules.
 _ANY: Final = Exception
@@ -79,7 +79,7 @@ class _Exercise:
             self._program()
 
     def _change_things(self) -> None:
-        """Have a thing be busy, be free, be another, come, go and come back."""
+        """Make a thing busy, free it, change it; add, remove and put back a thing."""
         harness, subject = self._subject.harness, self._subject
         thing = harness.things()[0]
         if can_be_busy(subject):

@@ -206,7 +206,7 @@ class _Guarded:
 def guarded(harness: Harness, calls: RunningCalls | None = None) -> Harness:
     """Return the harness; where a method raises, that says nothing of the driver (NotShown).
 
-    ``calls`` is told of each call.
+    ``calls`` observes each call.
     """
     return cast(Harness, _Guarded(harness, calls))
 

@@ -1,4 +1,4 @@
-"""What a run is asked for, and the options that say it: of the command and of pytest alike."""
+"""Options of a run, for the command and for pytest, and their values."""
 
 import random
 import re
@@ -25,7 +25,7 @@ _KNOWN_FAILURE: Final = re.compile(r"\s*(?P<id>[A-Z]+-\d+)\s*:\s*(?P<reason>\S.*
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a run is asked for.
+    """Values of the options of a run.
 
     ``driver`` is None where none was named: nothing can be checked then. ``known`` has the rules
     that are known to fail, by id, with the reasons. ``timeout`` is in seconds of the driver's time.

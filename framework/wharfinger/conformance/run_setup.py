@@ -34,7 +34,7 @@ _LOUD: Final = ("placement", "oslo_db", "object", "stevedore", "urllib3.connecti
 def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Examination]:
     """Start the backend, and return the examination of the driver; stop it at the end.
 
-    ``calls`` is told of each call to the driver and to the harness. Raises NotShown where the
+    ``calls`` observes each call to the driver and to the harness. Raises NotShown where the
     driver cannot be checked, and where the harness does not stop.
     """
     if asked.driver is None:

@@ -82,7 +82,7 @@ class Subject:
         self.broken: Final[set[str]] = set()
         #: What calls have changed of the process.
         self.process: Final = ProcessObserver()
-        #: What observes every call to the driver's instances.
+        #: The observers of every call to the driver's instances.
         self.observers: Final[list[CallObserver]] = [self.process]
         self._harness: Final = harness
         self._config_file: Final = config_file

@@ -30,15 +30,23 @@ def test_an_honest_driver_conforms(kind: type, honest: Honest, examiner: Examine
     assert exit_code(verdicts) is ExitCode.CONFORMS
 
 
-#: Histories are long: a hundred of them may be played before one shows the defect.
-ONLY_WITH_ALL = {"WHF-991": pytest.mark.drawn(0)}
+#: Histories are long: a hundred of them may be played before one shows the defect. Processor time
+#: alone shows the other two, and a busy machine may hide it.
+ONLY_WITH_ALL = dict.fromkeys(
+    ("WHF-991", "AsksTheTreeForAll", "WritesAllDown"), pytest.mark.drawn(0)
+)
 
 
 @pytest.mark.drawn(14)
 @pytest.mark.parametrize(
     ("rule", "kind"),
     [
-        pytest.param(rule, kind, marks=ONLY_WITH_ALL.get(rule, ()), id=f"{rule}-{kind.__name__}")
+        pytest.param(
+            rule,
+            kind,
+            marks=[ONLY_WITH_ALL[one] for one in (rule, kind.__name__) if one in ONLY_WITH_ALL],
+            id=f"{rule}-{kind.__name__}",
+        )
         for rule, kind in MUTANTS
     ],
 )

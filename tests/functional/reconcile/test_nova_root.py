@@ -423,7 +423,7 @@ def test_detached_child_lets_the_root_go_and_returns_below_the_new_root(
 def test_sync_reports_a_root_that_could_not_be_deleted(
     publishing: Publishing, placement: PlacementFixture, blocking: dict[str, dict[str, Any]]
 ) -> None:
-    """What nova leaves behind: the children without allocations are gone, and the root stays."""
+    """nova has deleted the children without allocations, and has left the root."""
     placement.client.delete_provider(blocking[FPGA]["uuid"])
 
     (problem,) = publishing.restarted().sync().problems

@@ -20,7 +20,7 @@ from wharfinger.conformance.subject import (
 )
 from wharfinger.exceptions import WharfingerError, shown
 
-#: Seconds in which a feed has told of a change: it need not ask its backend each time.
+#: Seconds until a feed names a change: it need not ask its backend each time.
 _WITHIN: Final = 10.0
 #: Seconds after which a feed has no more to tell of a change: it may repeat what is newer than the
 #: precision of its backend's clocks.

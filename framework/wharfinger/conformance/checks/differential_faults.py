@@ -22,8 +22,8 @@ _AFTER: Final = (
     Level.MUST,
     "A fault at one call leaves nothing behind: after cycles without a fault Placement holds what "
     "it would hold without it.",
-    "The driver runs for months, and its backend fails at any moment of them. What a fault leaves "
-    "in the driver's memory is wrong until an operator restarts it.",
+    "The driver runs for months, and its backend fails at any moment of them. A wrong value in the "
+    "driver's memory stays until an operator restarts it.",
     profile=Profile.EXTENDED,
     after=_AFTER,
 )

@@ -49,7 +49,7 @@ def differs_on_another_host(subject: Subject) -> None:
             with subject.driver_elsewhere(_HOST, configuration) as driver:
                 there = _uuids(subject, driver)
         except Exception:
-            continue  # the backend knows no such host, and that is said
+            continue  # the backend knows no such host, and the driver reports that
         _see_others({one: uuid for one, uuid in here.items() if not says(subject, uuid)}, there)
 
 

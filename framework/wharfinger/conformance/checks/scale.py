@@ -42,7 +42,7 @@ _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What a listing and a description of that many things cost; None: it was not measured.
+    """Cost of a listing and a description of that many things. None: it was not measured.
 
     The processor time is that of the description alone: the backend may be in this process.
     """
@@ -134,7 +134,7 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
 
 
 def _form(one: DesiredProvider) -> tuple[object, ...]:
-    """What all things have in common with one of the few that were there first."""
+    """Return the form of a description, which things share with one of the first few things."""
     return (one.stated, one.mode, bool(one.reservations), frozenset(one.provider.inventories))
 
 

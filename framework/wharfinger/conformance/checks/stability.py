@@ -15,7 +15,7 @@ from wharfinger.reconcile.cycle import CycleResult
 
 T = TypeVar("T")
 
-#: How often each pace is run twice: what a driver counts may be seen late.
+#: Number of rounds of all types of cycle: a driver that counts may show a difference late.
 _ROUNDS: Final = 4
 #: Seconds after which no more rounds begin: a backend may be slow.
 _ENOUGH: Final = 60.0
@@ -30,7 +30,7 @@ _ENOUGH: Final = 60.0
     after=("WHF-208",),
 )
 def unchanged(subject: Subject) -> None:
-    """Publish, then run each pace again and again."""
+    """Publish, then run each type of cycle several times."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         cycle = publishing.cycle
