@@ -9,7 +9,7 @@ from typing import Final
 from oslo_log import log as logging
 
 from wharfinger.agent.problem_log import Problems
-from wharfinger.agent.schedule import Pace, Timetable
+from wharfinger.agent.schedule import CycleType, Timetable
 from wharfinger.conf import AgentSection, DefaultSection, Options
 from wharfinger.exceptions import printable
 from wharfinger.objects import Context
@@ -116,9 +116,9 @@ class Worker:
                 succeeded = self._take(cycle, pace)
                 timetable.ended(pace, time.monotonic(), failed=not succeeded)
 
-    def _take(self, cycle: Reconciler, pace: Pace) -> bool:
+    def _take(self, cycle: Reconciler, kind: CycleType) -> bool:
         """Run a cycle, and tell of it; whether it came to its end."""
-        run = {Pace.FULL: cycle.sync, Pace.DRIFT: cycle.drift, Pace.POLL: cycle.poll}[pace]
+        run = {CycleType.FULL: cycle.sync, CycleType.DRIFT: cycle.drift, CycleType.POLL: cycle.poll}[pace]
         steps: list[Step] = []
 
         def note(step: Step) -> None:
@@ -133,13 +133,13 @@ class Worker:
         except BaseException as error:
             # The next cycle may fare better.
             failure = (error,)
-        if pace is Pace.FULL:
+        if pace is CycleType.FULL:
             self.is_complete = outcome is not None and not outcome.problems
         if steps:
             LOG.info("%s: %s", self.name, _told(steps))
         LOG.debug("%s: %s: %d changes written", self.name, pace.value, len(steps))
         self._problems.found(pace, failure)
-        if outcome is not None and pace is Pace.FULL:
+        if outcome is not None and pace is CycleType.FULL:
             self._problems.found("cycles", outcome.problems)
         elif outcome is not None:
             # The others look at what has changed: of the rest, they do not know.

@@ -1,13 +1,13 @@
-"""When which pace of a driver instance is due."""
+"""When which cycle of a driver instance is due."""
 
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from wharfinger.conf import AgentSection
 
 
-class Pace(Enum):
-    """The paces, each of which does more than those after it."""
+class CycleType(StrEnum):
+    """The types of cycle, each of which does more than those after it."""
 
     FULL = "full cycle"
     DRIFT = "drift cycle"
@@ -15,36 +15,36 @@ class Pace(Enum):
 
 
 class Timetable:
-    """When the paces of one driver instance are due, in seconds of a clock that never goes back.
+    """When the cycles of one driver instance are due, in seconds of ``time.monotonic()``.
 
-    The first full cycle is due at once, and nothing else until one has come to its end: it would
-    be a full one, too. An interval begins when a cycle ends: what was missed meanwhile is not
-    caught up. A cycle counts as all that it does more than. A full one that failed counts as
-    nothing, and is due again after the interval of the drift cycles.
+    The first full cycle is due at once, and nothing else until one has been completed: it would
+    be a full one, too. An interval begins when a cycle ends: cycles that were missed meanwhile are
+    not run later. A cycle counts as one of each type that does less. A failed full cycle counts as
+    none, and is due again after the interval of drift cycles.
     """
 
     def __init__(self, section: AgentSection) -> None:
         self._intervals: Final = {
-            Pace.FULL: section.full_interval,
-            Pace.DRIFT: section.drift_interval,
-            Pace.POLL: section.poll_interval,
+            CycleType.FULL: section.full_interval,
+            CycleType.DRIFT: section.drift_interval,
+            CycleType.POLL: section.poll_interval,
         }
-        self._due: Final = {Pace.FULL: float("-inf")}
+        self._due: Final = {CycleType.FULL: float("-inf")}
 
     @property
     def next(self) -> float:
-        """When something is due."""
+        """When the next cycle is due."""
         return min(self._due.values())
 
-    def due(self, now: float) -> Pace | None:
-        """What is to be done now, if anything."""
-        return next((pace for pace in Pace if self._due.get(pace, now + 1) <= now), None)
+    def due(self, now: float) -> CycleType | None:
+        """Return the type of the cycle that is due now, if any."""
+        return next((kind for kind in CycleType if self._due.get(kind, now + 1) <= now), None)
 
-    def ended(self, pace: Pace, now: float, *, failed: bool = False) -> None:
-        """Note that a cycle has come to its end, or has failed."""
-        if failed and pace is Pace.FULL:
-            self._due[pace] = now + self._intervals[Pace.DRIFT]
+    def ended(self, kind: CycleType, now: float, *, failed: bool = False) -> None:
+        """Note that a cycle was completed, or has failed."""
+        if failed and kind is CycleType.FULL:
+            self._due[kind] = now + self._intervals[CycleType.DRIFT]
             return
-        paces = list(Pace)
-        for one in paces[paces.index(pace) :]:
+        kinds = list(CycleType)
+        for one in kinds[kinds.index(kind) :]:
             self._due[one] = now + self._intervals[one]
