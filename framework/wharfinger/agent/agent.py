@@ -1,106 +1,267 @@
-"""All driver instances of a host, and the service that says that they are at work."""
+"""All driver instances of a host, and the service that is reported as up while they work."""
 
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.agent.driver_instance_worker import Worker
-from wharfinger.agent.problem_log import Problems
-from wharfinger.conf import DefaultSection, Options
-from wharfinger.exceptions import WharfingerError
+from wharfinger.agent.configuration_snapshot import Snapshot
+from wharfinger.agent.runner import Runner
+from wharfinger.agent.status import AgentStatus, Intervals, State
+from wharfinger.conf import AgentSection, DefaultSection
+from wharfinger.exceptions import WharfingerError, printable
 from wharfinger.objects import Context
-from wharfinger.placement.client import PlacementClient
 from wharfinger.tracker import service_record
-from wharfinger.tracker.heartbeat import BEATS, HANGS_AFTER
+from wharfinger.tracker.heartbeat import Heartbeat
 
 LOG: Final = logging.getLogger(__name__)
-#: Seconds that workers have, together, to come to the end of what they do.
-PATIENCE: Final = 30.0
+#: Seconds that the instances have, together, to end. systemd and operators get 30.
+PATIENCE: Final = 25.0
+#: Seconds after which the agent logs what it waits for.
+_SAYS_WHAT_IT_WAITS_FOR: Final = 2.0
+#: Seconds between two looks after the instances.
+TICK: Final = 1.0
+#: Seconds between two looks whether the instances have ended.
+_STEP: Final = 0.05
+#: States in which an instance does not work.
+_BROKEN: Final = frozenset({State.WEDGED, State.ENDED, State.CRASH_LOOP})
+
+#: Makes what runs the instance of that name.
+RunnerFactory = Callable[[Snapshot, str], Runner]
+
+
+class _Event(Enum):
+    STOP = "stop"
+    RELOAD = "reload"
+    LOOK = "look"
 
 
 class Agent:
     """Runs every enabled driver instance, and keeps the host's service up.
 
-    They share the ``client`` and the ``context``, which are safe for threads. The service is up for
-    as long as one of them does not hang. Otherwise other hosts would take over the nodes of the
-    instances that still work. Raises ConfigurationError.
+    The service is up for as long as one instance works: otherwise other hosts would take over the
+    nodes of the instances that still work. ``read_configuration`` returns the configuration as
+    ``reload`` takes it; it raises WharfingerError if that cannot be used. Raises
+    ConfigurationError.
     """
 
-    def __init__(self, conf: Options, client: PlacementClient, context: Context) -> None:
-        default = DefaultSection.read(conf)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        make_runner: RunnerFactory,
+        context: Context,
+        read_configuration: Callable[[], Snapshot],
+    ) -> None:
+        default = DefaultSection.read(snapshot.conf)
         self._host: Final = default.host
-        self._interval: Final = default.service_down_time / BEATS
+        self._down_time: Final = timedelta(seconds=default.service_down_time)
+        self._snapshot = snapshot
+        self._make_runner: Final = make_runner
         self._context: Final = context
-        self._workers: Final = [
-            Worker(conf, name, client, context) for name in default.enabled_drivers
-        ]
-        self._problems: Final = Problems(f"the service of {self._host}")
+        self._read_configuration: Final = read_configuration
+        self._runners: dict[str, Runner] = {
+            name: make_runner(snapshot, name) for name in default.enabled_drivers
+        }
+        #: Runners that were told to end, with the moment at which they are killed.
+        self._leaving: dict[Runner, float] = {}
+        #: Runners that start when the one before, of the same name, has ended.
+        self._waiting: list[Runner] = []
         # Unlike an Event, it may be written by a signal's handler while this thread waits for it.
-        self._stopping: Final = SimpleQueue[None]()
+        self._events: Final = SimpleQueue[_Event]()
+        self._status = AgentStatus(started_at=time.monotonic(), intervals=_intervals(snapshot))
+        self._service_error = ""
+
+    # For any thread, and for the handlers of signals.
 
     def stop(self) -> None:
-        """Have ``run`` come to its end; for any thread, and for the handlers of signals."""
-        self._stopping.put(None)
+        """Have ``run`` end."""
+        self._events.put(_Event.STOP)
+
+    def reload(self) -> None:
+        """Have the configuration read again."""
+        self._events.put(_Event.RELOAD)
+
+    def look(self) -> None:
+        """Have the agent look after its instances at once."""
+        self._events.put(_Event.LOOK)
+
+    def status(self) -> AgentStatus:
+        """Return the status of this moment; it asks nothing."""
+        instances = tuple(runner.status() for runner in list(self._runners.values()))
+        return replace(self._status, instances=instances, service_error=self._service_error)
+
+    # For the main thread.
 
     def run(self) -> tuple[str, ...]:
-        """Run until it is stopped; the names of instances that are still at work then.
+        """Run until it is stopped; return the names of the instances that had not ended then.
 
-        Those hang: what they are doing is ended by the end of the process, as a kill would end it.
+        They are threads that hang: the end of the process ends them, as a kill would.
         """
-        self._report()  # other hosts take the nodes of a service that is down
-        names = ", ".join(worker.name for worker in self._workers)
-        LOG.info("the agent of %s runs %s", self._host, names)
-        for worker in self._workers:
-            worker.start()
-        try:
-            while not self._has_to_stop():
-                self._report()
-        finally:
-            LOG.info("the agent of %s stops", self._host)
-            left = self._stop()
+        LOG.info("the agent of %s runs %s", self._host, ", ".join(self._runners))
+        with ExitStack() as stack:
+            heartbeat = stack.enter_context(
+                Heartbeat(self._host, self._report, self._down_time, at_once=True)
+            )
+            for runner in self._runners.values():
+                runner.start()
+            try:
+                while (event := self._next_event()) is not _Event.STOP:
+                    heartbeat.progress()
+                    if event is _Event.RELOAD:
+                        self._take_configuration()
+                    self._look_after_instances()
+            finally:
+                left = self._stop()
         return left
 
-    def _has_to_stop(self) -> bool:
-        """Wait until the next report is due, or until it is stopped."""
-        with suppress(Empty):
-            self._stopping.get(timeout=self._interval)
-            return True
-        return False
+    def _next_event(self) -> _Event:
+        """Wait for an event; an agent without events looks after its instances every second."""
+        try:
+            return self._events.get(timeout=TICK)
+        except Empty:
+            return _Event.LOOK
 
     def _report(self) -> None:
-        hanging = [worker.name for worker in self._workers if worker.hangs]
-        self._problems.found("hanging", [self._hangs(name, len(hanging)) for name in hanging])
-        if hanging and len(hanging) == len(self._workers):
-            return
-        owners = {worker.owner for worker in self._workers if worker.owner is not None}
-        complete = all(worker.is_complete for worker in self._workers)
+        """Report the service; raise WharfingerError if no instance works."""
         try:
-            service_record.report(self._context, self._host, owners, complete=complete)
+            self._report_service()
         except Exception as error:
-            # The instances go on, and so does this.
-            self._problems.found("report", [error])
-        else:
-            LOG.debug("the service of %s is up, its cycles complete: %s", self._host, complete)
-            self._problems.found("report")
+            self._service_error = printable(f"{error}")
+            raise
+        self._service_error = ""
 
-    def _hangs(self, name: str, count: int) -> WharfingerError:
-        is_last = count == len(self._workers)
-        down = "All instances hang, so the service is not reported as up, and other hosts may take "
-        return WharfingerError(
-            reason=f"driver instance {name} hangs: its cycle has made no progress for "
-            f"{HANGS_AFTER:g} seconds. "
-            + (f"{down}over its nodes. " if is_last else "")
-            + "Find out what its backend does, and restart the agent."
+    def _report_service(self) -> None:
+        statuses = [runner.status() for runner in list(self._runners.values())]
+        if statuses and all(one.state in _BROKEN for one in statuses):
+            states = ", ".join(f"{one.name}: {one.state}" for one in statuses)
+            raise WharfingerError(reason=f"no driver instance works ({states})")
+        service_record.report(
+            self._context,
+            self._host,
+            {one.report.owner for one in statuses if one.report.owner is not None},
+            complete=bool(statuses) and all(one.report.is_complete for one in statuses),
         )
 
+    # Reload.
+
+    def _take_configuration(self) -> None:
+        """Read the configuration again; refuse it whole if anything in it is wrong."""
+        LOG.info("the configuration is read again")
+        try:
+            new = self._read_configuration()
+            DefaultSection.read(new.conf).require_instances()
+            if fixed := self._snapshot.fixed_options_changed_by(new):
+                raise WharfingerError(
+                    reason=f"{', '.join(fixed)} changed, which the agent reads only at its start. "
+                    "Restart the agent to use the new value"
+                )
+        except WharfingerError as error:
+            text = printable(f"{error}").rstrip(".")
+            LOG.error("the new configuration was refused, the one before stays: %s.", text)
+            self._status = replace(self._status, refused_reload=text)
+            return
+        self._replace_instances(new)
+        self._snapshot = new
+        self._status = replace(
+            self._status,
+            refused_reload="",
+            reloads=self._status.reloads + 1,
+            intervals=_intervals(new),
+        )
+
+    def _replace_instances(self, new: Snapshot) -> None:
+        """End the instances that the configuration changes or removes, and start new ones."""
+        names = DefaultSection.read(new.conf).enabled_drivers
+        changed = self._snapshot.changed_instances(new, names)
+        before = self._runners
+        kept = [name for name in names if name in before and name not in changed]
+        self._runners = {
+            name: before[name] if name in kept else self._make_runner(new, name) for name in names
+        }
+        self._waiting = [runner for name, runner in self._runners.items() if name not in kept]
+        for name, runner in before.items():
+            if name not in kept:
+                runner.stop()
+                self._leaving[runner] = time.monotonic() + PATIENCE
+        LOG.info(
+            "the new configuration is used; started: %s; stopped: %s; unchanged: %s",
+            *(
+                ", ".join(those) or "none"
+                for those in (
+                    [one.name for one in self._waiting],
+                    [name for name in before if name not in kept],
+                    kept,
+                )
+            ),
+        )
+
+    def _look_after_instances(self) -> None:
+        """Start, watch and end instances."""
+        for runner in self._runners.values():
+            if runner not in self._waiting:
+                runner.check()
+        for runner, end in list(self._leaving.items()):
+            if runner.has_ended():
+                del self._leaving[runner]
+            elif time.monotonic() >= end:
+                runner.kill()
+        leaving = {runner.name for runner in self._leaving}
+        for runner in [one for one in self._waiting if one.name not in leaving]:
+            runner.start()
+            self._waiting.remove(runner)
+
+    # The end.
+
     def _stop(self) -> tuple[str, ...]:
-        for worker in self._workers:
-            worker.stop()
-        end = time.monotonic() + PATIENCE
-        left = [one.name for one in self._workers if not one.join(max(0.0, end - time.monotonic()))]
-        for name in left:
-            LOG.warning("%s: still at work after %g seconds, and left behind", name, PATIENCE)
-        return tuple(left)
+        """End all instances; return the names of those that cannot be ended."""
+        LOG.info("the agent of %s stops", self._host)
+        self._status = replace(self._status, is_stopping=True)
+        for runner in self._runners.values():
+            runner.stop()
+        runners = [*self._runners.values(), *self._leaving]
+        begin = time.monotonic()
+        has_said = False
+        while left := [one for one in runners if not one.has_ended()]:
+            elapsed = time.monotonic() - begin
+            if elapsed >= PATIENCE:
+                break
+            if elapsed >= _SAYS_WHAT_IT_WAITS_FOR and not has_said:
+                LOG.info("waits at most %g s for %s", PATIENCE, _work_of(left))
+                has_said = True
+            time.sleep(_STEP)
+        for runner in left:
+            LOG.warning(
+                "%s: still at work after %g seconds, and ended. The next cycle of the instance "
+                "completes what it has begun.",
+                runner.name,
+                PATIENCE,
+            )
+            runner.kill()
+        return tuple(one.name for one in left)
+
+
+def _work_of(runners: Iterable[Runner]) -> str:
+    """Return what instances are doing, in words."""
+    parts = []
+    for runner in runners:
+        status = runner.status()
+        work = status.report.cycle or "its end"
+        call = f", driver call {status.driver_call}" if status.driver_call else ""
+        parts.append(f"{runner.name} ({work}{call})")
+    return "; ".join(parts)
+
+
+def _intervals(snapshot: Snapshot) -> Intervals:
+    section = AgentSection.read(snapshot.conf)
+    return Intervals(
+        poll=section.poll_interval,
+        drift=section.drift_interval,
+        full=section.full_interval,
+        hang=section.hang_timeout,
+    )

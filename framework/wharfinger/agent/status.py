@@ -105,6 +105,12 @@ class InstanceReport:
     reserving_count: int = 0
     reserving_seconds: float = 0.0
 
+    @property
+    def has_published(self) -> bool:
+        """Whether a full cycle was completed."""
+        counts = self.cycles.get(CycleType.FULL)
+        return counts is not None and counts.completed > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceStatus:

@@ -1,24 +1,38 @@
-"""``wharfinger agent``: publish what the drivers say, again and again."""
+"""``wharfinger agent``: publish what the drivers report until it is stopped."""
 
 import argparse
 import gc
 import logging
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from wharfinger.cli.app import DONE
 from wharfinger.cli.entry_point import USUAL_THRESHOLDS
 from wharfinger.cli.object_command import ObjectCommand
+from wharfinger.exceptions import ConfigurationFileError
+
+if TYPE_CHECKING:
+    from keystoneauth1.adapter import Adapter
+
+    from wharfinger.agent.configuration_snapshot import Snapshot
+    from wharfinger.agent.runner import Runner
+    from wharfinger.placement.client import PlacementClient
+
+#: Seconds that the check of a new configuration may take: it imports the drivers.
+_CHECK_TIMEOUT: Final = 120
 
 
 class AgentCommand(ObjectCommand):
     """Run the enabled driver instances until SIGTERM or SIGINT.
 
-    Prints nothing; problems are logged, and with -v what was written. Exits with 0 when it was
-    stopped, with 1 where it cannot start.
+    SIGHUP reads the configuration again. Prints nothing; problems are logged, and with -v what was
+    written. Exits with 0 when it was stopped, with 1 where it cannot start.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -27,10 +41,17 @@ class AgentCommand(ObjectCommand):
         from wharfinger.placement import session
 
         gc.set_threshold(*USUAL_THRESHOLDS)
-        session.check(self.conf)
-        DefaultSection.read(self.conf).require_instances()
-        agent = Agent(self.conf, self.placement, self.objects)
-        with _on_signals(agent.stop):
+        snapshot = self._snapshot()
+        session.check(snapshot.conf)
+        DefaultSection.read(snapshot.conf).require_instances()
+        agent = Agent(snapshot, self._make_runner, self.objects, self._checked_snapshot)
+        signals = {
+            signal.SIGTERM: agent.stop,
+            signal.SIGINT: agent.stop,
+            signal.SIGHUP: agent.reload,
+            signal.SIGCHLD: agent.look,
+        }
+        with _on_signals(signals):
             left = agent.run()
         if left:
             # Python waits for threads that those have started, and may crash over others.
@@ -39,15 +60,70 @@ class AgentCommand(ObjectCommand):
             os._exit(DONE)
         return DONE
 
+    def _snapshot(self) -> "Snapshot":
+        from wharfinger.agent.configuration_snapshot import Snapshot
+
+        return Snapshot(self.app.options.config_file, self.app.options.config_dir)
+
+    def _checked_snapshot(self) -> "Snapshot":
+        """Return the configuration of this moment, with what its drivers say of it.
+
+        Another process imports the drivers.
+        """
+        snapshot = self._snapshot()
+        command = [sys.executable, "-m", "wharfinger.cli.app", "--config-file", snapshot.path]
+        try:
+            check = subprocess.run(
+                [*command, "config", "validate", "-f", "value", "-c", "Result"],
+                capture_output=True,
+                text=True,
+                timeout=_CHECK_TIMEOUT,
+                check=False,
+                pass_fds=(snapshot.descriptor,),
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = f"it could not be checked: {error}"
+        else:
+            if check.returncode == DONE:
+                return snapshot
+            problem = " ".join((check.stdout or check.stderr).split())
+        raise ConfigurationFileError(problem=problem, remedy="Correct it, and reload again.")
+
+    def _make_runner(self, snapshot: "Snapshot", name: str) -> "Runner":
+        from wharfinger.agent.instance_process import ProcessRunner
+        from wharfinger.agent.instance_thread import ThreadRunner
+        from wharfinger.conf import AgentSection
+        from wharfinger.conf.agent import Isolation
+
+        section = AgentSection.read(snapshot.conf)
+        if section.isolation is Isolation.THREAD:
+            return ThreadRunner(snapshot.conf, name, self._make_client, self.objects)
+        arguments = [f"--verbosity={self.app.options.verbose_level}"]
+        if self.app.options.log_file:
+            arguments.append(f"--log-file={self.app.options.log_file}")
+        return ProcessRunner(section, name, snapshot, arguments)
+
+    @cached_property
+    def _adapter(self) -> "Adapter":
+        from wharfinger.placement.session import make_adapter
+
+        return make_adapter(self.conf)
+
+    def _make_client(self) -> "PlacementClient":
+        from wharfinger.conf import PlacementSection
+        from wharfinger.placement.client import PlacementClient
+
+        return PlacementClient(self._adapter, PlacementSection.read(self.conf).connections)
+
 
 @contextmanager
-def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    before = {
-        number: signal.signal(number, lambda *_: stop())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
+def _on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    def handler(act: Callable[[], None]) -> Callable[[int, object], None]:
+        return lambda _number, _frame: act()
+
+    before = {number: signal.signal(number, handler(act)) for number, act in actions.items()}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)

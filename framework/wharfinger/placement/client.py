@@ -4,8 +4,10 @@ Each read is one method. ``provider_writes`` and ``allocation_writes`` have the 
 decide which requests are sent, and when.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
+from threading import Lock
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -33,12 +35,14 @@ class PlacementClient:
     """A client for one Placement; safe for several threads.
 
     ``connections`` is how many requests may be sent at the same time. The microversion is
-    negotiated at the first request: the newest that both sides know. Every method raises
-    PlacementError.
+    negotiated at the first request: the newest that both sides know. ``counts`` are the requests
+    that were sent, by method and HTTP status (0: no answer). Every method raises PlacementError.
     """
 
     def __init__(self, adapter: Adapter, connections: int = 1) -> None:
         self.connections: Final = connections
+        self.counts: Final[Counter[tuple[str, int]]] = Counter()
+        self._counting: Final = Lock()
         self._adapter: Final = adapter
         self._microversion: Microversion | None = None
 
@@ -213,13 +217,19 @@ class PlacementClient:
                 path, method, raise_exc=False, microversion=microversion, **content
             )
         except (ClientException, ValueError) as error:  # ValueError: the URL is malformed
+            self._count(method, 0)
             if isinstance(error, EndpointNotFound):
                 # The catalog comes with the token. A new one may have the endpoint.
                 self._adapter.invalidate()
             raise error_mapping.from_keystoneauth(request, error) from error
+        self._count(method, response.status_code)
         if response.status_code >= 400:
             raise error_mapping.from_response(request, response)
         return response
+
+    def _count(self, method: str, status: int) -> None:
+        with self._counting:  # several threads may send requests
+            self.counts[method, status] += 1
 
     def _negotiate(self) -> Microversion:
         answer = self._request("GET", "/", None, None)

@@ -106,13 +106,15 @@ def _ignore(_what: object) -> None:
 class CycleResult:
     """Result of a cycle: the steps that were sent, and what it could not do.
 
-    ``pending`` are removals that wait, ``foreign`` reservations of other programs.
+    ``pending`` are removals that wait, ``foreign`` reservations of other programs. ``conflicts`` is
+    the number of writes of a tree that failed since another process had changed it.
     """
 
     steps: tuple[Step, ...] = ()
     pending: tuple[PendingRemoval, ...] = ()
     foreign: tuple[ForeignReservation, ...] = ()
     problems: tuple[WharfingerError, ...] = ()
+    conflicts: int = 0
 
     def with_problems(self, more: Iterable[WharfingerError]) -> Self:
         """Return the same result with more problems."""
@@ -125,7 +127,8 @@ class _Attempts:
 
     ``trees`` are the plans by root, each of the last attempt at it; ``failures`` the errors of
     their writes. ``again`` are the roots of the trees to try again, None for all. ``is_blocked``:
-    another process was in the way. ``conflict`` is the error of an attempt without a plan.
+    another process was in the way. ``conflict`` is the error of an attempt without a plan,
+    ``conflicts`` the number of conflicts in all attempts.
     """
 
     trees: dict[str, TreePlan] = field(default_factory=dict)
@@ -136,6 +139,7 @@ class _Attempts:
     again: Set[str] | None = None
     is_blocked: bool = False
     conflict: WharfingerError | None = None
+    conflicts: int = 0
 
     def add(self, plan: Plan) -> None:
         """Take the plan of an attempt."""
@@ -155,6 +159,7 @@ class _Attempts:
             steps=tuple(self.steps),
             pending=plan.pending,
             foreign=plan.foreign,
+            conflicts=self.conflicts,
             problems=(
                 *self.errors.values(),
                 *plan.problems,
@@ -462,6 +467,7 @@ class Reconciler:
                 planned, plan = self._planned(self._prepared(observed), questions)
             except CONFLICTS as error:
                 attempts.conflict, attempts.is_blocked = error, True
+                attempts.conflicts += 1
                 continue
             if restrict is not None:
                 planned, plan = restrict(planned, plan)
@@ -499,6 +505,7 @@ class Reconciler:
                 if isinstance(failure, CONFLICTS):
                     conflicts.add(tree.plan.root_uuid)
         attempts.is_blocked = bool(not_taken or conflicts)
+        attempts.conflicts += len(not_taken) + len(conflicts)
         attempts.again = conflicts.union(
             (row.uuid for row in state.takeovers),
             state.overlaid_takeovers,

@@ -1,8 +1,10 @@
 """Calls of a driver, each isolated from the framework, and checks of their answers."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from oslo_log import log as logging
 
@@ -86,13 +88,42 @@ def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[s
     raise wrong_answer(driver.name, operation, "names of nodes and a mark", answer)
 
 
+class CallObserver(Protocol):
+    """Observer of the calls to a driver."""
+
+    def began(self, operation: str) -> None:
+        """Note that a call has begun."""
+
+    def ended(self) -> None:
+        """Note that the call has returned or raised."""
+
+
+#: Observer of the calls that this thread makes to drivers.
+observer: Final[ContextVar[CallObserver | None]] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observed(operation: str) -> Iterator[None]:
+    """Let the observer of this thread know that the block is a call to the driver."""
+    watching = observer.get()
+    if watching is None:
+        yield
+        return
+    watching.began(operation)
+    try:
+        yield
+    finally:
+        watching.ended()
+
+
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
     """Call the driver of that name; raise BackendError for errors that are not ours.
 
     This is the one place that isolates the framework from a driver.
     """
     try:
-        return call()
+        with observed(operation):
+            return call()
     except ReshapeNeeded as error:
         raise BackendError(
             driver=driver,

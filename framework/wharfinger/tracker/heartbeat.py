@@ -22,15 +22,24 @@ class Heartbeat:
     """Context manager that reports the service of a host as up while its block runs.
 
     Other hosts take over the nodes of a service that does not report for ``down_time``. So a thread
-    calls ``report`` three times in that time, even while a cycle waits for its driver. It ends
-    with the block, and with the process. A cycle that has shown no ``progress`` for
+    calls ``report`` three times in that time, even while a cycle waits for its driver; for the
+    first time at the beginning if ``at_once``. It ends with the block, and with the process. A
+    cycle that has shown no ``progress`` for
     ``HANGS_AFTER`` seconds hangs: the heartbeat stops until the cycle goes on.
     """
 
-    def __init__(self, host: str, report: Callable[[], object], down_time: timedelta) -> None:
+    def __init__(
+        self,
+        host: str,
+        report: Callable[[], object],
+        down_time: timedelta,
+        *,
+        at_once: bool = False,
+    ) -> None:
         self._host: Final = host
         self._report: Final = report
         self._down_time: Final = down_time.total_seconds()
+        self._at_once: Final = at_once
         self._progressed = time.monotonic()
         self._stopping: Final = Event()
         self._thread: Final = Thread(target=self._run, name="heartbeat", daemon=True)
@@ -51,7 +60,9 @@ class Heartbeat:
     def _run(self) -> None:
         """Report until the block ends; log a problem when it begins and when it is over."""
         is_failing = False
-        while not self._stopping.wait(self._down_time / BEATS):
+        wait = 0.0 if self._at_once else self._down_time / BEATS
+        while not self._stopping.wait(wait):
+            wait = self._down_time / BEATS
             problem = self._beat()
             if problem and not is_failing:
                 LOG.warning(

@@ -1,0 +1,73 @@
+"""The process of one driver instance, which ``wharfinger agent`` starts."""
+
+import argparse
+import ctypes
+import faulthandler
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Final
+
+from wharfinger.agent.instance_process import STACKS
+from wharfinger.agent.shared_report import ReportWriter
+
+#: prctl(2): the signal that a process gets when its parent ends.
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the instance until SIGTERM; return the exit code."""
+    parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
+    parser.add_argument("--instance", required=True)
+    parser.add_argument("--config-file", required=True)
+    parser.add_argument("--report", type=int, required=True, help="descriptor of the shared page")
+    parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
+    parser.add_argument("--verbosity", type=int, default=0)
+    parser.add_argument("--log-file")
+    arguments = parser.parse_args(argv)
+
+    _end_with_parent(arguments.parent)
+    # The driver may close or replace standard error.
+    stacks = os.fdopen(os.dup(sys.stderr.fileno()), "w")
+    faulthandler.register(STACKS, file=stacks, all_threads=True)
+    ending = SimpleQueue[None]()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.put(None))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return _run(arguments, ending)
+
+
+def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
+    from wharfinger import conf as configuration  # noqa: PLC0415 - after the signals
+    from wharfinger.agent.worker import Worker  # noqa: PLC0415
+    from wharfinger.conf import PlacementSection  # noqa: PLC0415
+    from wharfinger.objects import connect  # noqa: PLC0415
+    from wharfinger.placement.client import PlacementClient  # noqa: PLC0415
+    from wharfinger.placement.session import make_adapter  # noqa: PLC0415
+
+    conf = configuration.load([arguments.config_file])
+    report = ReportWriter(arguments.report)
+    client = PlacementClient(make_adapter(conf), PlacementSection.read(conf).connections)
+    worker = Worker(conf, arguments.instance, client, connect(conf), report)
+    thread = threading.Thread(target=worker.run, name=arguments.instance, daemon=True)
+    thread.start()
+    gc.freeze()  # what was imported stays
+    ending.get()
+    worker.stop()
+    thread.join()
+    return 0
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the agent ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended meanwhile
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

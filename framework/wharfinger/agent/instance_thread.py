@@ -1,0 +1,111 @@
+"""A driver instance in a thread of the agent: for tests, and for tiny hosts.
+
+A driver that hangs is reported, and cannot be ended; one that ends its process ends the agent.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Thread
+from typing import Final
+
+from oslo_log import log as logging
+
+from wharfinger.agent.status import InstanceReport, InstanceStatus, State
+from wharfinger.agent.worker import Worker
+from wharfinger.conf import AgentSection, Options
+from wharfinger.objects import Context
+from wharfinger.placement.client import PlacementClient
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class ThreadRunner:
+    """Runs a driver instance in a thread."""
+
+    def __init__(
+        self,
+        conf: Options,
+        name: str,
+        make_client: Callable[[], PlacementClient],
+        context: Context,
+    ) -> None:
+        self.name: Final = name
+        self._hang_timeout: Final = AgentSection.read(conf).hang_timeout
+        self._latest: Final = _LatestReport()
+        self._worker: Final = Worker(conf, name, make_client(), context, self._latest)
+        # A driver that hangs does not keep the process from its end.
+        self._thread: Final = Thread(target=self._worker.run, name=name, daemon=True)
+        now = time.monotonic()
+        self._status = InstanceStatus(name=name, state=State.STARTING, since=now, started_at=now)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def check(self) -> None:
+        """Log once if the driver does not return from a call, and once when it does."""
+        call, began = self._latest.call()
+        now = time.monotonic()
+        hangs = began is not None and now - began >= self._hang_timeout
+        if hangs and self._status.state is not State.WEDGED:
+            LOG.error(
+                "%s: the driver has not returned from %s for %d seconds. Find out what its "
+                "backend does; a thread cannot be ended, so restart the agent if it stays so.",
+                self.name,
+                call,
+                now - (began or now),
+            )
+            self._become(State.WEDGED)
+        elif self._status.state is State.WEDGED and not hangs:
+            LOG.warning("%s: the driver has returned", self.name)
+            self._become(State.STARTING)
+        if self._status.state is State.STARTING and self._latest.report.has_published:
+            self._become(State.RUNNING)
+
+    def stop(self) -> None:
+        """Ask the thread to end after the cycle in progress."""
+        self._worker.stop()
+        self._become(State.STOPPING)
+
+    def has_ended(self) -> bool:
+        """Return whether the thread has ended."""
+        return not self._thread.is_alive()
+
+    def kill(self) -> None:
+        """Do nothing: only the end of the process ends a thread."""
+
+    def status(self) -> InstanceStatus:
+        """Return the status of this moment."""
+        call, began = self._latest.call()
+        return replace(
+            self._status,
+            report=self._latest.report,
+            driver_call=call,
+            driver_call_began_at=began,
+        )
+
+    def _become(self, state: State) -> None:
+        self._status = replace(self._status, state=state, since=time.monotonic())
+
+
+class _LatestReport:
+    """The latest report of the instance, and the calls to its driver that are in progress."""
+
+    def __init__(self) -> None:
+        self.report = InstanceReport()
+        self._calls: Final[list[tuple[str, float]]] = []
+
+    def publish(self, report: InstanceReport) -> None:
+        self.report = report
+
+    def began(self, operation: str) -> None:
+        self._calls.append((operation, time.monotonic()))
+
+    def ended(self) -> None:
+        self._calls.pop()
+
+    def call(self) -> tuple[str, float | None]:
+        """Return the call in progress and its begin; "" and None without one."""
+        calls = self._calls[-1:]
+        return calls[0] if calls else ("", None)

@@ -1,0 +1,158 @@
+"""Work of one driver instance: cycle after cycle, until it is stopped.
+
+It runs in a thread of the agent or in a process of its own; it does not know in which.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from threading import Event
+from typing import Final, Protocol
+
+from oslo_log import log as logging
+
+from wharfinger.agent.problem_log import Problems
+from wharfinger.agent.schedule import CycleType, Timetable
+from wharfinger.agent.status import InstanceReport
+from wharfinger.agent.work_report import WorkReport, became_free, became_reserved
+from wharfinger.conf import AgentSection, DefaultSection, Options
+from wharfinger.exceptions import printable
+from wharfinger.objects import Context
+from wharfinger.placement.client import PlacementClient
+from wharfinger.providers.plan import Step
+from wharfinger.providers.removal import RemovalPolicy
+from wharfinger.reconcile import driver_calls, driver_instance_loader
+from wharfinger.reconcile.cycle import Reconciler
+
+LOG: Final = logging.getLogger(__name__)
+#: Providers that one log line names.
+_NAMED: Final = 10
+
+
+class Reporter(driver_calls.CallObserver, Protocol):
+    """Takes the reports of an instance, and observes the calls to its driver."""
+
+    def publish(self, report: InstanceReport) -> None:
+        """Take a report in place of the one before."""
+
+
+class Worker:
+    """Runs the cycles of a driver instance, one after the other, until it is stopped.
+
+    It logs each failure and tries again. The instance belongs to this process for as long; the
+    worker loads it again only if it could not be loaded or connected. ``client`` is for this
+    instance alone. ``reporter`` gets each new report, and observes the calls to the driver.
+    """
+
+    def __init__(
+        self,
+        conf: Options,
+        name: str,
+        client: PlacementClient,
+        context: Context,
+        reporter: Reporter,
+    ) -> None:
+        self.name: Final = name
+        self._conf: Final = conf
+        self._section: Final = AgentSection.read(conf)
+        self._down_time: Final = timedelta(seconds=DefaultSection.read(conf).service_down_time)
+        self._client: Final = client
+        self._context: Final = context
+        self._reporter: Final = reporter
+        self._problems: Final = Problems(name)
+        self._report: Final = WorkReport(client)
+        self._stopping: Final = Event()
+
+    def stop(self) -> None:
+        """End after the cycle in progress; for any thread."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Run until it is stopped."""
+        driver_calls.observer.set(self._reporter)
+        while not self._stopping.is_set():
+            try:
+                self._serve()
+            except BaseException as error:
+                # Isolates the other instances from this one's driver, one that exits too.
+                self._problems.found("start", [error])
+                self._report.failed(error)
+            self._reporter.publish(self._report.current)
+            self._stopping.wait(self._section.drift_interval)
+
+    def _serve(self) -> None:
+        """Load and connect the instance, and run its cycles until the end."""
+        with driver_calls.observed("import"):
+            instance = driver_instance_loader.load(self._conf, self.name)
+        owner = instance.publisher.owner
+        self._report.loaded(instance.section.driver, owner)
+        self._reporter.publish(self._report.current)
+        with driver_instance_loader.running(
+            instance,
+            self._client,
+            self._context,
+            policy=RemovalPolicy(delay=instance.section.removal_delay),
+            down_time=self._down_time,
+        ) as cycle:
+            self._problems.found("start")
+            LOG.info("%s: driver %s publishes for %s", self.name, instance.section.driver, owner)
+            self._run_cycles(cycle)
+
+    def _run_cycles(self, cycle: Reconciler) -> None:
+        timetable = Timetable(self._section)
+        while not self._stopping.is_set():
+            kind = timetable.due(time.monotonic())
+            if kind is None:
+                self._stopping.wait(max(0.0, timetable.next - time.monotonic()))
+            else:
+                succeeded = self._run_cycle(cycle, kind)
+                timetable.ended(kind, time.monotonic(), failed=not succeeded)
+
+    def _run_cycle(self, cycle: Reconciler, kind: CycleType) -> bool:
+        """Run a cycle, and log and report its result; return whether it was completed."""
+        run = {
+            CycleType.FULL: cycle.sync,
+            CycleType.DRIFT: cycle.drift,
+            CycleType.POLL: cycle.poll,
+        }[kind]
+        steps: list[Step] = []
+
+        def note(step: Step) -> None:
+            self._report.written(step)
+            steps.append(step)
+
+        self._report.begin(kind)
+        self._reporter.publish(self._report.current)
+        result = None
+        failure: tuple[BaseException, ...] = ()
+        try:
+            result = run(on_step=note)
+        except BaseException as error:
+            # The next cycle may succeed.
+            failure = (error,)
+        if steps:
+            LOG.info("%s: %s", self.name, _summary(steps))
+        LOG.debug("%s: %s: %d changes written", self.name, kind.value, len(steps))
+        self._problems.found(kind, failure)
+        if result is not None and kind is CycleType.FULL:
+            self._problems.found("cycles", result.problems)
+        elif result is not None:
+            # The other cycles see what has changed, and know nothing of the rest.
+            self._problems.also_found("cycles", result.problems)
+        for one in failure:
+            self._report.failed(one)
+        if result is not None:
+            self._report.completed(result, cycle.store.records)
+        self._reporter.publish(self._report.current)
+        return result is not None
+
+
+def _summary(steps: Sequence[Step]) -> str:
+    """Return how much was written, and which providers are reserved or released by it."""
+    parts = [f"{len(steps)} {'change' if len(steps) == 1 else 'changes'} written"]
+    for word, changes in (("reserved", became_reserved), ("released", became_free)):
+        names = [printable(name) for name in dict.fromkeys(s.name for s in steps if changes(s))]
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            parts.append(f"{word}: {', '.join(names[:_NAMED])}{more}")
+    return "; ".join(parts)
