@@ -116,17 +116,20 @@ class InstanceReport:
 class InstanceStatus:
     """Status of a driver instance, as the agent sees it.
 
-    ``since`` is the begin of ``state``, ``started_at`` the first start by this agent. ``pid`` is
-    None in a thread of the agent, and while no process runs. ``restarts`` counts the starts after
-    the first one. ``last_end`` says how it ended last ("exit code 3", "signal SIGSEGV"),
-    ``next_start_at`` when it will be started again. ``driver_call`` is the call to its driver in
-    progress, empty if there is none, and ``driver_call_began_at`` its begin.
+    ``since`` is the begin of ``state``, ``started_at`` the first start by this agent.
+    ``full_completed_at`` is the end of the last full cycle that it completed since then, also
+    before it was started again. ``pid`` is None in a thread of the agent, and while no process
+    runs. ``restarts`` counts the starts after the first one. ``last_end`` says how it ended last
+    ("exit code 3", "signal SIGSEGV"), ``next_start_at`` when it will be started again.
+    ``driver_call`` is the call to its driver in progress, empty if there is none, and
+    ``driver_call_began_at`` its begin.
     """
 
     name: str
     state: State
     since: float
     started_at: float
+    full_completed_at: float | None = None
     pid: int | None = None
     restarts: int = 0
     last_end: str = ""
@@ -152,8 +155,9 @@ class AgentStatus:
 
     ``reloads`` counts the configurations that were taken after the first one. ``refused_reload`` is
     the text of the problems for which the last new configuration was refused, empty if it was
-    taken. ``service_error`` is the error of the last report of the host's service, empty after a
-    success.
+    taken; ``reloaded_at`` is the moment of either. ``service_error`` is the error of the last
+    report of the host's service, empty after a success; ``service_reported_at`` is the moment of
+    either.
     """
 
     started_at: float
@@ -162,7 +166,9 @@ class AgentStatus:
     is_stopping: bool = False
     reloads: int = 0
     refused_reload: str = ""
+    reloaded_at: float | None = None
     service_error: str = ""
+    service_reported_at: float | None = None
 
 
 def encode(report: InstanceReport) -> bytes:
