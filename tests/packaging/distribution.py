@@ -1,5 +1,6 @@
 """A distribution as its sources declare it, and the wheel built from them."""
 
+import re
 from configparser import ConfigParser
 from functools import cached_property
 from pathlib import Path
@@ -47,9 +48,17 @@ class Distribution:
 
     @cached_property
     def wheel_files(self) -> set[str]:
-        """Every file in the wheel but its metadata."""
+        """Every file of the package in the wheel: neither metadata nor files for operators."""
         with ZipFile(self.wheel) as archive:
-            return {name for name in archive.namelist() if ".dist-info/" not in name}
+            names = archive.namelist()
+        return {name for name in names if not re.search(r"^[^/]+\.(dist-info|data)/", name)}
+
+    @cached_property
+    def wheel_operator_files(self) -> dict[str, bytes]:
+        """Every file that is installed beside the package, by its path below the prefix."""
+        with ZipFile(self.wheel) as archive:
+            found = {name: name.partition(".data/data/") for name in archive.namelist()}
+            return {path: archive.read(name) for name, (_, data, path) in found.items() if data}
 
     @property
     def wheel_entry_points(self) -> EntryPoints:

@@ -1,5 +1,7 @@
 """A wheel holds all that its source tree does, and nothing else."""
 
+from pathlib import Path
+
 from tests.packaging.distribution import Distribution
 
 
@@ -12,3 +14,32 @@ def test_each_wheel_holds_every_module_and_data_file(distributions: list[Distrib
 def test_each_wheel_holds_every_entry_point(distributions: list[Distribution]) -> None:
     for distribution in distributions:
         assert distribution.wheel_entry_points == distribution.source_entry_points
+
+
+def test_framework_wheel_holds_every_file_for_operators(
+    source: Path, distributions: list[Distribution]
+) -> None:
+    directory = source / "etc" / "wharfinger"
+    files = {
+        f"share/wharfinger/{path.relative_to(directory)}": path.read_bytes()
+        for path in directory.rglob("*")
+        # Input of the generator, with paths of the source tree.
+        if path.is_file() and path.name != "config-generator.conf"
+    }
+
+    assert {one.package: one.wheel_operator_files for one in distributions} == {
+        one.package: files if one.package == "wharfinger" else {} for one in distributions
+    }
+    assert {
+        "share/wharfinger/wharfinger.conf.sample",
+        "share/wharfinger/sample/wharfinger.conf",
+        "share/wharfinger/systemd/wharfinger-agent.service",
+        "share/wharfinger/sysusers.d/wharfinger.conf",
+    } <= files.keys()
+
+
+def test_installation_puts_the_unit_below_the_prefix(source: Path, installed: Path) -> None:
+    unit = Path("systemd", "wharfinger-agent.service")
+
+    found = installed.parent / "share" / "wharfinger" / unit
+    assert found.read_text() == (source / "etc" / "wharfinger" / unit).read_text()

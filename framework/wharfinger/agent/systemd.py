@@ -1,0 +1,109 @@
+"""The agent's notifications to systemd: sd_notify(3) over a datagram socket, without a C library.
+
+It sends only what the service's unit file asks for. A failure to send is logged once, and never
+ends the agent.
+"""
+
+import os
+import re
+import socket
+import time
+from collections.abc import MutableMapping
+from typing import Final
+
+from wharfinger.agent.problem_log import Problems
+from wharfinger.exceptions import WharfingerError, printable, shown
+
+#: What a count of microseconds in 64 bits is written with.
+_DIGITS: Final = re.compile(r"[0-9]{1,20}")
+#: Seconds that a full queue of systemd's may hold up the caller.
+_PATIENCE: Final = 1.0
+#: Bytes of a status. systemd ignores messages above 4096 bytes.
+_STATUS_SIZE: Final = 2048
+
+
+class SystemdNotifier:
+    """Notifies systemd of the agent's state; without systemd it sends nothing.
+
+    Made once at the start, from ``os.environ``. It removes what systemd has put there: otherwise
+    child processes would inherit it, and speak for the agent.
+
+    ``watchdog_interval`` is the number of seconds between two calls of ``alive``, half of what
+    systemd allows; None without a watchdog. Each method may be called from one thread at a time.
+    """
+
+    def __init__(self, environment: MutableMapping[str, str]) -> None:
+        self._problems: Final = Problems("systemd")
+        self._address: Final = environment.pop("NOTIFY_SOCKET", None)
+        self.watchdog_interval: Final = self._read_watchdog(
+            environment.pop("WATCHDOG_USEC", None), environment.pop("WATCHDOG_PID", None)
+        )
+        self._status: str | None = None
+
+    def ready(self) -> None:
+        """Notify that the agent has started, or has read its configuration again."""
+        self._send("READY=1")
+
+    def reloading(self) -> None:
+        """Notify that the agent reads its configuration again; ``ready`` ends this."""
+        # The clock of systemd, which ignores what was sent before it asked for the reload.
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """Notify that the agent stops."""
+        self._send("STOPPING=1")
+
+    def status(self, text: str) -> None:
+        """Set the line that ``systemctl status`` prints; the same line again is not sent."""
+        if text != self._status:
+            line = printable(text).encode()[:_STATUS_SIZE].decode(errors="ignore")
+            self._status = text if self._send(f"STATUS={line}") else None
+
+    def alive(self) -> None:
+        """Restart the watchdog's clock, where there is one."""
+        if self.watchdog_interval is not None:
+            self._send("WATCHDOG=1")
+
+    def _send(self, message: str) -> bool:
+        """Send a message; return whether systemd has it, or there is none to have it."""
+        if not self._address:
+            return True
+        try:
+            # A leading @ stands for the zero byte of an abstract socket.
+            address = os.fsencode(self._address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.settimeout(_PATIENCE)
+                sender.connect(b"\0" + address[1:] if address.startswith(b"@") else address)
+                sender.sendall(message.encode())
+        except OSError as error:
+            self._problems.found("socket", [_unsent(self._address, error)])
+            return False
+        self._problems.found("socket")
+        return True
+
+    def _read_watchdog(self, usec: str | None, pid: str | None) -> float | None:
+        """Return half of the watchdog's time in seconds, None without a watchdog for this process.
+
+        A wrapper that systemd has started may have passed on its own watchdog.
+        """
+        if usec is None or pid not in (None, str(os.getpid())):
+            return None
+        if not _DIGITS.fullmatch(usec) or not int(usec):
+            self._problems.found("watchdog", [_no_time(usec)])
+            return None
+        return int(usec) / 2 / 1_000_000
+
+
+def _unsent(address: str, error: OSError) -> WharfingerError:
+    return WharfingerError(
+        reason=f"a notification to the socket {shown(address)} of NOTIFY_SOCKET failed: {error}. "
+        "The agent goes on, and tries again with the next notification. systemd may take it for "
+        "dead, and restart it. Check the socket; outside of systemd, unset NOTIFY_SOCKET."
+    )
+
+
+def _no_time(usec: str) -> WharfingerError:
+    return WharfingerError(
+        reason=f"WATCHDOG_USEC is {shown(usec)}, and no number of microseconds above 0. The agent "
+        "runs without the watchdog. Set WatchdogSec= in the unit file, and not WATCHDOG_USEC."
+    )
