@@ -19,6 +19,7 @@ from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.request_id import same_request
 from wharfinger.tracker.heartbeat import HANGS_AFTER
 
 LOG: Final = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class Worker:
                 succeeded = self._take(cycle, pace)
                 timetable.ended(pace, time.monotonic(), failed=not succeeded)
 
+    @same_request()
     def _take(self, cycle: Reconciler, pace: Pace) -> bool:
         """Run a cycle, and tell of it; whether it came to its end."""
         run = {Pace.FULL: cycle.sync, Pace.DRIFT: cycle.drift, Pace.POLL: cycle.poll}[pace]

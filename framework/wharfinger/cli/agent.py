@@ -22,11 +22,14 @@ class AgentCommand(ObjectCommand):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
+        from wharfinger.agent import logging_setup
         from wharfinger.agent.agent import Agent
         from wharfinger.conf import DefaultSection
         from wharfinger.placement import session
 
         gc.set_threshold(*USUAL_THRESHOLDS)
+        options = self.app.options
+        logging_setup.configure(self.conf, options.verbose_level, options.log_file)
         session.check(self.conf)
         DefaultSection.read(self.conf).require_instances()
         agent = Agent(self.conf, self.placement, self.objects)
