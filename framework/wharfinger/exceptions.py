@@ -141,6 +141,11 @@ class WharfingerError(Exception):
         for name, value in facts.items():
             setattr(self, name, value)
 
+    @property
+    def identity(self) -> str:
+        """Text that is the same whenever the same problem is found again."""
+        return str(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what pickle needs: an error may come from another process."""
         return partial(type(self), **self.facts), ()
@@ -623,7 +628,8 @@ class PlacementError(WharfingerError):
     """What Placement answered to a request, when it was not what was asked for.
 
     ``status`` is the HTTP status (0: no answer), ``code`` Placement's own error code
-    ("" where it gave none), ``detail`` its explanation.
+    ("" where it gave none), ``detail`` its explanation. ``request_id`` is the id by which its log
+    has the request, "" where that is not known; it ends the message.
     """
 
     template = "Placement: {request}: {status}: {detail}"
@@ -631,6 +637,17 @@ class PlacementError(WharfingerError):
     status: int = 0
     code: str = ""
     detail: str
+    request_id: str
+
+    def __init__(self, *, request_id: str = "", **facts: object) -> None:
+        super().__init__(request_id=request_id, **facts)
+        if request_id:
+            self.args = (f"{self} (request {request_id})",)
+
+    @property
+    def identity(self) -> str:
+        """The message without the id of the request."""
+        return str(self).removesuffix(f" (request {self.request_id})")
 
 
 class PlacementUnavailable(PlacementError):

@@ -15,7 +15,7 @@ import traceback
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote
 
 MASK: Final = "***"
@@ -116,22 +116,51 @@ def learn_url(value: str) -> None:
 
 
 class MaskingFormatter(logging.Formatter):
-    """Formatter that masks the output of another formatter, tracebacks included."""
+    """Formatter that masks the output of another formatter, tracebacks included.
 
-    def __init__(self, formatter: logging.Formatter | None) -> None:
+    One whose output ``is_json`` has each value masked before it is escaped.
+    """
+
+    def __init__(self, formatter: logging.Formatter | None, *, is_json: bool = False) -> None:
         super().__init__()
         self._formatter: Final = formatter or logging.Formatter()
+        self._is_json: Final = is_json
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text without secrets."""
-        return masked(self._formatter.format(record))
+        text = self._formatter.format(record)
+        if record.exc_text:  # handlers read it, and not only formatters
+            record.exc_text = masked(record.exc_text)
+        return _masked_record(text) if self._is_json else masked(text)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return a traceback without secrets; oslo.log's handler for the journal asks for it."""
+        return masked(self._formatter.formatException(ei))
 
 
-def mask_handlers(logger: logging.Logger) -> None:
-    """Have all handlers of a logger mask what they write."""
+def _masked_record(text: str) -> str:
+    """Mask a log record in JSON.
+
+    The arguments are left out: alone, they do not show that they are secret.
+    """
+    return json.dumps(_masked_value("", json.loads(text) | {"args": None}))
+
+
+def _masked_value(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {masked(name): _masked_value(name, part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_masked_value(key, part) for part in value]
+    if isinstance(value, str):
+        return MASK if value and _SECRET_OPTION.match(key) else masked(value)
+    return value
+
+
+def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
+    """Have all handlers of a logger mask what they write; ``is_json`` where that is JSON."""
     for handler in logger.handlers:
         if not isinstance(handler.formatter, MaskingFormatter):
-            handler.setFormatter(MaskingFormatter(handler.formatter))
+            handler.setFormatter(MaskingFormatter(handler.formatter, is_json=is_json))
         if type(handler).handleError is logging.Handler.handleError:
             handler.handleError = _print_log_error  # type: ignore[method-assign]
 

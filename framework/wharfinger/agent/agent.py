@@ -1,6 +1,7 @@
 """All driver instances of a host, and the service that is reported as up while they work."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,6 +15,7 @@ from oslo_log import log as logging
 from wharfinger.agent.configuration_snapshot import Snapshot
 from wharfinger.agent.runner import Runner
 from wharfinger.agent.status import AgentStatus, Intervals, State
+from wharfinger.agent.systemd import SystemdNotifier
 from wharfinger.conf import AgentSection, DefaultSection
 from wharfinger.exceptions import WharfingerError, printable
 from wharfinger.objects import Context
@@ -57,6 +59,7 @@ class Agent:
         make_runner: RunnerFactory,
         context: Context,
         read_configuration: Callable[[], Snapshot],
+        systemd: SystemdNotifier,
     ) -> None:
         default = DefaultSection.read(snapshot.conf)
         self._host: Final = default.host
@@ -65,6 +68,8 @@ class Agent:
         self._make_runner: Final = make_runner
         self._context: Final = context
         self._read_configuration: Final = read_configuration
+        self._systemd: Final = systemd
+        self._alive_at = 0.0
         self._runners: dict[str, Runner] = {
             name: make_runner(snapshot, name) for name in default.enabled_drivers
         }
@@ -75,7 +80,8 @@ class Agent:
         # Unlike an Event, it may be written by a signal's handler while this thread waits for it.
         self._events: Final = SimpleQueue[_Event]()
         self._status = AgentStatus(started_at=time.monotonic(), intervals=_intervals(snapshot))
-        self._service_error = ""
+        #: The error of the last report of the service, empty after a success, and its moment.
+        self._service: tuple[str, float | None] = ("", None)
 
     # For any thread, and for the handlers of signals.
 
@@ -94,7 +100,13 @@ class Agent:
     def status(self) -> AgentStatus:
         """Return the status of this moment; it asks nothing."""
         instances = tuple(runner.status() for runner in list(self._runners.values()))
-        return replace(self._status, instances=instances, service_error=self._service_error)
+        error, reported_at = self._service
+        return replace(
+            self._status,
+            instances=instances,
+            service_error=error,
+            service_reported_at=reported_at,
+        )
 
     # For the main thread.
 
@@ -110,12 +122,16 @@ class Agent:
             )
             for runner in self._runners.values():
                 runner.start()
+            self._systemd.ready()
             try:
                 while (event := self._next_event()) is not _Event.STOP:
                     heartbeat.progress()
                     if event is _Event.RELOAD:
+                        self._systemd.reloading()
                         self._take_configuration()
+                        self._systemd.ready()
                     self._look_after_instances()
+                    self._notify_systemd()
             finally:
                 left = self._stop()
         return left
@@ -132,9 +148,9 @@ class Agent:
         try:
             self._report_service()
         except Exception as error:
-            self._service_error = printable(f"{error}")
+            self._service = printable(f"{error}"), time.monotonic()
             raise
-        self._service_error = ""
+        self._service = "", time.monotonic()
 
     def _report_service(self) -> None:
         statuses = [runner.status() for runner in list(self._runners.values())]
@@ -164,13 +180,14 @@ class Agent:
         except WharfingerError as error:
             text = printable(f"{error}").rstrip(".")
             LOG.error("the new configuration was refused, the one before stays: %s.", text)
-            self._status = replace(self._status, refused_reload=text)
+            self._status = replace(self._status, refused_reload=text, reloaded_at=time.monotonic())
             return
         self._replace_instances(new)
         self._snapshot = new
         self._status = replace(
             self._status,
             refused_reload="",
+            reloaded_at=time.monotonic(),
             reloads=self._status.reloads + 1,
             intervals=_intervals(new),
         )
@@ -216,11 +233,20 @@ class Agent:
             runner.start()
             self._waiting.remove(runner)
 
+    def _notify_systemd(self) -> None:
+        states = Counter(runner.status().state for runner in self._runners.values())
+        self._systemd.status(", ".join(f"{count} {state}" for state, count in states.items()))
+        interval, now = self._systemd.watchdog_interval, time.monotonic()
+        if interval is not None and now - self._alive_at >= interval:
+            self._systemd.alive()
+            self._alive_at = now
+
     # The end.
 
     def _stop(self) -> tuple[str, ...]:
         """End all instances; return the names of those that cannot be ended."""
         LOG.info("the agent of %s stops", self._host)
+        self._systemd.stopping()
         self._status = replace(self._status, is_stopping=True)
         for runner in self._runners.values():
             runner.stop()

@@ -5,6 +5,7 @@ agent has validated and taken it.
 """
 
 import os
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -36,10 +37,9 @@ class Snapshot:
     ) -> None:
         read = configuration.load(files, directories)  # its errors name the files
         text = "\n".join(Path(file).expanduser().read_text() for file in read.files)
-        self._file: Final = os.fdopen(os.memfd_create("wharfinger-configuration"), "r+b")
-        self._file.write(text.encode())
-        self._file.flush()
-        self.descriptor: Final = self._file.fileno()
+        self.descriptor: Final = os.memfd_create("wharfinger-configuration")
+        weakref.finalize(self, os.close, self.descriptor)
+        Path(self.path).write_text(text)
         self.conf: Final[Options] = configuration.load([self.path])
 
     @property

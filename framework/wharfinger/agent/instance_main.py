@@ -4,13 +4,14 @@ import argparse
 import ctypes
 import faulthandler
 import gc
+import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, TextIO
 
 from wharfinger.agent.instance_process import STACKS
 from wharfinger.agent.shared_report import ReportWriter
@@ -31,9 +32,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
 
     _end_with_parent(arguments.parent)
-    # The driver may close or replace standard error.
-    stacks = os.fdopen(os.dup(sys.stderr.fileno()), "w")
-    faulthandler.register(STACKS, file=stacks, all_threads=True)
     ending = SimpleQueue[None]()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.put(None))
@@ -43,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     from wharfinger import conf as configuration  # noqa: PLC0415 - after the signals
+    from wharfinger.agent import logging_setup  # noqa: PLC0415
     from wharfinger.agent.worker import Worker  # noqa: PLC0415
     from wharfinger.conf import PlacementSection  # noqa: PLC0415
     from wharfinger.objects import connect  # noqa: PLC0415
@@ -50,6 +49,8 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     from wharfinger.placement.session import make_adapter  # noqa: PLC0415
 
     conf = configuration.load([arguments.config_file])
+    logging_setup.configure(conf, arguments.verbosity, arguments.log_file)
+    faulthandler.register(STACKS, file=_log_stream(), all_threads=True)
     report = ReportWriter(arguments.report)
     client = PlacementClient(make_adapter(conf), PlacementSection.read(conf).connections)
     worker = Worker(conf, arguments.instance, client, connect(conf), report)
@@ -60,6 +61,14 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     worker.stop()
     thread.join()
     return 0
+
+
+def _log_stream() -> TextIO:
+    """Return the file of the log, or standard error. The driver cannot close or replace it."""
+    handlers = logging.getLogger().handlers
+    files = [one.stream for one in handlers if isinstance(one, logging.FileHandler)]
+    descriptor = (files[0] if files else sys.stderr).fileno()
+    return os.fdopen(os.dup(descriptor), "w")
 
 
 def _end_with_parent(parent: int) -> None:

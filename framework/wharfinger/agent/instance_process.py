@@ -84,6 +84,8 @@ class ProcessRunner:
             self._after_end(f"it could not be started: {error}")
             return
         self._status = replace(self._status, pid=self._process.pid, next_start_at=None)
+        if self._status.state is State.ENDED:
+            self._become(State.STARTING)
 
     def check(self) -> None:
         """Look after the process; called about every second."""

@@ -78,11 +78,8 @@ class ThreadRunner:
     def status(self) -> InstanceStatus:
         """Return the status of this moment."""
         call, began = self._latest.call()
-        return replace(
-            self._status,
-            report=self._latest.report,
-            driver_call=call,
-            driver_call_began_at=began,
+        return replace(self._status, driver_call=call, driver_call_began_at=began).with_report(
+            self._latest.report
         )
 
     def _become(self, state: State) -> None:

@@ -9,7 +9,7 @@ change of the clock moves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -21,7 +21,7 @@ from wharfinger.agent.schedule import CycleType
 class State(StrEnum):
     """State of a driver instance."""
 
-    #: It runs, and has not completed a full cycle since the agent started it for the first time.
+    #: It runs, and has not completed a full cycle since it was started.
     STARTING = "starting"
     RUNNING = "running"
     #: A call to its driver has not returned for ``hang_timeout``; it is being ended.
@@ -137,6 +137,12 @@ class InstanceStatus:
     driver_call: str = ""
     driver_call_began_at: float | None = None
     report: InstanceReport = InstanceReport()
+
+    def with_report(self, report: InstanceReport) -> "InstanceStatus":
+        """Return the status with a newer report."""
+        counts = report.cycles.get(CycleType.FULL)
+        completed = counts.completed_at if counts else None
+        return replace(self, report=report, full_completed_at=completed or self.full_completed_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from wharfinger.providers.plan import Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_calls, driver_instance_loader
 from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.request_id import same_request
 
 LOG: Final = logging.getLogger(__name__)
 #: Providers that one log line names.
@@ -108,6 +109,7 @@ class Worker:
                 succeeded = self._run_cycle(cycle, kind)
                 timetable.ended(kind, time.monotonic(), failed=not succeeded)
 
+    @same_request()
     def _run_cycle(self, cycle: Reconciler, kind: CycleType) -> bool:
         """Run a cycle, and log and report its result; return whether it was completed."""
         run = {

@@ -36,15 +36,25 @@ class AgentCommand(ObjectCommand):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
+        from wharfinger.agent import logging_setup
         from wharfinger.agent.agent import Agent
+        from wharfinger.agent.systemd import SystemdNotifier
         from wharfinger.conf import DefaultSection
         from wharfinger.placement import session
 
         gc.set_threshold(*USUAL_THRESHOLDS)
         snapshot = self._snapshot()
+        options = self.app.options
+        logging_setup.configure(snapshot.conf, options.verbose_level, options.log_file)
         session.check(snapshot.conf)
         DefaultSection.read(snapshot.conf).require_instances()
-        agent = Agent(snapshot, self._make_runner, self.objects, self._checked_snapshot)
+        agent = Agent(
+            snapshot,
+            self._make_runner,
+            self.objects,
+            self._checked_snapshot,
+            SystemdNotifier(os.environ),
+        )
         signals = {
             signal.SIGTERM: agent.stop,
             signal.SIGINT: agent.stop,

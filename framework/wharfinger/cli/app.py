@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cliff.app import App
 
 from wharfinger.cli.commands import Commands
+from wharfinger.log_levels import QUIET_LIBRARIES
 from wharfinger.masking import mask_handlers, masked
 
 if TYPE_CHECKING:
@@ -68,19 +69,9 @@ class WharfingerApp(App):
         mask_handlers(logging.getLogger())
         if self.options.verbose_level > 1:
             return
-        # The embedded Placement tells each request at INFO, and warns of each full reservation
-        # over an allocation; it and oslo.db log a traceback of what is raised, and told, as our
-        # own error.
-        logging.getLogger("placement").setLevel(logging.CRITICAL)
-        logging.getLogger("oslo_db").setLevel(logging.CRITICAL)
-        # stevedore logs a plugin that cannot be loaded.
-        logging.getLogger("stevedore").setLevel(logging.CRITICAL)
-        # keystoneauth warns of a Keystone that does not answer, which is told as our own error.
-        logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
-        # urllib3 warns where it closes connections: driver instances publish at the same time.
-        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
-        # What they say at INFO is nothing that happened here.
-        logging.getLogger("alembic").setLevel(logging.WARNING)
+        for pair in QUIET_LIBRARIES:
+            name, _, level = pair.partition("=")
+            logging.getLogger(name).setLevel(level)
 
     @cached_property
     def parsed(self) -> "Options":

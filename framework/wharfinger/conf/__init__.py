@@ -17,6 +17,7 @@ from wharfinger.conf import (
     database,
     default,
     driver_instance,
+    logging_options,
     placement,
     scheduling,
 )
@@ -25,6 +26,7 @@ from wharfinger.conf.agent import AgentSection
 from wharfinger.conf.database import DatabaseSection
 from wharfinger.conf.default import DefaultSection
 from wharfinger.conf.driver_instance import InstanceSection
+from wharfinger.conf.logging_options import LoggingSection
 from wharfinger.conf.placement import PlacementSection
 from wharfinger.conf.scheduling import SchedulingSection
 from wharfinger.conf.unread_keys import DEFAULT, Options, Value
@@ -83,6 +85,7 @@ def parse(
     """
     conf = Options()
     conf.register_opts(default.OPTIONS)
+    conf.register_opts(logging_options.OPTIONS)
     conf.register_opts(database.OPTIONS, database.GROUP)
     conf.register_opts(scheduling.OPTIONS, scheduling.GROUP)
     conf.register_opts(agent.OPTIONS, agent.GROUP)
@@ -153,7 +156,7 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
         instances = DefaultSection.read(conf).enabled_drivers
     except WharfingerError as error:
         yield error
-    for kind in (DatabaseSection, SchedulingSection, AgentSection):
+    for kind in (LoggingSection, DatabaseSection, SchedulingSection, AgentSection):
         try:
             kind.read(conf)
         except WharfingerError as error:
@@ -223,7 +226,7 @@ def _unreadable(problem: str) -> ConfigurationFileError:
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
     """The options by section, for oslo-config-generator."""
     return [
-        (DEFAULT, default.OPTIONS),
+        (DEFAULT, [*default.OPTIONS, *logging_options.OPTIONS]),
         (database.GROUP, database.OPTIONS),
         (placement.GROUP, placement.sample_options()),
         (scheduling.GROUP, scheduling.OPTIONS),

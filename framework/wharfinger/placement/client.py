@@ -17,7 +17,8 @@ import requests
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException, EndpointNotFound
 
-from wharfinger.exceptions import MicroversionUnsupported, UnexpectedAnswer
+from wharfinger import request_id
+from wharfinger.exceptions import MicroversionUnsupported
 from wharfinger.placement import error_mapping, model, query_features
 from wharfinger.placement.microversions import (
     BEFORE_CONSUMER_TYPES,
@@ -167,8 +168,8 @@ class PlacementClient:
         try:
             return msgspec.json.decode(answer.content, type=kind)
         except model.UNDECODABLE as error:
-            raise UnexpectedAnswer(
-                request=_named(method, path, subject), status=answer.status_code, detail=str(error)
+            raise error_mapping.unexpected(
+                _named(method, path, subject), answer, str(error)
             ) from error
 
     def command(
@@ -183,10 +184,10 @@ class PlacementClient:
         """Do the same for a request whose answer has status 201 or 204, and no content."""
         answer = self._request(method, path, body, newest, subject)
         if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
-            raise UnexpectedAnswer(
-                request=_named(method, path, subject),
-                status=answer.status_code,
-                detail=f"201 or 204 was to be expected, not {answer.reason or 'this'}",
+            raise error_mapping.unexpected(
+                _named(method, path, subject),
+                answer,
+                f"201 or 204 was to be expected, not {answer.reason or 'this'}",
             )
 
     def _find_traits(self, condition: str) -> frozenset[str]:
@@ -214,7 +215,12 @@ class PlacementClient:
         microversion = None if newest is None else str(min(self.microversion, newest))
         try:
             response: requests.Response = self._adapter.request(
-                path, method, raise_exc=False, microversion=microversion, **content
+                path,
+                method,
+                raise_exc=False,
+                microversion=microversion,
+                global_request_id=request_id.current(),
+                **content,
             )
         except (ClientException, ValueError) as error:  # ValueError: the URL is malformed
             self._count(method, 0)
@@ -239,10 +245,10 @@ class PlacementClient:
             oldest = min(Microversion.parse(version.min_version) for version in versions)
             newest = max(Microversion.parse(version.max_version) for version in versions)
         except (*model.UNDECODABLE, ValueError) as error:
-            raise UnexpectedAnswer(
-                request="GET /",
-                status=answer.status_code,
-                detail=f"it does not come from Placement ({error}); see that the endpoint in the "
+            raise error_mapping.unexpected(
+                "GET /",
+                answer,
+                f"it does not come from Placement ({error}); see that the endpoint in the "
                 "catalog, or [placement] endpoint_override, is Placement's",
             ) from error
         if oldest > HIGHEST:

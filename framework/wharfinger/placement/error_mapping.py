@@ -1,5 +1,6 @@
 """From answers of Placement and errors of keystoneauth to exceptions."""
 
+import re
 from http import HTTPStatus
 from typing import Final
 
@@ -7,7 +8,7 @@ import msgspec
 import requests
 from keystoneauth1.exceptions import HttpError
 
-from wharfinger import exceptions
+from wharfinger import exceptions, request_id
 from wharfinger.conf.bounded_transport import AnswerTooLarge
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement import model
@@ -29,6 +30,7 @@ _BY_STATUS: Final[dict[int, type[PlacementError]]] = {
 _LATER: Final = {429, 502, 503, 504}
 #: Statuses with which Keystone refuses credentials, or a token that has ended (404).
 _KEYSTONE_REFUSES: Final = {401, 403, 404}
+_REQUEST_ID: Final = re.compile(r"req-[0-9a-f-]{1,64}\Z")
 #: Characters of an explanation that are shown.
 _LONGEST: Final = 1000
 
@@ -38,17 +40,33 @@ def from_response(request: str, response: requests.Response) -> PlacementError:
     status, told = response.status_code, _first_error(response)
     # The page of a proxy, or an empty body, leaves only the reason phrase.
     error = told or model.Error(detail=response.reason or "no explanation was given")
-    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return refused(request, status, error.detail, error.code)
-    if status in _LATER:
-        detail = f"{status}: not available now: {error.detail}"
-        return PlacementUnavailable(request=request, status=status, detail=detail)
     if told is None and status == HTTPStatus.NOT_FOUND:
         # It does not come from Placement, so it does not prove that anything is gone.
-        detail = f"{error.detail}, not from Placement"
-        return exceptions.UnexpectedAnswer(request=request, status=status, detail=detail)
+        return unexpected(request, response, f"{error.detail}, not from Placement")
+    answered = _answered_id(response)
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return refused(request, status, error.detail, error.code, answered)
+    if status in _LATER:
+        detail = f"{status}: not available now: {error.detail}"
+        return PlacementUnavailable(
+            request=request, status=status, detail=detail, request_id=answered
+        )
     kind = _BY_CODE.get(error.code) or _BY_STATUS.get(status, PlacementError)
-    return kind(request=request, status=status, code=error.code, detail=error.detail)
+    return kind(
+        request=request, status=status, code=error.code, detail=error.detail, request_id=answered
+    )
+
+
+def unexpected(
+    request: str, response: requests.Response, detail: str
+) -> exceptions.UnexpectedAnswer:
+    """Return the exception for an answer that is not what the API describes."""
+    return exceptions.UnexpectedAnswer(
+        request=request,
+        status=response.status_code,
+        detail=detail,
+        request_id=_answered_id(response),
+    )
 
 
 def from_keystoneauth(request: str, error: Exception) -> PlacementError:
@@ -62,13 +80,18 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
     if isinstance(cause, AnswerTooLarge):
         detail = f"{cause.url}: {cause}"  # the URL may be Keystone's
         return exceptions.UnexpectedAnswer(request=request, status=cause.status, detail=detail)
-    return PlacementUnavailable(request=request, detail=f"no answer: {error}")
+    # Placement may have had the request all the same, and logs our id beside its own.
+    return PlacementUnavailable(
+        request=request, detail=f"no answer: {error}", request_id=request_id.current() or ""
+    )
 
 
-def refused(request: str, status: int, detail: str, code: str = "") -> PermissionRefused:
+def refused(
+    request: str, status: int, detail: str, code: str = "", answered: str = ""
+) -> PermissionRefused:
     """Return the exception for refused credentials, or credentials without a role.
 
-    The roles are those of Placement's default policy.
+    ``answered`` is the id of Placement's answer. The roles are those of Placement's default policy.
     """
     remedy = "Check the credentials in [placement]."
     if status == HTTPStatus.FORBIDDEN:
@@ -77,8 +100,19 @@ def refused(request: str, status: int, detail: str, code: str = "") -> Permissio
         remedy = f"The user of [placement] lacks a role: this takes the {roles}, on a project."
     detail = f"{detail.removesuffix('.')}."
     return PermissionRefused(
-        request=request, status=status, code=code, detail=detail, remedy=remedy
+        request=request,
+        status=status,
+        code=code,
+        detail=detail,
+        remedy=remedy,
+        request_id=answered,
     )
+
+
+def _answered_id(response: requests.Response) -> str:
+    """Return the id by which Placement logs the request; "" if the answer has none."""
+    found = response.headers.get("x-openstack-request-id", "")
+    return found if _REQUEST_ID.match(found) else ""
 
 
 def _first_error(response: requests.Response) -> model.Error | None:

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 from oslo_log import log as logging
 
+from wharfinger import request_id
 from wharfinger.exceptions import (
     ConcurrentSave,
     ConcurrentUpdate,
@@ -250,7 +251,7 @@ class Writer:
         first = [tree for tree in trees if _identities(tree)]
         others = [tree for tree in trees if not _identities(tree)]
         identity_jobs = [partial(run.take, tree, _identities(tree)) for tree in first]
-        with ThreadPoolExecutor(self._client.connections) as pool:
+        with request_id.thread_pool(self._client.connections) as pool:
             stages: tuple[Iterable[_Job], ...] = (
                 chain(self._inventory_jobs(run, others), identity_jobs),
                 self._inventory_jobs(run, first),

@@ -71,6 +71,7 @@ from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import Phases, released_since
 from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
+from wharfinger.request_id import same_request
 from wharfinger.tracker.claimed_instances import ClaimedInstances
 from wharfinger.tracker.node_rows import NodeRows
 from wharfinger.tracker.reported_node import Node
@@ -149,7 +150,7 @@ class _Attempts:
         for root in self.again or ():
             self.trees.pop(root, None)
             self.failures.pop(root, None)
-        self.errors.update((str(one), one) for one in plan.errors)
+        self.errors.update((one.identity, one) for one in plan.errors)
         self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
 
     def result(self) -> CycleResult:
@@ -237,6 +238,7 @@ class Reconciler:
 
     # Cycles.
 
+    @same_request()
     def plan(self) -> Plan:
         """Return the plan of a full cycle; write nothing."""
         state, plan = self._dry_run()
@@ -244,6 +246,7 @@ class Reconciler:
             LOG.warning("node %s comes from host %s with a sync", row.hypervisor_hostname, row.host)
         return plan
 
+    @same_request()
     def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
         """Run a full cycle: publish all that the driver lists."""
         state = self._state()
@@ -265,6 +268,7 @@ class Reconciler:
         self._nodes, self._unfinished = nodes, frozenset()
         return result.with_problems(self._keep_rows(nodes, is_listing=True))
 
+    @same_request()
     def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
         """Run a drift cycle: repair what other programs have changed, and note the usage of nodes.
 
@@ -288,6 +292,7 @@ class Reconciler:
         self._released = self._nodes_released(state, nodes)
         return result
 
+    @same_request()
     def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
         """Run a poll: publish the nodes that the driver's change feed names.
 
@@ -324,6 +329,7 @@ class Reconciler:
                 self._unfinished = self._unfinished.union(names)
         return result
 
+    @same_request()
     def plan_adoption(self, uuids: frozenset[str]) -> tuple[Plan, tuple[ComputeNode, ...]]:
         """Return the plan of ``adopt``, and the nodes that are taken over first; write nothing.
 
@@ -332,6 +338,7 @@ class Reconciler:
         state, plan = adoption_plan.only(*self._dry_run(), uuids, self.instance)
         return plan, state.takeovers
 
+    @same_request()
     def adopt(
         self, uuids: frozenset[str], on_plan: OnPlan = _ignore, on_step: OnStep = _ignore
     ) -> CycleResult:

@@ -7,10 +7,10 @@ without claims.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from wharfinger import request_id
 from wharfinger.exceptions import (
     AllocationLost,
     PermissionRefused,
@@ -129,7 +129,7 @@ class LostAllocations:
         uuids = list(wanted)
         if not uuids:
             return
-        with ThreadPoolExecutor(self._client.connections) as pool:
+        with request_id.thread_pool(self._client.connections) as pool:
             yield from zip(uuids, pool.map(self._allocations, uuids), strict=True)
 
     def _allocations(self, uuid: str) -> _Allocations | WharfingerError:

@@ -12,9 +12,15 @@ from tests.functional.agent.drivers import FLEETS, TIMEOUT, Fleet, install
 from tests.lab.cycles import HOST, make_state
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
-from wharfinger import agent, conf
+from wharfinger import agent
 from wharfinger.agent.agent import Agent
+from wharfinger.agent.configuration_snapshot import Snapshot
+from wharfinger.agent.instance_thread import ThreadRunner
+from wharfinger.agent.runner import Runner
+from wharfinger.agent.status import State
+from wharfinger.agent.systemd import SystemdNotifier
 from wharfinger.objects import Service
+from wharfinger.tracker import heartbeat
 from wharfinger.tracker.service_record import BINARY
 
 #: Longer than any test.
@@ -66,12 +72,12 @@ class Running(fixtures.Fixture):
         patch.syspath_prepend(str(install(self._directory)))
         FLEETS.update(self.fleets)
         self.addCleanup(FLEETS.clear)
-        logger = logging.getLogger(agent.__name__)
-        level = logger.level
-        logger.setLevel(logging.INFO)
-        logger.addHandler(self.log)
-        self.addCleanup(logger.setLevel, level)
-        self.addCleanup(logger.removeHandler, self.log)
+        for module in (agent, heartbeat):
+            logger = logging.getLogger(module.__name__)
+            self.addCleanup(logger.setLevel, logger.level)
+            self.addCleanup(logger.removeHandler, self.log)
+            logger.setLevel(logging.INFO)
+            logger.addHandler(self.log)
         self.state = self._directory / "state"
         make_state(self.state)
         self.context = opened(self.state)
@@ -83,27 +89,42 @@ class Running(fixtures.Fixture):
         poll: float = SOON,
         drift: float = NEVER,
         full: float = NEVER,
+        hang: float = NEVER,
         drivers: Iterable[str] = (),
-    ) -> conf.Options:
-        """A configuration with these paces."""
+    ) -> Snapshot:
+        """Return a configuration with these intervals."""
         names = [*self.fleets, *drivers]
         path = self._directory / "wharfinger.conf"
         path.write_text(
             f"[DEFAULT]\nenabled_drivers = {', '.join(names)}\nhost = {HOST}\n"
             f"state_path = {self.state}\nservice_down_time = 1\n"
-            f"[agent]\npoll_interval = {poll}\ndrift_interval = {drift}\nfull_interval = {full}\n"
+            f"[agent]\nisolation = thread\nhang_timeout = {hang}\n"
+            f"poll_interval = {poll}\ndrift_interval = {drift}\nfull_interval = {full}\n"
             + "".join(f"[{name}]\ndriver = fleet\n" for name in self.fleets)
             + "\n".join(more)
         )
-        return conf.load([str(path)])
+        return Snapshot([str(path)])
 
     def start(self, *more: str, drivers: Iterable[str] = (), **paces: float) -> None:
         """Run it until the test is over, or it is stopped."""
-        configuration = self.configure(*more, drivers=drivers, **paces)
-        self.agent = Agent(configuration, self._placement.new_client(), self.context)
+        self.agent = self.make_agent(self.configure(*more, drivers=drivers, **paces))
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         self.addCleanup(self.stop)
+
+    def make_agent(self, snapshot: Snapshot) -> Agent:
+        """Return an agent that runs its instances in threads."""
+
+        def make_runner(snapshot: Snapshot, name: str) -> Runner:
+            return ThreadRunner(snapshot.conf, name, self._placement.new_client, self.context)
+
+        return Agent(
+            snapshot,
+            make_runner,
+            self.context,
+            lambda: Snapshot([str(self._directory / "wharfinger.conf")]),
+            SystemdNotifier({}),
+        )
 
     def stop(self) -> None:
         """Have it come to its end."""
@@ -113,6 +134,10 @@ class Running(fixtures.Fixture):
 
     def service(self) -> Service:
         return Service.get_by_host_and_binary(self.context, HOST, BINARY)
+
+    def state_of(self, name: str) -> State:
+        """Return the state of an instance."""
+        return next(one.state for one in self.agent.status().instances if one.name == name)
 
     def _run(self) -> None:
         self.left = self.agent.run()

@@ -12,9 +12,7 @@ from tests.lab.cycles import contents
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import summary
 from wharfinger.agent import agent as agent_module
-from wharfinger.agent import driver_instance_worker as worker_module
-from wharfinger.agent.agent import Agent
-from wharfinger.agent.driver_instance_worker import Worker
+from wharfinger.agent.status import State
 from wharfinger.exceptions import StateError
 from wharfinger.objects import OWNER_TAG_VERSION
 from wharfinger.reconcile.cycle import Reconciler
@@ -342,55 +340,32 @@ def test_while_a_driver_hangs_the_others_go_on_and_the_service_is_up(
     assert running.service().version == OWNER_TAG_VERSION
 
 
-def test_service_of_which_every_instance_hangs_is_not_reported_as_up(
-    running: Running, reports: Reports, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+def test_agent_whose_instances_all_hang_stops_reporting_its_service(
+    running: Running, reports: Reports, hanging: Hanging
 ) -> None:
-    """A warning names a hanging instance; an instance that works keeps the service up."""
+    """An instance that works keeps the service up."""
     metal, spare = running.fleets.values()
     metal.acts["get_available_nodes"] = hanging
-    running.start()
+    running.start(hang=0.5)
     assert hanging.reached.wait(TIMEOUT)
-    monkeypatch.setattr(worker_module, "HANGS_AFTER", 0.0)
-    running.log.wait_for("driver instance metal hangs: its cycle has made no progress")
+    running.log.wait_for("metal: the driver has not returned from get_available_nodes")
     reports.wait_for(2)
+    assert running.state_of("metal") is State.WEDGED
+    assert running.state_of("spare") is State.RUNNING
 
     also_hanging = Hanging()
     spare.acts["changed_nodes"] = also_hanging
-    assert also_hanging.reached.wait(TIMEOUT)
-    looks = Looks(monkeypatch)
-    looks.wait_for(4)  # a report that was under way has ended
+    running.log.wait_for("the service of test-host is not reported as up: no driver instance works")
     count = running.service().report_count
-    looks.wait_for(4)
-    running.log.wait_for("All instances hang, so the service is not reported as up")
+    assert running.agent.status().service_error
     assert running.service().report_count == count
 
     also_hanging.let_go()
     del spare.acts["changed_nodes"]
     hanging.let_go()
     reports.wait_for()
-    running.log.wait_for("over: driver instance metal hangs")
-
-
-class Looks:
-    """Counts how often the agent looks whether a worker hangs."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._count = 0
-        self._looked = threading.Condition()
-        hangs = vars(Worker)["hangs"].fget
-
-        def looked(worker: Worker) -> bool:
-            with self._looked:
-                self._count += 1
-                self._looked.notify_all()
-            return bool(hangs(worker))
-
-        monkeypatch.setattr(Worker, "hangs", property(looked))
-
-    def wait_for(self, more: int) -> None:
-        with self._looked:
-            wanted = self._count + more
-            assert self._looked.wait_for(lambda: self._count >= wanted, TIMEOUT)
+    running.log.wait_for("the service of test-host is reported as up again")
+    running.log.wait_for("metal: the driver has returned")
 
 
 def test_service_is_complete_when_a_full_cycle_of_every_instance_had_no_problem(
@@ -431,9 +406,9 @@ def test_a_report_that_fails_is_told_once_and_the_agent_goes_on(
         for _ in range(3):
             assert failed.acquire(timeout=TIMEOUT)
         sees_others_go_on(running, placement, spare)
-    running.log.wait_for("the service of test-host: over: ")
+    running.log.wait_for("the service of test-host is reported as up again")
 
-    assert len(running.log.lines("the service of test-host: state in the database")) == 1
+    assert len(running.log.lines("the service of test-host is not reported as up")) == 1
 
 
 # The end.
@@ -489,7 +464,7 @@ def test_what_hangs_is_named_and_left_behind(
     running.stop()
 
     assert running.left == ("metal",)
-    assert "metal: still at work after 3 seconds, and left behind" in running.log.lines()
+    assert running.log.lines("metal: still at work after 3 seconds, and ended")
     threads = [one for one in threading.enumerate() if one.name == "metal"]
     assert threads
     hanging.let_go()
@@ -500,7 +475,7 @@ def test_what_hangs_is_named_and_left_behind(
 def test_stopped_before_it_runs_it_ends_at_once(
     running: Running, placement: PlacementFixture
 ) -> None:
-    stopped = Agent(running.configure(), placement.new_client(), running.context)
+    stopped = running.make_agent(running.configure())
     stopped.stop()
 
     assert stopped.run() == ()

@@ -1,0 +1,82 @@
+"""Logging of the agent and of its child processes, by oslo.log and its options."""
+
+import logging
+from logging import FileHandler
+from typing import Final
+
+from oslo_config import cfg
+from oslo_log import log as oslo_log
+
+from wharfinger import request_id
+from wharfinger.conf.logging_options import LoggingSection
+from wharfinger.conf.unread_keys import DEFAULT
+from wharfinger.exceptions import ConfigurationError
+from wharfinger.masking import mask_handlers
+
+_PRODUCT: Final = "wharfinger"
+#: Levels of standard error, where no option says how to log, by how often -v was given.
+_BARE_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+#: The embedded Placement logs with its own ids.
+_PLACEMENT: Final = "placement"
+
+
+def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None = None) -> None:
+    """Set the logging of this process up, in place of what it has.
+
+    ``verbose_level`` is how often -v was given, ``log_file`` the file of --log-file. Each process
+    of the agent calls it once, and they may share a file. Raises ConfigurationError.
+    """
+    section = LoggingSection.read(conf)
+    debug = section.debug or verbose_level >= len(_BARE_LEVELS) - 1
+    is_bare = not section.names_output
+    _set_up(section, log_file, debug=debug, to_stderr=is_bare or section.values["use_stderr"])
+    root = logging.getLogger()
+    for handler in root.handlers:
+        handler.addFilter(_add_request_id)
+        if is_bare and not isinstance(handler, FileHandler):
+            handler.setFormatter(logging.Formatter("%(message)s"))
+            handler.setLevel(logging.DEBUG if debug else _BARE_LEVELS[verbose_level])
+    mask_handlers(root, is_json=section.values["use_json"])
+
+
+def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_stderr: bool) -> None:
+    """Have oslo.log make the handlers; raises ConfigurationError."""
+    path = log_file or (section.file and str(section.file))
+    if not path and not (section.values["use_journal"] or section.values["use_syslog"]):
+        to_stderr = True  # oslo.log would write to standard output
+    options = cfg.ConfigOpts()
+    oslo_log.register_options(options)
+    options([], project=_PRODUCT, default_config_files=[], default_config_dirs=[])
+    ours = {"debug": debug, "use_stderr": to_stderr, "log_file": path, "log_dir": None}
+    for name, value in (section.values | ours).items():
+        options.set_override(name, value)
+    try:
+        oslo_log.setup(options, _PRODUCT, fix_eventlet=False)
+    except OSError as error:
+        raise ConfigurationError(
+            section=DEFAULT,
+            key="log_file",
+            value=path,
+            problem=f"the file cannot be written: {error.strerror}.",
+            remedy="Create its directory, and give it to the user of the agent.",
+        ) from error
+    except RuntimeError as error:
+        raise ConfigurationError(
+            section=DEFAULT,
+            key="use_journal",
+            value=section.values["use_journal"],
+            problem=f"{error}.",
+            remedy="Install systemd-python; or set use_stderr = true, which a systemd service has "
+            "in the journal too.",
+        ) from error
+
+
+def _add_request_id(record: logging.LogRecord) -> bool:
+    """Give a record the id of the cycle in which it was logged, where oslo.log looks for it.
+
+    Without it, oslo.log would take the last request of the embedded Placement in this thread.
+    """
+    if record.name.partition(".")[0] != _PLACEMENT:
+        current = request_id.current()
+        record.context = {"request_id": current} if current else {}
+    return True

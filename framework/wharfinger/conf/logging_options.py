@@ -1,0 +1,188 @@
+"""[DEFAULT]: where and how `wharfinger agent` logs. The options are those of oslo.log.
+
+Some options of oslo.log are missing on purpose. ``log_config_append`` and ``publish_errors`` lead
+to handlers that would not mask secrets. The options for rotation would have several processes
+rename one file; logrotate does that, and oslo.log opens the new file.
+"""
+
+import logging
+from dataclasses import dataclass
+from logging import PercentStyle
+from pathlib import Path
+from typing import Any, Final, Self
+
+from oslo_config import cfg
+
+from wharfinger.conf.option_reading import read_options
+from wharfinger.conf.unread_keys import DEFAULT
+from wharfinger.exceptions import ConfigurationError
+from wharfinger.log_levels import LOUD_LIBRARIES, QUIET_LIBRARIES
+
+_FACILITIES: Final = (
+    *("AUTH", "AUTHPRIV", "CRON", "DAEMON", "KERN", "LPR", "MAIL", "NEWS", "SYSLOG", "USER"),
+    *("UUCP", *(f"LOCAL{number}" for number in range(8))),
+)
+_IN_FRONT: Final = "%(asctime)s.%(msecs)03d %(process)d"
+
+OPTIONS: Final[tuple[cfg.Opt, ...]] = (
+    cfg.BoolOpt(
+        "debug", default=False, help="Log at DEBUG; otherwise at INFO. Also: wharfinger -vv agent."
+    ),
+    cfg.StrOpt(
+        "log_file",
+        help="The file that `wharfinger agent` and its child processes append to; relative to "
+        "log_dir, if that is set. It is opened again when logrotate has renamed it (oslo.log's "
+        "former watch_log_file = true). Also: wharfinger --log-file FILE agent.",
+    ),
+    cfg.StrOpt(
+        "log_dir",
+        help="The directory of log_file. Without log_file, the file is wharfinger-agent.log.",
+    ),
+    cfg.BoolOpt(
+        "use_stderr",
+        default=False,
+        help="Log to standard error in the format of the options below. If no option sets where "
+        "to log, standard error gets the bare messages: warnings, and more with -v.",
+    ),
+    cfg.BoolOpt(
+        "use_journal",
+        default=False,
+        help="Log to systemd's journal with its structured fields. Needs systemd-python.",
+    ),
+    cfg.BoolOpt("use_syslog", default=False, help="Log to syslog."),
+    cfg.StrOpt(
+        "syslog_log_facility",
+        default="LOG_USER",
+        choices=[f"LOG_{name}" for name in _FACILITIES],
+        help="Syslog facility for use_syslog and use_journal.",
+    ),
+    cfg.BoolOpt(
+        "use_json",
+        default=False,
+        help="Log JSON objects, one a line, instead of the formats below. The member args is "
+        "always null: arguments stand in message, where secrets are masked.",
+    ),
+    cfg.StrOpt("log_date_format", default="%Y-%m-%d %H:%M:%S", help="Format of %(asctime)s."),
+    cfg.StrOpt(
+        "logging_context_format_string",
+        default=f"{_IN_FRONT} %(levelname)s %(name)s [%(request_id)s] %(instance)s%(message)s",
+        help="Format of a line of a cycle. request_id is the id that the cycle sends to Placement.",
+    ),
+    cfg.StrOpt(
+        "logging_default_format_string",
+        default=f"{_IN_FRONT} %(levelname)s %(name)s [-] %(instance)s%(message)s",
+        help="Format of other lines.",
+    ),
+    cfg.StrOpt(
+        "logging_debug_format_suffix",
+        default="%(funcName)s %(pathname)s:%(lineno)d",
+        help="What is added to lines at DEBUG.",
+    ),
+    cfg.StrOpt(
+        "logging_exception_prefix",
+        default=f"{_IN_FRONT} ERROR %(name)s %(instance)s",
+        help="What each line of a traceback begins with.",
+    ),
+    cfg.ListOpt(
+        "default_log_levels",
+        default=[*QUIET_LIBRARIES, *LOUD_LIBRARIES],
+        help="Levels of single loggers, as logger=LEVEL, also with debug.",
+    ),
+    cfg.IntOpt(
+        "rate_limit_interval",
+        default=0,
+        min=0,
+        help="Seconds in which rate_limit_burst lines are logged, and no more. 0: no limit.",
+    ),
+    cfg.IntOpt("rate_limit_burst", default=0, min=0, help="See rate_limit_interval. 0: no limit."),
+    cfg.StrOpt(
+        "rate_limit_except_level",
+        default="CRITICAL",
+        choices=["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", ""],
+        help="Lines of this level and above have no limit; empty: no such level.",
+    ),
+)
+_FORMATS: Final = (
+    "logging_context_format_string",
+    "logging_default_format_string",
+    "logging_debug_format_suffix",
+    "logging_exception_prefix",
+)
+#: What oslo.log adds to a record before it fills in a format.
+_ADDED: Final = (
+    *(
+        "asctime",
+        "message",
+        "instance",
+        "color",
+        "user_identity",
+        "resource",
+        "user_name",
+        "project_name",
+    ),
+    *("global_request_id", "request_id", "project", "version", "isotime", "error_summary"),
+)
+_FILE_NAME: Final = "wharfinger-agent.log"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSection:
+    """oslo.log's options of [DEFAULT], validated.
+
+    ``file`` is the log file, None for no file. ``values`` are those of oslo.log's options that are
+    here, by name.
+    """
+
+    file: Path | None
+    values: dict[str, Any]
+
+    @classmethod
+    def read(cls, conf: cfg.ConfigOpts) -> Self:
+        """Read the options; raises ConfigurationError."""
+        values = read_options(conf, DEFAULT, OPTIONS)
+        for name in _FORMATS:
+            _check_format(name, values[name])
+        for pair in values["default_log_levels"]:
+            _check_level(pair)
+        directory, name = values["log_dir"], values["log_file"]
+        if not directory and not name:
+            return cls(None, values)
+        return cls(Path(directory or "", name or _FILE_NAME), values)
+
+    @property
+    def debug(self) -> bool:
+        """Whether to log at DEBUG."""
+        return bool(self.values["debug"])
+
+    @property
+    def names_output(self) -> bool:
+        """Whether the options say where or how to log."""
+        chosen = ("use_stderr", "use_journal", "use_syslog", "use_json")
+        return self.file is not None or any(self.values[name] for name in chosen)
+
+
+def _check_format(name: str, value: str) -> None:
+    """Fill a format in, as oslo.log would for each line; raises ConfigurationError."""
+    record = logging.makeLogRecord(dict.fromkeys(_ADDED, ""))
+    try:
+        PercentStyle(value).format(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            section=DEFAULT,
+            key=name,
+            value=value,
+            problem=f"no line can be made of it ({type(error).__name__}: {error}).",
+            remedy="Write %(name)s for an attribute of a log record, and %% for the character.",
+        ) from error
+
+
+def _check_level(pair: str) -> None:
+    name, _, level = pair.partition("=")
+    if not name or not (level in logging.getLevelNamesMapping() or level.isdecimal()):
+        raise ConfigurationError(
+            section=DEFAULT,
+            key="default_log_levels",
+            value=pair,
+            problem="this is not a logger with a level.",
+            remedy="Write logger=LEVEL, with DEBUG, INFO, WARNING, ERROR or CRITICAL.",
+        )
