@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Final, TextIO
@@ -18,6 +19,8 @@ from wharfinger.agent.shared_report import ReportWriter
 
 #: prctl(2): the signal that a process gets when its parent ends.
 _PR_SET_PDEATHSIG: Final = 1
+#: Seconds between two looks whether the instance is to end.
+_TICK: Final = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +60,9 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     thread = threading.Thread(target=worker.run, name=arguments.instance, daemon=True)
     thread.start()
     gc.freeze()  # what was imported stays
-    ending.get()
+    # A signal that arrives just before a wait without a timeout would not end it.
+    while ending.empty():
+        time.sleep(_TICK)
     worker.stop()
     thread.join()
     return 0
