@@ -159,6 +159,14 @@ class Systemd(fixtures.Fixture):
                 raise LabError(f"{name} of {unit} is {found!r}, and does not become {value!r}")
             time.sleep(0.02)
 
+    def wait_for_output(self, part: str) -> None:
+        """Wait until a service has written a text."""
+        end = time.monotonic() + TIMEOUT
+        while part not in (found := self.output()):
+            if time.monotonic() > end:
+                raise LabError(f"no service writes {part!r}:\n{found}")
+            time.sleep(0.02)
+
     def _wait_until_it_answers(self) -> None:
         end = time.monotonic() + TIMEOUT
         while self._pid() is None or self.run("systemctl", "is-active", "lab.target").returncode:

@@ -1,6 +1,7 @@
 """The unit of the agent: what systemd-analyze says of it, and a real systemd that runs it."""
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +104,29 @@ def test_program_that_hangs_is_restarted_by_the_watchdog(lab: Systemd) -> None:
 
     lab.wait_for(NAME, "NRestarts", "1")
     lab.wait_for(NAME, "ActiveState", "active")
+
+
+@needs_systemd
+def test_agent_with_the_libvirt_driver_works_within_the_limits_of_the_unit(lab: Systemd) -> None:
+    sample = FILES / "sample"
+    shutil.copy(sample / "host.xml", lab.directory)
+    configuration = (sample / "wharfinger.conf").read_text()
+    (lab.directory / "wharfinger.conf").write_text(
+        configuration.replace("@demo@", "/var/lib/wharfinger").replace(
+            "test://$state_path/", f"test://{OUTPUT.parent}/"
+        )
+    )
+    program = "from wharfinger.cli.entry_point import main; main()"
+    command = f"-c '{program}' -v --config-file {OUTPUT.parent}/wharfinger.conf agent"
+
+    start(lab, drop_in(lab, command, "Type=exec", "WatchdogSec=0"))
+
+    lab.wait_for_output("gpus: 9 changes written")
+    status = lab.run("cat", f"/proc/{lab.show(NAME, 'MainPID')}/status").stdout
+    found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert (found["NoNewPrivs"], found["Seccomp"], int(found["CapBnd"], 16)) == ("1", "2", 0)
+    lab.systemctl("stop", NAME)
+    assert lab.show(NAME, "Result") == "success"
+    assert lab.run("stat", "--format=%U %A", "/var/lib/wharfinger/wharfinger.sqlite").stdout == (
+        "wharfinger -rw-------\n"
+    )
