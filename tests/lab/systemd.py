@@ -18,11 +18,11 @@ import fixtures
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
 SYSTEMD = Path("/lib/systemd/systemd")
-#: Seen by systemd and its services, whatever the units hide.
+#: A directory that systemd and its services see, whatever the units hide.
 INSIDE = Path("/run/lab")
 #: For StandardOutput= and StandardError= of a service.
 OUTPUT = INSIDE / "units" / "output"
-#: What the default dependencies of units name.
+#: Units have default dependencies on these targets.
 _TARGETS = ("basic", "lab", "network-online", "shutdown", "sysinit")
 
 _BECOME_SYSTEMD = r"""

@@ -1,4 +1,4 @@
-"""The unit of the agent: what systemd-analyze says of it, and a real systemd that runs it."""
+"""The unit of the agent: systemd-analyze judges it, and a real systemd runs it."""
 
 import re
 import shutil
