@@ -14,7 +14,7 @@ from typing import Final
 from wharfinger.agent.problem_log import Problems
 from wharfinger.exceptions import WharfingerError, printable, shown
 
-#: What a count of microseconds in 64 bits is written with.
+#: A count of microseconds has 64 bits.
 _DIGITS: Final = re.compile(r"[0-9]{1,20}")
 #: Seconds that a full queue of systemd's may hold up the caller.
 _PATIENCE: Final = 1.0
@@ -65,7 +65,7 @@ class SystemdNotifier:
             self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> bool:
-        """Send a message; return whether systemd has it, or there is none to have it."""
+        """Send a message; return False if systemd did not receive it."""
         if not self._address:
             return True
         try:

@@ -140,11 +140,11 @@ def test_notifier_without_systemd_sends_nothing_and_logs_nothing(
     ("usec", "pid", "interval"),
     [
         (MINUTE, None, 30),
-        (MINUTE, str(os.getpid()), 30),
-        (MINUTE, str(os.getppid()), None),
+        (MINUTE, "of this process", 30),
+        (MINUTE, "of its parent", None),
         (MINUTE, "", None),
         ("1", None, 0.0000005),
-        (None, str(os.getpid()), None),
+        (None, "of this process", None),
     ],
 )
 def test_watchdog_of_another_process_is_not_ours(
@@ -154,9 +154,13 @@ def test_watchdog_of_another_process_is_not_ours(
     pid: str | None,
     interval: float | None,
 ) -> None:
-    environment = {"WATCHDOG_USEC": usec, "WATCHDOG_PID": pid}
-    found = {name: value for name, value in environment.items() if value is not None}
-    notifier = SystemdNotifier({"NOTIFY_SOCKET": systemd.notify_socket, **found})
+    pids = {"of this process": str(os.getpid()), "of its parent": str(os.getppid()), "": ""}
+    environment = {"NOTIFY_SOCKET": systemd.notify_socket}
+    if usec is not None:
+        environment["WATCHDOG_USEC"] = usec
+    if pid is not None:
+        environment["WATCHDOG_PID"] = pids[pid]
+    notifier = SystemdNotifier(environment)
 
     notifier.alive()
 

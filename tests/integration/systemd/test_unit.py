@@ -1,0 +1,135 @@
+"""The unit of the agent: systemd-analyze judges it, and a real systemd runs it."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import systemd
+from tests.lab.systemd import OUTPUT, Systemd
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+FILES = REPOSITORY / "etc" / "wharfinger"
+NAME = "wharfinger-agent.service"
+UNIT = FILES / "systemd" / NAME
+#: 2.0, in the tenths that systemd-analyze takes.
+WORST_EXPOSURE = "20"
+#: systemd before 253, which uses the line before it.
+WITHOUT_NOTIFY_RELOAD = re.compile(r".*Failed to parse service type, ignoring: notify-reload\n")
+
+needs_systemd = pytest.mark.skipif(systemd.missing() is not None, reason=str(systemd.missing()))
+
+
+def analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["systemd-analyze", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def drop_in(lab: Systemd, command: str, *lines: str) -> str:
+    """Run another command, and wait for no network."""
+    environment = " ".join(f"{name}={value}" for name, value in lab.environment.items())
+    return "\n".join(
+        [
+            "[Service]",
+            "ExecStart=",
+            f"ExecStart={lab.python} {command}",
+            f"Environment={environment}",
+            f"StandardOutput=append:{OUTPUT}",
+            *lines,
+            "",
+        ]
+    )
+
+
+@pytest.fixture
+def lab() -> Iterator[Systemd]:
+    with Systemd({NAME: UNIT.read_text()}, FILES / "sysusers.d" / "wharfinger.conf") as lab:
+        yield lab
+
+
+def start(lab: Systemd, text: str) -> None:
+    path = lab.directory / f"{NAME}.d" / "test.conf"
+    path.parent.mkdir()
+    path.write_text(text)
+    lab.systemctl("daemon-reload")
+    lab.systemctl("start", NAME)
+
+
+def test_unit_is_what_systemd_understands(tmp_path: Path) -> None:
+    unit = tmp_path / NAME
+    unit.write_text(UNIT.read_text().replace("/usr/bin/wharfinger", "/bin/true"))
+
+    done = analyze("verify", "--man=no", str(unit))
+
+    assert done.returncode == 0, done.stderr
+    assert WITHOUT_NOTIFY_RELOAD.sub("", done.stderr) == ""
+
+
+def test_unit_exposes_little() -> None:
+    done = analyze("security", "--offline=true", f"--threshold={WORST_EXPOSURE}", str(UNIT))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Overall exposure level" in done.stdout
+
+
+@needs_systemd
+def test_program_that_notifies_is_ready_reloads_and_leaves_no_process(lab: Systemd) -> None:
+    program = "-m tests.lab.notifying_program"
+    start(lab, drop_in(lab, program))
+
+    assert lab.show(NAME, "ActiveState") == "active"
+    assert lab.show(NAME, "StatusText").startswith("child ")
+
+    if lab.show(NAME, "CanReload") == "yes":
+        lab.systemctl("reload", "--no-block", NAME)
+    else:  # systemd before 253
+        lab.systemctl("kill", "--signal=HUP", "--kill-whom=main", NAME)
+    lab.wait_for(NAME, "ActiveState", "reloading")
+    lab.systemctl("kill", "--signal=USR1", "--kill-whom=main", NAME)
+    lab.wait_for(NAME, "ActiveState", "active")
+
+    lab.systemctl("stop", NAME)
+    assert lab.show(NAME, "Result") == "success"
+    assert lab.show(NAME, "NRestarts") == "0"
+    assert lab.run("pgrep", "sleep").stdout == ""
+
+
+@needs_systemd
+def test_program_that_hangs_is_restarted_by_the_watchdog(lab: Systemd) -> None:
+    program = "-m tests.lab.notifying_program"
+    start(lab, drop_in(lab, program, "WatchdogSec=1", "RestartSec=100ms"))
+
+    lab.systemctl("kill", "--signal=USR2", "--kill-whom=main", NAME)
+
+    lab.wait_for(NAME, "NRestarts", "1")
+    lab.wait_for(NAME, "ActiveState", "active")
+
+
+@needs_systemd
+def test_agent_with_the_libvirt_driver_works_within_the_limits_of_the_unit(lab: Systemd) -> None:
+    sample = FILES / "sample"
+    shutil.copy(sample / "host.xml", lab.directory)
+    configuration = (sample / "wharfinger.conf").read_text()
+    (lab.directory / "wharfinger.conf").write_text(
+        configuration.replace("@demo@", "/var/lib/wharfinger").replace(
+            "test://$state_path/", f"test://{OUTPUT.parent}/"
+        )
+    )
+    program = "from wharfinger.cli.entry_point import main; main()"
+    command = f"-c '{program}' -v --config-file {OUTPUT.parent}/wharfinger.conf agent"
+
+    start(lab, drop_in(lab, command, "Type=exec", "WatchdogSec=0"))
+
+    lab.wait_for_output("gpus: 9 changes written")
+    status = lab.run("cat", f"/proc/{lab.show(NAME, 'MainPID')}/status").stdout
+    found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert (found["NoNewPrivs"], found["Seccomp"], int(found["CapBnd"], 16)) == ("1", "2", 0)
+    lab.systemctl("stop", NAME)
+    assert lab.show(NAME, "Result") == "success"
+    assert lab.run("stat", "--format=%U %A", "/var/lib/wharfinger/wharfinger.sqlite").stdout == (
+        "wharfinger -rw-------\n"
+    )

@@ -1,0 +1,204 @@
+"""A real systemd as process 1 of namespaces of its own, which starts only the units of a test.
+
+It sees the machine's files read-only, and empty directories in place of /run, /tmp and /var. It
+takes root, and a kernel with cgroup2.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import fixtures
+
+from wharfinger_harnesses.daemons import TIMEOUT, LabError
+
+SYSTEMD = Path("/lib/systemd/systemd")
+#: A directory that systemd and its services see, whatever the units hide.
+INSIDE = Path("/run/lab")
+#: For StandardOutput= and StandardError= of a service.
+OUTPUT = INSIDE / "units" / "output"
+#: Units have default dependencies on these targets.
+_TARGETS = ("basic", "lab", "network-online", "shutdown", "sysinit")
+
+_BECOME_SYSTEMD = r"""
+set -e
+lab=$1 inside=$2 sysusers=$3 python=$4; shift 4
+mount --make-rprivate /
+mount -t proc proc /proc
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p $inside/units $inside/etc $inside/python
+mount --bind "$lab/units" $inside/units
+mount --bind "$python" $inside/python
+for path; do
+  mkdir $inside/path$((++number))
+  mount --bind "$path" $inside/path$number
+done
+cp -a /etc/. $inside/etc
+cp "$sysusers" $inside/sysusers.conf
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+for directory in /tmp /var/lib /var/log /var/tmp; do
+  mount -t tmpfs tmpfs $directory
+done
+chmod 1777 /tmp /var/tmp
+mount --bind $inside/etc /etc
+mount --bind /dev/null /dev/console
+mount -o remount,bind,ro /
+systemd-sysusers $inside/sysusers.conf
+exec env -i container=lab PATH="$PATH" SYSTEMD_UNIT_PATH=$inside/units \
+  SYSTEMD_GENERATOR_PATH=$inside/none SYSTEMD_ENVIRONMENT_GENERATOR_PATH=$inside/none \
+  /lib/systemd/systemd --unit=lab.target --log-target=null --show-status=no
+"""
+
+
+def missing() -> str | None:
+    """Return what this machine lacks for a systemd of its own; None if it lacks nothing."""
+    if not SYSTEMD.exists():
+        return "no systemd is installed (see bindep.txt)"
+    if os.geteuid() != 0:
+        return "a systemd of its own takes root"
+    if _cgroup2() is None:
+        return "no cgroup2 is mounted"
+    return None
+
+
+class Systemd(fixtures.Fixture):
+    """systemd with these units, by their file names; ``sysusers`` is the file of their users.
+
+    ``directory`` is the directory of this process that the units see as ``INSIDE / "units"``.
+    """
+
+    directory: Path
+    _process: "subprocess.Popen[bytes]"
+
+    def __init__(self, units: Mapping[str, str], sysusers: Path) -> None:
+        super().__init__()
+        self._units = units
+        self._sysusers = sysusers
+        self._paths = [path for path in sys.path if Path(path).is_dir() and path]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment in which a service can run the tests' Python, and import the same."""
+        paths = [str(INSIDE / f"path{number}") for number, _ in enumerate(self._paths, start=1)]
+        return {
+            "LD_LIBRARY_PATH": str(INSIDE / "python" / "lib"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHOME": str(INSIDE / "python"),
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
+
+    @property
+    def python(self) -> Path:
+        """The Python of the tests, as a service sees it."""
+        return INSIDE / "python" / Path(sys.executable).resolve().relative_to(sys.base_prefix)
+
+    def _setUp(self) -> None:
+        lab = Path(self.useFixture(fixtures.TempDir()).path)
+        lab.chmod(0o755)
+        self.directory = lab / "units"
+        self.directory.mkdir()
+        for name, text in {
+            **dict.fromkeys(map("{}.target".format, _TARGETS), ""),
+            **self._units,
+        }.items():
+            path = self.directory / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text or "[Unit]\nDefaultDependencies=no\n")
+        self._group = Path(tempfile.mkdtemp(prefix="wharfinger-lab-", dir=_cgroup2()))
+        self.addCleanup(self._remove_group)
+        self._errors = lab / "stderr"
+        arguments = (lab, INSIDE, self._sysusers, sys.base_prefix, *self._paths)
+        with self._errors.open("w") as errors:
+            self._process = subprocess.Popen(
+                [
+                    *("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', str(self._group)),
+                    # It dies with the tests, whatever ends them.
+                    *("setpriv", "--pdeathsig", "KILL"),
+                    *("unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup"),
+                    *("--net", "--kill-child", "bash", "-c", _BECOME_SYSTEMD, "bash"),
+                    *map(str, arguments),
+                ],
+                stderr=errors,
+            )
+        self.addCleanup(self._kill)
+        self._wait_until_it_answers()
+
+    def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command beside systemd."""
+        return subprocess.run(
+            ["nsenter", "--target", str(self._pid()), "--all", "--", *command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def systemctl(self, *arguments: str) -> str:
+        """Run systemctl; return what it prints."""
+        done = self.run("systemctl", *arguments)
+        if done.returncode:
+            raise LabError(f"systemctl {' '.join(arguments)}: {done.stderr}{self.output()}")
+        return done.stdout
+
+    def output(self) -> str:
+        """Return what services have written to ``OUTPUT``, as there is no journal."""
+        path = self.directory / OUTPUT.name
+        return path.read_text() if path.exists() else ""
+
+    def show(self, unit: str, name: str) -> str:
+        """Return a property of a unit."""
+        return self.systemctl("show", "--value", "--property", name, unit).strip()
+
+    def wait_for(self, unit: str, name: str, value: str) -> None:
+        """Wait until a property of a unit has a value."""
+        end = time.monotonic() + TIMEOUT
+        while (found := self.show(unit, name)) != value:
+            if time.monotonic() > end:
+                raise LabError(f"{name} of {unit} is {found!r}, and does not become {value!r}")
+            time.sleep(0.02)
+
+    def wait_for_output(self, part: str) -> None:
+        """Wait until a service has written a text."""
+        end = time.monotonic() + TIMEOUT
+        while part not in (found := self.output()):
+            if time.monotonic() > end:
+                raise LabError(f"no service writes {part!r}:\n{found}")
+            time.sleep(0.02)
+
+    def _wait_until_it_answers(self) -> None:
+        end = time.monotonic() + TIMEOUT
+        while self._pid() is None or self.run("systemctl", "is-active", "lab.target").returncode:
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise LabError(f"systemd does not start:\n{self._errors.read_text()}")
+            time.sleep(0.02)
+
+    def _pid(self) -> int | None:
+        """Return the process id of systemd, None if it has none yet."""
+        pid = self._process.pid
+        with suppress(FileNotFoundError, ValueError):
+            return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+        return None
+
+    def _kill(self) -> None:
+        self._process.kill()  # systemd, and with it all of its namespace, dies with its parent
+        self._process.wait()
+
+    def _remove_group(self) -> None:
+        """Remove the control group as soon as its last process is gone."""
+        end = time.monotonic() + TIMEOUT
+        while "populated 1" in (self._group / "cgroup.events").read_text():
+            if time.monotonic() > end:
+                raise LabError(f"processes of systemd are left in {self._group}")
+            time.sleep(0.02)
+        for path, _, _ in os.walk(self._group, topdown=False):
+            Path(path).rmdir()
+
+
+def _cgroup2() -> Path | None:
+    """Return where cgroup2 is mounted."""
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    return next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)

@@ -1,0 +1,101 @@
+"""The image of the agent: what its file declares, and the image where a builder has the base."""
+
+import json
+import re
+import shutil
+import subprocess
+from io import BytesIO
+
+import pytest
+from dockerfile_parse import DockerfileParser
+
+from tests.packaging.conftest import REPOSITORY
+
+CONTAINERFILE = REPOSITORY / "Containerfile"
+UNIT = REPOSITORY / "etc" / "wharfinger" / "systemd" / "wharfinger-agent.service"
+IMAGE = "localhost/wharfinger-test"
+
+
+@pytest.fixture(scope="module")
+def parsed() -> DockerfileParser:
+    return DockerfileParser(fileobj=BytesIO(CONTAINERFILE.read_bytes()))
+
+
+def base(parsed: DockerfileParser) -> str:
+    """Return the base of all stages."""
+    (argument,) = (one["value"] for one in parsed.structure if one["instruction"] == "ARG")
+    name, _, value = argument.partition("=")
+    assert name == "BASE"
+    assert set(parsed.parent_images) == {value}
+    return str(value)
+
+
+def last_stage(parsed: DockerfileParser) -> dict[str, list[str]]:
+    """Return the values of each instruction of the stage that becomes the image."""
+    found: dict[str, list[str]] = {}
+    for one in parsed.structure:
+        if one["instruction"] == "FROM":
+            found = {}
+        found.setdefault(one["instruction"], []).append(one["value"])
+    return found
+
+
+def builder(base: str) -> str | None:
+    """Return a program that can build here without a registry."""
+    for name in ("podman", "docker"):
+        if shutil.which(name) and not run(name, "image", "inspect", base).returncode:
+            return name
+    return None
+
+
+def run(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+def test_base_has_a_tag_of_one_release(parsed: DockerfileParser) -> None:
+    assert re.fullmatch(r"docker\.io/library/debian:(?!latest)[a-z]+-slim", base(parsed))
+
+
+def test_image_runs_the_agent_as_a_user_by_number(parsed: DockerfileParser) -> None:
+    (user,) = last_stage(parsed)["USER"]
+    assert re.fullmatch(r"([1-9][0-9]*):\1", user)
+
+    (entry_point,), (command,) = (last_stage(parsed)[name] for name in ("ENTRYPOINT", "CMD"))
+    (started,) = re.findall(r"^ExecStart=/usr/bin/(.+)$", UNIT.read_text(), re.MULTILINE)
+    assert [*json.loads(entry_point), *json.loads(command)] == started.split()
+
+
+def test_image_writes_to_its_volumes_alone(parsed: DockerfileParser) -> None:
+    (volumes,) = last_stage(parsed)["VOLUME"]
+    (directory,) = last_stage(parsed)["WORKDIR"]
+
+    assert json.loads(volumes) == ["/var/lib/wharfinger", "/run/wharfinger"]
+    assert directory == "/var/lib/wharfinger"  # of the user's caches, too
+    assert last_stage(parsed)["COPY"] == ["--from=build /opt/wharfinger /opt/wharfinger"]
+
+
+def test_build_takes_in_only_what_the_ignore_file_allows(parsed: DockerfileParser) -> None:
+    lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    lines = [line for line in lines if not line.startswith("#")]
+    allowed = {line[1:] for line in lines if line.startswith("!")}
+
+    assert lines[0] == "*"
+    assert all((REPOSITORY / path).exists() for path in allowed)
+    (install,) = (one["value"] for one in parsed.structure if " install --no-cache" in one["value"])
+    drivers = set(re.findall(r"\./(drivers/\w+)", install))
+    assert drivers == {path for path in allowed if path.startswith("drivers/")}
+    assert "ADD" not in {one["instruction"] for one in parsed.structure}
+
+
+def test_image_that_is_built_runs_with_a_read_only_root(parsed: DockerfileParser) -> None:
+    program = builder(base(parsed))
+    if program is None:
+        pytest.skip(f"neither podman nor docker runs here with the image {base(parsed)}")
+
+    built = run(program, "build", "--file", str(CONTAINERFILE), "--tag", IMAGE, ".")
+    assert built.returncode == 0, built.stdout + built.stderr
+    limits = ("--rm", "--read-only", "--cap-drop", "all", "--network", "none")
+    printed = run(program, "run", *limits, IMAGE, "driver", "list", "-f", "json")
+
+    assert printed.returncode == 0, printed.stderr
+    assert {row["Driver"] for row in json.loads(printed.stdout)} == {"cyborg", "ironic", "libvirt"}
