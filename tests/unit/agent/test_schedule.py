@@ -42,7 +42,12 @@ def test_what_was_missed_is_not_caught_up() -> None:
 
     # A drift cycle is due 60 s after the end of the full one, at 110: a poll is under way then,
     # and one that would have been due meanwhile is not run.
-    assert done == [(0, CycleType.FULL), (52, CycleType.POLL), (104, CycleType.POLL), (154, CycleType.DRIFT)]
+    assert done == [
+        (0, CycleType.FULL),
+        (52, CycleType.POLL),
+        (104, CycleType.POLL),
+        (154, CycleType.DRIFT),
+    ]
 
 
 def test_equal_intervals_leave_the_pace_that_does_most() -> None:
