@@ -1,11 +1,15 @@
-"""[agent]: how often `wharfinger agent` runs the cycles of its driver instances."""
+"""[agent]: how `wharfinger agent` runs its driver instances, and where it answers."""
 
-from dataclasses import astuple, dataclass
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 
 from oslo_config import cfg
 
+from wharfinger.conf import default
 from wharfinger.conf.option_reading import read_options
+from wharfinger.conf.unread_keys import DEFAULT
 from wharfinger.exceptions import ConfigurationError
 
 GROUP: Final = "agent"
@@ -32,37 +36,93 @@ OPTIONS: Final = (
         max=_LONGEST,
         help="Seconds until a backend is asked again for all that it has.",
     ),
+    cfg.StrOpt(
+        "health_socket",
+        help="The Unix socket on which the agent answers requests for its health, readiness, "
+        "metrics and status, as HTTP. Its user and group may connect. Default: agent.sock in "
+        "state_path.",
+    ),
+    cfg.StrOpt(
+        "health_address",
+        help="An address and a port at which the agent answers requests for its health, readiness "
+        "and metrics too: 127.0.0.1:9479 or [::1]:9479. It asks for no password. Default: none.",
+    ),
 )
+#: The options of intervals, from the shortest one.
+_INTERVALS: Final = ("poll_interval", "drift_interval", "full_interval")
+_HIGHEST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSection:
-    """[agent], validated: in seconds, none shorter than the one before it."""
+    """[agent], validated.
+
+    Intervals are in seconds, none shorter than the one before it. ``health_socket`` is absolute.
+    ``health_address`` is a host and a port, None for none.
+    """
 
     poll_interval: float
     drift_interval: float
     full_interval: float
+    health_socket: Path
+    health_address: tuple[str, int] | None = None
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
-        section = cls(**read_options(conf, GROUP, OPTIONS))
-        before = 0.0
-        for option, value in zip(OPTIONS, astuple(section), strict=True):
-            if not value > 0:  # nor is what is no number
-                raise _wrong(option.dest, value, "this is no time.", "It takes a number above 0.")
-            if value < before:
-                raise _wrong(
-                    option.dest,
-                    value,
-                    f"it is shorter than the interval of what is done more often, {before:g}.",
-                    "It takes poll_interval <= drift_interval <= full_interval.",
-                )
-            before = value
-        return section
+        values = read_options(conf, GROUP, OPTIONS)
+        _check_intervals({name: values[name] for name in _INTERVALS})
+        values["health_socket"] = _socket(conf, values["health_socket"])
+        values["health_address"] = _address(values["health_address"])
+        return cls(**values)
 
 
-def _wrong(key: str, value: float, problem: str, remedy: str) -> ConfigurationError:
-    return ConfigurationError(
-        section=GROUP, key=key, value=f"{value:g}", problem=problem, remedy=remedy
-    )
+def _check_intervals(intervals: dict[str, float]) -> None:
+    before = 0.0
+    for name, value in intervals.items():
+        if not value > 0:  # nor is what is no number
+            raise _wrong(name, f"{value:g}", "this is no time.", "It takes a number above 0.")
+        if value < before:
+            raise _wrong(
+                name,
+                f"{value:g}",
+                f"it is shorter than the interval of what is done more often, {before:g}.",
+                "It takes poll_interval <= drift_interval <= full_interval.",
+            )
+        before = value
+
+
+def _socket(conf: cfg.ConfigOpts, given: str | None) -> Path:
+    if not given:
+        # [DEFAULT] reports a state_path that cannot be used. Path.expanduser would fail for it.
+        option = next(one for one in default.OPTIONS if one.dest == "state_path")
+        state_path = read_options(conf, DEFAULT, [option])["state_path"]
+        return Path(os.path.expanduser(state_path)) / "agent.sock"  # noqa: PTH111
+    path = Path(os.path.expanduser(given))  # noqa: PTH111
+    if not path.is_absolute() or not path.name or not given.isprintable():
+        problem = "this is not the absolute path of a file."
+        raise _wrong("health_socket", given, problem, "Write it as /run/wharfinger/agent.sock.")
+    return path
+
+
+def _address(given: str | None) -> tuple[str, int] | None:
+    if not given:
+        return None
+    from oslo_utils import netutils  # noqa: PLC0415 - slow to import, and seldom needed
+
+    try:
+        host, port = netutils.parse_host_port(given)
+    except ValueError:
+        host, port = "", None
+    if not host or port is None or not 0 < port <= _HIGHEST_PORT:
+        raise _wrong(
+            "health_address",
+            given,
+            "this is not an address and a port.",
+            "Write it as 127.0.0.1:9479 or [::1]:9479.",
+        )
+    return host, port
+
+
+def _wrong(key: str, value: str, problem: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(section=GROUP, key=key, value=value, problem=problem, remedy=remedy)
