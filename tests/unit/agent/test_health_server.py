@@ -18,6 +18,7 @@ import pytest
 
 from tests.lab.agent_status import INTERVALS
 from tests.lab.agent_status import agent as status_at_now
+from tests.lab.unix_sockets import bind
 from wharfinger.agent import health_server, listening_sockets
 from wharfinger.agent.health_server import CONNECTIONS, LONGEST_REQUEST, HealthServer
 from wharfinger.agent.status import AgentStatus, InstanceStatus, State
@@ -359,15 +360,6 @@ def test_socket_of_another_in_its_place_is_left_at_the_end(path: Path) -> None:
     assert path.is_socket()
 
 
-def bind(listener: socket.socket, path: Path) -> None:
-    """Bind a socket to a path of any length."""
-    directory = os.open(path.parent, os.O_PATH)
-    try:
-        listener.bind(f"/proc/self/fd/{directory}/{path.name}")
-    finally:
-        os.close(directory)
-
-
 def test_stale_socket_is_replaced(path: Path) -> None:
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as dead:
@@ -391,11 +383,9 @@ def test_socket_of_a_process_that_accepts_nothing_is_refused(path: Path) -> None
         bind(busy, path)
         busy.listen(0)
         for _ in range(2):
-            waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
-            waiting.setblocking(False)
             try:
-                waiting.connect(os.path.relpath(path))
-            except BlockingIOError:
+                stack.enter_context(listening_sockets.connect(path, timeout=0.01))
+            except OSError:
                 break
         with pytest.raises(ConfigurationError, match="another process listens there"):
             HealthServer(section(path), agent).start()
