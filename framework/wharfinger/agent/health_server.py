@@ -42,7 +42,7 @@ _HEALTH_JSON: Final = "application/health+json"
 
 #: Content type and body of an answer.
 _Content = tuple[str, bytes]
-#: What answers a path: it takes the value of the header Accept.
+#: A function that answers a path. It takes the value of the header Accept.
 _Route = Callable[[str], tuple[HTTPStatus, _Content]]
 
 
@@ -145,7 +145,7 @@ class HealthServer:
             LOG.debug("a client was too slow, or has gone: %r", error)
         finally:
             self._connections.pop(task, None)
-            # What was written is sent; a client that does not read it keeps nothing here.
+            # The answer was sent, or the client does not read it.
             writer.transport.abort()
 
     def _health(self, _accept: str) -> tuple[HTTPStatus, _Content]:

@@ -44,7 +44,7 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
                 listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
                 listener.bind(_address(directory, path.name))
                 stack.callback(_delete, directory, path.name, _identity(directory, path.name))
-                # Whatever the umask is. Nobody can connect before it listens.
+                # The umask does not matter so. No client can connect before it listens.
                 os.chmod(path.name, _MODE, dir_fd=directory)
                 listener.listen(_BACKLOG)
         except OSError as error:

@@ -267,7 +267,7 @@ def _placement(instances: Iterable[InstanceStatus]) -> Iterator[Metric]:
 def _providers(instances: Iterable[InstanceStatus]) -> Iterator[Metric]:
     providers = GaugeMetricFamily(
         "wharfinger_providers",
-        "Providers by state. Those that are reserved, absent or fought are published, too.",
+        "Providers by state. The state published includes the others.",
         labels=("driver_instance", "state"),
     )
     reserving = SummaryMetricFamily(

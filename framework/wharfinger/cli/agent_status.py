@@ -1,4 +1,4 @@
-"""``wharfinger agent status``: what the agent on this host does, and whether it is healthy."""
+"""``wharfinger agent status``: the work and the health of the agent on this host."""
 
 import argparse
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class Texts(FormattableColumn[list[str]]):
 
 
 class AgentStatusCommand(WharfingerCommand, Lister):
-    """Show what the agent on this host does: one row for each driver instance.
+    """Show the work of the agent on this host: one row for each driver instance.
 
     Exits with 0 if the agent is healthy, perhaps with warnings, and with 1 if it is not or if no
     agent answers.

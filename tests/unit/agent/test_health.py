@@ -236,7 +236,7 @@ CONDITIONS: dict[str, Callable[[InstanceStatus], bool]] = {
         and (FULL not in one.report.cycles or not one.report.cycles[FULL].completed)
     ),
 }
-#: Those that the verdict "warn" would play down.
+#: Conditions for which a warning is not enough.
 FAILURES = ("wedged", "crash loop", "driver hangs")
 
 
@@ -267,7 +267,7 @@ def test_health_is_no_better_than_that_of_one_instance(status: AgentStatus) -> N
         assert order.index(alone) <= order.index(whole)
 
 
-# What it looks like.
+# As JSON.
 
 
 @given(status=statuses)

@@ -1,4 +1,4 @@
-"""Server of health and metrics: what it answers, and to whom nothing."""
+"""Server of health and metrics: its answers, its sockets, and clients that do not behave."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_server, "DEADLINE", 0.2)
 
 
-# What it answers.
+# Answers.
 
 
 @pytest.mark.usefixtures("server")
@@ -222,7 +222,7 @@ def test_request_by_hand_is_answered(path: Path, request_bytes: bytes) -> None:
         (b"GET /health HTTP/1.1\r\nA: " + b"b" * (1 << 20), b"431"),
     ],
 )
-def test_request_that_is_none_is_answered_with_error(
+def test_broken_request_is_answered_with_error(
     path: Path, request_bytes: bytes, code: bytes
 ) -> None:
     assert raw(path, request_bytes).split()[1] == code

@@ -91,7 +91,7 @@ def test_status_as_table_tells_ages_in_words(program: Program) -> None:
         (200_000, "2 d ago"),
     ],
 )
-def test_age_is_told_in_a_unit_that_fits(seconds: float | None, words: str) -> None:
+def test_age_has_a_unit_of_its_size(seconds: float | None, words: str) -> None:
     assert Age(seconds).human_readable() == words
 
 
@@ -146,7 +146,7 @@ def test_status_escapes_what_a_terminal_would_obey(program: Program) -> None:
 
 
 def test_status_can_be_asked_while_the_configuration_is_wrong(program: Program) -> None:
-    text = f"{program.config.read_text()}enabled_drivers = ABC\n[nobody]\nx = 1\n"
+    text = f"{program.config.read_text()}enabled_drivers = ABC\n[unknown]\nx = 1\n"
     program.config.write_text(text)
 
     assert shown(program, agent())[0] == 0
@@ -231,6 +231,6 @@ def test_status_of_agent_that_does_not_answer_fails(
         (b"HTTP/1.1 200 OK\r\n\r\n\xff", "the answer is not understood"),
     ],
 )
-def test_status_that_is_none_fails(program: Program, answer: bytes, told: str) -> None:
+def test_broken_answer_fails(program: Program, answer: bytes, told: str) -> None:
     with answering(program, answer):
         failed(run(program), told)

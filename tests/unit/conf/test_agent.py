@@ -89,7 +89,7 @@ def test_health_socket_is_in_the_state_directory_by_default(tmp_path: Path) -> N
 
 def test_wrong_default_section_is_no_problem_of_the_socket(tmp_path: Path) -> None:
     path = tmp_path / "test.conf"
-    path.write_text("[DEFAULT]\nstate_path = ~nobody-of-this-name\nservice_down_time = x")
+    path.write_text("[DEFAULT]\nstate_path = ~unknown-user\nservice_down_time = x")
     told = [str(problem) for problem in conf.problems(conf.parse([str(path)]))]
 
     assert len([text for text in told if "service_down_time" in text]) == 1
