@@ -163,6 +163,51 @@ def test_health_of_long_full_cycle_warns_until_its_usual_time(age: float, verdic
     ]
 
 
+def in_progress(one: InstanceStatus, kind: CycleType, **changes: Any) -> InstanceStatus:
+    return replace(one, report=replace(one.report, cycle=kind, cycle_began_at=NOW - 1, **changes))
+
+
+def failures(one: InstanceStatus) -> set[CheckName]:
+    return {check.name for check in problems(agent(one)) if check.verdict is Verdict.FAIL}
+
+
+def test_health_allows_a_full_cycle_no_time_for_a_long_poll_in_progress() -> None:
+    one = with_cycle(aged(FULL, 600), POLL, last_seconds=800.0)
+
+    assert failures(in_progress(one, POLL)) == {CheckName.FULL_CYCLE}
+
+
+def test_health_allows_no_time_for_a_cycle_whose_last_one_failed() -> None:
+    one = with_cycle(aged(FULL, 600), FULL, last_seconds=800.0, error="no answer")
+
+    assert failures(in_progress(one, FULL)) == {CheckName.FULL_CYCLE}
+
+
+@pytest.mark.parametrize("state", [State.ENDED, State.CRASH_LOOP, State.WEDGED, State.STOPPING])
+def test_health_allows_no_time_for_the_cycle_of_an_instance_that_does_not_work(
+    state: State,
+) -> None:
+    one = replace(with_cycle(aged(FULL, 600), FULL, last_seconds=800.0), state=state)
+
+    assert CheckName.FULL_CYCLE in failures(in_progress(one, FULL))
+
+
+def test_health_of_running_instance_with_new_report_counts_from_its_start() -> None:
+    one = instance(since=NOW - 5, full_completed_at=None, report=InstanceReport())
+    assert problems(agent(one)) == []
+
+    one = replace(one, since=NOW - 130)
+    assert failures(one) == {CheckName.DRIFT_CYCLE}
+
+
+def test_health_of_ended_instance_counts_from_its_last_full_cycle() -> None:
+    one = instance(
+        state=State.ENDED, since=NOW - 5, full_completed_at=NOW - 130, report=InstanceReport()
+    )
+
+    assert failures(one) == {CheckName.DRIFT_CYCLE}
+
+
 def test_health_of_slow_crash_loop_fails_though_each_report_is_new() -> None:
     one = instance(
         restarts=5,
@@ -312,6 +357,7 @@ def test_health_as_json_tells_the_time_of_the_fact() -> None:
     [
         (instance(), True),
         (instance(state=State.ENDED), True),
+        (instance(full_completed_at=None, report=InstanceReport()), True),
         (instance(restarts=1, full_completed_at=NOW - 900, report=InstanceReport()), True),
         (starting(), False),
         (starting(state=State.ENDED), False),
