@@ -174,6 +174,8 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_whole(request: bytes) -> bool:
+    """Return whether a request has an end. Blank lines before it do not count."""
+    request = request.lstrip()
     return b"\r\n\r\n" in request or b"\n\n" in request
 
 
@@ -198,7 +200,7 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def __init__(self, request: bytes, routes: Mapping[str, _Route]) -> None:
         # Neither the address of the client nor the server of the library is of use here.
-        self.rfile = BytesIO(request)
+        self.rfile = BytesIO(request.lstrip())
         self.wfile = BytesIO()
         self._routes: Final = routes
         self._is_too_long: Final = len(request) > LONGEST_REQUEST
