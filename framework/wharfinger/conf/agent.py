@@ -1,12 +1,16 @@
-"""[agent]: how `wharfinger agent` runs its driver instances, and how often their cycles."""
+"""[agent]: how `wharfinger agent` runs its driver instances, and where it answers."""
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, Self
 
 from oslo_config import cfg
 
+from wharfinger.conf import default
 from wharfinger.conf.option_reading import read_options
+from wharfinger.conf.unread_keys import DEFAULT
 from wharfinger.exceptions import ConfigurationError
 
 GROUP: Final = "agent"
@@ -20,7 +24,7 @@ class Isolation(StrEnum):
     THREAD = "thread"
 
 
-_INTERVALS: Final = (
+OPTIONS: Final = (
     cfg.FloatOpt(
         "poll_interval",
         default=2,
@@ -41,9 +45,17 @@ _INTERVALS: Final = (
         max=_LONGEST,
         help="Seconds until a backend is asked again for all that it has.",
     ),
-)
-OPTIONS: Final = (
-    *_INTERVALS,
+    cfg.StrOpt(
+        "health_socket",
+        help="The Unix socket on which the agent answers requests for its health, readiness, "
+        "metrics and status, as HTTP. Its user and group may connect. Default: agent.sock in "
+        "state_path.",
+    ),
+    cfg.StrOpt(
+        "health_address",
+        help="An address and a port at which the agent answers requests for its health, readiness "
+        "and metrics too: 127.0.0.1:9479 or [::1]:9479. It asks for no password. Default: none.",
+    ),
     cfg.StrOpt(
         "isolation",
         default=Isolation.PROCESS.value,
@@ -70,19 +82,25 @@ OPTIONS: Final = (
         "again. 0: no limit.",
     ),
 )
+#: The options of intervals, from the shortest one.
+_INTERVALS: Final = ("poll_interval", "drift_interval", "full_interval")
+_HIGHEST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSection:
     """[agent], validated.
 
-    Intervals and ``hang_timeout`` are in seconds, ``memory_limit`` is in MiB (0: none). No interval
-    is shorter than the one before it.
+    Intervals and ``hang_timeout`` are in seconds, no interval is shorter than the one before it.
+    ``memory_limit`` is in MiB (0: none). ``health_socket`` is absolute. ``health_address`` is a
+    host and a port, None for none.
     """
 
     poll_interval: float
     drift_interval: float
     full_interval: float
+    health_socket: Path
+    health_address: tuple[str, int] | None = None
     isolation: Isolation = Isolation.PROCESS
     hang_timeout: float = 300
     memory_limit: int = 2048
@@ -91,25 +109,65 @@ class AgentSection:
     def read(cls, conf: cfg.ConfigOpts) -> Self:
         """Read the section; raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
-        section = cls(**values | {"isolation": Isolation(values["isolation"])})
-        for key in (*(option.dest for option in _INTERVALS), "hang_timeout"):
-            if not values[key] > 0:  # nor is what is no number
-                raise _wrong(key, values[key], "this is no time.", "It takes a number above 0.")
-        before = 0.0
-        for option in _INTERVALS:
-            value = values[option.dest]
-            if value < before:
-                raise _wrong(
-                    option.dest,
-                    value,
-                    f"it is shorter than the interval of what is done more often, {before:g}.",
-                    "It takes poll_interval <= drift_interval <= full_interval.",
-                )
-            before = value
-        return section
+        _check_intervals({name: values[name] for name in _INTERVALS})
+        if not values["hang_timeout"] > 0:  # nor is what is no number
+            raise _no_time("hang_timeout", values["hang_timeout"])
+        values["isolation"] = Isolation(values["isolation"])
+        values["health_socket"] = _socket(conf, values["health_socket"])
+        values["health_address"] = _address(values["health_address"])
+        return cls(**values)
 
 
-def _wrong(key: str, value: float, problem: str, remedy: str) -> ConfigurationError:
-    return ConfigurationError(
-        section=GROUP, key=key, value=f"{value:g}", problem=problem, remedy=remedy
-    )
+def _check_intervals(intervals: dict[str, float]) -> None:
+    before = 0.0
+    for name, value in intervals.items():
+        if not value > 0:  # nor is what is no number
+            raise _no_time(name, value)
+        if value < before:
+            raise _wrong(
+                name,
+                f"{value:g}",
+                f"it is shorter than the interval of what is done more often, {before:g}.",
+                "It takes poll_interval <= drift_interval <= full_interval.",
+            )
+        before = value
+
+
+def _no_time(key: str, value: float) -> ConfigurationError:
+    return _wrong(key, f"{value:g}", "this is no time.", "It takes a number above 0.")
+
+
+def _socket(conf: cfg.ConfigOpts, given: str | None) -> Path:
+    if not given:
+        # [DEFAULT] reports a state_path that cannot be used. Path.expanduser would fail for it.
+        option = next(one for one in default.OPTIONS if one.dest == "state_path")
+        state_path = read_options(conf, DEFAULT, [option])["state_path"]
+        return Path(os.path.expanduser(state_path)) / "agent.sock"  # noqa: PTH111
+    path = Path(os.path.expanduser(given))  # noqa: PTH111
+    if not path.is_absolute() or not path.name or not given.isprintable():
+        problem = "this is not the absolute path of a file."
+        raise _wrong("health_socket", given, problem, "Write it as /run/wharfinger/agent.sock.")
+    return path
+
+
+def _address(given: str | None) -> tuple[str, int] | None:
+    if not given:
+        return None
+    from oslo_utils import netutils  # noqa: PLC0415 - slow to import, and seldom needed
+
+    try:
+        host, port = netutils.parse_host_port(given)
+    except ValueError:
+        host, port = "", None
+    if not host or port is None or not 0 < port <= _HIGHEST_PORT:
+        raise _wrong(
+            "health_address",
+            given,
+            "this is not an address and a port.",
+            "Write it as 127.0.0.1:9479 or [::1]:9479.",
+        )
+    return host, port
+
+
+def _wrong(key: str, value: str, problem: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(section=GROUP, key=key, value=value, problem=problem, remedy=remedy)

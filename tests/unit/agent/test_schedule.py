@@ -1,11 +1,14 @@
 """Timetable of a driver instance: times are seconds of a clock that the test has."""
 
+from pathlib import Path
+
 import pytest
 
 from wharfinger.agent.schedule import CycleType, Timetable
 from wharfinger.conf import AgentSection
 
-SECTION = AgentSection(poll_interval=2, drift_interval=60, full_interval=300)
+SOCKET = Path("/run/wharfinger/agent.sock")
+SECTION = AgentSection(2, 60, 300, SOCKET)
 
 
 def run(timetable: Timetable, until: float, takes: float = 0.0) -> list[tuple[float, CycleType]]:
@@ -51,7 +54,7 @@ def test_what_was_missed_is_not_caught_up() -> None:
 
 
 def test_equal_intervals_leave_the_pace_that_does_most() -> None:
-    done = run(Timetable(AgentSection(5, 5, 5)), until=20)
+    done = run(Timetable(AgentSection(5, 5, 5, SOCKET)), until=20)
 
     assert done == [(when, CycleType.FULL) for when in (0, 5, 10, 15)]
 

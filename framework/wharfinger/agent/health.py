@@ -1,0 +1,327 @@
+"""Health and readiness of the agent, made from its status.
+
+Pure: it asks nothing, and claims no more than what the last completed cycles showed. A check passes
+only while nothing is known against it. The texts of drivers and services stay out, since they may
+name hosts: ``wharfinger agent status`` shows them.
+
+The form is that of draft-inadarei-api-health-check-06, as in nova's specification
+"per-process-healthchecks", with one difference from the latter: each name of a check has a list of
+results, as the draft says, one for each driver instance.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, TypedDict
+
+from wharfinger.agent.schedule import CycleType
+from wharfinger.agent.status import AgentStatus, CycleCounts, InstanceStatus, Intervals, State
+
+#: Intervals without a completed cycle after which its type is stale.
+STALE_INTERVALS: Final = 2
+#: Cycles in a row without an answer of Placement that are a warning; one more is a failure.
+TOLERATED_UNREACHABLE_CYCLES: Final = 3
+#: Seconds that a first full cycle may take until it is a failure. Nothing says how long it takes.
+FIRST_FULL_CYCLE: Final = 3600.0
+#: States in which an instance runs cycles.
+_AT_WORK: Final = frozenset({State.STARTING, State.RUNNING})
+_NO_CYCLES: Final = CycleCounts()
+
+
+class Verdict(StrEnum):
+    """Result of a check, or of all; a later one is worse."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class CheckName(StrEnum):
+    """Names of the checks. The set is closed: monitoring may name each."""
+
+    AGENT_STATE = "agent:state"
+    CONFIGURATION = "agent:configuration"
+    SERVICE = "agent:service"
+    STATE = "driver_instance:state"
+    FULL_CYCLE = "driver_instance:full_cycle"
+    DRIFT_CYCLE = "driver_instance:drift_cycle"
+    POLL = "driver_instance:poll"
+    PLACEMENT = "driver_instance:placement"
+    PROBLEMS = "driver_instance:problems"
+    READY = "driver_instance:ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Result of one check.
+
+    ``instance`` is the name of a driver instance, empty for the agent itself. ``at`` is the moment
+    of the fact, in seconds of ``time.monotonic()``. ``age`` is the number of seconds since a cycle
+    was completed, for checks of cycles. ``output`` explains a result that is no pass.
+    """
+
+    name: CheckName
+    at: float
+    instance: str = ""
+    verdict: Verdict = Verdict.PASS
+    age: float | None = None
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Results of all checks."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst result."""
+        return max((one.verdict for one in self.checks), key=list(Verdict).index)
+
+    def as_json(self, now: float, clock: float) -> dict[str, Any]:
+        """Return the body of an answer.
+
+        ``now`` is the moment in seconds of ``time.monotonic()``, ``clock`` the same moment in
+        seconds of ``time.time()``.
+        """
+        checks: dict[str, list[dict[str, Any]]] = {}
+        for one in self.checks:
+            checks.setdefault(one.name, []).append(_as_json(one, clock - now))
+        return {"status": self.verdict, "description": "wharfinger agent", "checks": checks}
+
+
+def health(status: AgentStatus, now: float) -> Health:
+    """Return whether the agent and its driver instances do their work."""
+    checks = list(_of_agent(status))
+    for one in status.instances:
+        checks += _of_instance(one, status.intervals, now)
+    return Health(tuple(checks))
+
+
+def ready(status: AgentStatus) -> Health:
+    """Return whether the agent has published everything once, and goes on with it.
+
+    It is ready when each instance has completed a full cycle since the agent was started, and none
+    is wedged or in a crash loop. An agent that stops is not ready.
+    """
+    checks = [_agent_state(status, Verdict.FAIL)]
+    checks += [_readiness(one) for one in status.instances]
+    return Health(tuple(checks))
+
+
+def _of_agent(status: AgentStatus) -> Iterator[Check]:
+    yield _agent_state(status, Verdict.WARN)
+    yield Check(
+        name=CheckName.CONFIGURATION,
+        at=_known(status.reloaded_at, status.started_at),
+        verdict=Verdict.WARN if status.refused_reload else Verdict.PASS,
+        output="The last new configuration was refused. The agent runs with the one before it."
+        if status.refused_reload
+        else "",
+    )
+    yield Check(
+        name=CheckName.SERVICE,
+        at=_known(status.service_reported_at, status.started_at),
+        verdict=Verdict.WARN if status.service_error else Verdict.PASS,
+        output="The last report of the host's service failed. Other hosts may take over its nodes."
+        if status.service_error
+        else "",
+    )
+
+
+def _agent_state(status: AgentStatus, if_stopping: Verdict) -> Check:
+    return Check(
+        name=CheckName.AGENT_STATE,
+        at=status.started_at,
+        verdict=if_stopping if status.is_stopping else Verdict.PASS,
+        output="The agent stops." if status.is_stopping else "",
+    )
+
+
+def _of_instance(one: InstanceStatus, intervals: Intervals, now: float) -> Iterator[Check]:
+    yield _state(one, intervals, now)
+    yield _full_cycle(one, intervals, now)
+    yield _drift_cycle(one, intervals, now)
+    yield _poll(one, now)
+    yield _placement(one)
+    problems = len(one.report.problems)
+    yield Check(
+        name=CheckName.PROBLEMS,
+        instance=one.name,
+        at=_known(_full_completed_at(one), one.started_at),
+        verdict=Verdict.WARN if problems else Verdict.PASS,
+        output=f"The last cycles found {problems} problem{'s' * (problems > 1)}."
+        if problems
+        else "",
+    )
+
+
+def _state(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
+    verdict, output, at = Verdict.PASS, "", one.since
+    call = one.driver_call_began_at
+    if one.state is State.WEDGED:
+        verdict, output = Verdict.FAIL, "A call to its driver does not return. It is being ended."
+    elif one.state is State.CRASH_LOOP:
+        verdict = Verdict.FAIL
+        output = f"It ends soon after each start. It was started again {one.restarts} times."
+    elif call is not None and one.state in _AT_WORK and now - call >= intervals.hang:
+        verdict, at = Verdict.FAIL, call
+        output = f"A call to its driver has not returned for {now - call:.0f} s."
+    elif one.state is State.ENDED:
+        verdict, output = Verdict.WARN, "It has ended, and waits for its next start."
+    elif one.state is State.STOPPING:
+        verdict, output = Verdict.WARN, "It stops."
+    elif one.restarts and not one.report.cycles.get(CycleType.FULL, _NO_CYCLES).completed:
+        verdict = Verdict.WARN
+        output = "It has not completed a full cycle since it was started again."
+    return Check(name=CheckName.STATE, instance=one.name, at=at, verdict=verdict, output=output)
+
+
+def _full_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
+    completed = _full_completed_at(one)
+    if completed is None:
+        # An instance that runs has completed one, also where its report has begun anew.
+        completed = one.since if one.state is State.RUNNING else one.started_at
+    allowance = _usual_seconds(one) if one.report.cycle is CycleType.FULL else 0.0
+    return Check(
+        name=CheckName.FULL_CYCLE,
+        instance=one.name,
+        at=completed,
+        **_age(one, CycleType.FULL, now - completed, intervals.full, allowance),
+    )
+
+
+def _drift_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
+    """Check drift cycles; a full one counts as such.
+
+    Until the first full cycle is completed, no other cycle is due.
+    """
+    moments = [
+        counts.completed_at
+        for kind, counts in one.report.cycles.items()
+        if kind is not CycleType.POLL and counts.completed_at is not None
+    ]
+    known = _full_completed_at(one)
+    if moments:
+        completed = max(moments)
+    elif known is not None or one.state is State.RUNNING:
+        # Its report has begun anew with its last start.
+        completed = one.since if one.state in _AT_WORK else _known(known, one.since)
+    else:
+        return Check(name=CheckName.DRIFT_CYCLE, instance=one.name, at=one.started_at)
+    return Check(
+        name=CheckName.DRIFT_CYCLE,
+        instance=one.name,
+        at=completed,
+        **_age(one, CycleType.DRIFT, now - completed, intervals.drift, _usual_seconds(one)),
+    )
+
+
+class _Age(TypedDict):
+    age: float
+    verdict: Verdict
+    output: str
+
+
+def _age(
+    one: InstanceStatus, kind: CycleType, age: float, interval: float, allowance: float
+) -> _Age:
+    """Judge the seconds since a cycle was completed.
+
+    ``allowance`` is the number of seconds that the cycle in progress may take.
+    """
+    stale = STALE_INTERVALS * interval
+    verdict, output = Verdict.PASS, ""
+    if age >= stale:
+        verdict = Verdict.FAIL if age >= stale + allowance else Verdict.WARN
+        output = f"No {kind} was completed for {age:.0f} s. The interval is {interval:g} s."
+    elif one.report.cycles.get(kind, _NO_CYCLES).error:
+        verdict, output = Verdict.WARN, f"The last {kind} failed."
+    return {"age": max(0.0, age), "verdict": verdict, "output": output}
+
+
+def _poll(one: InstanceStatus, now: float) -> Check:
+    """Check polls. A drift cycle does all that a poll does, so a poll is never stale."""
+    counts = one.report.cycles.get(CycleType.POLL, _NO_CYCLES)
+    age = None if counts.completed_at is None else max(0.0, now - counts.completed_at)
+    return Check(
+        name=CheckName.POLL,
+        instance=one.name,
+        at=_known(counts.completed_at, one.started_at),
+        verdict=Verdict.WARN if counts.error else Verdict.PASS,
+        age=age,
+        output=f"The last {CycleType.POLL} failed." if counts.error else "",
+    )
+
+
+def _placement(one: InstanceStatus) -> Check:
+    count = one.report.unreachable_cycles
+    verdict = Verdict.WARN if count else Verdict.PASS
+    if count > TOLERATED_UNREACHABLE_CYCLES:
+        verdict = Verdict.FAIL
+    return Check(
+        name=CheckName.PLACEMENT,
+        instance=one.name,
+        at=_known(_full_completed_at(one), one.started_at),
+        verdict=verdict,
+        output=f"Placement did not answer in {count} cycle{'s' * (count > 1)} in a row."
+        if count
+        else "",
+    )
+
+
+def _readiness(one: InstanceStatus) -> Check:
+    completed = _full_completed_at(one)
+    output = ""
+    if one.state in (State.WEDGED, State.CRASH_LOOP):
+        output = f"Its state is: {one.state}."
+    elif completed is None and one.state is not State.RUNNING:
+        output = "It has not completed a full cycle since the agent was started."
+    return Check(
+        name=CheckName.READY,
+        instance=one.name,
+        at=one.since if output else _known(completed, one.since),
+        verdict=Verdict.FAIL if output else Verdict.PASS,
+        output=output,
+    )
+
+
+def _usual_seconds(one: InstanceStatus) -> float:
+    """Return the seconds that the cycle in progress may take: those of the last one of its type.
+
+    Nothing for an instance that does not work, or whose last cycle of this type failed.
+    """
+    kind = one.report.cycle
+    if kind is None or one.state not in _AT_WORK:
+        return 0.0
+    counts = one.report.cycles.get(kind, _NO_CYCLES)
+    if counts.completed:
+        return 0.0 if counts.error else counts.last_seconds
+    is_first = kind is CycleType.FULL and not counts.failed and not one.restarts
+    return FIRST_FULL_CYCLE if is_first else 0.0
+
+
+def _full_completed_at(one: InstanceStatus) -> float | None:
+    reported = one.report.cycles.get(CycleType.FULL, _NO_CYCLES).completed_at
+    moments = [moment for moment in (reported, one.full_completed_at) if moment is not None]
+    return max(moments, default=None)
+
+
+def _known(moment: float | None, otherwise: float) -> float:
+    return otherwise if moment is None else moment
+
+
+def _as_json(check: Check, offset: float) -> dict[str, Any]:
+    time = datetime.fromtimestamp(check.at + offset, UTC).isoformat(timespec="milliseconds")
+    fields: Iterable[tuple[str, Any]] = (
+        ("componentId", check.instance),
+        ("componentType", "system" if check.name is CheckName.PLACEMENT else "component"),
+        ("observedValue", None if check.age is None else round(check.age, 3)),
+        ("observedUnit", None if check.age is None else "s"),
+        ("status", check.verdict),
+        ("time", time),
+        ("output", check.output),
+    )
+    return {name: value for name, value in fields if value not in (None, "")}

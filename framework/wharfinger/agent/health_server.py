@@ -1,0 +1,288 @@
+"""HTTP server of the agent: its health, readiness, metrics and status.
+
+One thread serves all connections. It answers from the agent's status and waits for nothing but its
+clients, each of which has a few seconds for its whole request and answer. The standard library
+reads the requests and writes the answers.
+"""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from io import BytesIO
+from threading import Thread
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+import msgspec
+from oslo_log import log as logging
+
+from wharfinger.agent import health, listening_sockets
+from wharfinger.agent.metrics import Metrics
+from wharfinger.agent.status import AgentStatus
+from wharfinger.conf import AgentSection
+from wharfinger.exceptions import printable
+
+LOG: Final = logging.getLogger(__name__)
+#: Seconds that a client has for its request, and for reading the answer.
+DEADLINE: Final = 5.0
+#: Connections at one time. A further one ends the oldest.
+CONNECTIONS: Final = 64
+#: Bytes that a request may have, with its headers.
+LONGEST_REQUEST: Final = 16 * 1024
+#: Seconds after the answer in which the client may end the connection, so that none is reset.
+_FAREWELL: Final = 1.0
+_JSON: Final = "application/json"
+_HEALTH_JSON: Final = "application/health+json"
+
+#: Content type and body of an answer.
+_Content = tuple[str, bytes]
+#: A function that answers a path. It takes the value of the header Accept.
+_Route = Callable[[str], tuple[HTTPStatus, _Content]]
+
+
+class HealthServer:
+    """Context manager that answers requests while its block runs.
+
+    ``status`` returns the status of the agent at once; the thread of this server calls it. The Unix
+    socket also has ``/status``, whose texts may name hosts; an address does not have it.
+    """
+
+    def __init__(self, section: AgentSection, status: Callable[[], AgentStatus]) -> None:
+        self._section: Final = section
+        self._status: Final = status
+        self._metrics: Final = Metrics(status)
+        self._resources: Final = ExitStack()
+        self._servers: Final[list[asyncio.Server]] = []
+        #: The connections, from the oldest one.
+        self._connections: Final[dict[asyncio.Task[None], None]] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to answer; raises ConfigurationError if it cannot listen."""
+        public: dict[str, _Route] = {
+            "/health": self._health,
+            "/ready": self._ready,
+            "/metrics": self._metrics_page,
+        }
+        with ExitStack() as stack:
+            sockets = {
+                stack.enter_context(
+                    listening_sockets.unix_socket(self._section.health_socket)
+                ): public | {"/status": self._status_page}
+            }
+            if self._section.health_address is not None:
+                address = listening_sockets.tcp_sockets(*self._section.health_address)
+                sockets |= dict.fromkeys(stack.enter_context(address), public)
+            loop = asyncio.new_event_loop()
+            stack.callback(loop.close)
+            loop.set_exception_handler(_log_exception)
+            loop.run_until_complete(self._listen(sockets))
+            stack.callback(lambda: loop.run_until_complete(self._end_connections()))
+            thread = Thread(target=loop.run_forever, name="health", daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(loop.call_soon_threadsafe, loop.stop)
+            self._resources.push(stack.pop_all())
+
+    def stop(self) -> None:
+        """End all connections, and delete the Unix socket."""
+        self._resources.close()
+
+    async def _listen(self, sockets: Mapping[socket.socket, Mapping[str, _Route]]) -> None:
+        for listener, routes in sockets.items():
+            serve = partial(self._serve, routes)
+            self._servers.append(
+                await asyncio.start_server(serve, sock=listener, limit=LONGEST_REQUEST)
+            )
+
+    async def _end_connections(self) -> None:
+        """End what the loop has in progress, after it was stopped."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(
+        self,
+        routes: Mapping[str, _Route],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._connections) >= CONNECTIONS:
+            oldest = next(iter(self._connections))
+            oldest.cancel()
+            del self._connections[oldest]
+        self._connections[task] = None
+        writer.transport.set_write_buffer_limits(0)  # so that drain waits for all of it
+        try:
+            async with asyncio.timeout(DEADLINE):
+                request = await _read(reader)
+                if request:
+                    writer.write(_answer(request, routes))
+                    await writer.drain()
+                    writer.write_eof()
+                    async with asyncio.timeout(_FAREWELL):
+                        while await reader.read(LONGEST_REQUEST):
+                            pass
+        except (TimeoutError, ConnectionError) as error:
+            LOG.debug("a client was too slow, or has gone: %r", error)
+        finally:
+            self._connections.pop(task, None)
+            # The answer was sent, or the client does not read it.
+            writer.transport.abort()
+
+    def _health(self, _accept: str) -> tuple[HTTPStatus, _Content]:
+        status = self._status()
+        return _judged(health.health(status, now := time.monotonic()), now)
+
+    def _ready(self, _accept: str) -> tuple[HTTPStatus, _Content]:
+        return _judged(health.ready(self._status()), time.monotonic())
+
+    def _metrics_page(self, accept: str) -> tuple[HTTPStatus, _Content]:
+        return HTTPStatus.OK, self._metrics.page(accept)
+
+    def _status_page(self, _accept: str) -> tuple[HTTPStatus, _Content]:
+        return HTTPStatus.OK, (_JSON, msgspec.json.encode(self._status()))
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    """Return a request up to the end of its headers, or what there is of it."""
+    request = b""
+    while len(request) <= LONGEST_REQUEST and not _is_whole(request):
+        more = await reader.read(LONGEST_REQUEST)
+        if not more:
+            break
+        request += more
+    return request
+
+
+def _is_whole(request: bytes) -> bool:
+    """Return whether a request has an end. Blank lines before it do not count."""
+    request = request.lstrip()
+    return b"\r\n\r\n" in request or b"\n\n" in request
+
+
+def _judged(found: health.Health, now: float) -> tuple[HTTPStatus, _Content]:
+    is_failure = found.verdict is health.Verdict.FAIL
+    body = json.dumps(found.as_json(now, time.time())).encode()
+    return (
+        HTTPStatus.SERVICE_UNAVAILABLE if is_failure else HTTPStatus.OK,
+        (_HEALTH_JSON, body),
+    )
+
+
+def _answer(request: bytes, routes: Mapping[str, _Route]) -> bytes:
+    return _Exchange(request, routes).wfile.getvalue()
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    """A request and its answer, in memory."""
+
+    protocol_version = "HTTP/1.1"
+    wfile: BytesIO
+
+    def __init__(self, request: bytes, routes: Mapping[str, _Route]) -> None:
+        # Neither the address of the client nor the server of the library is of use here.
+        self.rfile = BytesIO(request.lstrip())
+        self.wfile = BytesIO()
+        self._routes: Final = routes
+        self._is_too_long: Final = len(request) > LONGEST_REQUEST
+        self._is_whole: Final = _is_whole(request)
+        self.handle_one_request()
+
+    def parse_request(self) -> bool:
+        """Refuse a request that does not fit, besides what the library refuses."""
+        if self._is_whole:
+            return super().parse_request()
+        self.requestline = ""
+        if self._is_too_long:
+            self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        else:
+            self.send_error(HTTPStatus.BAD_REQUEST, "The request has no end.")
+        return False
+
+    def do_GET(self) -> None:
+        """Answer a GET."""
+        has_body = self.headers.get("Content-Length", "0") != "0"
+        if has_body or "Transfer-Encoding" in self.headers:
+            self.send_error(HTTPStatus.BAD_REQUEST, "A request here has no body.")
+            return
+        try:
+            route = self._routes.get(urlsplit(self.path).path)
+        except ValueError:
+            route = None
+        if route is None:
+            known = ", ".join(self._routes)
+            self.send_error(HTTPStatus.NOT_FOUND, f"There is no such path. There are: {known}.")
+            return
+        try:
+            code, content = route(self.headers.get("Accept", ""))
+        except Exception:
+            # One answer fails; the next may not.
+            LOG.exception("the agent cannot answer %s", printable(self.path))
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "The log of the agent says why.")
+            return
+        self._send(code, *content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer with an error as JSON."""
+        allow = {}
+        # The library takes a first line that it cannot read for one of HTTP/0.9, without headers.
+        self.request_version = self.protocol_version
+        if code == HTTPStatus.NOT_IMPLEMENTED:  # as the library calls a method without a function
+            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "The only method here is GET."
+            allow = {"Allow": "GET"}
+        status = HTTPStatus(code)
+        error = {"code": status.value, "title": status.phrase, "detail": message or explain or ""}
+        self._send(status, _JSON, json.dumps({"error": error}).encode(), allow)
+
+    def _send(
+        self, code: HTTPStatus, kind: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Connection", "close")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def version_string(self) -> str:
+        """Return the header Server, without versions."""
+        return "wharfinger"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log a request at DEBUG."""
+        LOG.debug("%s: %s", printable(self.requestline), code)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Log what the library tells at DEBUG."""
+        LOG.debug("%s", printable(format % arguments))
+
+
+def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    error = context.get("exception")
+    LOG.warning(
+        "the answers of the agent: %s",
+        printable(str(context.get("message"))),
+        exc_info=error if isinstance(error, BaseException) else None,
+    )

@@ -1,0 +1,178 @@
+"""Sockets on which the agent answers: a Unix socket, and perhaps an address.
+
+A Unix socket is opened relative to the descriptor of its directory. So its path may be longer than
+the 107 bytes that a socket's address has.
+"""
+
+import contextlib
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from wharfinger.conf import agent
+from wharfinger.exceptions import ConfigurationError
+from wharfinger.private_files import make_directory
+
+_MODE: Final = 0o660
+#: Connections that wait to be accepted.
+_BACKLOG: Final = 128
+#: Seconds that an agent which starts waits for another one that starts.
+_PATIENCE: Final = 5.0
+
+
+@contextmanager
+def unix_socket(path: Path) -> Iterator[socket.socket]:
+    """Listen on a Unix socket, which is deleted at the end.
+
+    The socket of an agent that has died is replaced. Raises ConfigurationError if another process
+    listens there, if there is something else, or if the socket cannot be created.
+    """
+    with ExitStack() as stack:
+        try:
+            make_directory(path.parent)
+            directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, directory)
+            with _alone(directory):
+                _delete_stale(directory, path)
+                listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                listener.bind(_address(directory, path.name))
+                stack.callback(_delete, directory, path.name, _identity(directory, path.name))
+                # The umask does not matter so. No client can connect before it listens.
+                os.chmod(path.name, _MODE, dir_fd=directory)
+                listener.listen(_BACKLOG)
+        except OSError as error:
+            raise _unusable_socket(path, f"{error.strerror or error}.") from error
+        yield listener
+
+
+def connect(path: Path, timeout: float) -> socket.socket:
+    """Connect to the Unix socket of an agent; raises OSError."""
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return _connect(directory, path.name, timeout)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Listen at each address of a host; raises ConfigurationError."""
+    with ExitStack() as stack:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            listeners = []
+            for family, kind, protocol, _name, address in dict.fromkeys(found):
+                listener = stack.enter_context(socket.socket(family, kind, protocol))
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listener.bind(address)
+                listener.listen(_BACKLOG)
+                listeners.append(listener)
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise ConfigurationError(
+                section=agent.GROUP,
+                key="health_address",
+                value=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                problem=f"the agent cannot listen there: {reason}.",
+                remedy="Name an address of this machine and a free port.",
+            ) from error
+        yield listeners
+
+
+def _address(directory: int, name: str) -> str:
+    return f"/proc/self/fd/{directory}/{name}"
+
+
+def _connect(directory: int, name: str, timeout: float) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout)
+        connection.connect(_address(directory, name))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _alone(directory: int) -> Iterator[None]:
+    """Wait until no other agent creates a socket in the directory; raises OSError."""
+    _lock(directory)
+    try:
+        yield
+    finally:
+        fcntl.flock(directory, fcntl.LOCK_UN)
+
+
+@retry(
+    retry=retry_if_exception_type(BlockingIOError),
+    stop=stop_after_delay(_PATIENCE),
+    wait=wait_fixed(0.05),
+    reraise=True,
+)
+def _lock(directory: int) -> None:
+    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _delete_stale(directory: int, path: Path) -> None:
+    """Delete the socket of a process that has ended; raises ConfigurationError, OSError."""
+    try:
+        found = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(found.st_mode):
+        raise _unusable_socket(path, "there is a symbolic link.")
+    if not stat.S_ISSOCK(found.st_mode):
+        raise _unusable_socket(path, "there is a file that is not a socket.")
+    if found.st_uid != os.geteuid():
+        raise _unusable_socket(path, f"there is a socket of the user {found.st_uid}.")
+    try:
+        _connect(directory, path.name, timeout=1.0).close()
+    except ConnectionRefusedError:
+        os.unlink(path.name, dir_fd=directory)
+    except OSError:
+        # It listens, and has no place for one more connection.
+        raise _running(path) from None
+    else:
+        raise _running(path)
+
+
+def _identity(directory: int, name: str) -> tuple[int, int]:
+    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    return found.st_dev, found.st_ino
+
+
+def _delete(directory: int, name: str, identity: tuple[int, int]) -> None:
+    """Delete our socket, but not another one that has taken its place."""
+    with contextlib.suppress(FileNotFoundError):
+        if _identity(directory, name) == identity:
+            os.unlink(name, dir_fd=directory)
+
+
+def _running(path: Path) -> ConfigurationError:
+    return _unusable_socket(
+        path,
+        "another process listens there.",
+        "Stop the other agent, or name another path.",
+    )
+
+
+def _unusable_socket(
+    path: Path, problem: str, remedy: str = "Move it away, or name another path."
+) -> ConfigurationError:
+    return ConfigurationError(
+        section=agent.GROUP,
+        key="health_socket",
+        value=str(path),
+        problem=f"the agent cannot listen there: {problem}",
+        remedy=remedy,
+    )

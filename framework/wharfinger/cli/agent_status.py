@@ -1,0 +1,141 @@
+"""``wharfinger agent status``: the work and the health of the agent on this host."""
+
+import argparse
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from cliff.columns import FormattableColumn
+from cliff.lister import Lister
+
+from wharfinger.cli.app import FAILED
+from wharfinger.cli.command import WharfingerCommand
+from wharfinger.exceptions import printable
+
+if TYPE_CHECKING:
+    from wharfinger.agent.health import Check
+    from wharfinger.agent.status import AgentStatus, InstanceStatus
+
+#: Seconds of a unit, and its name. An age of two units or more has that unit.
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+class Age(FormattableColumn[float | None]):
+    """Age in words in a table, in seconds in the other formats; None for never."""
+
+    def human_readable(self) -> str:
+        """Return the age in words."""
+        if self._value is None:
+            return "never"
+        for seconds, unit in _UNITS:
+            if self._value >= 2 * seconds:
+                return f"{self._value / seconds:.0f} {unit} ago"
+        return f"{self._value:.0f} s ago"
+
+    def machine_readable(self) -> float | None:
+        """Return the age in seconds."""
+        return None if self._value is None else round(self._value, 3)
+
+
+class Texts(FormattableColumn[list[str]]):
+    """Texts, one a line in a table, as a list in the other formats."""
+
+    def human_readable(self) -> str:
+        """Return the texts as lines."""
+        return "\n".join(self._value)
+
+
+class AgentStatusCommand(WharfingerCommand, Lister):
+    """Show the work of the agent on this host: one row for each driver instance.
+
+    Exits with 0 if the agent is healthy, perhaps with warnings, and with 1 if it is not or if no
+    agent answers.
+    """
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._is_healthy = False
+        code = super().run(parsed_args)
+        return code if code or self._is_healthy else FAILED
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        from wharfinger.agent import health
+        from wharfinger.agent.status_client import read_status
+        from wharfinger.conf import AgentSection
+
+        # The rest of the configuration may be wrong by now; the agent runs with the one before.
+        status = read_status(AgentSection.read(self.app.parsed).health_socket)
+        now = monotonic()
+        found = health.health(status, now)
+        self._is_healthy = found.verdict is not health.Verdict.FAIL
+        for text in _of_agent(status):
+            self.app.LOG.warning("%s", printable(text))
+        rows = [
+            _row(one, [check for check in found.checks if check.instance == one.name], now)
+            for one in status.instances
+        ]
+        return (
+            "Instance",
+            "State",
+            "Full Cycle",
+            "Drift Cycle",
+            "Poll",
+            "Providers",
+            "Reserved",
+            "Conflicts",
+            "Restarts",
+            "Errors",
+        ), rows
+
+
+def _of_agent(status: "AgentStatus") -> Iterator[str]:
+    if status.is_stopping:
+        yield "the agent stops"
+    if status.refused_reload:
+        yield f"the last new configuration was refused: {status.refused_reload}"
+    if status.service_error:
+        yield f"the last report of the host's service failed: {status.service_error}"
+
+
+def _row(one: "InstanceStatus", checks: "list[Check]", now: float) -> tuple[Any, ...]:
+    from wharfinger.agent.schedule import CycleType
+
+    moments = {kind: counts.completed_at for kind, counts in one.report.cycles.items()}
+    moments[CycleType.FULL] = moments.get(CycleType.FULL) or one.full_completed_at
+    ages = [
+        None if (moment := moments.get(kind)) is None else max(0.0, now - moment)
+        for kind in CycleType
+    ]
+    return (
+        one.name,
+        one.state.value,
+        *map(Age, ages),
+        one.report.providers.published,
+        one.report.providers.reserved,
+        one.report.conflicts,
+        one.restarts,
+        Texts([printable(text) for text in _errors(one, checks)]),
+    )
+
+
+def _errors(one: "InstanceStatus", checks: "list[Check]") -> Iterator[str]:
+    """Return what the checks found, with the texts of the driver and of Placement."""
+    from wharfinger.agent.health import CheckName
+    from wharfinger.agent.schedule import CycleType
+
+    kinds = {
+        CheckName.FULL_CYCLE: CycleType.FULL,
+        CheckName.DRIFT_CYCLE: CycleType.DRIFT,
+        CheckName.POLL: CycleType.POLL,
+    }
+    for check in checks:
+        if not check.output:
+            continue
+        if check.name is CheckName.PROBLEMS:
+            yield from one.report.problems
+            continue
+        detail = ""
+        if check.name is CheckName.STATE:
+            detail = one.driver_call or one.last_end
+        elif check.name in kinds and kinds[check.name] in one.report.cycles:
+            detail = one.report.cycles[kinds[check.name]].error
+        yield f"{check.output} ({detail})" if detail else check.output
