@@ -80,7 +80,7 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
     if isinstance(cause, AnswerTooLarge):
         detail = f"{cause.url}: {cause}"  # the URL may be Keystone's
         return exceptions.UnexpectedAnswer(request=request, status=cause.status, detail=detail)
-    # Placement may have had the request all the same, and logs our id beside its own.
+    # Placement may have received the request. It logs our id beside its own.
     return PlacementUnavailable(
         request=request, detail=f"no answer: {error}", request_id=request_id.current() or ""
     )
