@@ -81,7 +81,7 @@ class Agent:
             service_record.report(self._context, self._host, owners, complete=complete)
         except Exception as error:
             # The instances go on, and so does this.
-            self._problems.found("report", [error])
+            self._problems.found("report", [error], is_whole=True)
         else:
             LOG.debug("the service of %s is up, its cycles complete: %s", self._host, complete)
             self._problems.found("report")

@@ -8,8 +8,8 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.agent.problem_log import Problems
-from wharfinger.agent.schedule import Pace, Timetable
+from wharfinger.agent.problem_log import Problems, is_outage
+from wharfinger.agent.schedule import Backoff, Pace, Timetable
 from wharfinger.conf import AgentSection, DefaultSection, Options
 from wharfinger.exceptions import printable
 from wharfinger.objects import Context
@@ -79,15 +79,17 @@ class Worker:
         self._progressed = time.monotonic()
 
     def _run(self) -> None:
+        backoff = Backoff(self._section.drift_interval)
         while not self._stopping.is_set():
             self._progress()
+            began = time.monotonic()
             try:
                 self._serve()
             except BaseException as error:
                 # Isolates the other instances from this one's driver, one that exits too.
-                self._problems.found("start", [error])
+                self._problems.found("start", [error], is_whole=True)
             self._progressed = None
-            self._stopping.wait(self._section.drift_interval)
+            self._stopping.wait(max(0.0, began + backoff.failed() - time.monotonic()))
 
     def _serve(self) -> None:
         """Load and connect the instance, and run its cycles until the end."""
@@ -119,7 +121,7 @@ class Worker:
 
     @same_request()
     def _take(self, cycle: Reconciler, pace: Pace) -> bool:
-        """Run a cycle, and tell of it; whether it came to its end."""
+        """Run a cycle, and tell of it; whether it came to its end, and nothing was away."""
         run = {Pace.FULL: cycle.sync, Pace.DRIFT: cycle.drift, Pace.POLL: cycle.poll}[pace]
         steps: list[Step] = []
 
@@ -140,13 +142,15 @@ class Worker:
         if steps:
             LOG.info("%s: %s", self.name, _told(steps))
         LOG.debug("%s: %s: %d changes written", self.name, pace.value, len(steps))
-        self._problems.found(pace, failure)
+        self._problems.found(pace, failure, is_whole=True)
+        if pace is Pace.FULL and not failure:
+            self._problems.found(Pace.DRIFT)  # a full cycle does all that a drift cycle does
         if outcome is not None and pace is Pace.FULL:
             self._problems.found("cycles", outcome.problems)
         elif outcome is not None:
             # The others look at what has changed: of the rest, they do not know.
             self._problems.also_found("cycles", outcome.problems)
-        return outcome is not None
+        return outcome is not None and not any(map(is_outage, outcome.problems))
 
 
 def _told(steps: Sequence[Step]) -> str:
