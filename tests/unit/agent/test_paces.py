@@ -52,42 +52,96 @@ def test_equal_intervals_leave_the_pace_that_does_most() -> None:
 
 
 def test_until_a_full_cycle_has_succeeded_there_is_nothing_else() -> None:
-    timetable = Timetable(SECTION)
-    for now in (0, 60, 120):
+    timetable, now = Timetable(SECTION), 0.0
+    for interval in (1, 2, 4, 8, 16, 30, 30):
         assert timetable.due(now) is Pace.FULL
         timetable.ended(Pace.FULL, now, failed=True)
-        assert timetable.due(now + 59.9) is None
-        assert timetable.next == now + 60
+        assert timetable.next == now + interval
+        now += interval
 
-    timetable.ended(timetable.due(180) or Pace.POLL, 180)
+    assert timetable.due(now) is Pace.FULL
+    timetable.ended(Pace.FULL, now)
 
-    assert (timetable.next, timetable.due(182)) == (182, Pace.POLL)
+    assert (timetable.next, timetable.due(now + 2)) == (now + 2, Pace.POLL)
 
 
-def test_a_full_cycle_that_fails_later_is_tried_again_soon_and_leaves_the_others_alone() -> None:
+def test_interval_of_a_retry_begins_with_the_attempt() -> None:
     timetable = Timetable(SECTION)
+    assert timetable.due(100) is Pace.FULL
+    timetable.ended(Pace.FULL, 100.25, failed=True)
+    assert timetable.next == 101
+
+    assert timetable.due(101) is Pace.FULL
+    timetable.ended(Pace.FULL, 131, failed=True)  # it has waited for a timeout
+    assert timetable.next == 131
+
+
+def test_a_success_begins_with_the_shortest_backoff_again() -> None:
+    timetable = Timetable(SECTION)
+    for now in (0, 1, 3):
+        timetable.due(now)
+        timetable.ended(Pace.FULL, now, failed=True)
+    timetable.due(7)
+    timetable.ended(Pace.FULL, 7)
+
+    assert timetable.due(307) is Pace.FULL
+    timetable.ended(Pace.FULL, 307, failed=True)
+    assert timetable.due(307) is Pace.DRIFT
+    timetable.ended(Pace.DRIFT, 307)
+    assert timetable.next == 308
+
+
+def test_failures_of_one_pace_leave_the_others_alone() -> None:
+    timetable = Timetable(SECTION)
+    timetable.due(0)
     timetable.ended(Pace.FULL, 0)
 
-    for now in (300, 360):
-        assert timetable.due(now) is Pace.FULL
+    assert timetable.due(60) is Pace.DRIFT
+    timetable.ended(Pace.DRIFT, 60, failed=True)
+    assert timetable.due(60) is Pace.POLL
+    timetable.ended(Pace.POLL, 60)
+    assert timetable.due(61) is Pace.DRIFT
+    timetable.ended(Pace.DRIFT, 61)
+
+    assert (timetable.next, timetable.due(63)) == (63, Pace.POLL)
+
+
+def test_a_poll_that_fails_waits_for_its_interval_and_then_longer() -> None:
+    timetable, now, waited = Timetable(SECTION), 0.0, []
+    timetable.due(now)
+    timetable.ended(Pace.FULL, now)
+    for _ in range(6):
+        now = timetable.next
+        assert timetable.due(now) is Pace.POLL
+        timetable.ended(Pace.POLL, now, failed=True)
+        waited.append(timetable.next - now)
+
+    assert waited == [2, 2, 4, 8, 16, 26]  # a drift cycle is due then
+
+
+def test_no_retry_waits_longer_than_the_interval_of_the_drift_cycles() -> None:
+    timetable, now = Timetable(AgentSection(0.5, 3, 300)), 0.0
+    waited = []
+    for _ in range(4):
+        timetable.due(now)
         timetable.ended(Pace.FULL, now, failed=True)
-        assert timetable.due(now) is Pace.DRIFT
-        timetable.ended(Pace.DRIFT, now)
-        assert (timetable.next, timetable.due(now + 2)) == (now + 2, Pace.POLL)
-        timetable.ended(Pace.POLL, now + 2)
+        waited.append(timetable.next - now)
+        now = timetable.next
+
+    assert waited == [1, 2, 3, 3]
 
 
-@pytest.mark.parametrize("pace", [Pace.DRIFT, Pace.POLL])
-def test_another_pace_that_fails_comes_again_as_usual(pace: Pace) -> None:
-    failed, succeeded = Timetable(SECTION), Timetable(SECTION)
-    for timetable in (failed, succeeded):
-        timetable.ended(Pace.FULL, 0)
+@pytest.mark.parametrize("takes", [0.0, 0.5, 7.0, 29.0, 30.0], ids=str)
+def test_after_ten_minutes_of_an_outage_work_goes_on_within_thirty_seconds(takes: float) -> None:
+    """Each attempt fails after ``takes`` seconds; whenever the outage ends, one begins soon."""
+    timetable, now, begins = Timetable(SECTION), 0.0, []
+    while now < 700:
+        begins.append(now)
+        assert timetable.due(now) is Pace.FULL
+        now += takes
+        timetable.ended(Pace.FULL, now, failed=True)
+        now = timetable.next
 
-    failed.ended(pace, 70, failed=True)
-    succeeded.ended(pace, 70)
-
-    assert failed.next == succeeded.next
-    assert [failed.due(now) for now in (71, 72, 299)] == [
-        succeeded.due(now) for now in (71, 72, 299)
-    ]
-    assert failed.due(300) is Pace.FULL
+    for back in range(600, 660):
+        assert min(begin - back for begin in begins if begin >= back) <= 30
+    assert len(begins) < 700 / 30 + 10
