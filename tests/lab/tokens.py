@@ -10,7 +10,7 @@ import webob
 _LASTS = timedelta(seconds=10)
 
 
-def keystone(url: str, placement: str) -> Any:
+def keystone(placement: str) -> Any:
     """Return the WSGI application; ``placement`` is the URL in its catalog."""
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -20,7 +20,7 @@ def keystone(url: str, placement: str) -> Any:
             answer.status = 201
             answer.headers["X-Subject-Token"] = "admin"
         else:
-            links = [{"rel": "self", "href": f"{url}/v3/"}]
+            links = [{"rel": "self", "href": f"{request.host_url}/v3/"}]
             version = {"id": "v3.14", "status": "stable", "links": links}
             answer = webob.Response(json_body={"version": version}, charset="UTF-8")
         found: Iterable[bytes] = answer(environ, start_response)
