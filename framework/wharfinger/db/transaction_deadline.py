@@ -32,6 +32,9 @@ class TransactionDeadline:
         if self._is_server:
             event.listen(engine, "do_connect", self._connect)
             event.listen(engine, "checkout", self._check_out)
+            # A pool pings a connection before that event.
+            self._ping: Final = engine.dialect.do_ping
+            engine.dialect.do_ping = self._pinged  # type: ignore[method-assign]
 
     @contextmanager
     def running(self) -> Iterator["Running | None"]:
@@ -60,6 +63,13 @@ class TransactionDeadline:
         return connection
 
     def _check_out(self, connection: Any, _record: Any, _proxy: Any) -> None:
+        self._use(connection)
+
+    def _pinged(self, connection: Any) -> bool:
+        self._use(connection)
+        return self._ping(connection)
+
+    def _use(self, connection: Any) -> None:
         running: Running | None = getattr(self._running, "it", None)
         if running is not None:
             running.use(connection)
@@ -80,7 +90,8 @@ class Running:
     def use(self, connection: Any) -> None:
         """Note a connection of the driver's that the transaction uses."""
         with self._lock:
-            self._connections.append(connection)
+            if connection not in self._connections:
+                self._connections.append(connection)
             if self.is_over:
                 _shut_down(connection)
 
