@@ -33,6 +33,7 @@ and what to do about it::
     ├── RequestFilterError          a request filter failed, or is none
     ├── DeviceProfileError          one that cannot be had, or is none
     ├── StateError                  the state directory or its database
+    │   └── DatabaseUnavailable     no connection, no answer in time, or no space
     ├── ObjectError                 of a versioned object
     │   ├── InvalidObject           what was received or stored is none
     │   │   └── IncompatibleVersion of a version that is not known here
@@ -542,6 +543,10 @@ class StateError(WharfingerError):
     path: str
     problem: str
     remedy: str
+
+
+class DatabaseUnavailable(StateError):
+    """The database does not answer now; it may later."""
 
 
 class ObjectError(WharfingerError):

@@ -14,7 +14,7 @@ QUIET_LIBRARIES: Final = (
     "keystoneauth.identity=ERROR",
     # urllib3 warns where it closes connections: driver instances publish at the same time.
     "urllib3.connectionpool=ERROR",
-    # What alembic logs at INFO is nothing that happened here.
+    # alembic logs its own set-up at INFO.
     "alembic=WARNING",
 )
 #: Libraries whose INFO and DEBUG have whole requests and statements.

@@ -118,7 +118,7 @@ def learn_url(value: str) -> None:
 class MaskingFormatter(logging.Formatter):
     """Formatter that masks the output of another formatter, tracebacks included.
 
-    One whose output ``is_json`` has each value masked before it is escaped.
+    ``is_json`` says that the output is JSON: then it masks each value before JSON escapes it.
     """
 
     def __init__(self, formatter: logging.Formatter | None, *, is_json: bool = False) -> None:

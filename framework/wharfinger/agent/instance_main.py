@@ -70,10 +70,11 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
 
 def _log_stream() -> TextIO:
     """Return the file of the log, or standard error. The driver cannot close or replace it."""
-    handlers = logging.getLogger().handlers
-    files = [one.stream for one in handlers if isinstance(one, logging.FileHandler)]
-    descriptor = (files[0] if files else sys.stderr).fileno()
-    return os.fdopen(os.dup(descriptor), "w")
+    stream: TextIO = sys.stderr
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.FileHandler) and handler.stream is not None:
+            stream = handler.stream
+    return os.fdopen(os.dup(stream.fileno()), "w")
 
 
 def _end_with_parent(parent: int) -> None:

@@ -24,13 +24,22 @@ def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None
     """Set the logging of this process up, in place of what it has.
 
     ``verbose_level`` is how often -v was given, ``log_file`` the file of --log-file. Each process
-    of the agent calls it once, and they may share a file. Raises ConfigurationError.
+    of the agent calls it, again after a reload, and they may share a file. Raises
+    ConfigurationError, and leaves the logging as it is then.
     """
     section = LoggingSection.read(conf)
     debug = section.debug or verbose_level >= len(_BARE_LEVELS) - 1
     is_bare = not section.names_output
-    _set_up(section, log_file, debug=debug, to_stderr=is_bare or section.values["use_stderr"])
     root = logging.getLogger()
+    former = root.handlers[:]
+    try:
+        _set_up(section, log_file, debug=debug, to_stderr=is_bare or section.values["use_stderr"])
+    except ConfigurationError:
+        root.handlers[:] = former
+        raise
+    for handler in former:
+        if isinstance(handler, FileHandler):
+            handler.close()
     for handler in root.handlers:
         handler.addFilter(_add_request_id)
         if is_bare and not isinstance(handler, FileHandler):

@@ -2,11 +2,20 @@
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
+from http import HTTPStatus
 from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.exceptions import WharfingerError, printable
+from wharfinger.exceptions import (
+    BackendError,
+    DatabaseUnavailable,
+    PlacementError,
+    PlacementUnavailable,
+    UnexpectedAnswer,
+    WharfingerError,
+    printable,
+)
 
 LOG: Final = logging.getLogger(__name__)
 #: What is another in each telling of one and the same: addresses of objects, ids of requests.
@@ -17,40 +26,79 @@ class Problems:
     """What is wrong with one thing, as those tell who look at it.
 
     One who looks says all that is wrong for him; what several say is one problem, and over when
-    nobody says it any more. Problems are the same if their texts are.
+    nobody says it any more. Problems are the same if their texts are, or if they come from the
+    same outage: see ``outage_of``.
     """
 
     def __init__(self, subject: str) -> None:
         self._subject: Final = subject
         self._found: Final[dict[Hashable, dict[str, str]]] = {}
 
-    def found(self, by: Hashable, errors: Iterable[BaseException] = ()) -> None:
-        """Take note of all that somebody has found, in place of what he found before."""
+    def found(
+        self, by: Hashable, errors: Iterable[BaseException] = (), *, is_whole: bool = False
+    ) -> None:
+        """Take note of all that somebody has found, in place of what he found before.
+
+        ``is_whole``: the errors ended all that he did, and are not those of a part.
+        """
         before = self._all()
-        self._found[by] = self._told(errors, before)
+        self._found[by] = self._told(errors, before, is_whole=is_whole)
         now = self._all()
         for key, text in before.items():
             if key not in now:
-                LOG.info("%s: over: %s", self._subject, text)
+                LOG.warning("%s: over: %s", self._subject, text)
 
     def also_found(self, by: Hashable, errors: Iterable[BaseException]) -> None:
         """Take note of what somebody has found who has not looked at everything."""
-        self._found.setdefault(by, {}).update(self._told(errors, self._all()))
+        self._found.setdefault(by, {}).update(self._told(errors, self._all(), is_whole=False))
 
-    def _told(self, errors: Iterable[BaseException], known: Mapping[str, str]) -> dict[str, str]:
+    def _told(
+        self, errors: Iterable[BaseException], known: Mapping[str, str], *, is_whole: bool
+    ) -> dict[str, str]:
         """What is wrong, by what makes it the same; told where that is not known."""
         found: dict[str, str] = {}
         for error in errors:
             text = _text(error)
-            key = _CHANGING.sub("", text)
-            if key not in known and key not in found:
+            key = outage_of(error, is_whole=is_whole) or _identity(error, text)
+            if key in known or key in found:
+                LOG.debug("%s: still: %s", self._subject, text)
+                found.setdefault(key, known.get(key, text))
+            else:
                 fault = None if isinstance(error, WharfingerError) else error
                 LOG.warning("%s: %s", self._subject, text, exc_info=fault)
-            found[key] = text
+                found[key] = text
         return found
 
     def _all(self) -> dict[str, str]:
         return {key: text for found in self._found.values() for key, text in found.items()}
+
+
+def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
+    """Return the dependency that is away by this error; None if the error is of another kind.
+
+    In one outage, a dependency refuses, hangs, and answers with errors and nonsense, to whatever
+    it is asked. A backend is away only if the error is of the ``whole`` cycle: a driver reports a
+    single node by the same error.
+    """
+    match error:
+        case PlacementUnavailable() | UnexpectedAnswer():
+            return "Placement"
+        case PlacementError(status=status) if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return "Placement" if is_whole else None
+        case DatabaseUnavailable():
+            return error.path
+        case BackendError():
+            return f"driver {error.driver}" if is_whole else None
+    return None
+
+
+def is_outage(problem: WharfingerError) -> bool:
+    """Return whether a problem of a part shows that a dependency is away."""
+    return outage_of(problem, is_whole=False) is not None
+
+
+def _identity(error: BaseException, text: str) -> str:
+    return _CHANGING.sub("", error.identity if isinstance(error, WharfingerError) else text)
 
 
 def _text(error: BaseException) -> str:

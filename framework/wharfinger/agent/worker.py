@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from oslo_log import log as logging
 
-from wharfinger.agent.problem_log import Problems
-from wharfinger.agent.schedule import CycleType, Timetable
+from wharfinger.agent.problem_log import Problems, is_outage
+from wharfinger.agent.schedule import Backoff, CycleType, Timetable
 from wharfinger.agent.status import InstanceReport
 from wharfinger.agent.work_report import WorkReport, became_free, became_reserved
 from wharfinger.conf import AgentSection, DefaultSection, Options
@@ -71,15 +71,17 @@ class Worker:
     def run(self) -> None:
         """Run until it is stopped."""
         driver_calls.observer.set(self._reporter)
+        backoff = Backoff(self._section.drift_interval)
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 self._serve()
             except BaseException as error:
                 # Isolates the other instances from this one's driver, one that exits too.
-                self._problems.found("start", [error])
+                self._problems.found("start", [error], is_whole=True)
                 self._report.failed(error)
             self._reporter.publish(self._report.current)
-            self._stopping.wait(self._section.drift_interval)
+            self._stopping.wait(max(0.0, began + backoff.failed() - time.monotonic()))
 
     def _serve(self) -> None:
         """Load and connect the instance, and run its cycles until the end."""
@@ -111,7 +113,10 @@ class Worker:
 
     @same_request()
     def _run_cycle(self, cycle: Reconciler, kind: CycleType) -> bool:
-        """Run a cycle, and log and report its result; return whether it was completed."""
+        """Run a cycle, and log and report its result.
+
+        Return whether it was completed, and each dependency answered.
+        """
         run = {
             CycleType.FULL: cycle.sync,
             CycleType.DRIFT: cycle.drift,
@@ -135,7 +140,9 @@ class Worker:
         if steps:
             LOG.info("%s: %s", self.name, _summary(steps))
         LOG.debug("%s: %s: %d changes written", self.name, kind.value, len(steps))
-        self._problems.found(kind, failure)
+        self._problems.found(kind, failure, is_whole=True)
+        if kind is CycleType.FULL and not failure:
+            self._problems.found(CycleType.DRIFT)  # a full cycle does all that a drift cycle does
         if result is not None and kind is CycleType.FULL:
             self._problems.found("cycles", result.problems)
         elif result is not None:
@@ -146,7 +153,7 @@ class Worker:
         if result is not None:
             self._report.completed(result, cycle.store.records)
         self._reporter.publish(self._report.current)
-        return result is not None
+        return result is not None and not any(map(is_outage, result.problems))
 
 
 def _summary(steps: Sequence[Step]) -> str:

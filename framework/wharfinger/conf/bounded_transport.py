@@ -1,13 +1,18 @@
-"""HTTP transport of all clients, with a limit for the size of an answer.
+"""HTTP session of all clients, with limits for the size of an answer and for a whole request.
 
-Without it, keystoneauth, python-ironicclient and openstacksdk read a body of any size.
+Without it, keystoneauth, python-ironicclient and openstacksdk read a body of any size, for any
+time.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final
 
 import requests
+from keystoneauth1.loading import session as session_loading
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
+from urllib3.exceptions import HTTPError
+
+from wharfinger.conf import request_deadline
 
 _MEBIBYTE: Final = 1024 * 1024
 
@@ -24,14 +29,44 @@ class AnswerTooLarge(requests.RequestException):
         self.status: Final = status
 
 
+class RequestTimedOut(requests.RequestException):
+    """A request was not complete in time; keystoneauth wraps this error, and does not retry."""
+
+    def __init__(self, url: str, section: str) -> None:
+        super().__init__(f"{url} timed out: no complete answer within [{section}] timeout")
+
+
+class BoundedSession(Session):
+    """keystoneauth's session, whose ``timeout`` is for a whole request.
+
+    The time includes a token, redirects, and retries of keystoneauth.
+    """
+
+    def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send a request, as keystoneauth's session does."""
+        timeout = kwargs.get("timeout") or self.timeout
+        assert timeout is not None, "the option has a default"
+        with request_deadline.within(timeout):
+            return super().request(url, method, *args, **kwargs)
+
+
+class SessionLoader(session_loading.Session):
+    """Makes a BoundedSession from keystoneauth's options."""
+
+    @property
+    def plugin_class(self) -> type[Session]:
+        """The class of the session."""
+        return BoundedSession
+
+
 class _Bounded:
     """The body of an answer, as urllib3 has it, up to a number of MiB after decompression."""
 
-    def __init__(self, body: Any, url: str, limit: int, option: str) -> None:
+    def __init__(self, body: Any, url: str, limit: int, section: str) -> None:
         self._body: Final = body
         self._url: Final = url
         self._limit: Final = limit
-        self._option: Final = option
+        self._section: Final = section
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._body, name)
@@ -39,42 +74,64 @@ class _Bounded:
     def stream(self, *args: Any, **kwargs: Any) -> Iterator[bytes]:
         """Yield the body in parts; raises AnswerTooLarge, and closes the connection."""
         left = self._limit * _MEBIBYTE
-        for chunk in self._body.stream(*args, **kwargs):
-            left -= len(chunk)
-            if left < 0:
-                self._body.close()
-                raise AnswerTooLarge(
-                    f"the answer has more than {self._limit} MiB, and was not read to its end. "
-                    "Check that the URL is the service's; if it is, raise "
-                    f"{self._option}",
-                    self._url,
-                    self._body.status,
-                )
-            yield chunk
+        try:
+            for chunk in self._body.stream(*args, **kwargs):
+                left -= len(chunk)
+                if left < 0:
+                    self._body.close()
+                    raise AnswerTooLarge(
+                        f"the answer has more than {self._limit} MiB, and was not read to its "
+                        "end. Check that the URL is the service's; if it is, raise "
+                        f"[{self._section}] max_response_size",
+                        self._url,
+                        self._body.status,
+                    )
+                yield chunk
+        except HTTPError as error:
+            if request_deadline.is_over():
+                raise RequestTimedOut(self._url, self._section) from error
+            raise
 
 
 class BoundedTransport(TCPKeepAliveAdapter):
     """keystoneauth's transport, with a limit of ``limit`` MiB for an answer.
 
-    ``option`` is the name of the option for that limit.
+    It keeps the deadline of BoundedSession. ``section`` has the options for both.
     """
 
-    def __init__(self, limit: int, option: str) -> None:
+    def __init__(self, limit: int, section: str) -> None:
         self._limit: Final = limit
-        self._option: Final = option
+        self._section: Final = section
         super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Make the pool of connections, which keep the deadline."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = request_deadline.POOLS
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        """Return the pool of connections for a proxy, which keep the deadline too."""
+        manager = super().proxy_manager_for(proxy, **kwargs)
+        if not proxy.lower().startswith("socks"):
+            manager.pool_classes_by_scheme = request_deadline.POOLS
+        return manager
 
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        """Send a request; reading its answer may raise AnswerTooLarge."""
-        answer = super().send(request, *args, **kwargs)
-        answer.raw = _Bounded(answer.raw, answer.url, self._limit, self._option)
+        """Send a request; reading its answer may raise AnswerTooLarge and RequestTimedOut."""
+        try:
+            answer = super().send(request, *args, **kwargs)
+        except (OSError, HTTPError) as error:  # requests' own errors are OSErrors
+            if request_deadline.is_over():
+                raise RequestTimedOut(request.url or "", self._section) from error
+            raise
+        answer.raw = _Bounded(answer.raw, answer.url, self._limit, self._section)
         return answer
 
 
-def bound(session: Session, limit: int, option: str) -> None:
-    """Limit the answers of a session to ``limit`` MiB; ``option`` is the option for it."""
-    transport = BoundedTransport(limit, option)
+def bound(session: Session, limit: int, section: str) -> None:
+    """Limit the answers of a session to ``limit`` MiB; ``section`` has the options for it."""
+    transport = BoundedTransport(limit, section)
     for scheme in ("https://", "http://"):
         session.session.mount(scheme, transport)

@@ -30,6 +30,14 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "upgrade`. Default: a SQLite file in state_path, which is created and upgraded when it "
         "is used.",
     ),
+    cfg.FloatOpt(
+        "timeout",
+        default=30,
+        min=1,
+        max=2**31 - 1,
+        help="Seconds that a transaction on a server may take, with connecting, waiting for locks, "
+        "and every byte of an answer. SQLite waits 30 seconds for another writer in any case.",
+    ),
     *(option for option in database_opts if option.dest in _POOL),
 )
 
@@ -46,11 +54,13 @@ _KINDS: Final = {
 class DatabaseSection:
     """[database], validated.
 
-    ``connection`` is None for the file in state_path. ``options`` are oslo.db's.
+    ``connection`` is None for the file in state_path. ``options`` are oslo.db's. ``timeout`` is in
+    seconds.
     """
 
     connection: str | None = field(repr=False)
     options: Mapping[str, Any]
+    timeout: float = 30.0
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
@@ -59,7 +69,8 @@ class DatabaseSection:
         connection = values.pop("connection") or None
         if connection is not None:
             _check(connection)
-        return cls(connection, values)
+        timeout = values.pop("timeout")
+        return cls(connection, values, timeout)
 
 
 _ABSOLUTE: Final = "Name an absolute path: sqlite:////path."

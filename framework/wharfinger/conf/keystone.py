@@ -26,10 +26,22 @@ _OWN_OPTIONS: Final = (
         "larger answer is an error. Placement's list of 100,000 providers has about 77 MiB.",
     ),
 )
+#: Seconds for a whole request. Work goes on within 30 s after an outage, so no attempt may wait for
+#: longer.
+_TIMEOUT: Final = 30
+_TIMEOUT_HELP: Final = (
+    "Seconds for a whole request: with its token, redirects, retries of keystoneauth, and every "
+    "byte of the answer. Work goes on within this time, and at most 30 seconds, after an outage."
+)
 _AUTH_OPTIONS: Final[tuple[cfg.Opt, ...]] = tuple(loading.get_auth_common_conf_options())
 OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     *_AUTH_OPTIONS,
-    *loading.get_session_conf_options(),
+    *(
+        cfg.FloatOpt("timeout", default=_TIMEOUT, help=_TIMEOUT_HELP)
+        if one.dest == "timeout"
+        else one
+        for one in loading.get_session_conf_options()
+    ),
     *loading.get_adapter_conf_options(include_deprecated=False),
     *_OWN_OPTIONS,
 )
@@ -39,15 +51,12 @@ _URLS: Final = ("auth_url", "endpoint", "endpoint_override")
 _FILLED_IN: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
 _INTERFACES: Final = frozenset({"admin", "internal", "public"})
 _WITHOUT_PROJECT: Final = frozenset({"admin_token", "http_basic", "noauth", "none"})
-#: Seconds; keystoneauth would wait for ever.
-_TIMEOUT: Final = 60
 
 
 def register(conf: cfg.ConfigOpts, section: str, service_type: str) -> None:
     """Register the options of a section for a service of that type."""
     conf.register_opts(list(OPTIONS), section)
     conf.set_default("service_type", service_type, section)
-    conf.set_default("timeout", _TIMEOUT, section)
 
 
 def sample_options() -> list[cfg.Opt]:
@@ -79,7 +88,7 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
     """
     try:
         auth = loading.load_auth_from_conf_options(conf, section)
-        session = loading.load_session_from_conf_options(conf, section, auth=auth)
+        session = bounded_transport.SessionLoader().load_from_conf_options(conf, section, auth=auth)
         adapter: Adapter = loading.load_adapter_from_conf_options(
             conf, section, session=session, auth=auth
         )
@@ -91,9 +100,7 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
             problem=f"{error}.",
             remedy="See keystoneauth's documentation for the options that this type takes.",
         ) from error
-    bounded_transport.bound(
-        session, conf[section].max_response_size, f"[{section}] max_response_size"
-    )
+    bounded_transport.bound(session, conf[section].max_response_size, section)
     return adapter
 
 

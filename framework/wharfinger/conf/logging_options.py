@@ -76,12 +76,12 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "logging_debug_format_suffix",
         default="%(funcName)s %(pathname)s:%(lineno)d",
-        help="What is added to lines at DEBUG.",
+        help="Suffix of lines at DEBUG.",
     ),
     cfg.StrOpt(
         "logging_exception_prefix",
         default=f"{_IN_FRONT} ERROR %(name)s %(instance)s",
-        help="What each line of a traceback begins with.",
+        help="Prefix of each line of a traceback.",
     ),
     cfg.ListOpt(
         "default_log_levels",
@@ -108,7 +108,7 @@ _FORMATS: Final = (
     "logging_debug_format_suffix",
     "logging_exception_prefix",
 )
-#: What oslo.log adds to a record before it fills in a format.
+#: Attributes that oslo.log adds to a record before it fills in a format.
 _ADDED: Final = (
     *(
         "asctime",

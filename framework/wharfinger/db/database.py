@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,15 +18,25 @@ from wharfinger.db import migration
 from wharfinger.db.migration import BrokenSchemaError, Schema
 from wharfinger.db.row_statements import Change, Following, Rows, Sole, Values
 from wharfinger.db.tables import METADATA
-from wharfinger.exceptions import StateError
+from wharfinger.db.transaction_deadline import TransactionDeadline
+from wharfinger.exceptions import DatabaseUnavailable, StateError
 from wharfinger.sqlite import allow_concurrent_writers, reason
 
 LOG: Final = logging.getLogger(__name__)
 FILE_NAME: Final = "wharfinger.sqlite"
+#: Seconds that a transaction on a server may take.
+TIMEOUT: Final = 30.0
 #: How often a transaction is tried that the server ended for another's sake.
 _ATTEMPTS: Final = 5
 
 _SEE_CHECK: Final = "See what `wharfinger db check` says."
+
+_CHECK_SERVER: Final = (
+    "Check [database] connection, that the server can be reached, and that its user may do this; "
+    "and see what `wharfinger db check` says."
+)
+#: Errors of SQLAlchemy for a database that may do the same later.
+_OUTAGES: Final = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.TimeoutError)
 
 _T = TypeVar("_T")
 
@@ -51,7 +61,8 @@ class Database:
     Safe for several threads and processes. Every method raises StateError where the database
     cannot be used.
 
-    ``url`` is SQLAlchemy's, ``options`` are oslo.db's. ``directory`` is where lock files go. One
+    ``url`` is SQLAlchemy's, ``options`` are oslo.db's. A transaction on a server takes ``timeout``
+    seconds at most. ``directory`` is where lock files go. One
     that is ``managed``, as our own file is, is created and upgraded when it is opened; others only
     by `wharfinger db upgrade`. ``host`` is the one whose records the first version's are. One
     that is opened to ``look_only`` at its schema is left as it is, there or not.
@@ -65,6 +76,7 @@ class Database:
         host: str,
         managed: bool,
         options: Values | None = None,
+        timeout: float = TIMEOUT,
         look_only: bool = False,
     ) -> None:
         self._url: Final = sa.make_url(url)
@@ -86,9 +98,12 @@ class Database:
             fixed = {"max_retries": 0, "thread_checkin": False}
             self._manager.configure(connection=url, **fixed, **(options or {}))
             self._engine: Final[sa.Engine] = self._manager.writer.get_engine()
+            self._deadline: Final = TransactionDeadline(self._engine, timeout)
             if not look_only:
                 try:
-                    self._open(managed=managed)
+                    # An upgrade takes its time.
+                    with nullcontext() if managed else self._deadline.running():
+                        self._open(managed=managed)
                 except (AttributeError, TypeError, ValueError) as error:
                     # What a driver makes of an option of the URL that it does not know.
                     self.close()
@@ -107,22 +122,22 @@ class Database:
 
     def schema(self) -> Schema:
         """The version that it has."""
-        with self._errors():
+        with self._transaction():
             return migration.schema(self._engine)
 
     def missing(self) -> Mapping[str, frozenset[str]]:
         """The columns that it has not, by table."""
-        with self._errors():
+        with self._transaction():
             return migration.missing(self._engine)
 
     def select(self, table: str, **where: Any) -> list[dict[str, Any]]:
         """The rows, oldest first, whose columns have these values, or one of several."""
-        with self._errors(), self._rows(self._manager.reader, table) as rows:
+        with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.select(where)
 
     def revisions(self, table: str, key: str, **where: Any) -> dict[str, int]:
         """The revisions, by key, of the rows that ``select`` gives."""
-        with self._errors(), self._rows(self._manager.reader, table) as rows:
+        with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.revisions(key, where)
 
     def insert(self, table: str, rows: Sequence[Values], sole: Sole | None = None) -> None:
@@ -186,7 +201,10 @@ class Database:
 
         All statements see the database as it was at one moment.
         """
-        with self._errors(), self._tables(self._manager.reader, *tables, snapshot=True) as rows:
+        with (
+            self._transaction(),
+            self._tables(self._manager.reader, *tables, snapshot=True) as rows,
+        ):
             return work(*rows)
 
     def write(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
@@ -201,7 +219,7 @@ class Database:
                 return work(*rows)
 
         again = db_api.wrap_db_retry(max_retries=_ATTEMPTS, retry_on_deadlock=True)
-        with self._errors():
+        with self._transaction():
             result: _T = again(attempt)()
             return result
 
@@ -269,6 +287,22 @@ class Database:
             self._missing = missing
 
     @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Raise our errors, and DatabaseUnavailable at the end of the time."""
+        with self._deadline.running() as running:
+            try:
+                with self._errors():
+                    yield
+            except StateError as error:
+                if running is None or not running.is_over:
+                    raise
+                raise DatabaseUnavailable(
+                    path=self.name,
+                    problem="the transaction was not complete within [database] timeout.",
+                    remedy=_CHECK_SERVER,
+                ) from error
+
+    @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
@@ -277,16 +311,16 @@ class Database:
         except db_exception.DBNonExistentTable as error:
             raise self._error(_first_line(error), _SEE_CHECK) from error
         except (db_exception.DBError, SQLAlchemyError, BrokenSchemaError, OSError) as error:
-            raise self._error(_first_line(error), self._remedy(error)) from error
+            kind = DatabaseUnavailable if _is_outage(error) else StateError
+            raise kind(
+                path=self.name, problem=_first_line(error), remedy=self._remedy(error)
+            ) from error
 
     def _remedy(self, error: Exception) -> str:
         if isinstance(error, BrokenSchemaError):
             return "Restore it from a backup."
         if self._engine_name() != "sqlite":
-            return (
-                "Check [database] connection, that the server can be reached, and that its user "
-                "may do this; and see what `wharfinger db check` says."
-            )
+            return _CHECK_SERVER
         cause = reason(error)
         said = str(cause)
         if said.startswith("no such ") or "has no column" in said:
@@ -326,6 +360,16 @@ def _with_all_characters(url: sa.URL) -> str:
     """The URL of a MySQL, which of itself takes no characters beyond three bytes."""
     query = {"charset": "utf8mb4", **url.query}
     return url.set(query=query).render_as_string(hide_password=False)
+
+
+def _is_outage(error: Exception) -> bool:
+    """Return whether the same may succeed later, with nothing to repair in the database itself."""
+    if isinstance(error, db_exception.DBConnectionError | OSError):
+        return True
+    cause = error.inner_exception if isinstance(error, db_exception.DBError) else error
+    said = str(reason(error))
+    has_no = said.startswith("no such ") or "has no column" in said
+    return isinstance(cause, _OUTAGES) and not has_no
 
 
 def _first_line(error: Exception) -> str:

@@ -110,6 +110,7 @@ def _database(conf: Options, *, managed: bool, look_only: bool = False) -> Datab
         host=default.host,
         managed=managed,
         options=section.options,
+        timeout=section.timeout,
         look_only=look_only,
     )
 

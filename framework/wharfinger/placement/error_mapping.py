@@ -9,7 +9,7 @@ import requests
 from keystoneauth1.exceptions import HttpError
 
 from wharfinger import exceptions, request_id
-from wharfinger.conf.bounded_transport import AnswerTooLarge
+from wharfinger.conf.bounded_transport import AnswerTooLarge, RequestTimedOut
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement import model
 
@@ -80,7 +80,9 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
     if isinstance(cause, AnswerTooLarge):
         detail = f"{cause.url}: {cause}"  # the URL may be Keystone's
         return exceptions.UnexpectedAnswer(request=request, status=cause.status, detail=detail)
-    # Placement may have had the request all the same, and logs our id beside its own.
+    if isinstance(cause, RequestTimedOut):
+        error = cause  # keystoneauth calls it an unexpected exception
+    # Placement may have received the request. It logs our id beside its own.
     return PlacementUnavailable(
         request=request, detail=f"no answer: {error}", request_id=request_id.current() or ""
     )

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import fixtures
@@ -19,7 +19,8 @@ from wharfinger.agent.instance_thread import ThreadRunner
 from wharfinger.agent.runner import Runner
 from wharfinger.agent.status import State
 from wharfinger.agent.systemd import SystemdNotifier
-from wharfinger.objects import Service
+from wharfinger.objects import Context, Service
+from wharfinger.placement.client import PlacementClient
 from wharfinger.tracker import heartbeat
 from wharfinger.tracker.service_record import BINARY
 
@@ -112,16 +113,22 @@ class Running(fixtures.Fixture):
         self._thread.start()
         self.addCleanup(self.stop)
 
-    def make_agent(self, snapshot: Snapshot) -> Agent:
+    def make_agent(
+        self,
+        snapshot: Snapshot,
+        make_client: Callable[[], PlacementClient] | None = None,
+        context: Context | None = None,
+    ) -> Agent:
         """Return an agent that runs its instances in threads."""
+        new_client = make_client or self._placement.new_client
 
         def make_runner(snapshot: Snapshot, name: str) -> Runner:
-            return ThreadRunner(snapshot.conf, name, self._placement.new_client, self.context)
+            return ThreadRunner(snapshot.conf, name, new_client, context or self.context)
 
         return Agent(
             snapshot,
             make_runner,
-            self.context,
+            context or self.context,
             lambda: Snapshot([str(self._directory / "wharfinger.conf")]),
             SystemdNotifier({}),
         )

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
@@ -183,6 +184,29 @@ def test_with_v_there_is_a_line_for_the_beginning_each_cycle_that_wrote_and_the_
         "two: driver gated publishes for OWNER_NOVA",
     ]
     has_nothing_to_do(fleet)
+
+
+def test_log_file_of_the_configuration_has_the_lines_with_their_request_id(
+    fleet: Program,
+) -> None:
+    log = fleet.directory / "agent.log"
+    configure(fleet)
+    fleet.config.write_text(
+        fleet.config.read_text().replace("[DEFAULT]\n", f"[DEFAULT]\nlog_file = {log}\n")
+    )
+    with Process(fleet) as agent:
+        deadline = time.monotonic() + TIMEOUT
+        while not log.exists() or log.read_text().count("15 changes written") < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        done = agent.end()
+
+    assert (done.code, done.out, done.err) == (0, "", "")
+    lines = log.read_text().splitlines()
+    assert " [-] the agent of lab stops" in lines[-1]
+    ids = [line.partition(" [")[2].partition("]")[0] for line in lines if "changes written" in line]
+    assert len(set(ids)) == 2
+    assert all(one.startswith("req-") for one in ids)
 
 
 def test_its_service_is_up_until_ctrl_c_ends_it(fleet: Program) -> None:

@@ -5,7 +5,14 @@ import logging
 import pytest
 
 from wharfinger.agent.problem_log import Problems
-from wharfinger.exceptions import WharfingerError
+from wharfinger.exceptions import (
+    BackendError,
+    DatabaseUnavailable,
+    PlacementError,
+    PlacementUnavailable,
+    UnexpectedAnswer,
+    WharfingerError,
+)
 
 Told = list[tuple[str, str]]
 
@@ -37,10 +44,10 @@ def test_a_problem_is_told_once_and_so_is_its_end(
     assert told(caplog) == []
 
     problems.found("poll", [error("no node")])
-    assert told(caplog) == [("INFO", "metal: over: no answer")]
+    assert told(caplog) == [("WARNING", "metal: over: no answer")]
 
     problems.found("poll")
-    assert told(caplog) == [("INFO", "metal: over: no node")]
+    assert told(caplog) == [("WARNING", "metal: over: no node")]
 
 
 def test_one_that_comes_back_is_told_again(
@@ -52,7 +59,7 @@ def test_one_that_comes_back_is_told_again(
 
     assert told(caplog) == 2 * [
         ("WARNING", "metal: no answer"),
-        ("INFO", "metal: over: no answer"),
+        ("WARNING", "metal: over: no answer"),
     ]
 
 
@@ -65,7 +72,7 @@ def test_what_several_find_is_one_problem_until_nobody_finds_it(
     assert told(caplog) == [("WARNING", "metal: no answer")]
 
     problems.found("poll")
-    assert told(caplog) == [("INFO", "metal: over: no answer")]
+    assert told(caplog) == [("WARNING", "metal: over: no answer")]
 
 
 def test_who_has_not_looked_at_everything_ends_nothing(
@@ -80,8 +87,8 @@ def test_who_has_not_looked_at_everything_ends_nothing(
     problems.found("cycles", [error("no answer")])
     problems.found("cycles")
     assert told(caplog) == [
-        ("INFO", "metal: over: no node"),
-        ("INFO", "metal: over: no answer"),
+        ("WARNING", "metal: over: no node"),
+        ("WARNING", "metal: over: no answer"),
     ]
 
 
@@ -110,3 +117,77 @@ def test_what_nobody_has_thought_of_is_told_with_its_traceback(
     assert "raise KeyError" in caplog.text
     problems.found("poll", [error("no answer")])
     assert caplog.records[1].exc_info is None
+
+
+def placement(
+    kind: type[PlacementError], detail: str, status: int = 0, request_id: str = ""
+) -> PlacementError:
+    return kind(request="GET /traits", detail=detail, status=status, request_id=request_id)
+
+
+def backend(reason: str, operation: str = "changed_nodes") -> BackendError:
+    return BackendError(driver="metal", operation=operation, reason=reason)
+
+
+def database(problem: str) -> DatabaseUnavailable:
+    return DatabaseUnavailable(path="db", problem=problem, remedy="Look.")
+
+
+@pytest.mark.parametrize(
+    "outage",
+    [
+        (
+            placement(PlacementUnavailable, "refused"),
+            placement(PlacementUnavailable, "timed out", request_id="req-1a"),
+            placement(UnexpectedAnswer, "no JSON", status=200),
+            placement(PlacementError, "An error has occurred.", status=500),
+        ),
+        (backend("refused"), backend("timed out"), backend("no JSON", "get_available_nodes")),
+        (database("refused."), database("the server closed the connection.")),
+    ],
+    ids=lambda errors: type(errors[0]).__name__,
+)
+def test_an_outage_is_one_problem_whatever_is_asked_and_however_it_fails(
+    problems: Problems,
+    caplog: pytest.LogCaptureFixture,
+    outage: tuple[WharfingerError, ...],
+) -> None:
+    for number, one in enumerate((*outage, *outage)):
+        problems.found(("full", "poll")[number % 2], [one], is_whole=True)
+    problems.found("full")
+    assert told(caplog) == [("WARNING", f"metal: {outage[0]}")]
+
+    problems.found("poll")
+    assert told(caplog) == [("WARNING", f"metal: over: {outage[0]}")]
+
+
+def test_errors_of_parts_are_problems_of_their_own_but_for_outages(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = [
+        backend("no power", "node-1"),
+        backend("no power", "node-2"),
+        placement(PlacementError, "one", status=500),
+        placement(PlacementError, "two", status=500),
+        placement(PlacementError, "two", status=500, request_id="req-1a"),
+        placement(PlacementUnavailable, "one"),
+        placement(PlacementUnavailable, "two"),
+    ]
+    problems.found("cycles", parts)
+    texts = [str(parts[number]) for number in (0, 1, 2, 3, 5)]
+    assert told(caplog) == [("WARNING", f"metal: {text}") for text in texts]
+
+
+def test_outages_of_two_dependencies_begin_and_end_by_themselves(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    away, refused = placement(PlacementUnavailable, "refused"), backend("refused")
+    problems.found("full", [refused], is_whole=True)
+    problems.found("drift", [away], is_whole=True)
+    problems.found("full")
+
+    assert [text for _, text in told(caplog)] == [
+        f"metal: {refused}",
+        f"metal: {away}",
+        f"metal: over: {refused}",
+    ]

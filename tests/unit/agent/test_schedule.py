@@ -1,4 +1,4 @@
-"""Timetable of a driver instance: times are seconds of a clock that the test has."""
+"""Timetable and backoff of a driver instance: times are seconds of a clock that the test has."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 from wharfinger.agent.schedule import CycleType, Timetable
 from wharfinger.conf import AgentSection
 
-SOCKET = Path("/run/wharfinger/agent.sock")
-SECTION = AgentSection(2, 60, 300, SOCKET)
+SOCKET = Path("/run/agent.sock")
+SECTION = AgentSection(poll_interval=2, drift_interval=60, full_interval=300, health_socket=SOCKET)
 
 
 def run(timetable: Timetable, until: float, takes: float = 0.0) -> list[tuple[float, CycleType]]:
@@ -54,48 +54,102 @@ def test_what_was_missed_is_not_caught_up() -> None:
 
 
 def test_equal_intervals_leave_the_pace_that_does_most() -> None:
-    done = run(Timetable(AgentSection(5, 5, 5, SOCKET)), until=20)
+    done = run(Timetable(AgentSection(5, 5, 5, health_socket=SOCKET)), until=20)
 
     assert done == [(when, CycleType.FULL) for when in (0, 5, 10, 15)]
 
 
 def test_until_a_full_cycle_has_succeeded_there_is_nothing_else() -> None:
-    timetable = Timetable(SECTION)
-    for now in (0, 60, 120):
+    timetable, now = Timetable(SECTION), 0.0
+    for interval in (1, 2, 4, 8, 16, 30, 30):
         assert timetable.due(now) is CycleType.FULL
         timetable.ended(CycleType.FULL, now, failed=True)
-        assert timetable.due(now + 59.9) is None
-        assert timetable.next == now + 60
+        assert timetable.next == now + interval
+        now += interval
 
-    timetable.ended(timetable.due(180) or CycleType.POLL, 180)
+    assert timetable.due(now) is CycleType.FULL
+    timetable.ended(CycleType.FULL, now)
 
-    assert (timetable.next, timetable.due(182)) == (182, CycleType.POLL)
+    assert (timetable.next, timetable.due(now + 2)) == (now + 2, CycleType.POLL)
 
 
-def test_a_full_cycle_that_fails_later_is_tried_again_soon_and_leaves_the_others_alone() -> None:
+def test_interval_of_a_retry_begins_with_the_attempt() -> None:
     timetable = Timetable(SECTION)
+    assert timetable.due(100) is CycleType.FULL
+    timetable.ended(CycleType.FULL, 100.25, failed=True)
+    assert timetable.next == 101
+
+    assert timetable.due(101) is CycleType.FULL
+    timetable.ended(CycleType.FULL, 131, failed=True)  # it has waited for a timeout
+    assert timetable.next == 131
+
+
+def test_a_success_begins_with_the_shortest_backoff_again() -> None:
+    timetable = Timetable(SECTION)
+    for now in (0, 1, 3):
+        timetable.due(now)
+        timetable.ended(CycleType.FULL, now, failed=True)
+    timetable.due(7)
+    timetable.ended(CycleType.FULL, 7)
+
+    assert timetable.due(307) is CycleType.FULL
+    timetable.ended(CycleType.FULL, 307, failed=True)
+    assert timetable.due(307) is CycleType.DRIFT
+    timetable.ended(CycleType.DRIFT, 307)
+    assert timetable.next == 308
+
+
+def test_failures_of_one_pace_leave_the_others_alone() -> None:
+    timetable = Timetable(SECTION)
+    timetable.due(0)
     timetable.ended(CycleType.FULL, 0)
 
-    for now in (300, 360):
-        assert timetable.due(now) is CycleType.FULL
+    assert timetable.due(60) is CycleType.DRIFT
+    timetable.ended(CycleType.DRIFT, 60, failed=True)
+    assert timetable.due(60) is CycleType.POLL
+    timetable.ended(CycleType.POLL, 60)
+    assert timetable.due(61) is CycleType.DRIFT
+    timetable.ended(CycleType.DRIFT, 61)
+
+    assert (timetable.next, timetable.due(63)) == (63, CycleType.POLL)
+
+
+def test_a_poll_that_fails_waits_for_its_interval_and_then_longer() -> None:
+    timetable, now, waited = Timetable(SECTION), 0.0, []
+    timetable.due(now)
+    timetable.ended(CycleType.FULL, now)
+    for _ in range(6):
+        now = timetable.next
+        assert timetable.due(now) is CycleType.POLL
+        timetable.ended(CycleType.POLL, now, failed=True)
+        waited.append(timetable.next - now)
+
+    assert waited == [2, 2, 4, 8, 16, 26]  # a drift cycle is due then
+
+
+def test_no_retry_waits_longer_than_the_interval_of_the_drift_cycles() -> None:
+    timetable, now = Timetable(AgentSection(0.5, 3, 300, health_socket=SOCKET)), 0.0
+    waited = []
+    for _ in range(4):
+        timetable.due(now)
         timetable.ended(CycleType.FULL, now, failed=True)
-        assert timetable.due(now) is CycleType.DRIFT
-        timetable.ended(CycleType.DRIFT, now)
-        assert (timetable.next, timetable.due(now + 2)) == (now + 2, CycleType.POLL)
-        timetable.ended(CycleType.POLL, now + 2)
+        waited.append(timetable.next - now)
+        now = timetable.next
+
+    assert waited == [1, 2, 3, 3]
 
 
-@pytest.mark.parametrize("pace", [CycleType.DRIFT, CycleType.POLL])
-def test_another_pace_that_fails_comes_again_as_usual(pace: CycleType) -> None:
-    failed, succeeded = Timetable(SECTION), Timetable(SECTION)
-    for timetable in (failed, succeeded):
-        timetable.ended(CycleType.FULL, 0)
+@pytest.mark.parametrize("takes", [0.0, 0.5, 7.0, 29.0, 30.0], ids=str)
+def test_after_ten_minutes_of_an_outage_work_goes_on_within_thirty_seconds(takes: float) -> None:
+    """Each attempt fails after ``takes`` seconds; whenever the outage ends, one begins soon."""
+    timetable, now, begins = Timetable(SECTION), 0.0, []
+    while now < 700:
+        begins.append(now)
+        assert timetable.due(now) is CycleType.FULL
+        now += takes
+        timetable.ended(CycleType.FULL, now, failed=True)
+        now = timetable.next
 
-    failed.ended(pace, 70, failed=True)
-    succeeded.ended(pace, 70)
-
-    assert failed.next == succeeded.next
-    assert [failed.due(now) for now in (71, 72, 299)] == [
-        succeeded.due(now) for now in (71, 72, 299)
-    ]
-    assert failed.due(300) is CycleType.FULL
+    for back in range(600, 660):
+        assert min(begin - back for begin in begins if begin >= back) <= 30
+    assert len(begins) < 700 / 30 + 10

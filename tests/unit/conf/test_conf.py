@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from wharfinger import conf
-from wharfinger.conf import DefaultSection, InstanceSection, PlacementSection
+from wharfinger.conf import DefaultSection, InstanceSection, PlacementSection, logging_options
 from wharfinger.exceptions import ConfigurationError, ConfigurationFileError, WharfingerError
 
 
@@ -444,7 +444,8 @@ def test_secrets_of_the_environment_are_masked(
 
 def test_only_options_of_ours_are_shown(tmp_path: Path) -> None:
     shown = {value.key for value in read(tmp_path, "").effective("DEFAULT")}
-    assert shown == {"enabled_drivers", "host", "service_down_time", "state_path"}
+    logged = {option.dest for option in logging_options.OPTIONS}
+    assert shown - logged == {"enabled_drivers", "host", "service_down_time", "state_path"}
 
 
 def test_all_options_are_listed_for_the_sample_with_help() -> None:

@@ -153,7 +153,7 @@ def test_device_profiles_may_be_cyborgs(tmp_path: Path) -> None:
     opts = read(tmp_path, CYBORG)
 
     assert AcceleratorSection.read(opts) == AcceleratorSection(None, "accelerator")
-    assert (opts.accelerator.service_type, opts.accelerator.timeout) == ("accelerator", 60)
+    assert (opts.accelerator.service_type, opts.accelerator.timeout) == ("accelerator", 30)
     assert conf.service_sections(opts, "accelerator") == ["accelerator"]
     assert told(tmp_path, CYBORG) == []
 

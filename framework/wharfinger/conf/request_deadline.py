@@ -1,0 +1,119 @@
+"""Deadline of a whole HTTP request: connecting, sending, and every byte of the answer.
+
+requests and keystoneauth have a timeout for each operation of a socket only. A service that sends
+one byte in time would hold a client for hours. A request of keystoneauth is also several requests:
+for a token, for redirects, and for its own retries. All of them share one deadline here.
+"""
+
+import http.client
+import io
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+#: When the request of this thread has to be complete, by the monotonic clock.
+_END: Final[ContextVar[float | None]] = ContextVar("request_deadline", default=None)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Give all requests within so many seconds together, or what the block around it has left."""
+    end = time.monotonic() + seconds
+    outer = _END.get()
+    token = _END.set(end if outer is None else min(outer, end))
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def is_over() -> bool:
+    """Return whether there is a deadline, and it has passed."""
+    end = _END.get()
+    return end is not None and end <= time.monotonic()
+
+
+def _left(end: float | None) -> float | None:
+    """Return the seconds that are left; raises TimeoutError at the end."""
+    if end is None:
+        return None
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+class _Reader(io.RawIOBase):
+    """The bytes of an answer, each read in what is left of the time."""
+
+    def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
+        self._raw: Final = raw
+        self._connection: Final = connection
+        self._end: Final = _END.get()
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._end is not None:
+            self._connection.settimeout(_left(self._end))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Reader(self.fp.detach(), sock))
+
+
+class _Limited:
+    """A connection of urllib3 whose timeout is what is left of the time.
+
+    urllib3 sets it on the socket for connecting, for sending and for the answer.
+    """
+
+    response_class = _Answer
+    _timeout: float | None = None
+
+    @property
+    def timeout(self) -> float | None:
+        left = _left(_END.get())
+        given = [one for one in (self._timeout, left) if one is not None]
+        return min(given, default=None)
+
+    @timeout.setter
+    def timeout(self, value: float | None) -> None:
+        self._timeout = value
+
+
+class _LimitedHTTP(_Limited, HTTPConnection):  # type: ignore[misc]
+    pass
+
+
+class _LimitedHTTPS(_Limited, HTTPSConnection):  # type: ignore[misc]
+    pass
+
+
+class _HTTPPool(HTTPConnectionPool):
+    ConnectionCls = _LimitedHTTP
+
+
+class _HTTPSPool(HTTPSConnectionPool):
+    ConnectionCls = _LimitedHTTPS
+
+
+#: Pools of connections that keep the deadline, as a manager of urllib3 has them.
+POOLS: Final = {"http": _HTTPPool, "https": _HTTPSPool}

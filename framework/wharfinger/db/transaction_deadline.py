@@ -1,0 +1,122 @@
+"""Deadline of a transaction on a server: connecting, waiting for locks, and every byte.
+
+The drivers of databases have a timeout for connecting or for one read, and none for a transaction.
+At the end of the time, a timer shuts down the sockets that the transaction uses; the driver, which
+waits for them, raises its own error then.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
+from typing import Any, Final
+
+from oslo_log import log as logging
+from sqlalchemy import Engine, event
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class TransactionDeadline:
+    """Ends the transactions of an engine that take longer than ``seconds``.
+
+    A file of SQLite needs none: its busy timeout is one.
+    """
+
+    def __init__(self, engine: Engine, seconds: float) -> None:
+        self._seconds: Final = seconds
+        self._is_server: Final = engine.dialect.name != "sqlite"
+        self._running: Final = threading.local()
+        if self._is_server:
+            event.listen(engine, "do_connect", self._connect)
+            event.listen(engine, "checkout", self._check_out)
+            # A pool pings a connection before that event.
+            self._ping: Final = engine.dialect.do_ping
+            engine.dialect.do_ping = self._pinged  # type: ignore[method-assign]
+
+    @contextmanager
+    def running(self) -> Iterator["Running | None"]:
+        """Run a transaction in this thread; those within it share its time."""
+        if not self._is_server or getattr(self._running, "it", None) is not None:
+            yield None
+            return
+        running = self._running.it = Running(self._seconds)
+        try:
+            yield running
+        finally:
+            self._running.it = None
+            running.end()
+
+    def _connect(self, dialect: Any, _record: Any, args: Any, options: dict[str, Any]) -> Any:
+        """Connect with a time limit; None leaves that to SQLAlchemy."""
+        running: Running | None = getattr(self._running, "it", None)
+        if running is None:
+            return None
+        options.setdefault("connect_timeout", max(1, ceil(self._seconds)))
+        if dialect.driver != "pymysql":
+            return None  # psycopg's timeout is for all that belongs to connecting
+        connection = dialect.loaded_dbapi.connect(*args, **options, defer_connect=True)
+        running.use(connection)
+        connection.connect()
+        return connection
+
+    def _check_out(self, connection: Any, _record: Any, _proxy: Any) -> None:
+        self._use(connection)
+
+    def _pinged(self, connection: Any) -> bool:
+        self._use(connection)
+        return self._ping(connection)
+
+    def _use(self, connection: Any) -> None:
+        running: Running | None = getattr(self._running, "it", None)
+        if running is not None:
+            running.use(connection)
+
+
+class Running:
+    """A transaction that is under way; ``is_over`` says whether its time was."""
+
+    def __init__(self, seconds: float) -> None:
+        self.is_over = False
+        self._lock: Final = threading.Lock()
+        self._has_ended = False
+        self._connections: Final[list[Any]] = []
+        self._timer: Final = threading.Timer(seconds, self._time_is_over)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def use(self, connection: Any) -> None:
+        """Note a connection of the driver's that the transaction uses."""
+        with self._lock:
+            if connection not in self._connections:
+                self._connections.append(connection)
+            if self.is_over:
+                _shut_down(connection)
+
+    def end(self) -> None:
+        """Let the connections be used by others."""
+        self._timer.cancel()
+        with self._lock:
+            self._has_ended = True
+
+    def _time_is_over(self) -> None:
+        with self._lock:
+            if self._has_ended:
+                return
+            self.is_over = True
+            for connection in self._connections:
+                _shut_down(connection)
+
+
+def _shut_down(connection: Any) -> None:
+    """Shut down the socket of a connection, so that nobody waits for it any more."""
+    # PyMySQL has no method for it. The attribute is None before and after it is connected.
+    pymysql_socket = getattr(connection, "_sock", None)
+    try:
+        number = (pymysql_socket or connection).fileno()
+        with socket.socket(fileno=os.dup(number)) as duplicate:
+            duplicate.shutdown(socket.SHUT_RDWR)
+    except Exception:  # the driver's own, if it has no connection any more
+        LOG.debug("a connection to the database has no socket", exc_info=True)
