@@ -59,6 +59,13 @@ def start(lab: Systemd, text: str) -> None:
     lab.systemctl("start", NAME)
 
 
+def begin_reload(lab: Systemd) -> None:
+    if lab.show(NAME, "CanReload") == "yes":
+        lab.systemctl("reload", "--no-block", NAME)
+    else:  # systemd before 253
+        lab.systemctl("kill", "--signal=HUP", "--kill-whom=main", NAME)
+
+
 def test_unit_is_what_systemd_understands(tmp_path: Path) -> None:
     unit = tmp_path / NAME
     unit.write_text(UNIT.read_text().replace("/usr/bin/wharfinger", "/bin/true"))
@@ -84,10 +91,7 @@ def test_program_that_notifies_is_ready_reloads_and_leaves_no_process(lab: Syste
     assert lab.show(NAME, "ActiveState") == "active"
     assert lab.show(NAME, "StatusText").startswith("child ")
 
-    if lab.show(NAME, "CanReload") == "yes":
-        lab.systemctl("reload", "--no-block", NAME)
-    else:  # systemd before 253
-        lab.systemctl("kill", "--signal=HUP", "--kill-whom=main", NAME)
+    begin_reload(lab)
     lab.wait_for(NAME, "ActiveState", "reloading")
     lab.systemctl("kill", "--signal=USR1", "--kill-whom=main", NAME)
     lab.wait_for(NAME, "ActiveState", "active")
@@ -110,7 +114,9 @@ def test_program_that_hangs_is_restarted_by_the_watchdog(lab: Systemd) -> None:
 
 
 @needs_systemd
-def test_agent_with_the_libvirt_driver_works_within_the_limits_of_the_unit(lab: Systemd) -> None:
+def test_agent_with_the_libvirt_driver_starts_reloads_and_stops_as_the_unit_says(
+    lab: Systemd,
+) -> None:
     sample = FILES / "sample"
     shutil.copy(sample / "host.xml", lab.directory)
     configuration = (sample / "wharfinger.conf").read_text()
@@ -122,12 +128,17 @@ def test_agent_with_the_libvirt_driver_works_within_the_limits_of_the_unit(lab: 
     program = "from wharfinger.cli.entry_point import main; main()"
     command = f"-c '{program}' -v --config-file {OUTPUT.parent}/wharfinger.conf agent"
 
-    start(lab, drop_in(lab, command, "Type=exec", "WatchdogSec=0"))
+    start(lab, drop_in(lab, command))
 
     lab.wait_for_output("gpus: 9 changes written")
     status = lab.run("cat", f"/proc/{lab.show(NAME, 'MainPID')}/status").stdout
     found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert (found["NoNewPrivs"], found["Seccomp"], int(found["CapBnd"], 16)) == ("1", "2", 0)
+
+    begin_reload(lab)
+    lab.wait_for_output("the new configuration is used")
+    lab.wait_for(NAME, "ActiveState", "active")
+
     lab.systemctl("stop", NAME)
     assert lab.show(NAME, "Result") == "success"
     assert lab.run("stat", "--format=%U %A", "/var/lib/wharfinger/wharfinger.sqlite").stdout == (
