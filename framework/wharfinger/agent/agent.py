@@ -13,6 +13,7 @@ from typing import Final
 from oslo_log import log as logging
 
 from wharfinger.agent.configuration_snapshot import Snapshot
+from wharfinger.agent.health_server import HealthServer
 from wharfinger.agent.runner import Runner
 from wharfinger.agent.status import AgentStatus, Intervals, State
 from wharfinger.agent.systemd import SystemdNotifier
@@ -48,8 +49,8 @@ class Agent:
     """Runs every enabled driver instance, and keeps the host's service up.
 
     The service is up for as long as one instance works: otherwise other hosts would take over the
-    nodes of the instances that still work. ``read_configuration`` returns the configuration as
-    ``reload`` takes it; it raises WharfingerError if that cannot be used. Raises
+    nodes of the instances that still work. ``next_snapshot`` returns the configuration of this
+    moment, given the one in use; it raises WharfingerError if that cannot be used. Raises
     ConfigurationError.
     """
 
@@ -58,7 +59,7 @@ class Agent:
         snapshot: Snapshot,
         make_runner: RunnerFactory,
         context: Context,
-        read_configuration: Callable[[], Snapshot],
+        next_snapshot: Callable[[Snapshot], Snapshot],
         systemd: SystemdNotifier,
     ) -> None:
         default = DefaultSection.read(snapshot.conf)
@@ -67,7 +68,7 @@ class Agent:
         self._snapshot = snapshot
         self._make_runner: Final = make_runner
         self._context: Final = context
-        self._read_configuration: Final = read_configuration
+        self._next_snapshot: Final = next_snapshot
         self._systemd: Final = systemd
         self._alive_at = 0.0
         self._runners: dict[str, Runner] = {
@@ -113,10 +114,12 @@ class Agent:
     def run(self) -> tuple[str, ...]:
         """Run until it is stopped; return the names of the instances that had not ended then.
 
-        They are threads that hang: the end of the process ends them, as a kill would.
+        They are threads that hang: the end of the process ends them, as a kill would. Raises
+        ConfigurationError if the agent cannot listen for requests.
         """
         LOG.info("the agent of %s runs %s", self._host, ", ".join(self._runners))
         with ExitStack() as stack:
+            stack.enter_context(HealthServer(AgentSection.read(self._snapshot.conf), self.status))
             heartbeat = stack.enter_context(
                 Heartbeat(self._host, self._report, self._down_time, at_once=True)
             )
@@ -170,13 +173,7 @@ class Agent:
         """Read the configuration again; refuse it whole if anything in it is wrong."""
         LOG.info("the configuration is read again")
         try:
-            new = self._read_configuration()
-            DefaultSection.read(new.conf).require_instances()
-            if fixed := self._snapshot.fixed_options_changed_by(new):
-                raise WharfingerError(
-                    reason=f"{', '.join(fixed)} changed, which the agent reads only at its start. "
-                    "Restart the agent to use the new value"
-                )
+            new = self._next_snapshot(self._snapshot)
         except WharfingerError as error:
             text = printable(f"{error}").rstrip(".")
             LOG.error("the new configuration was refused, the one before stays: %s.", text)

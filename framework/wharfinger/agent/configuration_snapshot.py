@@ -12,12 +12,14 @@ from typing import Final
 
 from wharfinger import conf as configuration
 from wharfinger.conf import Options
+from wharfinger.exceptions import WharfingerError
 
 #: Options that the agent reads once, at its start, by section; None: all of the section.
 FIXED: Final[Mapping[str, frozenset[str] | None]] = {
     "DEFAULT": frozenset({"host", "state_path", "service_down_time"}),
     "database": None,
     "agent": frozenset({"isolation", "health_socket", "health_address"}),
+    "placement": frozenset({"embedded", "embedded_database"}),
 }
 #: Options that no instance reads.
 _AGENT_ONLY: Final = frozenset({("DEFAULT", "enabled_drivers")})
@@ -28,7 +30,7 @@ _Line = tuple[str, str, str]
 class Snapshot:
     """Copy of configuration files, in memory. ``conf`` is the configuration of the copy.
 
-    Without ``files`` and ``directories``, the usual ones are read. Raises ConfigurationError and
+    ``files`` are the names of those files. Without ``files`` and ``directories``, the usual ones are read. Raises ConfigurationError and
     ConfigurationFileError.
     """
 
@@ -36,7 +38,8 @@ class Snapshot:
         self, files: Sequence[str] | None = None, directories: Sequence[str] | None = None
     ) -> None:
         read = configuration.load(files, directories)  # its errors name the files
-        text = "\n".join(Path(file).expanduser().read_text() for file in read.files)
+        self.files: Final = tuple(read.files)
+        text = "\n".join(Path(file).expanduser().read_text() for file in self.files)
         self.descriptor: Final = os.memfd_create("wharfinger-configuration")
         weakref.finalize(self, os.close, self.descriptor)
         Path(self.path).write_text(text)
@@ -57,10 +60,15 @@ class Snapshot:
             if _read_by(name, before, instances) != _read_by(name, after, instances)
         ]
 
-    def fixed_options_changed_by(self, new: "Snapshot") -> list[str]:
-        """Return the options that differ, and that the agent reads only at its start."""
-        changed = self._fixed() ^ new._fixed()
-        return sorted({f"[{section}] {key}" for section, key, _value in changed})
+    def check_successor(self, new: "Snapshot") -> None:
+        """Raise WharfingerError if a running agent cannot use the new configuration."""
+        configuration.DefaultSection.read(new.conf).require_instances()
+        changed = sorted({f"[{section}] {key}" for section, key, _ in self._fixed() ^ new._fixed()})
+        if changed:
+            raise WharfingerError(
+                reason=f"{', '.join(changed)} changed, which the agent reads only at its start. "
+                "Restart the agent to use the new value"
+            )
 
     def _lines(self) -> list[_Line]:
         return [(one.section, one.key, one.value) for one in self.conf.settings()]

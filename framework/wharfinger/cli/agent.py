@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from wharfinger.cli.app import DONE
 from wharfinger.cli.entry_point import USUAL_THRESHOLDS
 from wharfinger.cli.object_command import ObjectCommand
-from wharfinger.exceptions import ConfigurationFileError
+from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wharfinger.placement.client import PlacementClient
 
 #: Seconds that the check of a new configuration may take: it imports the drivers.
-_CHECK_TIMEOUT: Final = 120
+_CHECK_TIMEOUT: Final = 60
 
 
 class AgentCommand(ObjectCommand):
@@ -52,7 +52,7 @@ class AgentCommand(ObjectCommand):
             snapshot,
             self._make_runner,
             self.objects,
-            self._checked_snapshot,
+            self._next_snapshot,
             SystemdNotifier(os.environ),
         )
         signals = {
@@ -75,13 +75,16 @@ class AgentCommand(ObjectCommand):
 
         return Snapshot(self.app.options.config_file, self.app.options.config_dir)
 
-    def _checked_snapshot(self) -> "Snapshot":
-        """Return the configuration of this moment, with what its drivers say of it.
+    def _next_snapshot(self, current: "Snapshot") -> "Snapshot":
+        """Return the configuration of this moment; raise WharfingerError if it cannot be used.
 
-        Another process imports the drivers.
+        Another process imports the drivers, and checks what they read of it.
         """
-        snapshot = self._snapshot()
-        command = [sys.executable, "-m", "wharfinger.cli.app", "--config-file", snapshot.path]
+        from wharfinger.agent import logging_setup
+
+        new = self._snapshot()
+        current.check_successor(new)
+        command = [sys.executable, "-m", "wharfinger.cli.app", "--config-file", new.path]
         try:
             check = subprocess.run(
                 [*command, "config", "validate", "-f", "value", "-c", "Result"],
@@ -89,15 +92,16 @@ class AgentCommand(ObjectCommand):
                 text=True,
                 timeout=_CHECK_TIMEOUT,
                 check=False,
-                pass_fds=(snapshot.descriptor,),
+                pass_fds=(new.descriptor,),
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            problem = f"it could not be checked: {error}"
-        else:
-            if check.returncode == DONE:
-                return snapshot
-            problem = " ".join((check.stdout or check.stderr).split())
-        raise ConfigurationFileError(problem=problem, remedy="Correct it, and reload again.")
+            raise WharfingerError(reason=f"it could not be checked: {error}") from error
+        if check.returncode != DONE:
+            problems = " ".join((check.stdout or check.stderr).split())
+            raise WharfingerError(reason=problems.replace(new.path, " or ".join(new.files)))
+        options = self.app.options
+        logging_setup.configure(new.conf, options.verbose_level, options.log_file)
+        return new
 
     def _make_runner(self, snapshot: "Snapshot", name: str) -> "Runner":
         from wharfinger.agent.instance_process import ProcessRunner

@@ -129,9 +129,14 @@ class Running(fixtures.Fixture):
             snapshot,
             make_runner,
             context or self.context,
-            lambda: Snapshot([str(self._directory / "wharfinger.conf")]),
+            self._next_snapshot,
             SystemdNotifier({}),
         )
+
+    def _next_snapshot(self, current: Snapshot) -> Snapshot:
+        new = Snapshot([str(self._directory / "wharfinger.conf")])
+        current.check_successor(new)
+        return new
 
     def stop(self) -> None:
         """Have it come to its end."""
