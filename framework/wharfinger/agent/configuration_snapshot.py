@@ -30,8 +30,8 @@ _Line = tuple[str, str, str]
 class Snapshot:
     """Copy of configuration files, in memory. ``conf`` is the configuration of the copy.
 
-    ``files`` are the names of those files. Without ``files`` and ``directories``, the usual ones are read. Raises ConfigurationError and
-    ConfigurationFileError.
+    ``files`` are the names of those files. If none is given, and no directory either, the usual
+    ones are read. Raises ConfigurationError and ConfigurationFileError.
     """
 
     def __init__(
