@@ -141,7 +141,7 @@ class HealthServer:
                     async with asyncio.timeout(_FAREWELL):
                         while await reader.read(LONGEST_REQUEST):
                             pass
-        except (TimeoutError, ConnectionError) as error:
+        except OSError as error:
             LOG.debug("a client was too slow, or has gone: %r", error)
         finally:
             self._connections.pop(task, None)

@@ -25,7 +25,7 @@ from wharfinger.agent.schedule import CycleType
 from wharfinger.agent.status import AgentStatus, InstanceStatus, State
 
 #: Label of all reservations whose reason has no label of its own.
-OTHER_REASONS: Final = "other"
+OTHER_REASONS: Final = "other reasons"
 #: Reasons of an instance that have a label of their own, for as long as the agent runs.
 REASONS: Final = 40
 #: A reason that can be a label: a few words. Another text of a driver may hold names.

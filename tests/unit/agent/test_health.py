@@ -200,6 +200,18 @@ def test_health_of_running_instance_with_new_report_counts_from_its_start() -> N
     assert failures(one) == {CheckName.DRIFT_CYCLE}
 
 
+def test_health_of_instance_that_starts_again_warns_until_its_full_cycle() -> None:
+    again = starting(
+        restarts=1, started_at=NOW - 90_000, since=NOW - 5, full_completed_at=NOW - 200
+    )
+    status = agent(again)
+
+    assert [(one.name, one.verdict) for one in problems(status)] == [
+        (CheckName.STATE, Verdict.WARN)
+    ]
+    assert ready(status).verdict is Verdict.PASS
+
+
 def test_health_of_ended_instance_counts_from_its_last_full_cycle() -> None:
     one = instance(
         state=State.ENDED, since=NOW - 5, full_completed_at=NOW - 130, report=InstanceReport()

@@ -1,6 +1,8 @@
 """Server of health and metrics: its answers, its sockets, and clients that do not behave."""
 
+import gc
 import json
+import logging
 import os
 import select
 import socket
@@ -332,6 +334,20 @@ def test_whole_of_a_long_answer_reaches_a_client_that_reads(path: Path) -> None:
     with HealthServer(section(path.with_name("other.sock")), lambda: status):
         _response, body = get(path.with_name("other.sock"), "/status")
     assert len(body) > 4_000_000
+
+
+@pytest.mark.parametrize("request_bytes", [b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /", b""])
+def test_client_that_goes_without_reading_is_not_logged(
+    path: Path, caplog: pytest.LogCaptureFixture, request_bytes: bytes
+) -> None:
+    address = ("127.0.0.1", free_port("127.0.0.1"))
+    with HealthServer(section(path, address), agent):
+        for _ in range(20):
+            with socket.create_connection(address, TIMEOUT) as connection:
+                connection.sendall(request_bytes)
+        assert get(path, "/health")[0].status == 200
+    gc.collect()  # asyncio logs the error of a task when the task is deleted
+    assert [one for one in caplog.records if one.levelno > logging.DEBUG] == []
 
 
 def test_server_leaves_no_descriptor_and_no_thread(path: Path) -> None:

@@ -107,11 +107,11 @@ def reserved(*reasons: str) -> AgentStatus:
     [
         ("cleaning", "cleaning"),
         ("clean wait (waits for the node)", "clean wait"),
-        ("node rack-7 has no power", "other"),
-        ("device 0000:81:00.0", "other"),
-        ('"}\n', "other"),
-        ("x" * 41, "other"),
-        ("", "other"),
+        ("node rack-7 has no power", "other reasons"),
+        ("device 0000:81:00.0", "other reasons"),
+        ('"}\n', "other reasons"),
+        ("x" * 41, "other reasons"),
+        ("", "other reasons"),
     ],
 )
 def test_reason_label_is_words_without_names(reason: str, label: str) -> None:
@@ -140,7 +140,7 @@ def test_reasons_have_few_labels_for_as_long_as_the_agent_runs() -> None:
         }
 
     assert len(seen) == REASONS + 1
-    assert "other" in seen
+    assert "other reasons" in seen
 
 
 @given(status=statuses)
