@@ -1,4 +1,4 @@
-"""What runs a driver instance: a thread of the agent, or a process of its own."""
+"""Runner of a driver instance: a thread of the agent, or a process of its own."""
 
 from typing import Protocol
 

@@ -78,7 +78,7 @@ class ProviderCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
-    """What a driver instance reports of its work.
+    """Report of a driver instance on its work.
 
     ``driver`` and ``owner`` are None until the driver is loaded. ``is_complete``: the last full
     cycle published all nodes and devices. ``cycle`` is the cycle in progress, and
@@ -121,7 +121,7 @@ class InstanceStatus:
     before it was started again. ``pid`` is None in a thread of the agent, and while no process
     runs. ``restarts`` counts the starts after the first one. ``last_end`` says how it ended last
     ("exit code 3", "signal SIGSEGV"), ``next_start_at`` when it will be started again.
-    ``driver_call`` is the call to its driver in progress, empty if there is none, and
+    ``driver_call`` is the call to its driver in progress, empty without one, and
     ``driver_call_began_at`` its begin.
     """
 

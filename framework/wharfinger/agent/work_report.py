@@ -126,7 +126,7 @@ class WorkReport:
     def _unreachable_cycles(self, errors: Iterable[BaseException]) -> int:
         """Return the number of cycles in a row in which Placement did not answer.
 
-        A cycle that sent no request says nothing about Placement.
+        A cycle that sent no request leaves the number as it is.
         """
         before = self._requests_before
         statuses = {

@@ -18,7 +18,7 @@ _LONGEST: Final = 2**31 - 1
 
 
 class Isolation(StrEnum):
-    """What runs a driver instance."""
+    """Ways to run a driver instance."""
 
     PROCESS = "process"
     THREAD = "thread"
@@ -63,8 +63,8 @@ OPTIONS: Final = (
             (Isolation.PROCESS.value, "each driver instance in a process of its own"),
             (Isolation.THREAD.value, "all in one process: for tests and tiny hosts"),
         ],
-        help="What runs a driver instance. A driver that ends, hangs or grows too large disturbs "
-        "no other instance if each has a process.",
+        help="How driver instances run. If each has a process, a driver that ends, hangs or grows "
+        "too large disturbs no other instance.",
     ),
     cfg.FloatOpt(
         "hang_timeout",
