@@ -1,5 +1,6 @@
 """A dependency that is away: a port or a socket before it, and what befalls its connections."""
 
+import json
 import socket
 import threading
 from contextlib import suppress
@@ -29,11 +30,23 @@ class Outage(Enum):
     """A proxy answers each request with a page of HTML and 200, or a database gets it unasked."""
     HALF = "half"
     """Answers are JSON that ends in the middle."""
+    EMPTY = "empty"
+    """Lists are complete, and nothing is in them."""
     SLOW = "slow"
     """Answers come byte by byte, with a pause after each."""
 
 
+#: The lists of the APIs of Placement, Ironic and Cyborg.
+_LISTS: Final = (
+    "resource_providers",
+    "resource_classes",
+    "nodes",
+    "deployables",
+    "devices",
+    "arqs",
+)
 _ANSWERS: Final = {
+    Outage.EMPTY: (200, "application/json", json.dumps({key: [] for key in _LISTS}).encode()),
     Outage.UNAVAILABLE: (503, "text/html", b"<html><body>Service Unavailable</body></html>"),
     Outage.WRONG: (200, "text/html", HTML),
     Outage.HALF: (200, "application/json", b'{"resource_providers": [{"uuid": "4'),

@@ -75,10 +75,10 @@ class Timetable:
     def ended(self, pace: Pace, now: float, *, failed: bool = False) -> None:
         """Note that the cycle that was due has come to its end, or has failed."""
         if failed:
-            again = self._began + self._backoffs[pace].failed()
+            interval = self._backoffs[pace].failed()
             if pace is Pace.POLL:
-                again = max(again, now + self._intervals[pace])
-            self._due[pace] = max(again, now)
+                interval = max(interval, self._intervals[pace])
+            self._due[pace] = max(self._began + interval, now)
             return
         paces = list(Pace)
         for one in paces[paces.index(pace) :]:
