@@ -1,4 +1,4 @@
-"""A dependency that is away: a port or a socket before it, and what befalls its connections."""
+"""Outages of a dependency, played by a port or a socket before it."""
 
 import json
 import socket
@@ -54,7 +54,7 @@ _ANSWERS: Final = {
 
 
 class Gate(fixtures.Fixture):
-    """Connects to a dependency at ``target``, or has it be away.
+    """Connects to a dependency at ``target``, or plays an outage of it.
 
     It listens on ``path``, or else on a port of 127.0.0.1: ``url`` is where. Byte by byte, there
     are ``pause`` seconds after each.
@@ -82,7 +82,7 @@ class Gate(fixtures.Fixture):
         self.addCleanup(self._finish)
 
     def begin(self, outage: Outage) -> None:
-        """Have the dependency be away, for the connections that there are too."""
+        """Begin an outage, for the existing connections too."""
         with self._lock:
             self._outage = outage
             self._over.clear()
@@ -92,7 +92,7 @@ class Gate(fixtures.Fixture):
             self._drop()
 
     def end(self) -> None:
-        """Have it back. No connection outlives the outage."""
+        """End the outage, with the connections that it has met."""
         with self._lock:
             self._outage = None
             self._over.set()

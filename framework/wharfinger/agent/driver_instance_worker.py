@@ -121,7 +121,7 @@ class Worker:
 
     @same_request()
     def _take(self, cycle: Reconciler, pace: Pace) -> bool:
-        """Run a cycle, and tell of it; whether it came to its end, and nothing was away."""
+        """Run a cycle and log its result; return whether it ended, and no dependency was away."""
         run = {Pace.FULL: cycle.sync, Pace.DRIFT: cycle.drift, Pace.POLL: cycle.poll}[pace]
         steps: list[Step] = []
 

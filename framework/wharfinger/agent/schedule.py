@@ -1,4 +1,4 @@
-"""When which pace of a driver instance is due."""
+"""Times at which the cycles of a driver instance are due."""
 
 from enum import Enum
 from typing import Final
@@ -42,14 +42,14 @@ class Backoff:
 
 
 class Timetable:
-    """When the paces of one driver instance are due, in seconds of a clock that never goes back.
+    """Times at which the cycles of one driver instance are due, in seconds of a monotonic clock.
 
-    The first full cycle is due at once, and nothing else until one has come to its end: it would
-    be a full one, too. An interval begins when a cycle ends: what was missed meanwhile is not
-    caught up. A cycle counts as all that it does more than.
+    The first full cycle is due at once. Until it succeeds, no other cycle is due. An interval
+    begins at the end of a cycle; missed cycles are not caught up. A full cycle counts as a drift
+    cycle and a poll too, and a drift cycle counts as a poll.
 
-    A cycle that failed counts as nothing. It is due again after a backoff that is never longer
-    than the interval of the drift cycles; a poll, not before its own interval is over either.
+    A failed cycle is due again after a backoff, which is never longer than the interval of the
+    drift cycles. A failed poll also waits for its own interval. Both begin with the failed cycle.
     """
 
     def __init__(self, section: AgentSection) -> None:
@@ -64,16 +64,16 @@ class Timetable:
 
     @property
     def next(self) -> float:
-        """When something is due."""
+        """The time of the next cycle."""
         return min(self._due.values())
 
     def due(self, now: float) -> Pace | None:
-        """What is to be done now, if anything: it begins now."""
+        """Return the cycle that is due, if any; the caller begins it now."""
         self._began = now
         return next((pace for pace in Pace if self._due.get(pace, now + 1) <= now), None)
 
     def ended(self, pace: Pace, now: float, *, failed: bool = False) -> None:
-        """Note that the cycle that was due has come to its end, or has failed."""
+        """Note that the cycle that was due has succeeded, or has failed."""
         if failed:
             interval = self._backoffs[pace].failed()
             if pace is Pace.POLL:

@@ -116,7 +116,7 @@ class Running:
 
 
 def _shut_down(connection: Any) -> None:
-    """Shut down the socket of a connection, so that nobody waits for it any more."""
+    """Shut down the socket of a connection: a read of it then ends with an error."""
     # PyMySQL has no method for it. The attribute is None before and after it is connected.
     pymysql_socket = getattr(connection, "_sock", None)
     try:

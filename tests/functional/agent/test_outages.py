@@ -77,7 +77,7 @@ class Watched(Running):
 
 @dataclass
 class Away:
-    """What has a dependency be away and back, and how the agent is to be configured for it.
+    """Controls of a dependency, and the agent's configuration for it.
 
     ``fleet`` is the backend that changes meanwhile; None where the backend itself is away.
     """
@@ -91,7 +91,7 @@ class Away:
 
 @dataclass
 class Lab:
-    """What the dependencies of a test are made of."""
+    """Parts that the dependencies of a test are made of."""
 
     directory: Path
     service: EmbeddedPlacement
@@ -406,7 +406,7 @@ def test_lists_with_nothing_in_them_remove_nothing(
 
 
 def without_reserved(contents: dict[str, Any]) -> dict[str, Any]:
-    """What Placement has, without what is reserved: a request may have come there unanswered."""
+    """Leave out reserved amounts: Placement may have carried out a request that it did not answer."""
     return {
         name: {**one, "inventories": {kind: it[0] for kind, it in one["inventories"].items()}}
         for name, one in contents.items()

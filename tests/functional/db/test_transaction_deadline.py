@@ -10,7 +10,7 @@ from tests.functional.db.databases import HOST, Place
 from wharfinger.db.database import Database
 from wharfinger.exceptions import DatabaseUnavailable
 
-#: What keeps others from a table, and what ends that.
+#: Statements that lock a table against other connections, and unlock it.
 LOCKS = {
     "postgresql": ("LOCK TABLE services IN ACCESS EXCLUSIVE MODE", "COMMIT"),
     "mariadb": ("LOCK TABLES services WRITE", "UNLOCK TABLES"),
@@ -25,7 +25,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-def test_transaction_that_waits_too_long_is_an_outage_and_the_next_one_is_none(
+def test_transaction_that_waits_too_long_is_ended_and_the_next_one_succeeds(
     place: Place, request: pytest.FixtureRequest
 ) -> None:
     lock, unlock = LOCKS[request.node.callspec.params["place"]]

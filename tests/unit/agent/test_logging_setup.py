@@ -1,4 +1,4 @@
-"""Logging of the agent's processes: where it goes, what a line has, and what it never has."""
+"""Logging of the agent's processes: its handlers, its lines, and no secrets."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from wharfinger.request_id import current, same_request
 
 LOG = logging.getLogger("wharfinger.test_logging_setup")
 SECRET = "hunter2hunter2"
-#: What logs two kinds of lines to the file of a configuration, each longer than any buffer.
+#: Program that logs lines to the file of a configuration, each longer than any buffer.
 WRITER = """
 import logging, sys
 from wharfinger import conf
@@ -204,7 +204,7 @@ def test_file_that_cannot_be_written_is_named_and_logging_goes_on_as_before(
     assert file.read_text().endswith("as before\n")
 
 
-# What lines have.
+# Lines.
 
 
 @pytest.mark.parametrize("options", [(), ("use_json = true",), ("debug = true",)], ids=str)
