@@ -361,7 +361,7 @@ def started(
         yield Started(running, away, subject, before)
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("dependency", "outage"), [case for case in CASES if Outage.EMPTY not in case.values]
 )

@@ -143,8 +143,8 @@ def test_use_stderr_and_use_json_without_a_file_write_to_standard_error(
     assert json.loads(text)["message"] == "object"
 
 
-def test_use_syslog_writes_masked_lines_of_its_priority(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_use_syslog_writes_masked_lines_of_its_priority_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sent: list[tuple[int, str]] = []
     opened: list[tuple[object, ...]] = []
@@ -157,6 +157,7 @@ def test_use_syslog_writes_masked_lines_of_its_priority(
     assert priority == syslog.LOG_ERR
     assert line.endswith("http://u:***@host")
     assert opened[0][-1] == syslog.LOG_DAEMON
+    assert capsys.readouterr() == ("", "")
 
 
 def test_use_journal_has_no_secret_in_any_field(

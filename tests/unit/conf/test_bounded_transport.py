@@ -95,10 +95,15 @@ def serve() -> Iterator[Callable[..., Service]]:
 
 
 def adapter_to(
-    directory: Path, service: Service, *more: str, auth: str = "none", timeout: float = TIMEOUT
+    directory: Path,
+    service: Service,
+    *more: str,
+    auth: str = "none",
+    timeout: float = TIMEOUT,
+    scheme: str = "http",
 ) -> Adapter:
     """A client of the service, as that of Placement, Ironic and Cyborg is made."""
-    url = f"http://127.0.0.1:{service.port}"
+    url = f"{scheme}://127.0.0.1:{service.port}"
     lines = [f"auth_type = {auth}", f"timeout = {timeout}", f"endpoint_override = {url}", *more]
     if auth == "none":
         lines.append(f"endpoint = {url}")
@@ -166,6 +171,18 @@ def test_request_that_is_not_read_is_an_error(
 ) -> None:
     with pytest.raises(UnknownConnectionError) as caught:
         request(tmp_path, serve(hang, reads=False), body=b"x" * 2**25)
+
+    assert isinstance(caught.value.original, RequestTimedOut)
+
+
+@pytest.mark.parametrize("act", [hang, drip(b"\x16\x03\x03\x40\x00" + b"x" * 1000)])
+def test_handshake_of_tls_belongs_to_the_request(
+    tmp_path: Path, serve: Callable[..., Service], act: Act
+) -> None:
+    adapter = adapter_to(tmp_path, serve(act, reads=False), "insecure = true", scheme="https")
+
+    with pytest.raises(UnknownConnectionError) as caught:
+        adapter.get("/x")
 
     assert isinstance(caught.value.original, RequestTimedOut)
 
