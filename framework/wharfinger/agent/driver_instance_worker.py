@@ -142,15 +142,18 @@ class Worker:
         if steps:
             LOG.info("%s: %s", self.name, _told(steps))
         LOG.debug("%s: %s: %d changes written", self.name, pace.value, len(steps))
+        problems = outcome.problems if outcome is not None else ()
+        failure += tuple(problem for problem in problems if is_outage(problem))
         self._problems.found(pace, failure, is_whole=True)
         if pace is Pace.FULL and not failure:
             self._problems.found(Pace.DRIFT)  # a full cycle does all that a drift cycle does
+        others = [problem for problem in problems if problem not in failure]
         if outcome is not None and pace is Pace.FULL:
-            self._problems.found("cycles", outcome.problems)
+            self._problems.found("cycles", others)
         elif outcome is not None:
             # The others look at what has changed: of the rest, they do not know.
-            self._problems.also_found("cycles", outcome.problems)
-        return outcome is not None and not any(map(is_outage, outcome.problems))
+            self._problems.also_found("cycles", others)
+        return not failure
 
 
 def _told(steps: Sequence[Step]) -> str:

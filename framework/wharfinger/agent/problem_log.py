@@ -77,14 +77,17 @@ def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
     """Return the dependency that is away by this error; None if the error is of another kind.
 
     During one outage, a dependency may refuse, hang, and answer with errors or nonsense, and the
-    requests differ. A backend is away only if the error ended the whole cycle (``is_whole``),
-    because drivers report the problem of a single node by the same class of error.
+    requests differ. Some classes of errors mean an outage only if they ended the whole cycle
+    (``is_whole``): a driver reports the problem of a single node by the same class as an outage of
+    its backend, and Placement may fail for a single tree.
     """
     match error:
-        case PlacementUnavailable() | UnexpectedAnswer():
+        case PlacementUnavailable():
             return "Placement"
-        case PlacementError(status=status) if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return "Placement" if is_whole else None
+        case PlacementError(status=status) if is_whole and (
+            isinstance(error, UnexpectedAnswer) or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        ):
+            return "Placement"
         case DatabaseUnavailable():
             return error.path
         case BackendError():

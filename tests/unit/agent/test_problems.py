@@ -172,9 +172,10 @@ def test_errors_of_parts_are_problems_of_their_own_but_for_outages(
         placement(PlacementError, "two", status=500, request_id="req-1a"),
         placement(PlacementUnavailable, "one"),
         placement(PlacementUnavailable, "two"),
+        placement(UnexpectedAnswer, "three", status=200),
     ]
     problems.found("cycles", parts)
-    texts = [str(parts[number]) for number in (0, 1, 2, 3, 5)]
+    texts = [str(parts[number]) for number in (0, 1, 2, 3, 5, 7)]
     assert told(caplog) == [("WARNING", f"metal: {text}") for text in texts]
 
 
