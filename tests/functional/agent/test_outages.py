@@ -406,7 +406,7 @@ def test_lists_with_nothing_in_them_remove_nothing(
 
 
 def without_reserved(contents: dict[str, Any]) -> dict[str, Any]:
-    """Leave out reserved amounts: Placement may have carried out a request that it did not answer."""
+    """Leave out reserved amounts: Placement may have carried out a write without an answer."""
     return {
         name: {**one, "inventories": {kind: it[0] for kind, it in one["inventories"].items()}}
         for name, one in contents.items()
