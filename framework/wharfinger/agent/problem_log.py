@@ -82,12 +82,10 @@ def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
     its backend, and Placement may fail for a single tree.
     """
     match error:
-        case PlacementUnavailable():
+        case PlacementUnavailable() | UnexpectedAnswer():
             return "Placement"
-        case PlacementError(status=status) if is_whole and (
-            isinstance(error, UnexpectedAnswer) or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        ):
-            return "Placement"
+        case PlacementError(status=status) if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return "Placement" if is_whole else None
         case DatabaseUnavailable():
             return error.path
         case BackendError():

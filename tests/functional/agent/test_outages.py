@@ -40,8 +40,8 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.session import make_adapter
 
-#: Seconds that a request may take here.
-TIME = 0.5
+#: Seconds that a request to a dependency that is away may take here, and to any other.
+TIME, LONG = 2.0, 60.0
 OF_HTTP = tuple(Outage)
 OF_KEYSTONE = tuple(one for one in Outage if one is not Outage.EMPTY)  # it lists nothing
 OF_SOCKETS = (Outage.REFUSED, Outage.HANGING, Outage.WRONG, Outage.SLOW)
@@ -98,10 +98,10 @@ class Lab:
     fleet: Fleet
     request: pytest.FixtureRequest
 
-    def placement_options(self, url: str) -> list[str]:
+    def placement_options(self, url: str, timeout: float = LONG) -> list[str]:
         return [
             f"[placement]\nembedded = false\nauth_type = admin_token\nendpoint = {url}",
-            f"token = admin\nendpoint_override = {url}\ntimeout = {TIME}",
+            f"token = admin\nendpoint_override = {url}\ntimeout = {timeout}",
         ]
 
 
@@ -112,9 +112,8 @@ def _port(url: str) -> Address:
 @contextmanager
 def of_placement(lab: Lab, outage: Outage) -> Iterator[Away]:
     with over_http(lab.service) as (url, _), Gate(_port(url)) as gate:
-        yield _fleet(
-            lab, Away(lambda: gate.begin(outage), gate.end, lab.placement_options(gate.url))
-        )
+        options = lab.placement_options(gate.url, TIME)
+        yield _fleet(lab, Away(lambda: gate.begin(outage), gate.end, options))
 
 
 @contextmanager
@@ -278,7 +277,7 @@ def of_libvirt(lab: Lab, outage: Outage) -> Iterator[Away]:
                 *lab.placement_options(placement),
                 "[libvirt]\nremoval_delay = 0",
                 f"connection_uri = {uri}\nhypervisor_hostname = gpu-host-1",
-                f"timeout = {4 * TIME}\nenabled_mdev_types = nvidia-35",
+                f"timeout = {2 * TIME}\nenabled_mdev_types = nvidia-35",
             ]
             yield Away(lambda: gate.begin(outage), gate.end, options, drivers=("libvirt",))
 
@@ -296,7 +295,7 @@ def _upgrade(lab: Lab, url: sa.URL) -> None:
 
 def _database_options(url: sa.URL) -> list[str]:
     shown = url.render_as_string(hide_password=False)
-    return [f"[database]\nconnection = {shown}\ntimeout = 1"]
+    return [f"[database]\nconnection = {shown}\ntimeout = {TIME}"]
 
 
 DEPENDENCIES: dict[str, tuple[Callable[..., AbstractContextManager[Away]], tuple[Outage, ...]]] = {
@@ -373,7 +372,7 @@ def test_outage_is_two_lines_removes_nothing_and_work_goes_on_after_it(
         away.begin()
         if away.fleet is not None:
             away.fleet.change("metal-1", "cleaning")
-        wait_for(running.log, f"{subject}: still: ", 4)
+        wait_for(running.log, f"{subject}: still: ", 2)
         assert without_reserved(everything()) == without_reserved(before)
         away.end()
         running.log.wait_for(f"{subject}: over: ")
