@@ -630,7 +630,7 @@ class RemoteError(ObjectError):
 
 
 class PlacementError(WharfingerError):
-    """What Placement answered to a request, when it was not what was asked for.
+    """An answer of Placement that is an error or not understood, or a missing answer.
 
     ``status`` is the HTTP status (0: no answer), ``code`` Placement's own error code
     ("" where it gave none), ``detail`` its explanation. ``request_id`` is the id by which its log

@@ -1,5 +1,6 @@
-"""A dependency that is away: a port or a socket before it, and what befalls its connections."""
+"""Outages of a dependency, played by a port or a socket before it."""
 
+import json
 import socket
 import threading
 from contextlib import suppress
@@ -29,11 +30,23 @@ class Outage(Enum):
     """A proxy answers each request with a page of HTML and 200, or a database gets it unasked."""
     HALF = "half"
     """Answers are JSON that ends in the middle."""
+    EMPTY = "empty"
+    """Lists are complete, and nothing is in them."""
     SLOW = "slow"
     """Answers come byte by byte, with a pause after each."""
 
 
+#: The lists of the APIs of Placement, Ironic and Cyborg.
+_LISTS: Final = (
+    "resource_providers",
+    "resource_classes",
+    "nodes",
+    "deployables",
+    "devices",
+    "arqs",
+)
 _ANSWERS: Final = {
+    Outage.EMPTY: (200, "application/json", json.dumps({key: [] for key in _LISTS}).encode()),
     Outage.UNAVAILABLE: (503, "text/html", b"<html><body>Service Unavailable</body></html>"),
     Outage.WRONG: (200, "text/html", HTML),
     Outage.HALF: (200, "application/json", b'{"resource_providers": [{"uuid": "4'),
@@ -41,7 +54,7 @@ _ANSWERS: Final = {
 
 
 class Gate(fixtures.Fixture):
-    """Connects to a dependency at ``target``, or has it be away.
+    """Connects to a dependency at ``target``, or plays an outage of it.
 
     It listens on ``path``, or else on a port of 127.0.0.1: ``url`` is where. Byte by byte, there
     are ``pause`` seconds after each.
@@ -69,7 +82,7 @@ class Gate(fixtures.Fixture):
         self.addCleanup(self._finish)
 
     def begin(self, outage: Outage) -> None:
-        """Have the dependency be away, for the connections that there are too."""
+        """Begin an outage, for the existing connections too."""
         with self._lock:
             self._outage = outage
             self._over.clear()
@@ -79,7 +92,7 @@ class Gate(fixtures.Fixture):
             self._drop()
 
     def end(self) -> None:
-        """Have it back. No connection outlives the outage."""
+        """End the outage, with the connections that it has met."""
         with self._lock:
             self._outage = None
             self._over.set()

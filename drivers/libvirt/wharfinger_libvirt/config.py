@@ -126,7 +126,7 @@ class HostSection:
 
     section: str
     connection_uri: str = "qemu:///system"
-    timeout: float = 60.0
+    timeout: float = 30.0
     hypervisor_hostname: str | None = None
     publish_root: PublishingMode = PublishingMode.AUTO
     reserved_host_cpus: int = 0

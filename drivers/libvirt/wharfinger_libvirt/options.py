@@ -39,7 +39,7 @@ INSTANCE: Final = (
     cfg.Opt(
         "timeout",
         type=_Ratio(),
-        default=60.0,
+        default=30.0,
         help="Seconds to wait for libvirt to describe the host. Until it answers, nothing of the "
         "host is changed.",
     ),

@@ -1,6 +1,7 @@
 """Logging of the agent and of its child processes, by oslo.log and its options."""
 
 import logging
+import sys
 from logging import FileHandler
 from typing import Final
 
@@ -52,7 +53,7 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
     """Have oslo.log make the handlers; raises ConfigurationError."""
     path = log_file or (section.file and str(section.file))
     if not path and not (section.values["use_journal"] or section.values["use_syslog"]):
-        to_stderr = True  # oslo.log would write to standard output
+        to_stderr = True
     options = cfg.ConfigOpts()
     oslo_log.register_options(options)
     options([], project=_PRODUCT, default_config_files=[], default_config_dirs=[])
@@ -78,6 +79,11 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
             remedy="Install systemd-python; or set use_stderr = true, which a systemd service has "
             "in the journal too.",
         ) from error
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        # oslo.log adds it beside syslog, and commands keep standard output for their results.
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            root.removeHandler(handler)
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:

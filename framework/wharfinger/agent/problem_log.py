@@ -1,4 +1,4 @@
-"""What is wrong, told in the log when it begins and when it is over, and not in between."""
+"""Problems, logged when they begin and when they are over, and not in between."""
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
@@ -18,16 +18,16 @@ from wharfinger.exceptions import (
 )
 
 LOG: Final = logging.getLogger(__name__)
-#: What is another in each telling of one and the same: addresses of objects, ids of requests.
+#: Parts of a text that differ each time: addresses of objects, ids of requests.
 _CHANGING: Final = re.compile(r"\b0x[0-9a-f]+|\breq-[0-9a-f-]+")
 
 
 class Problems:
-    """What is wrong with one thing, as those tell who look at it.
+    """Problems of one ``subject``, as several checks find them.
 
-    One who looks says all that is wrong for him; what several say is one problem, and over when
-    nobody says it any more. Problems are the same if their texts are, or if they come from the
-    same outage: see ``outage_of``.
+    Each check, such as the cycles of one type, reports all problems that it found. A problem of
+    several checks is one problem; it is over when no check reports it. Two errors are one problem
+    if their texts are the same, or if both come from one outage: see ``outage_of``.
     """
 
     def __init__(self, subject: str) -> None:
@@ -37,9 +37,9 @@ class Problems:
     def found(
         self, by: Hashable, errors: Iterable[BaseException] = (), *, is_whole: bool = False
     ) -> None:
-        """Take note of all that somebody has found, in place of what he found before.
+        """Note all problems that a check found, in place of its former ones.
 
-        ``is_whole``: the errors ended all that he did, and are not those of a part.
+        ``is_whole`` says that an error ended the whole check, not a part of it.
         """
         before = self._all()
         self._found[by] = self._told(errors, before, is_whole=is_whole)
@@ -49,13 +49,13 @@ class Problems:
                 LOG.warning("%s: over: %s", self._subject, text)
 
     def also_found(self, by: Hashable, errors: Iterable[BaseException]) -> None:
-        """Take note of what somebody has found who has not looked at everything."""
+        """Note problems of a check that did not look at everything."""
         self._found.setdefault(by, {}).update(self._told(errors, self._all(), is_whole=False))
 
     def _told(
         self, errors: Iterable[BaseException], known: Mapping[str, str], *, is_whole: bool
     ) -> dict[str, str]:
-        """What is wrong, by what makes it the same; told where that is not known."""
+        """Return the texts of problems by their identity; log the new ones."""
         found: dict[str, str] = {}
         for error in errors:
             text = _text(error)
@@ -76,9 +76,10 @@ class Problems:
 def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
     """Return the dependency that is away by this error; None if the error is of another kind.
 
-    In one outage, a dependency refuses, hangs, and answers with errors and nonsense, to whatever
-    it is asked. A backend is away only if the error is of the ``whole`` cycle: a driver reports a
-    single node by the same error.
+    During one outage, a dependency may refuse, hang, and answer with errors or nonsense, and the
+    requests differ. Some classes of errors mean an outage only if they ended the whole cycle
+    (``is_whole``): a driver reports the problem of a single node by the same class as an outage of
+    its backend, and Placement may fail for a single tree.
     """
     match error:
         case PlacementUnavailable() | UnexpectedAnswer():

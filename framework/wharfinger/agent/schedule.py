@@ -1,4 +1,4 @@
-"""When which cycle of a driver instance is due."""
+"""Times at which the cycles of a driver instance are due."""
 
 from enum import StrEnum
 from typing import Final
@@ -41,14 +41,14 @@ class Backoff:
 
 
 class Timetable:
-    """When the cycles of one driver instance are due, in seconds of ``time.monotonic()``.
+    """Times at which the cycles of one driver instance are due, in seconds of a monotonic clock.
 
-    The first full cycle is due at once, and nothing else until one has been completed: it would
-    be a full one, too. An interval begins when a cycle ends: cycles that were missed meanwhile are
-    not run later. A cycle counts as one of each type that does less.
+    The first full cycle is due at once. Until it succeeds, no other cycle is due. An interval
+    begins at the end of a cycle; missed cycles are not caught up. A full cycle counts as a drift
+    cycle and a poll too, and a drift cycle counts as a poll.
 
-    A failed cycle counts as none. It is due again after a backoff that is never longer than the
-    interval of drift cycles; a poll is not due before its own interval is over either.
+    A failed cycle is due again after a backoff, which is never longer than the interval of the
+    drift cycles. A failed poll also waits for its own interval. Both begin with the failed cycle.
     """
 
     def __init__(self, section: AgentSection) -> None:
@@ -63,21 +63,21 @@ class Timetable:
 
     @property
     def next(self) -> float:
-        """When the next cycle is due."""
+        """The time of the next cycle."""
         return min(self._due.values())
 
     def due(self, now: float) -> CycleType | None:
-        """Return the type of the cycle that is due now, if any: it begins now."""
+        """Return the cycle that is due, if any; the caller begins it now."""
         self._began = now
         return next((kind for kind in CycleType if self._due.get(kind, now + 1) <= now), None)
 
     def ended(self, kind: CycleType, now: float, *, failed: bool = False) -> None:
-        """Note that the cycle that was due was completed, or has failed."""
+        """Note that the cycle that was due has succeeded, or has failed."""
         if failed:
-            again = self._began + self._backoffs[kind].failed()
+            interval = self._backoffs[kind].failed()
             if kind is CycleType.POLL:
-                again = max(again, now + self._intervals[kind])
-            self._due[kind] = max(again, now)
+                interval = max(interval, self._intervals[kind])
+            self._due[kind] = max(self._began + interval, now)
             return
         kinds = list(CycleType)
         for one in kinds[kinds.index(kind) :]:

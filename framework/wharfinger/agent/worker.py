@@ -22,7 +22,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.plan import Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_calls, driver_instance_loader
-from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.request_id import same_request
 
 LOG: Final = logging.getLogger(__name__)
@@ -131,29 +131,39 @@ class Worker:
         self._report.begin(kind)
         self._reporter.publish(self._report.current)
         result = None
-        failure: tuple[BaseException, ...] = ()
+        error: BaseException | None = None
         try:
             result = run(on_step=note)
-        except BaseException as error:
+        except BaseException as raised:
             # The next cycle may succeed.
-            failure = (error,)
+            error = raised
         if steps:
             LOG.info("%s: %s", self.name, _summary(steps))
         LOG.debug("%s: %s: %d changes written", self.name, kind.value, len(steps))
+        if result is not None:
+            self._report.completed(result, cycle.store.records)
+        elif error is not None:
+            self._report.failed(error)
+        self._reporter.publish(self._report.current)
+        return self._note_problems(kind, result, error)
+
+    def _note_problems(
+        self, kind: CycleType, result: CycleResult | None, error: BaseException | None
+    ) -> bool:
+        """Log what begins and what is over; return whether the cycle met no failure or outage."""
+        problems = result.problems if result is not None else ()
+        outages = [problem for problem in problems if is_outage(problem)]
+        others = [problem for problem in problems if problem not in outages]
+        failure = [error] if error is not None else outages
         self._problems.found(kind, failure, is_whole=True)
         if kind is CycleType.FULL and not failure:
             self._problems.found(CycleType.DRIFT)  # a full cycle does all that a drift cycle does
         if result is not None and kind is CycleType.FULL:
-            self._problems.found("cycles", result.problems)
+            self._problems.found("cycles", others)
         elif result is not None:
             # The other cycles see what has changed, and know nothing of the rest.
-            self._problems.also_found("cycles", result.problems)
-        for one in failure:
-            self._report.failed(one)
-        if result is not None:
-            self._report.completed(result, cycle.store.records)
-        self._reporter.publish(self._report.current)
-        return result is not None and not any(map(is_outage, result.problems))
+            self._problems.also_found("cycles", others)
+        return not failure
 
 
 def _summary(steps: Sequence[Step]) -> str:

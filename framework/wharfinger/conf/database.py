@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any, Final, Self
 
 from oslo_config import cfg
@@ -70,6 +71,14 @@ class DatabaseSection:
         if connection is not None:
             _check(connection)
         timeout = values.pop("timeout")
+        if isnan(timeout):
+            raise ConfigurationError(
+                section=GROUP,
+                key="timeout",
+                value=timeout,
+                problem="this is no time.",
+                remedy="Give seconds, 1 or above.",
+            )
         return cls(connection, values, timeout)
 
 

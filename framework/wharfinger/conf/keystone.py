@@ -151,7 +151,7 @@ def _problems(
         yield wrong(
             "version", "it does not go together with min_version, max_version.", "Remove one."
         )
-    if values["timeout"] is not None and values["timeout"] <= 0:
+    if values["timeout"] is not None and not values["timeout"] > 0:  # nor what is no number
         yield wrong("timeout", "no answer comes in that time.", "Give seconds, above 0.")
     override = values["endpoint_override"] or ""
     try:

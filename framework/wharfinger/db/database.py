@@ -62,10 +62,10 @@ class Database:
     cannot be used.
 
     ``url`` is SQLAlchemy's, ``options`` are oslo.db's. A transaction on a server takes ``timeout``
-    seconds at most. ``directory`` is where lock files go. One
-    that is ``managed``, as our own file is, is created and upgraded when it is opened; others only
-    by `wharfinger db upgrade`. ``host`` is the one whose records the first version's are. One
-    that is opened to ``look_only`` at its schema is left as it is, there or not.
+    seconds at most. ``directory`` is where lock files go. A database that is ``managed``, as our
+    own file is, is created and upgraded when it is opened; others only by `wharfinger db upgrade`.
+    ``host`` is the one whose records the first version's are. A
+    database that is opened to ``look_only`` at its schema is left as it is, there or not.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class TransactionDeadline:
             event.listen(engine, "checkout", self._check_out)
             # A pool pings a connection before that event.
             self._ping: Final = engine.dialect.do_ping
-            engine.dialect.do_ping = self._pinged  # type: ignore[method-assign]
+            engine.dialect.do_ping = self._pinged  # type: ignore[assignment, method-assign]
 
     @contextmanager
     def running(self) -> Iterator["Running | None"]:
@@ -54,9 +54,14 @@ class TransactionDeadline:
         running: Running | None = getattr(self._running, "it", None)
         if running is None:
             return None
-        options.setdefault("connect_timeout", max(1, ceil(self._seconds)))
+        if running.is_over:  # the pool replaces a connection that was shut down
+            raise dialect.loaded_dbapi.OperationalError("timed out")
+        seconds = max(1, ceil(self._seconds))
+        options.setdefault("connect_timeout", seconds)
         if dialect.driver != "pymysql":
             return None  # psycopg's timeout is for all that belongs to connecting
+        # Its timeout for connecting does not include the login.
+        options.setdefault("read_timeout", seconds)
         connection = dialect.loaded_dbapi.connect(*args, **options, defer_connect=True)
         running.use(connection)
         connection.connect()
@@ -111,7 +116,7 @@ class Running:
 
 
 def _shut_down(connection: Any) -> None:
-    """Shut down the socket of a connection, so that nobody waits for it any more."""
+    """Shut down the socket of a connection: a read of it then ends with an error."""
     # PyMySQL has no method for it. The attribute is None before and after it is connected.
     pymysql_socket = getattr(connection, "_sock", None)
     try:

@@ -13,9 +13,9 @@ from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import summary
 from wharfinger.agent import agent as agent_module
 from wharfinger.agent.status import State
-from wharfinger.exceptions import StateError
+from wharfinger.exceptions import PlacementUnavailable, StateError
 from wharfinger.objects import OWNER_TAG_VERSION
-from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.reconcile.driver_instance_lock import exclusive
 from wharfinger.tracker import service_record
 
@@ -310,6 +310,29 @@ def test_what_nobody_has_thought_of_is_told_with_its_traceback_and_the_next_cycl
     )
     assert told.exc_info is not None
     assert over.exc_info is None
+
+
+def test_outage_in_a_part_of_a_drift_cycle_is_over_with_the_next_one(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full cycle, which would end problems of other kinds, is not due."""
+    failed = threading.Semaphore(0)
+    drift = Reconciler.drift
+
+    def fail(cycle: Reconciler, **more: object) -> CycleResult:
+        if cycle.instance == "metal":
+            failed.release()
+        away = PlacementUnavailable(request="GET /traits", detail="no answer")
+        return drift(cycle, **more).with_problems([away])  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reconciler, "drift", fail)
+        running.start(drift=SOON)
+        for _ in range(3):
+            assert failed.acquire(timeout=TIMEOUT)
+    running.log.wait_for("metal: over: Placement: GET /traits: no answer")
+
+    assert len(running.log.lines("metal: Placement: GET /traits: no answer")) == 1
 
 
 # What hangs, and the service.

@@ -1,4 +1,4 @@
-"""Logging of the agent's processes: where it goes, what a line has, and what it never has."""
+"""Logging of the agent's processes: its handlers, its lines, and no secrets."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from wharfinger.request_id import current, same_request
 
 LOG = logging.getLogger("wharfinger.test_logging_setup")
 SECRET = "hunter2hunter2"
-#: What logs two kinds of lines to the file of a configuration, each longer than any buffer.
+#: Program that logs lines to the file of a configuration, each longer than any buffer.
 WRITER = """
 import logging, sys
 from wharfinger import conf
@@ -143,8 +143,8 @@ def test_use_stderr_and_use_json_without_a_file_write_to_standard_error(
     assert json.loads(text)["message"] == "object"
 
 
-def test_use_syslog_writes_masked_lines_of_its_priority(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_use_syslog_writes_masked_lines_of_its_priority_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sent: list[tuple[int, str]] = []
     opened: list[tuple[object, ...]] = []
@@ -157,6 +157,7 @@ def test_use_syslog_writes_masked_lines_of_its_priority(
     assert priority == syslog.LOG_ERR
     assert line.endswith("http://u:***@host")
     assert opened[0][-1] == syslog.LOG_DAEMON
+    assert capsys.readouterr() == ("", "")
 
 
 def test_use_journal_has_no_secret_in_any_field(
@@ -204,7 +205,7 @@ def test_file_that_cannot_be_written_is_named_and_logging_goes_on_as_before(
     assert file.read_text().endswith("as before\n")
 
 
-# What lines have.
+# Lines.
 
 
 @pytest.mark.parametrize("options", [(), ("use_json = true",), ("debug = true",)], ids=str)

@@ -172,6 +172,7 @@ def test_errors_of_parts_are_problems_of_their_own_but_for_outages(
         placement(PlacementError, "two", status=500, request_id="req-1a"),
         placement(PlacementUnavailable, "one"),
         placement(PlacementUnavailable, "two"),
+        placement(UnexpectedAnswer, "three", status=200),
     ]
     problems.found("cycles", parts)
     texts = [str(parts[number]) for number in (0, 1, 2, 3, 5)]

@@ -1,4 +1,4 @@
-"""Timetable and backoff of a driver instance: times are seconds of a clock that the test has."""
+"""When a driver instance's paces are due: times are seconds of a clock that the test has."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from wharfinger.agent.schedule import CycleType, Timetable
 from wharfinger.conf import AgentSection
 
 SOCKET = Path("/run/agent.sock")
-SECTION = AgentSection(poll_interval=2, drift_interval=60, full_interval=300, health_socket=SOCKET)
+SECTION = AgentSection(2, 60, 300, health_socket=SOCKET)
 
 
 def run(timetable: Timetable, until: float, takes: float = 0.0) -> list[tuple[float, CycleType]]:
@@ -54,7 +54,7 @@ def test_what_was_missed_is_not_caught_up() -> None:
 
 
 def test_equal_intervals_leave_the_pace_that_does_most() -> None:
-    done = run(Timetable(AgentSection(5, 5, 5, health_socket=SOCKET)), until=20)
+    done = run(Timetable(AgentSection(5, 5, 5, SOCKET)), until=20)
 
     assert done == [(when, CycleType.FULL) for when in (0, 5, 10, 15)]
 
@@ -128,7 +128,7 @@ def test_a_poll_that_fails_waits_for_its_interval_and_then_longer() -> None:
 
 
 def test_no_retry_waits_longer_than_the_interval_of_the_drift_cycles() -> None:
-    timetable, now = Timetable(AgentSection(0.5, 3, 300, health_socket=SOCKET)), 0.0
+    timetable, now = Timetable(AgentSection(0.5, 3, 300, SOCKET)), 0.0
     waited = []
     for _ in range(4):
         timetable.due(now)
