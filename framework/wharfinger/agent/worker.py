@@ -170,7 +170,7 @@ def _summary(steps: Sequence[Step]) -> str:
     """Return how much was written, and which providers are reserved or released by it."""
     parts = [f"{len(steps)} {'change' if len(steps) == 1 else 'changes'} written"]
     for word, changes in (("reserved", became_reserved), ("released", became_free)):
-        names = [printable(name) for name in dict.fromkeys(s.name for s in steps if changes(s))]
+        names = sorted({printable(step.name) for step in steps if changes(step)})
         if names:
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
             parts.append(f"{word}: {', '.join(names[:_NAMED])}{more}")
