@@ -5,7 +5,7 @@ import threading
 
 from wharfinger import request_id
 
-#: What OpenStack's services take from a caller, as oslo.middleware has it.
+#: Form of an id that OpenStack's services accept from a caller (oslo.middleware).
 TAKEN = re.compile(r"req-[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}$")
 
 
