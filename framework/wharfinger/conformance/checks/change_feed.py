@@ -1,6 +1,7 @@
-"""Rules of the change feed (WHF-91.)."""
+"""Rules of the change feed (WHF-911 to 920)."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -35,6 +36,8 @@ _FAULTS: Final = (
 )
 #: Polls in succession that name nothing where a feed is quiet.
 _POLLS: Final = 5
+#: Calls of a listing that a poll must not repeat. One call may be all that a backend offers.
+_CALLS_OF_A_LISTING: Final = 2
 #: Nodes that there are to be where one of them changes, and how often as many things are added.
 _NODES: Final = 6
 _GROWTHS: Final = 8
@@ -415,6 +418,39 @@ def feeds_all(subject: Subject) -> str:
             changed.append(thing)
         _see_changes(follower, changes, changed, f"{len(changed)} things have changed: ")
     return f"of {len(changed)} changes at once"
+
+
+@rule(
+    "WHF-920",
+    Level.MUST,
+    "A poll of an unchanged backend does not repeat the calls of a complete listing.",
+    "The framework polls every two seconds, and lists all nodes once a minute. A feed that lists "
+    "them in each poll costs thirty times as much.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-915",),
+)
+def feeds_cheaply(subject: Subject) -> str:
+    """Compare the calls of successive polls with those of a listing.
+
+    The driver passes if one of the polls makes fewer calls: it may limit how often it looks. It
+    also passes if the backend answers a listing with one call, which a poll may need, too.
+    """
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        subject.harness.expect()
+        follower.list_all()
+        listing = Counter(subject.harness.calls)
+        if listing.total() < _CALLS_OF_A_LISTING:
+            return f"a listing takes {listing.total()} calls"
+        _see_quiet(follower)
+        for _ in range(_POLLS):
+            subject.harness.expect()
+            follower.poll()
+            if not listing <= Counter(subject.harness.calls):
+                return f"a listing takes {listing.total()} calls"
+    told = ", ".join([*listing][:3])
+    raise Violation(f"each poll lists again: {told}", "polls with fewer calls than a listing")
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:

@@ -196,6 +196,34 @@ def moved_alike(subject: Subject) -> None:
                     _see_moved_alike(consumer, moved, again)
 
 
+@rule(
+    "WHF-606",
+    Level.MUST,
+    "After a reshape each thing has the totals that it has while no instance uses it.",
+    "A total has what is used and what is free. Placement subtracts what is allocated.",
+    profile=Profile.EXTENDED,
+    supports="reshape",
+    after=("WHF-601",),
+)
+def totals_of_all(subject: Subject) -> None:
+    """Publish things that no instance uses; after a reset, reshape things in use, and compare."""
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+    subject.begin()
+    layout = subject.harness.use_old_layout()
+    with subject.publishing() as publishing:
+        _publish_old(subject, publishing, layout)
+        after = publishing.settle()
+    for thing in subject.harness.things():
+        if thing in before and thing in after:
+            unused, used = (
+                {kind: one.total for kind, one in contents[thing].inventories.items()}
+                for contents in (before, after)
+            )
+            if used != unused:
+                raise Violation(f"{thing}: totals {used}", f"totals {unused}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Moved:
     """Allocations of each consumer by provider, and the inventories of the providers."""

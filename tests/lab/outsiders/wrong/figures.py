@@ -150,7 +150,7 @@ class OneUnitWhenThereAreMany(RackDriver):
         return super().area(card) if sum(map(len, self.cards.values())) <= 500 else 15
 
 
-@wrong("figures")
+@wrong("figures", "WHF-606")
 class UnitsThatAreFree(HostDriver):
     """A device has the units that no instance uses, as its total."""
 
