@@ -27,6 +27,7 @@ def main(start: Any) -> None:
     directory = Path(start["directory"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     stacks = (directory / "stacks").open("w")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be inherited as ignored
     faulthandler.register(signal.SIGUSR1, file=stacks)
     # Where no handler takes a message, logging prints it.
     logging.getLogger().addHandler(logging.FileHandler(directory / "log", delay=True))
