@@ -13,13 +13,8 @@ from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, describe
 from wharfinger.exceptions import WharfingerError, shown
 
-_SAFE = (
-    "What was published stays as it was, or is as it would have been: what is between is neither "
-    "what there was nor what there is."
-)
 #: What a backend answers, and is no answer.
 _REFUSALS = (Fault.ERROR, Fault.DENIED)
-_WHAT_A_SWEEP_DOES = ("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702")
 
 
 @rule(
@@ -69,44 +64,24 @@ def recovers(subject: Subject) -> None:
         see_nothing_done(subject, before, publishing.cycle.sync())
 
 
-@rule(
-    "WHF-703",
-    Level.MUST,
-    "Whichever call to the backend fails, nothing is published by halves.",
-    _SAFE,
-    profile=Profile.EXTENDED,
-    after=_WHAT_A_SWEEP_DOES,
-)
-def each_fails(subject: Subject) -> None:
-    """Have one call after the other be refused, while the world changes and at the start."""
-    Breaking(subject, Fault.RAISE).sweep()
+for _id, _fault, _says in (
+    ("WHF-703", Fault.RAISE, "fails"),
+    ("WHF-704", Fault.HALF, "is answered with half of an answer"),
+    ("WHF-705", Fault.HANG, "hangs, while it hangs and after it"),
+):
 
-
-@rule(
-    "WHF-704",
-    Level.MUST,
-    "Whichever answer of the backend breaks off in its middle, nothing is published by halves.",
-    _SAFE,
-    profile=Profile.EXTENDED,
-    after=_WHAT_A_SWEEP_DOES,
-)
-def each_halved(subject: Subject) -> None:
-    """Have one answer after the other break off."""
-    Breaking(subject, Fault.HALF).sweep()
-
-
-@rule(
-    "WHF-705",
-    Level.MUST,
-    "Whichever call to the backend hangs, nothing is published by halves, while it does and when "
-    "it has ended.",
-    _SAFE,
-    profile=Profile.EXTENDED,
-    after=_WHAT_A_SWEEP_DOES,
-)
-def each_hangs(subject: Subject) -> None:
-    """Have one call after the other hang."""
-    Breaking(subject, Fault.HANG).sweep()
+    @rule(
+        _id,
+        Level.MUST,
+        "The driver publishes each tree as it was or as it is now, and no mixture, whichever call "
+        f"to the backend {_says}.",
+        "A mixture of an old tree and a new one describes hardware that never existed.",
+        profile=Profile.EXTENDED,
+        after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
+    )
+    def each_call_fails(subject: Subject, fault: Fault = _fault) -> None:
+        """Have one call after the other meet the fault, after changes and at the start."""
+        Breaking(subject, fault).sweep()
 
 
 @rule(

@@ -169,7 +169,8 @@ def reserved_for_as_long(subject: Subject) -> None:
     "WHF-507",
     Level.MUST,
     "The driver changes only the reservation of a thing that is busy: its totals, other figures, "
-    "traits, aggregates, name and uuid stay.",
+    "traits, aggregates, name and uuid stay. The trait of a function may go while "
+    "current_function does not return that function.",
     "Placement schedules by figures and traits. An allocation that no longer fits them cannot be "
     "moved or resized.",
     profile=Profile.EXTENDED,
@@ -181,7 +182,7 @@ def only_reserved(subject: Subject) -> None:
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
         things.make_busy(subject.harness.things()[0])
-        for pace in _paces(publishing):
+        for pace in (*_paces(publishing), *_paces(publishing)):
             pace()
             things.see(_AFTER[pace.__name__])
 
