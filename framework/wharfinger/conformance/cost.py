@@ -1,4 +1,4 @@
-"""What a driver's answers cost: calls to the backend, lines of Python, and processor time."""
+"""The cost of a driver's answers: calls to the backend, lines of Python, and processor time."""
 
 import gc
 import sys
@@ -13,7 +13,7 @@ import wharfinger
 from wharfinger.conformance.driver_observer import CallObserver
 from wharfinger.conformance.subject import Subject
 
-#: What runs there is the framework's, or the kit's.
+#: Code in this directory is the framework's, or the kit's.
 _FRAMEWORK: Final = str(Path(wharfinger.__file__).parent)
 #: Loops that show how fast the processor is at the moment.
 _LOOPS: Final = 50_000
@@ -115,7 +115,7 @@ def _without_collection() -> Iterator[None]:
 
 
 def _pace() -> float:
-    """What a loop takes now."""
+    """Return the processor time of a loop now."""
     began = time.thread_time()
     for _ in range(_LOOPS):
         pass

@@ -40,7 +40,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What Placement held at a moment of an attempt, in words."""
+    """The contents of Placement at a moment of an attempt."""
 
     when: str
     contents: Contents
@@ -81,7 +81,7 @@ class Breaking:
             raise NotShown(f"the harness lets no call meet {self._fault}: every cycle is as ever")
 
     def lasting(self) -> None:
-        """Have the backend go away at each call in its turn, and stay away for the cycle.
+        """Stop the backend at each call in its turn, for the rest of the cycle.
 
         The call hangs until every later one meets the fault. Raises Violation where what is
         published is not as it was, NotShown where a cycle makes no calls.
@@ -113,7 +113,7 @@ class Breaking:
         patience: float = 0,
         then: Fault | None = None,
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault. What it raises is what it may raise.
+        """Run a cycle whose call ``at`` meets the fault. Any exception is allowed.
 
         Where that hangs it is let go after so many seconds; every call meets ``then``, after that.
         """
@@ -136,7 +136,7 @@ class Breaking:
         return attempt
 
     def _while_changing(self, publishing: Publishing) -> None:
-        """Have one call after the other fail while a thing is added, and another becomes busy."""
+        """Break one call after the other while a thing is added and another becomes busy."""
         at: int | None = 0
         while at is not None:
             usual = self._subject.placement.contents()
@@ -144,7 +144,7 @@ class Breaking:
             other = next(one for one in self._harness.things() if one not in (self._busy, thing))
             if can_be_busy(self._subject):
                 self._harness.make_busy(other)
-            old = self._subject.placement.contents()  # some of it may be others' to publish
+            old = self._subject.placement.contents()  # other owners may publish a part of it
             seen, at = self._each(publishing.cycle.sync, "call", old, at)
             new = publishing.settle()
             for one in seen:
@@ -155,7 +155,7 @@ class Breaking:
             publishing.settle_free(lambda now: now.get(other) == usual[other])  # noqa: B023
 
     def _at_the_start(self, publishing: Publishing) -> None:
-        """Have one call after the other fail while a driver starts."""
+        """Break one call after the other while a driver starts."""
         old = self._subject.placement.contents()
 
         def start() -> CycleResult:
@@ -170,8 +170,8 @@ class Breaking:
     ) -> tuple[list[_Seen], int | None]:
         """Run a cycle again and again: each time another call fails.
 
-        What was seen, until something is published in spite of that, and the index of the next
-        call; None where there is none.
+        Return the moments until the driver publishes in spite of the fault, and the index of the
+        next call. The index is None after the last call.
         """
         seen: list[_Seen] = []
         attempts: list[Attempt] = []

@@ -15,7 +15,7 @@ from wharfinger.reconcile import driver_calls
 
 
 class Follower:
-    """What is known of the things of one driver instance, by listings and by its change feed.
+    """The things of one driver instance, as its listings and its change feed report them.
 
     ``mark`` is the next one. ``said`` are the providers, by name.
     """
@@ -87,7 +87,7 @@ class Changes:
             self._subject.harness.change(thing)
 
     def is_seen(self, thing: str, said: DesiredProvider) -> bool:
-        """Return whether what is said of a thing has the change."""
+        """Return whether the description of a thing has the change."""
         if self._is_busy:
             return bool(said.reservations) or all(
                 one.is_fully_reserved for one in said.provider.inventories.values()

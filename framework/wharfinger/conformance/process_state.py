@@ -27,7 +27,7 @@ _LIMITS: Final = {
     for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
 }
 _SIGNALS: Final = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
-#: What is below os.environ, which decodes each variable.
+#: The variables below os.environ, which decodes each of them.
 _VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
 _CONTEXT: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
@@ -124,7 +124,7 @@ def _status(pid: int) -> int:
 
 
 def _signal_handlers() -> dict[int, Any]:
-    # That of the module signal would make an enumeration of each answer.
+    # The function of the module signal makes an enumeration of each answer, which takes longer.
     return {number: handler_of(number) for number in _SIGNALS}
 
 

@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(start: Any) -> None:
-    """Answer until there is an empty question, or nobody asks any more."""
+    """Answer until an empty question, or the end of the pipe."""
     directory = Path(start["directory"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     stacks = (directory / "stacks").open("w")

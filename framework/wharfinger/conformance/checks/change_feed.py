@@ -23,8 +23,8 @@ from wharfinger.exceptions import WharfingerError, shown
 
 #: Seconds until a feed names a change: it need not ask its backend each time.
 _WITHIN: Final = 10.0
-#: Seconds after which a feed has no more to tell of a change: it may repeat what is newer than the
-#: precision of its backend's clocks.
+#: Seconds after which a feed names a change no more. It may name a change again that is newer than
+#: the precision of its backend's clocks.
 _QUIET: Final = 30.0
 #: Which call of a poll meets what.
 _FAULTS: Final = (
@@ -240,8 +240,8 @@ def _has_asked(subject: Subject, follower: Follower) -> bool:
     "WHF-915",
     Level.MUST,
     "Where nothing changes the change feed names nothing, with the mark that it gave last.",
-    "What is named is described and compared every two seconds. A feed that names all nodes each "
-    "time is a complete cycle every two seconds.",
+    "The framework describes each named node and compares it, every two seconds. A feed that "
+    "names all nodes each time is a complete cycle every two seconds.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-911",),
@@ -264,7 +264,7 @@ def feeds_nothing(subject: Subject) -> None:
     "WHF-916",
     Level.MUST,
     "The change feed names the nodes that have changed, and not the others.",
-    "What changes every minute in a large fleet is a few nodes of thousands.",
+    "In a large fleet, a few of thousands of nodes change in a minute.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-915",),
@@ -287,13 +287,13 @@ def feeds_no_more(subject: Subject) -> None:
             node = follower.node_of(thing)
             changes.make(thing, follower.said[thing])
             named = _named_until(follower, node)
-            # What depends on a node may be named with it; that is never most of a fleet.
+            # Nodes that depend on it may be named with it: a few, and never most of a fleet.
             if len(named - {node}) > len(follower.nodes) // 2:
                 raise Violation(f"{node} has changed; named: {', '.join(sorted(named))}", node)
 
 
 def _named_until(follower: Follower, node: str) -> set[str]:
-    """What the feed names until it has named a node."""
+    """Return the nodes that the feed names until it has named one."""
     named: set[str] = set()
 
     def is_named() -> bool:
@@ -333,8 +333,8 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
 @rule(
     "WHF-918",
     Level.MUST,
-    "What the change feed names depends on the mark: since an older mark it names again what it "
-    "has named since, to another instance, too.",
+    "The change feed names nodes by the mark: with an older mark it names again all nodes that "
+    "have changed since, also for another instance.",
     "A poll that could not publish is made again with its mark, whatever was asked meanwhile.",
     profile=Profile.EXTENDED,
     supports="change_feed",
@@ -445,7 +445,7 @@ def feeds_cheaply(subject: Subject) -> str:
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
-    """See that all changes are said after some polls; raises Violation."""
+    """See that polls show all changes; raises Violation."""
 
     def unseen() -> list[str]:
         said = follower.said

@@ -13,7 +13,7 @@ from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, describe
 from wharfinger.exceptions import WharfingerError, shown
 
-#: What a backend answers, and is no answer.
+#: Answers of a backend that are errors.
 _REFUSALS = (Fault.ERROR, Fault.DENIED)
 
 
@@ -44,7 +44,7 @@ def raises(subject: Subject) -> None:
     "WHF-702",
     Level.MUST,
     "After a failure the next cycle is as if there had been none, without a restart.",
-    "A backend that was away for a minute at night is nobody's reason to get up.",
+    "A backend that was away for a minute at night must not wake an operator.",
     profile=Profile.EXTENDED,
     after=("WHF-301", "WHF-701"),
 )
@@ -80,7 +80,7 @@ for _id, _fault, _says in (
         after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
     )
     def each_call_fails(subject: Subject, fault: Fault = _fault) -> None:
-        """Have one call after the other meet the fault, after changes and at the start."""
+        """Break one call after the other, after changes and at the start."""
         Breaking(subject, fault).sweep()
 
 
@@ -94,7 +94,7 @@ for _id, _fault, _says in (
     after=("WHF-304", "WHF-702"),
 )
 def gives_up(subject: Subject) -> None:
-    """Have the first call of a cycle hang."""
+    """Let the first call of a cycle hang."""
     with subject.publishing() as publishing:
         publishing.settle()
         patience = subject.harness.patience
@@ -131,7 +131,7 @@ def found_again(subject: Subject) -> None:
     after=("WHF-304", "WHF-702"),
 )
 def errors_are_none(subject: Subject) -> None:
-    """Have one call after the other be answered with an error."""
+    """Let the backend answer one call after the other with an error."""
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -147,8 +147,7 @@ def errors_are_none(subject: Subject) -> None:
     "WHF-709",
     Level.MUST,
     "A backend that goes away in the middle of a listing, and stays away, takes nothing with it.",
-    "That is how services end. Who asks again, and goes on without what he has not heard of, "
-    "publishes a part.",
+    "A service ends in this way. A driver that skips the failed calls publishes a part.",
     profile=Profile.EXTENDED,
     after=("WHF-703", "WHF-705", "WHF-708"),
 )
@@ -159,7 +158,7 @@ def gone_for_good(subject: Subject) -> None:
 
 
 def _passes_or_fails(pace: Callable[[], object]) -> None:
-    """Run a cycle that may fail: what matters is what it leaves behind."""
+    """Run a cycle that may fail. The check looks at Placement after it."""
     try:
         pace()
     except WharfingerError:

@@ -1,4 +1,4 @@
-"""Rules of what is there, and not to be had (WHF-5..)."""
+"""Rules of things that exist and cannot be used (WHF-5..)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -10,7 +10,7 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Publishing, Subject, describe, sound
 from wharfinger.providers import DesiredProvider
 
-#: A trait that somebody else puts on a provider.
+#: A trait that another owner puts on a provider.
 _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
 
 
@@ -18,8 +18,8 @@ _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
     "WHF-501",
     Level.MUST,
     "While a thing is busy inventory at and below it stays, and is reserved (reserved == total).",
-    "Inventory that is deleted takes the allocations' ground away; inventory that is free is given "
-    "to somebody.",
+    "Allocations need inventory, so it must not be deleted. Placement gives free inventory to an "
+    "instance.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-301",),
@@ -46,7 +46,7 @@ def reserved(subject: Subject) -> None:
     Level.MUST,
     "When a thing is free again it has its own figures back, what it reserves for itself too: "
     "after ten more complete cycles and ten minutes, at the latest.",
-    "A figure that is lost is lost for good: nobody remembers it but the driver.",
+    "Only the driver remembers the figure: if it is lost, no other program restores it.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-303", "WHF-501"),
@@ -90,7 +90,7 @@ def others_free(subject: Subject) -> None:
 @rule(
     "WHF-504",
     Level.MUST,
-    "What is busy when the driver first sees it can be had by nobody, either.",
+    "The driver also reserves a thing that is busy when the driver first lists it.",
     "A process may start, or a node be found, in the middle of its cleaning.",
     profile=Profile.EXTENDED,
     busy=True,
@@ -111,7 +111,7 @@ def reserved_at_first(subject: Subject) -> None:
 @rule(
     "WHF-505",
     Level.SHOULD,
-    "A reservation is said with a reason (ProviderTree.reserve), and not by figures.",
+    "The driver reserves with a reason (ProviderTree.reserve), and not by figures.",
     "Operators ask why a node cannot be had; and figures that are reported as they are need not "
     "be remembered.",
     profile=Profile.EXTENDED,
@@ -119,7 +119,7 @@ def reserved_at_first(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def reasoned(subject: Subject) -> None:
-    """Make a thing busy, and look at what is said of it."""
+    """Make a thing busy, and look at its description."""
     harness = subject.harness
     with subject.publishing() as publishing:
         live = publishing.settle()
@@ -133,9 +133,9 @@ def reasoned(subject: Subject) -> None:
 @rule(
     "WHF-506",
     Level.MUST,
-    "A thing that is busy is said to be, each time the driver is asked: again of one snapshot, "
-    "after others have written to Placement, when another comes, and by a poll for another.",
-    "What is not said once is free, and given to somebody, until it is said again.",
+    "The driver reserves a busy thing in each description: again from one snapshot, after others "
+    "have written to Placement, when another thing comes, and after a poll for another thing.",
+    "A thing that one description does not reserve is free until the next one.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-502", "WHF-503", "WHF-504"),
@@ -155,7 +155,7 @@ def reserved_for_as_long(subject: Subject) -> None:
                 raise Violation(f"{thing} is not reserved when it is asked for again", "reserved")
         subject.placement.add_trait(subject.placement.contents()[thing].uuid, _OTHERS)
         sound(cycle.drift())
-        _see_reserved(subject, thing, "after somebody has added a trait to it, and a drift cycle")
+        _see_reserved(subject, thing, "after another owner has added a trait, and a drift cycle")
         harness.make_busy(other)
         sound(cycle.poll())
         _see_reserved(subject, thing, f"after {other} has become busy, and a poll")

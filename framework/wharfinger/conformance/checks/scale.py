@@ -34,9 +34,9 @@ _CHEAP: Final = 8.0
 #: A cost that is linear doubles its increase when that of the things doubles; n log n nearly does.
 _INCREASE: Final = 2.5
 _INCREASE_OF_TIME: Final = 2.6
-#: What twice as many things take where that is not linear; where it is quadratic that is 4.
+#: The growth of the time for twice as many things that is not linear; a quadratic cost has 4.
 _GROWTH_OF_TIME: Final = 2.5
-#: What does not count, of each.
+#: Amounts that do not count.
 _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
 
@@ -56,8 +56,8 @@ class _Cost:
 @rule(
     "WHF-802",
     Level.MUST,
-    "What a cycle costs is linear in what there is: calls to the backend, and work.",
-    "What is quick with ten nodes and quadratic takes hours with ten thousand.",
+    "The cost of a cycle, in calls to the backend and in work, is linear in the number of things.",
+    "A quadratic driver is quick with ten nodes, and takes hours with ten thousand.",
     profile=Profile.EXTENDED,
     after=("WHF-401",),
 )
@@ -101,7 +101,7 @@ def complete(subject: Subject) -> str:
             try:
                 many = _all_described(subject, driver)
             except WharfingerError:
-                # A backend may be too slow for that many. What is not complete has to raise.
+                # A backend may be too slow for that many. An incomplete listing has to raise.
                 if size <= least:
                     raise
                 return f"of {seen} things: the driver refuses {size}"
@@ -112,7 +112,7 @@ def complete(subject: Subject) -> str:
 
 
 def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:
-    """What the driver says of each thing; raises Violation where it leaves one out."""
+    """Return the description of each thing; raises Violation if the driver leaves one out."""
     said = describe(driver, subject.placement.contents())
     there = subject.harness.things()
     if missing := [thing for thing in there if thing not in said]:
@@ -139,7 +139,7 @@ def _form(one: DesiredProvider) -> tuple[object, ...]:
 
 
 def _costs(subject: Subject) -> Iterator[_Cost]:
-    """What a cycle costs, for one number of things after the other."""
+    """Yield the cost of a cycle for one number of things after the other."""
     least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
         for size in sizes(subject, least=least, most=_MOST, cheap=_CHEAP):
@@ -153,7 +153,7 @@ def _costs(subject: Subject) -> Iterator[_Cost]:
 
 
 def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
-    """What a cycle costs for the things that there are, of that number."""
+    """Return the cost of a cycle for the present things."""
     said = describe(driver, subject.placement.contents())
     live = {name: one.provider for name, one in said.items()}
     subject.harness.expect()
