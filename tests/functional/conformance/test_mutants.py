@@ -13,14 +13,16 @@ from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
 from tests.lab.drawing import Draw
 from wharfinger.conformance.overall_verdict import ExitCode, Word, exit_code, judge
 from wharfinger.conformance.rule_runner import Result, Status
-from wharfinger.conformance.rules import Rule, all_rules
+from wharfinger.conformance.rules import Profile, Rule, all_rules, requirements
 
 RULES = {rule.id: rule for rule in all_rules()}
 MUTANTS = [*all_mutants()]
 NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
 #: Rules that repeat their work for many seconds: a run draws one of their drivers.
 SLOW = {f"WHF-{id}" for id in (451, 508, 721, 722, 723, 802, 804, 805, 806, 816)}
-#: What there is to see where a rule is kept, or is not to be.
+#: Rules of other processes and of all calls, which take long for a rule that is not meant.
+IN_PROCESSES = {f"WHF-{id}" for id in (305, 811, 812, 813, 814, 815, 817)}
+#: Statuses of a rule that is not broken.
 KEPT = {Status.PASSED, Status.EXEMPT}
 
 
@@ -78,6 +80,28 @@ def see_broken(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
 
     assert result.status is Status.FAILED, told(result)
     assert result.found
+
+
+#: Mutants that break other rules, too, of those that a mutant has to keep.
+ALSO_BROKEN = {"ThinksItIsTheProgram": {"WHF-102"}}
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize(
+    ("rule", "kind"), [*cases(MUTANTS, slow=False), *cases(MUTANTS, slow=True)]
+)
+def test_a_mutant_keeps_the_core_and_the_rules_before_its_own(
+    rule: str, kind: type[LabDriver], examiner: Examiner
+) -> None:
+    core = {one.id for one in RULES.values() if one.profile is Profile.CORE}
+    ids = (core | requirements([rule])) - SLOW - IN_PROCESSES - {rule}
+    if rule in core:
+        ids -= {one for one in core if rule in requirements([one])}
+
+    results = examined(kind, [RULES[id] for id in sorted(ids)], examiner)
+
+    broken = {id for id, one in results.items() if one.status is Status.FAILED}
+    assert broken == ALSO_BROKEN.get(kind.__name__, set()), [told(results[id]) for id in broken]
 
 
 @pytest.mark.drawn(10)

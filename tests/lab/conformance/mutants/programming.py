@@ -134,11 +134,11 @@ class SaysTheNameThatWasAsked(DevicesDriver):
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         super().program(provider_uuid, image, function)
         held = super().current_function(provider_uuid)
-        self.asked = {**getattr(self, "asked", {}), held: function}
+        self.wanted = {**getattr(self, "wanted", {}), held: function}
 
     def current_function(self, provider_uuid: str) -> str | None:
         held = super().current_function(provider_uuid)
-        function: str | None = getattr(self, "asked", {}).get(held, held)
+        function: str | None = getattr(self, "wanted", {}).get(held, held)
         return function
 
 
