@@ -270,26 +270,37 @@ def feeds_nothing(subject: Subject) -> None:
     after=("WHF-915",),
 )
 def feeds_no_more(subject: Subject) -> None:
-    """Change one of several nodes, then another one, and see what is named."""
+    """Change one of several nodes, then another one; then one of four times as many nodes.
+
+    Nodes that depend on a node may be named with it. Their number does not grow with the fleet.
+    """
     changes = Changes(subject)
+    most = _NODES // 2
     with subject.driver() as driver:
         follower = Follower(subject, driver)
-        for _ in range(_GROWTHS):  # a node may have several things
-            subject.harness.grow(_NODES)
-            follower.list_all()
-            if not 1 < len(follower.nodes) < _NODES:
-                break
+        _have_nodes(subject, follower, _NODES)
         if len(follower.nodes) < _NODES:
             return
-        first, *_, last = subject.harness.things()
-        for thing in (first, last):
+        first, second, *_, last = subject.harness.things()
+        for thing, nodes in ((first, _NODES), (last, _NODES), (second, 4 * _NODES)):
+            _have_nodes(subject, follower, nodes)
             _see_quiet(follower)
             node = follower.node_of(thing)
             changes.make(thing, follower.said[thing])
             named = _named_until(follower, node)
-            # Nodes that depend on it may be named with it: a few, and never most of a fleet.
-            if len(named - {node}) > len(follower.nodes) // 2:
-                raise Violation(f"{node} has changed; named: {', '.join(sorted(named))}", node)
+            if len(named - {node}) > most:
+                told = f"of {len(follower.nodes)} nodes {node} has changed; named: "
+                raise Violation(told + ", ".join(sorted(named)), node)
+
+
+def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
+    """Add things until there are so many nodes, and list them; a node may have several things."""
+    follower.list_all()
+    for _ in range(_GROWTHS):
+        if not 1 < len(follower.nodes) < count:
+            return
+        subject.harness.grow(count - len(follower.nodes))
+        follower.list_all()
 
 
 def _named_until(follower: Follower, node: str) -> set[str]:

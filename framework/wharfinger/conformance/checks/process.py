@@ -1,15 +1,19 @@
 """Rules of what a driver does to its process, which it shares with all others (WHF-81.)."""
 
+from collections.abc import Iterable
+
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.import_check import done_by_import
 from wharfinger.conformance.leaks import Kind, leaks
 from wharfinger.conformance.process_exercise import exercise
 from wharfinger.conformance.process_observer import Misuse
-from wharfinger.conformance.rules import Level, rule
+from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
 #: The number of findings in a report.
 _TOLD = 5
+#: Kinds of change that are observed in every rule. The others take more time.
+_ALWAYS = (Misuse.STATE, Misuse.LOGGING, Misuse.PATCH)
 
 
 for _id, _kind, _says, _because, _expected in (
@@ -61,10 +65,30 @@ for _id, _kind, _says, _because, _expected in (
     ) -> None:
         """Compare before and after every call, in this rule and in the earlier ones."""
         exercise(subject)
-        if found := subject.process.found[kind]:
-            told = [f"{what}, {where}" for what, where in found.items()]
-            more = f"; and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
-            raise Violation("; ".join(told[:_TOLD]) + more, expected)
+        _see_none(subject, [kind], expected)
+
+
+@rule(
+    "WHF-999",
+    Level.MUST,
+    "The driver leaves the process, logging and all code as they are in each situation of the "
+    "other rules, too.",
+    "Refused jobs, large fleets and random histories come up in production.",
+    profile=Profile.EXTENDED,
+    after=("WHF-811", "WHF-812", "WHF-813"),
+)
+def leaves_the_process_always(subject: Subject) -> None:
+    """Report the changes that calls have made in the rules that ran before this one."""
+    _see_none(subject, _ALWAYS, "the same as before the call")
+
+
+def _see_none(subject: Subject, kinds: Iterable[Misuse], expected: str) -> None:
+    told = [
+        f"{what}, {where}" for kind in kinds for what, where in subject.process.found[kind].items()
+    ]
+    if told:
+        more = f"; and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+        raise Violation("; ".join(told[:_TOLD]) + more, expected)
 
 
 for _id, _leaks, _says, _because in (

@@ -230,3 +230,12 @@ class PollsByComparing(DevicesDriver):
         changed, _ = super().changed_nodes(since)
         self.read()
         return changed, mark
+
+
+@mutant("WHF-916")
+class NamesAFixedShare(MachinesDriver):
+    """With a machine that has changed it names a third of all machines."""
+
+    def changed(self, devices: set[str]) -> set[str]:
+        named = super().changed(devices)
+        return named | {*sorted(self.devices)[::3]} if named else named
