@@ -68,26 +68,6 @@ def restored(subject: Subject) -> None:
 
 
 @rule(
-    "WHF-503",
-    Level.MUST,
-    "The driver reserves a busy thing and the providers below it, and changes no other provider: "
-    "not the root, no other thing, and no provider of another owner.",
-    "One node that is cleaned is no reason to refuse all others.",
-    profile=Profile.EXTENDED,
-    busy=True,
-    after=("WHF-501",),
-)
-def others_free(subject: Subject) -> None:
-    """Make a thing busy, and compare all other providers after each kind of cycle."""
-    with subject.publishing() as publishing:
-        things = BusyThings(subject, publishing)
-        things.make_busy(subject.harness.things()[0])
-        for pace in _paces(publishing):
-            pace()
-            things.see_others(_AFTER[pace.__name__])
-
-
-@rule(
     "WHF-504",
     Level.MUST,
     "The driver also reserves a thing that is busy when the driver first lists it.",
@@ -138,7 +118,7 @@ def reasoned(subject: Subject) -> None:
     "A thing that one description does not reserve is free until the next one.",
     profile=Profile.EXTENDED,
     busy=True,
-    after=("WHF-502", "WHF-503", "WHF-504"),
+    after=("WHF-502", "WHF-504"),
 )
 def reserved_for_as_long(subject: Subject) -> None:
     """Make a thing busy, and have the driver be asked for every other reason."""
@@ -168,17 +148,17 @@ def reserved_for_as_long(subject: Subject) -> None:
 @rule(
     "WHF-507",
     Level.MUST,
-    "The driver changes only the reservation of a thing that is busy: its totals, other figures, "
-    "traits, aggregates, name and uuid stay. The trait of a function may go while "
-    "current_function does not return that function.",
+    "The driver reserves a busy thing and the providers below it, and changes nothing else: no "
+    "other figure, trait, aggregate, name or uuid, and no other provider. The trait of a function "
+    "may go while current_function does not return that function.",
     "Placement schedules by figures and traits. An allocation that no longer fits them cannot be "
-    "moved or resized.",
+    "moved or resized, and one busy node is no reason to refuse all others.",
     profile=Profile.EXTENDED,
     busy=True,
-    after=("WHF-503",),
+    after=("WHF-501",),
 )
 def only_reserved(subject: Subject) -> None:
-    """Make a thing busy, and compare all of it after each kind of cycle."""
+    """Make a thing busy, and compare all providers after each type of cycle."""
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
         things.make_busy(subject.harness.things()[0])
