@@ -70,7 +70,7 @@ def test_a_mutant_breaks_its_rule(rule: str, kind: type[LabDriver], examiner: Ex
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize(("rule", "kind"), cases(MUTANTS, slow=True))
-def test_a_mutant_breaks_a_rule_that_takes_long(
+def test_a_mutant_breaks_its_slow_rule(
     rule: str, kind: type[LabDriver], examiner: Examiner
 ) -> None:
     see_broken(rule, kind, examiner)
@@ -79,7 +79,7 @@ def test_a_mutant_breaks_a_rule_that_takes_long(
 def see_broken(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
     if rule in examiner.seconds:  # the first history that shows it is the last
         examiner.seconds[rule] = 60.0
-    # What hypothesis draws depends on what else is loaded.
+    # The draws of hypothesis depend on the loaded modules.
     examples = 100 if rule == "WHF-991" else 1
     rules = [RULES[id] for id in (*SITUATIONS.get(rule, ()), rule)]
     result = examined(kind, rules, examiner, examples)[rule]
@@ -112,7 +112,7 @@ def test_a_mutant_keeps_the_core_and_the_rules_before_its_own(
 
 @pytest.mark.drawn(10)
 @pytest.mark.parametrize(("rule", "kind"), cases(UNUSUAL, slow=False))
-def test_what_is_unusual_and_right_is_not_failed(
+def test_an_unusual_driver_that_is_right_keeps_its_rule(
     rule: str, kind: type[LabDriver], examiner: Examiner
 ) -> None:
     see_kept(rule, kind, examiner)
@@ -120,7 +120,7 @@ def test_what_is_unusual_and_right_is_not_failed(
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize(("rule", "kind"), cases(UNUSUAL, slow=True))
-def test_what_is_unusual_and_right_is_not_failed_by_a_rule_that_takes_long(
+def test_an_unusual_driver_that_is_right_keeps_a_slow_rule(
     rule: str, kind: type[LabDriver], examiner: Examiner
 ) -> None:
     see_kept(rule, kind, examiner)

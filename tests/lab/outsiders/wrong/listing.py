@@ -46,7 +46,7 @@ class FirstTwoPages(SomePages):
     most = 2
 
 
-@wrong("listing", "WHF-305")
+@wrong("listing", "WHF-806")
 class FirstThousand(SomePages):
     """It reads the first ten pages of each list: 1,000 cards."""
 
