@@ -2,14 +2,23 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault, Harness
 from wharfinger.conformance.placement_diff import Contents, difference, trees
 from wharfinger.conformance.rules import can_be_busy
-from wharfinger.conformance.subject import Publishing, Subject, as_contents
+from wharfinger.conformance.subject import (
+    Publishing,
+    Subject,
+    as_contents,
+    describe,
+    tree_of,
+    update,
+)
+from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import DesiredProvider
 from wharfinger.reconcile.cycle import CycleResult
@@ -203,26 +212,54 @@ class Breaking:
 
 def see_listing_raise_or_stay(
     harness: Harness,
-    describe_all: Callable[[], Mapping[str, DesiredProvider]],
+    driver: ComputeDriver,
+    live: Contents,
     before: Mapping[str, DesiredProvider],
+    *,
     call: tuple[int, str],
     fault: Fault,
 ) -> None:
     """Describe all nodes while a call meets a fault: that raises, or the result is ``before``.
 
+    After it has raised, the driver describes a node as before, or raises: a drift cycle may ask.
     ``call`` is its index and its text. Raises Violation for another result.
     """
     at, text = call
     harness.expect(at, fault)
     try:
-        after = describe_all()
+        after = describe(driver, live)
+        when = f"call {at} ({text}) meets {fault}"
     except Exception:
-        return
+        harness.expect()
+        after = {**before, **_remembered(driver, live, before)}
+        when = f"call {at} ({text}) has met {fault}, and the listing has raised"
     finally:
         harness.expect()
     if after != before:
         told = difference(as_contents(before), as_contents(after))
-        raise Violation(f"call {at} ({text}) meets {fault}: {told}", "no difference")
+        raise Violation(f"{when}: {told}", "no difference")
+
+
+def _remembered(
+    driver: ComputeDriver, live: Contents, before: Mapping[str, DesiredProvider]
+) -> dict[str, DesiredProvider]:
+    """Return the nodes that the driver describes now, without a new listing."""
+    known = {**live, **as_contents(before)}
+    found: dict[str, DesiredProvider] = {}
+    for root, its in trees(known).items():
+        for node in [one for one in its.values() if one.uuid == root and one.name in before]:
+            tree = tree_of(node.name, root, trees(live).get(root, {}))
+            with suppress(Exception):
+                update(driver, tree, node.name)
+                kept = {one.provider.name: one for one in tree.desired()}
+                gone = {name: _nothing(before[name]) for name in its if name in before}
+                found |= {**gone, **kept}
+    return found
+
+
+def _nothing(one: DesiredProvider) -> DesiredProvider:
+    """Return a provider as it is in a description that leaves it out."""
+    return replace(one, provider=replace(one.provider, inventories={}, traits=frozenset()))
 
 
 def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:

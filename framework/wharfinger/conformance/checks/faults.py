@@ -1,7 +1,6 @@
 """Rules of backends that fail, hang, or answer half (WHF-7..)."""
 
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 
 from wharfinger.conformance.checks.stability import see_nothing_done
@@ -140,7 +139,7 @@ def errors_are_none(subject: Subject) -> None:
         driver.get_available_nodes(refresh=True)
         calls = [*enumerate(harness.calls)]
         for fault, call in product(_REFUSALS, calls):
-            see_listing_raise_or_stay(harness, partial(describe, driver, live), before, call, fault)
+            see_listing_raise_or_stay(harness, driver, live, before, call=call, fault=fault)
 
 
 @rule(

@@ -54,7 +54,7 @@ def complete_or_none(subject: Subject) -> str:
             if time.monotonic() > deadline:
                 break
             see_listing_raise_or_stay(
-                harness, partial(describe, driver, live), before, (at, calls[at]), fault
+                harness, driver, live, before, call=(at, calls[at]), fault=fault
             )
     return f"of {len(harness.things())} things"
 

@@ -229,7 +229,7 @@ class PollForgetsCards(RackDriver):
         return super().changed_nodes(since)
 
 
-@wrong("listing", "WHF-703")
+@wrong("listing", "WHF-708")
 class SnapshotByHalves(RackDriver):
     """The nodes of a listing are kept where its cards could not be listed."""
 
