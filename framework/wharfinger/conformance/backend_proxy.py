@@ -1,7 +1,7 @@
 """Between a driver and a backend that answers over HTTP: counts the calls, and breaks them.
 
 For a harness whose driver finds its backend at a URL: the driver is configured with the proxy's.
-What the harness itself asks goes to the backend's own, and is neither counted nor broken.
+The harness itself asks the backend directly: the proxy neither counts nor breaks such calls.
 """
 
 import threading
@@ -19,7 +19,7 @@ _PACE: Final = 0.02
 
 @dataclass
 class _Expected:
-    """What is to happen to the calls from one ``expect`` to the next, and which they were."""
+    """The fault for the calls from one ``expect`` to the next, and these calls."""
 
     at: int | None = None
     fault: Fault | None = None
@@ -43,7 +43,7 @@ class Proxy:
     a connection of its own. The body of a request has to come with its length, or is refused (411).
     """
 
-    #: What the driver has in the place of the backend's; the same from ``start`` to ``stop``.
+    #: The URL for the driver in place of the backend's; the same from ``start`` to ``stop``.
     url: str
 
     def __init__(self, url: str) -> None:
@@ -84,7 +84,7 @@ class Proxy:
             return tuple(self._expected.calls)
 
     def _next(self, call: str) -> Fate:
-        """What is to become of a call, which is counted now."""
+        """Count a call, and return its fate."""
         with self._lock:
             expected = self._expected
             is_met = expected.at is None or expected.at == len(expected.calls)

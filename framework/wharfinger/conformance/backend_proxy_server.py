@@ -1,6 +1,6 @@
-"""The proxy's server: takes one call at a time from a connection, and does with it as it is told.
+"""The proxy's server: takes one call at a time from a connection, and passes or breaks it.
 
-It knows HTTP, and nothing of which call is to meet what.
+It knows HTTP. The proxy decides which call meets which fault.
 """
 
 import http.client
@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from wharfinger.conformance.fault import Fault
 
-#: Of a connection, not of what is sent over it (RFC 9110, section 7.6.1); lengths are said anew.
+#: Headers of the connection (RFC 9110, section 7.6.1); lengths are computed again.
 _OF_CONNECTION: Final = frozenset(
     {
         *("connection", "expect", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"),
         *("content-length", "transfer-encoding"),
     }
 )
-#: What has no body, whatever its headers say.
+#: Statuses of answers that never have a body.
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 #: Requests whose answers may be given again: the others change something.
 _ASKS: Final = ("GET", "HEAD")
@@ -35,7 +35,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of a call, and what it waits for if it hangs."""
+    """The fault of a call, and the end of its wait if it hangs."""
 
     fault: Fault | None
     over: threading.Event
@@ -43,7 +43,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a backend has said."""
+    """The answer of a backend."""
 
     status: int
     reason: str
@@ -51,7 +51,7 @@ class _Answer:
     body: bytes
 
 
-#: What something before the backend says, in its place.
+#: Answers of a proxy or a load balancer in place of the backend.
 _SAID: Final = {
     fault: _Answer(status, status.phrase, (("Content-Type", "application/json"),), b"{}")
     for fault, status in (
@@ -81,7 +81,7 @@ class Relay(ThreadingHTTPServer):
         self.answers.clear()
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection at once: an orderly end is none of a connection that breaks."""
+        """Close a connection at once: a connection that breaks has no orderly end."""
         self.close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -121,7 +121,7 @@ class _Call(BaseHTTPRequestHandler):
         self._tell(answer, answer.body[:kept])
 
     def _answer(self, fault: Fault | None, body: bytes | None) -> _Answer | None:
-        """What there is to be told; None: nothing."""
+        """Return the answer for the driver, or None."""
         match fault:
             case Fault.HANG | Fault.RAISE:
                 return None
@@ -145,7 +145,7 @@ class _Call(BaseHTTPRequestHandler):
         return self.command, self.path, conditions
 
     def _ask(self, body: bytes | None) -> _Answer | None:
-        """What the backend says; None where it is down."""
+        """Return the backend's answer, or None if it is down."""
         connection = http.client.HTTPConnection(self.server.backend)
         try:
             # With the Host header that the call has: links in the answer lead here again.
@@ -166,7 +166,7 @@ class _Call(BaseHTTPRequestHandler):
 
     def _tell(self, answer: _Answer, body: bytes) -> None:
         self.send_response_only(answer.status, answer.reason)
-        # What HEAD leaves out has its length said all the same.
+        # The answer to HEAD has the length of a body, and no body.
         dropped = _OF_CONNECTION - ({"content-length"} if self.command == "HEAD" else set())
         for name, value in answer.headers:
             if name.lower() not in dropped:

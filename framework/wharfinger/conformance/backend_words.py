@@ -47,7 +47,7 @@ def _read(path: Path) -> str:
 def _strings(harness: object) -> Iterator[str]:
     """The texts that a harness keeps, in containers, objects of its own package, and proxies.
 
-    What it knows of Placement is what the driver has published.
+    Its view of Placement is skipped, since the driver has published that.
     """
     package = type(harness).__module__.partition(".")[0]
     seen: set[int] = set()

@@ -20,7 +20,7 @@ _LABEL: Final = "wharfinger"
 
 
 def as_svg(facts: Mapping[str, Any]) -> str:
-    """What a report says, in a line: the profiles and their verdicts."""
+    """Return the profiles and verdicts of a report as one line."""
     words = [
         _LABEL,
         *(

@@ -1,20 +1,16 @@
-"""What a driver's answers cost: calls to the backend, lines of Python, and processor time."""
+"""The cost of a driver's answers: calls to the backend, lines of Python, and processor time."""
 
 import gc
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-import wharfinger
 from wharfinger.conformance.driver_observer import CallObserver
 from wharfinger.conformance.subject import Subject
 
-#: What runs there is the framework's, or the kit's.
-_FRAMEWORK: Final = str(Path(wharfinger.__file__).parent)
 #: Loops that show how fast the processor is at the moment.
 _LOOPS: Final = 50_000
 
@@ -24,35 +20,42 @@ class DriverTime(CallObserver):
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.is_running = False
         self._began = 0.0
 
     def before(self, method: str) -> None:
         """Note the time."""
+        self.is_running = True
         self._began = time.thread_time()
 
     def after(self, method: str) -> None:
-        """Add what has passed."""
+        """Add the time since then."""
+        self.is_running = False
         self.seconds += time.thread_time() - self._began
 
 
 def lines_of(subject: Subject, work: Callable[[], object]) -> int:
-    """Return the lines of Python that some work runs; not those of the framework or the harness."""
+    """Return the lines of Python that calls to the driver run, without those of the harness.
+
+    The lines of the framework count that the driver calls, such as those of a tree's methods.
+    """
     lines = 0
-    others = tuple(_others(subject))
+    others = tuple(_files_of_harness(subject))
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal lines
-        if frame.f_code.co_filename.startswith(others):
+        if not driver_time.is_running or frame.f_code.co_filename in others:
             return None
         lines += event == "line"
         return trace
 
     before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
+    with _observing(subject) as driver_time:
+        sys.settrace(trace)
+        try:
+            work()
+        finally:
+            sys.settrace(before)
     return lines
 
 
@@ -78,9 +81,8 @@ def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
     return four - two > most * max(two - one, 0) + slack
 
 
-def _others(subject: Subject) -> Iterator[str]:
-    """The files that are not the driver's: the framework's, and the harness's own."""
-    yield _FRAMEWORK
+def _files_of_harness(subject: Subject) -> Iterator[str]:
+    """Yield the files of the harness that are not also files of the driver."""
     drivers = {_file_of(kind) for kind in subject.kind.__mro__}
     if subject.declared is not None:
         harness = getattr(subject.declared, "kind", type(subject.declared))
@@ -115,7 +117,7 @@ def _without_collection() -> Iterator[None]:
 
 
 def _pace() -> float:
-    """What a loop takes now."""
+    """Return the processor time of a loop now."""
     began = time.thread_time()
     for _ in range(_LOOPS):
         pass

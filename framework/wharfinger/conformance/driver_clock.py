@@ -17,7 +17,7 @@ from typing import Final
 #: Calls that began or ended; by party: calls in progress, the thread of the latest one, its name.
 _PAGE: Final = struct.Struct("Qqq48sqq48s")
 _NAME_BYTES: Final = 48
-#: Who runs, where it is neither the driver nor the harness.
+#: The party that runs if neither the driver nor the harness does.
 _KIT: Final = "the kit"
 
 
@@ -131,7 +131,7 @@ class DriverClock:
 
 @dataclass
 class _Party:
-    """Who can be called: how many calls are in progress, and the latest one."""
+    """The driver or the harness: the number of calls in progress, and the latest one."""
 
     calls: int = 0
     thread: int = 0

@@ -1,4 +1,4 @@
-"""What the harness says that the backend has, beside what is published of it."""
+"""Comparison of the published figures with those that the harness reads from the backend."""
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Expected

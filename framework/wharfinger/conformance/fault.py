@@ -4,17 +4,17 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """What can happen to a call that a driver makes to its backend."""
+    """The fault of one call that a driver makes to its backend."""
 
     #: It is refused, or the connection breaks.
     RAISE = "raise"
-    #: It is not answered, until the next ``Harness.expect``; whoever waits still is refused then.
+    #: It is not answered until the next ``Harness.expect``, and then the connection breaks.
     HANG = "hang"
     #: The answer breaks off in its middle.
     HALF = "half"
     #: It is answered with an error, in the backend's own words: a status, a refusal.
     ERROR = "error"
-    #: It is answered that whoever asks may not know.
+    #: The backend denies the request: the driver has no right to ask.
     DENIED = "denied"
     #: It is answered as the same request was answered the last time, since ``Harness.forget``.
     STALE = "stale answer"

@@ -130,7 +130,7 @@ class Step:
 
     @property
     def end(self) -> Contents:
-        """What Placement holds after the step."""
+        """Return the contents of Placement after the step."""
         return self.seen[-1]
 
 
@@ -232,7 +232,7 @@ class History:
         self._things: list[str] = []
         self.steps: list[Step] = []
         self._last: Contents = {}
-        #: What went wrong in the last cycle.
+        #: The problems of the last cycle.
         self._problems: Sequence[str] = ()
         #: Whether the driver needed more cycles than in the reference.
         self._is_slow = False
@@ -299,7 +299,7 @@ class History:
             self.waited += time.monotonic() - begin
 
     def expect(self, case: Case) -> None:
-        """Have a case be met in the step that begins."""
+        """Cause the fault of a case in the step that begins."""
         self._subject.harness.expect(case.at, case.fault)
 
     def is_met(self, case: Case) -> bool:
@@ -411,7 +411,7 @@ class History:
             raise NotShown(f"a cycle without a fault has a problem: {problem}")
         return contents
 
-    # What is seen.
+    # Comparison with the reference.
 
     def _look(self, number: int) -> Contents:
         """See what Placement holds after a cycle."""
@@ -478,7 +478,7 @@ class History:
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """What this run has published, with the names and uuids of the reference."""
+        """Return the contents of this run, with the names and uuids of the reference."""
         if self._reference is None or self._reference.is_repeatable:
             return contents
         return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
@@ -547,7 +547,7 @@ def reference_of(subject: Subject) -> Reference:
 def queues_of(
     reference: Reference, faults: Sequence[Fault], draw: random.Random
 ) -> list[list[Case]]:
-    """All cases by step; what has to be tried first is first.
+    """Return all cases by step, in the order in which to try them.
 
     Calls that are made in few steps come first: they are about what has changed. Each call meets
     one fault before the first one meets another.

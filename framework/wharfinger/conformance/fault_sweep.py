@@ -2,14 +2,23 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault, Harness
 from wharfinger.conformance.placement_diff import Contents, difference, trees
 from wharfinger.conformance.rules import can_be_busy
-from wharfinger.conformance.subject import Publishing, Subject, as_contents
+from wharfinger.conformance.subject import (
+    Publishing,
+    Subject,
+    as_contents,
+    describe,
+    tree_of,
+    update,
+)
+from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import DesiredProvider
 from wharfinger.reconcile.cycle import CycleResult
@@ -40,7 +49,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What Placement held at a moment of an attempt, in words."""
+    """The contents of Placement at a moment of an attempt."""
 
     when: str
     contents: Contents
@@ -81,7 +90,7 @@ class Breaking:
             raise NotShown(f"the harness lets no call meet {self._fault}: every cycle is as ever")
 
     def lasting(self) -> None:
-        """Have the backend go away at each call in its turn, and stay away for the cycle.
+        """Stop the backend at each call in its turn, for the rest of the cycle.
 
         The call hangs until every later one meets the fault. Raises Violation where what is
         published is not as it was, NotShown where a cycle makes no calls.
@@ -113,7 +122,7 @@ class Breaking:
         patience: float = 0,
         then: Fault | None = None,
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault. What it raises is what it may raise.
+        """Run a cycle whose call ``at`` meets the fault. Any exception is allowed.
 
         Where that hangs it is let go after so many seconds; every call meets ``then``, after that.
         """
@@ -136,7 +145,7 @@ class Breaking:
         return attempt
 
     def _while_changing(self, publishing: Publishing) -> None:
-        """Have one call after the other fail while a thing is added, and another becomes busy."""
+        """Break one call after the other while a thing is added and another becomes busy."""
         at: int | None = 0
         while at is not None:
             usual = self._subject.placement.contents()
@@ -144,7 +153,7 @@ class Breaking:
             other = next(one for one in self._harness.things() if one not in (self._busy, thing))
             if can_be_busy(self._subject):
                 self._harness.make_busy(other)
-            old = self._subject.placement.contents()  # some of it may be others' to publish
+            old = self._subject.placement.contents()  # other owners may publish a part of it
             seen, at = self._each(publishing.cycle.sync, "call", old, at)
             new = publishing.settle()
             for one in seen:
@@ -155,7 +164,7 @@ class Breaking:
             publishing.settle_free(lambda now: now.get(other) == usual[other])  # noqa: B023
 
     def _at_the_start(self, publishing: Publishing) -> None:
-        """Have one call after the other fail while a driver starts."""
+        """Break one call after the other while a driver starts."""
         old = self._subject.placement.contents()
 
         def start() -> CycleResult:
@@ -170,8 +179,8 @@ class Breaking:
     ) -> tuple[list[_Seen], int | None]:
         """Run a cycle again and again: each time another call fails.
 
-        What was seen, until something is published in spite of that, and the index of the next
-        call; None where there is none.
+        Return the moments until the driver publishes in spite of the fault, and the index of the
+        next call. The index is None after the last call.
         """
         seen: list[_Seen] = []
         attempts: list[Attempt] = []
@@ -203,26 +212,54 @@ class Breaking:
 
 def see_listing_raise_or_stay(
     harness: Harness,
-    describe_all: Callable[[], Mapping[str, DesiredProvider]],
+    driver: ComputeDriver,
+    live: Contents,
     before: Mapping[str, DesiredProvider],
+    *,
     call: tuple[int, str],
     fault: Fault,
 ) -> None:
     """Describe all nodes while a call meets a fault: that raises, or the result is ``before``.
 
+    After it has raised, the driver describes a node as before, or raises: a drift cycle may ask.
     ``call`` is its index and its text. Raises Violation for another result.
     """
     at, text = call
     harness.expect(at, fault)
     try:
-        after = describe_all()
+        after = describe(driver, live)
+        when = f"call {at} ({text}) meets {fault}"
     except Exception:
-        return
+        harness.expect()
+        after = {**before, **_remembered(driver, live, before)}
+        when = f"call {at} ({text}) has met {fault}, and the listing has raised"
     finally:
         harness.expect()
     if after != before:
         told = difference(as_contents(before), as_contents(after))
-        raise Violation(f"call {at} ({text}) meets {fault}: {told}", "no difference")
+        raise Violation(f"{when}: {told}", "no difference")
+
+
+def _remembered(
+    driver: ComputeDriver, live: Contents, before: Mapping[str, DesiredProvider]
+) -> dict[str, DesiredProvider]:
+    """Return the nodes that the driver describes now, without a new listing."""
+    known = {**live, **as_contents(before)}
+    found: dict[str, DesiredProvider] = {}
+    for root, its in trees(known).items():
+        for node in [one for one in its.values() if one.uuid == root and one.name in before]:
+            tree = tree_of(node.name, root, trees(live).get(root, {}))
+            with suppress(Exception):
+                update(driver, tree, node.name)
+                kept = {one.provider.name: one for one in tree.desired()}
+                gone = {name: _nothing(before[name]) for name in its if name in before}
+                found |= {**gone, **kept}
+    return found
+
+
+def _nothing(one: DesiredProvider) -> DesiredProvider:
+    """Return a provider as it is in a description that leaves it out."""
+    return replace(one, provider=replace(one.provider, inventories={}, traits=frozenset()))
 
 
 def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Set
 from typing import Final
 
 from wharfinger.conformance import clock_shift
-from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.exceptions import Unproven, Violation
 from wharfinger.conformance.placement_diff import Contents, trees
 from wharfinger.conformance.rules import can_be_busy
 from wharfinger.conformance.subject import Subject, as_contents, describe, listed, tree_of, update
@@ -15,7 +15,7 @@ from wharfinger.reconcile import driver_calls
 
 
 class Follower:
-    """What is known of the things of one driver instance, by listings and by its change feed.
+    """The things of one driver instance, as its listings and its change feed report them.
 
     ``mark`` is the next one. ``said`` are the providers, by name.
     """
@@ -67,18 +67,15 @@ class Follower:
 class Changes:
     """Changes of things, such as the harness can make: a thing becomes busy, or has other figures.
 
-    Each is of another thing, and stays.
+    Each is of another thing, and stays. Raises Unproven if the harness can do neither.
     """
 
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
         self._is_busy: Final = can_be_busy(subject)
         self._before: dict[str, DesiredProvider] = {}
-
-    @property
-    def are_possible(self) -> bool:
-        """Whether the harness can change a thing."""
-        return self._is_busy or self._subject.can("change")
+        if not self._is_busy and not subject.can("change"):
+            raise Unproven("the harness can neither make a thing busy nor change it (change)")
 
     def make(self, thing: str, before: DesiredProvider | None = None) -> None:
         """Change a thing, which was described so."""
@@ -90,7 +87,7 @@ class Changes:
             self._subject.harness.change(thing)
 
     def is_seen(self, thing: str, said: DesiredProvider) -> bool:
-        """Return whether what is said of a thing has the change."""
+        """Return whether the description of a thing has the change."""
         if self._is_busy:
             return bool(said.reservations) or all(
                 one.is_fully_reserved for one in said.provider.inventories.values()

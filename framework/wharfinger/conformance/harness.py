@@ -1,4 +1,4 @@
-"""What a driver's author supplies: a backend that the kit can change, and break.
+"""The harness that a driver's author supplies: a backend that the kit can change, and break.
 
 Named by an entry point in the group ``wharfinger.conformance_harness`` that is called as the
 driver is. ``wharfinger.conformance.backend_proxy`` breaks what answers over HTTP.
@@ -51,7 +51,7 @@ class OldLayout:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the backend has for one thing, read without the driver.
+    """The figures of one thing in the backend, read without the driver.
 
     ``totals`` are all resource classes of the thing's provider with their totals. ``traits`` are
     traits that the provider must have; it may have others.

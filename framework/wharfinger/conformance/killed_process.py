@@ -127,7 +127,7 @@ class Elsewhere:
         return problems
 
     def kill(self) -> None:
-        """Kill the process; who waits for its answer is told."""
+        """Kill the process. The caller that waits for its answer gets an error."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._process[0], signal.SIGKILL)
@@ -252,10 +252,10 @@ class _Program:
 
 
 def main() -> None:
-    """Make a process for each line, until there is none."""
+    """Make a process for each line of the input."""
     with suppress(WharfingerError):
         loader.load(sys.argv[1])
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
     for line in sys.stdin:
         number = os.fork()
         if not number:
@@ -268,7 +268,7 @@ def main() -> None:
 
 
 def _be_driver(question: dict[str, Any]) -> None:
-    """Do what is said, until there is no more."""
+    """Run the orders until the pipe ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):

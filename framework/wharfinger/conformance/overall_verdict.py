@@ -1,4 +1,4 @@
-"""What the results of all rules come to."""
+"""The verdict on a driver, from the results of all rules."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ class Word(StrEnum):
     CONFORMS = "CONFORMS"
     #: All that fails was declared to.
     KNOWN_FAILURES = "KNOWN FAILURES"
-    #: Not all was looked at: nothing is said.
+    #: Some rules were not checked.
     PARTIAL = "PARTIAL"
     FAILED = "FAILED"
     #: The core alone was asked for.
@@ -23,7 +23,7 @@ class Word(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """What a run exits with; what pytest itself means something by has another meaning here."""
+    """Exit codes of a run. The codes of pytest keep their meaning."""
 
     #: It conforms, but for failures that were declared.
     CONFORMS = 0
@@ -35,7 +35,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is said of one profile, and how many of the rules of each level came to what."""
+    """The verdict on one profile, with the number of results by level and status."""
 
     profile: Profile
     word: Word
@@ -48,7 +48,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What a run with this verdict alone exits with."""
+        """Return the exit code of a run with this verdict alone."""
         return {Word.FAILED: ExitCode.FAILED, Word.PARTIAL: ExitCode.PARTIAL}.get(
             self.word, ExitCode.CONFORMS
         )
@@ -67,7 +67,7 @@ def judge(
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> ExitCode:
-    """What a run exits with: that something fails counts more than that something is missing."""
+    """Return the exit code of a run: a failure counts more than a missing result."""
     codes = {verdict.exit_code for verdict in verdicts}
     for code in (ExitCode.FAILED, ExitCode.PARTIAL):
         if code in codes:

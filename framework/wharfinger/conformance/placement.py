@@ -47,7 +47,7 @@ class RunPlacement:
             self._server.server_close()
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
-        # Whoever asks is everybody, as inside the process.
+        # Each caller has all roles, as inside the process.
         roles = {"HTTP_X_AUTH_TOKEN": "admin", "HTTP_X_ROLES": "admin,member,reader,service"}
         with self._lock:
             return self._service.application({**environ, **roles}, start_response)
@@ -61,7 +61,7 @@ class RunPlacement:
         return {one.name: self._content(one) for one in self.listed()}
 
     def _content(self, one: ProviderSummary) -> Provider:
-        """What a provider has; read anew only if its generation says that it may have changed."""
+        """Return a provider. It is read again only if its generation has changed."""
         if self._known.get(one.uuid, (None, None))[0] != one:
             provider = Provider(
                 uuid=one.uuid,
@@ -84,7 +84,7 @@ class RunPlacement:
         parent: str | None = None,
         uuid: str,
     ) -> None:
-        """Have somebody publish a provider, below that of a name."""
+        """Publish a provider as another program, below the one named ``parent``."""
         above = None if parent is None else self.client.list_providers(name=parent)[0].uuid
         made = self.client.create_provider(uuid, name, above)
         for trait in sorted(traits):
@@ -97,13 +97,13 @@ class RunPlacement:
         self.client.set_traits(uuid, generation, traits)
 
     def add_trait(self, uuid: str, trait: str) -> None:
-        """Have somebody give a provider a CUSTOM_ trait more."""
+        """Add a CUSTOM_ trait to a provider as another program."""
         self.client.create_trait(trait)
         found = self.client.get_traits(uuid)
         self.client.set_traits(uuid, found.resource_provider_generation, {*found.traits, trait})
 
     def allocate(self, consumer: str, amounts: Mapping[str, Mapping[str, int]]) -> None:
-        """Have an instance that had nothing use amounts, by class, of providers by uuid."""
+        """Allocate amounts by class, of providers by uuid, to a new consumer."""
         self.client.set_allocations(
             {
                 consumer: {
@@ -117,12 +117,12 @@ class RunPlacement:
         )
 
     def allocated(self, consumer: str) -> dict[str, dict[str, int]]:
-        """What a consumer has, by the uuid of the provider."""
+        """Return the allocations of a consumer by the uuid of the provider."""
         held = self.client.get_allocations(consumer)["allocations"]
         return {uuid: dict(one["resources"]) for uuid, one in held.items()}
 
     def empty(self) -> None:
-        """Have it hold no allocations and no providers."""
+        """Delete all allocations and providers."""
         self._known.clear()  # who comes back under the same uuid begins with generation 0
         providers = self.client.list_providers()
         for one in providers:

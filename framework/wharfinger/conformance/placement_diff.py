@@ -1,4 +1,4 @@
-"""What Placement holds at one moment, and how two such moments differ, for people to read."""
+"""The contents of Placement at one moment, and the difference of two moments as a text."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -10,9 +10,9 @@ from wharfinger.providers import Inventory, Provider
 #: Everything in Placement, by the names of the providers; without what only counts changes.
 Contents = Mapping[str, Provider]
 
-#: How many differences are told.
+#: The number of differences in a text.
 _TOLD: Final = 6
-#: What is told of an inventory only where it is not this.
+#: Usual figures of an inventory, which a text leaves out.
 _USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
 
 

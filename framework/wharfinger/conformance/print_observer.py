@@ -62,7 +62,7 @@ class PrintObserver:
         ]
         kept = logging.lastResort, logging.raiseExceptions, warnings.showwarning
         logging.lastResort = logging.NullHandler()
-        logging.raiseExceptions = False  # a handler that fails says so there
+        logging.raiseExceptions = False  # a handler that fails prints it there
         warnings.showwarning = lambda *args, **kwargs: None
         for handler, stream in handlers:
             for redirect in self._redirects:
@@ -135,7 +135,7 @@ class _Redirect:
 class _Bytes(io.RawIOBase):
     """The bytes of a stream of Python.
 
-    Those of the driver's threads go to the descriptor ``noted``, those of others to ``kept``.
+    Text of the driver's threads goes to the descriptor ``noted``, and other text to ``kept``.
     """
 
     def __init__(self, number: int, kept: int, noted: int) -> None:

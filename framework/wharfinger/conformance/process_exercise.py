@@ -1,6 +1,6 @@
 """Every call that there is to a driver, in every situation that a harness can make.
 
-Each call is watched. What it answers is no matter: other rules are about that.
+Each call is watched. Other rules check the answers.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,11 +20,11 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.providers import Provider
 from wharfinger.reconcile import driver_instance_loader
 
-#: What may wait for its backend as long as it likes.
+#: Methods that may wait for the backend.
 _MAY_WAIT: Final = frozenset({"program"})
 #: Faults of every call for a while. Other rules let calls hang, since that takes time.
 _FAULTS: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF)
-#: Whatever a driver raises is for other rules.
+#: Other rules check the exceptions of a driver.
 _ANY: Final = Exception
 _DONE: Final[WeakSet[Subject]] = WeakSet()
 

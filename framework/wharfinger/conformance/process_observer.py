@@ -31,7 +31,7 @@ class ProcessObserver:
     """
 
     def __init__(self) -> None:
-        #: What was done, in words, once each, and where: "in METHOD".
+        #: The changes in words, once each, with the call: "in METHOD".
         self.found: Final[dict[Misuse, dict[str, str]]] = {kind: {} for kind in Misuse}
         #: The threads that calls have started, as far as they were watched.
         self.own_threads: Final[set[threading.Thread]] = set()

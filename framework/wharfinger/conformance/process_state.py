@@ -27,14 +27,7 @@ _LIMITS: Final = {
     for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
 }
 _SIGNALS: Final = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
-_HOOKS: Final = (
-    (sys, "excepthook"),
-    (sys, "unraisablehook"),
-    (sys, "displayhook"),
-    (threading, "excepthook"),
-)
-_STREAMS: Final = ("stdin", "stdout", "stderr")
-#: What is below os.environ, which decodes each variable.
+#: The variables below os.environ, which decodes each of them.
 _VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
 _CONTEXT: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
@@ -131,7 +124,7 @@ def _status(pid: int) -> int:
 
 
 def _signal_handlers() -> dict[int, Any]:
-    # That of the module signal would make an enumeration of each answer.
+    # The function of the module signal makes an enumeration of each answer, which takes longer.
     return {number: handler_of(number) for number in _SIGNALS}
 
 
@@ -203,22 +196,14 @@ def _restore_limits(before: dict[str, Any]) -> None:
             resource.setrlimit(_LIMITS[name], limit)
 
 
-def _hooks() -> list[Any]:
-    return [getattr(module, name) for module, name in _HOOKS]
+def _attributes(name: str, *of: tuple[Any, str], is_logging: bool = False) -> Aspect:
+    """Return an aspect that is the values of some attributes."""
 
+    def restore(before: list[Any]) -> None:
+        for (owner, attribute), value in zip(of, before, strict=True):
+            setattr(owner, attribute, value)
 
-def _restore_hooks(before: list[Any]) -> None:
-    for (module, name), hook in zip(_HOOKS, before, strict=True):
-        setattr(module, name, hook)
-
-
-def _streams() -> list[Any]:
-    return [getattr(sys, name) for name in _STREAMS]
-
-
-def _restore_streams(before: list[Any]) -> None:
-    for name, stream in zip(_STREAMS, before, strict=True):
-        setattr(sys, name, stream)
+    return Aspect(name, lambda: [getattr(*one) for one in of], restore, is_logging=is_logging)
 
 
 def _tracing() -> list[Any]:
@@ -228,14 +213,6 @@ def _tracing() -> list[Any]:
 def _restore_tracing(before: list[Any]) -> None:
     sys.settrace(before[0])
     sys.setprofile(before[1])
-
-
-def _restore_path(before: list[str]) -> None:
-    sys.path[:] = before
-
-
-def _restore_nice(before: int) -> None:
-    os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 # Logs and warnings.
@@ -293,40 +270,12 @@ def _restore_loggers(before: _Loggers) -> None:
         one.filters[:] = filters
 
 
-_SWITCHES: Final = (
-    (logging, "raiseExceptions"),
-    (logging, "lastResort"),
-    (logging, "_loggerClass"),
-    (logging, "_logRecordFactory"),
-    (logging.root.manager, "disable"),
-    (logging.root.manager, "loggerClass"),
-    (logging.root.manager, "logRecordFactory"),
-)
-
-
-def _switches() -> list[Any]:
-    return [getattr(owner, name) for owner, name in _SWITCHES]
-
-
-def _restore_switches(before: list[Any]) -> None:
-    for (owner, name), value in zip(_SWITCHES, before, strict=True):
-        setattr(owner, name, value)
-
-
 def _filters() -> list[Any]:
     return [*warnings.filters]
 
 
 def _restore_filters(before: list[Any]) -> None:
     cast(list[Any], warnings.filters)[:] = before
-
-
-def _showwarning() -> Any:
-    return warnings.showwarning
-
-
-def _restore_showwarning(before: Any) -> None:
-    warnings.showwarning = before
 
 
 _FILTERS: Final = "the filters of warnings"
@@ -368,14 +317,26 @@ ASPECTS: Final[Sequence[Aspect]] = (
     Aspect("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
     Aspect("the interval of threads", sys.getswitchinterval, sys.setswitchinterval),
     Aspect("the digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits),
-    Aspect("the hooks of exceptions", _hooks, _restore_hooks),
-    Aspect("the standard streams", _streams, _restore_streams),
+    _attributes(
+        "the hooks of exceptions",
+        (sys, "excepthook"),
+        (sys, "unraisablehook"),
+        (sys, "displayhook"),
+        (threading, "excepthook"),
+    ),
+    _attributes("the standard streams", (sys, "stdin"), (sys, "stdout"), (sys, "stderr")),
     Aspect("the tracing of code", _tracing, _restore_tracing),
-    Aspect("sys.path", lambda: [*sys.path], _restore_path),
+    Aspect(
+        "sys.path", lambda: [*sys.path], lambda before: sys.path.__setitem__(slice(None), before)
+    ),
     Aspect("the decimal context", _decimal_context, _restore_decimal_context),
     Aspect("the garbage collector", _collector, _restore_collector),
     Aspect("the resource limits", _limits, _restore_limits),
-    Aspect("the niceness", lambda: os.getpriority(os.PRIO_PROCESS, 0), _restore_nice),
+    Aspect(
+        "the niceness",
+        lambda: os.getpriority(os.PRIO_PROCESS, 0),
+        lambda before: os.setpriority(os.PRIO_PROCESS, 0, before),
+    ),
     Aspect(
         "the processors",
         lambda: os.sched_getaffinity(0),
@@ -387,7 +348,17 @@ ASPECTS: Final[Sequence[Aspect]] = (
         lambda before: multiprocessing.set_start_method(before, force=True),
     ),
     Aspect("the loggers", _loggers, _restore_loggers, is_logging=True),
-    Aspect("the switches of logging", _switches, _restore_switches, is_logging=True),
+    _attributes(
+        "the switches of logging",
+        (logging, "raiseExceptions"),
+        (logging, "lastResort"),
+        (logging, "_loggerClass"),
+        (logging, "_logRecordFactory"),
+        (logging.root.manager, "disable"),
+        (logging.root.manager, "loggerClass"),
+        (logging.root.manager, "logRecordFactory"),
+        is_logging=True,
+    ),
     Aspect(_FILTERS, _filters, _restore_filters, is_logging=True),
-    Aspect("warnings.showwarning", _showwarning, _restore_showwarning, is_logging=True),
+    _attributes("warnings.showwarning", (warnings, "showwarning"), is_logging=True),
 )

@@ -1,6 +1,6 @@
-"""What every run of pytest loads: nothing more, unless this kit is asked for.
+"""The plugin that each run of pytest loads. It loads the rest only if the kit is to run.
 
-So our options are in nobody's way.
+The kit's options do not disturb other runs.
 """
 
 import warnings
@@ -20,7 +20,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if any(map(_is_the_kit, named)):
         manager = early_config.pluginmanager
         with warnings.catch_warnings():
-            # What libraries say to each other is nothing that a driver's author could mend.
+            # A driver's author cannot repair the deprecated calls of libraries.
             warnings.simplefilter("ignore", DeprecationWarning)
             manager.import_plugin("wharfinger.conformance.pytest_plugin")
         # They would leave a directory behind where this is run.

@@ -14,7 +14,7 @@ from wharfinger.conformance.terminal_output import last_word
 
 _ASKED: Final = pytest.StashKey[Asked]()
 _RUN: Final = pytest.StashKey[Run]()
-#: Ends of pytest that say nothing of the driver.
+#: Exit codes of pytest that are no verdict on the driver.
 _NO_VERDICT: Final = (
     pytest.ExitCode.INTERRUPTED,
     pytest.ExitCode.INTERNAL_ERROR,

@@ -17,21 +17,21 @@ from wharfinger.providers import Provider
 
 #: Which of what can happen does, and to which of the things.
 _WHICH: Final = strategies.integers(0, 1023)
-#: What cycle sees a change; or the next one does.
+#: The type of the cycle after a change. Without one, the next cycle sees it.
 _PACES: Final = ("", "sync", "drift", "poll")
 #: Which of the calls of a cycle fail: one of the first.
 _CALLS: Final = 10
 _FAULTS: Final = {Fault.RAISE: "WHF-703", Fault.HALF: "WHF-704"}
 #: More things than that are not made.
 _MANY: Final = 6
-#: What happens, and to one of what.
+#: An event, and the things to which it can happen.
 _Step = tuple[Callable[[str], None], Sequence[str]]
 
 
 class History(RuleBasedStateMachine):
-    """What there is, and what has to be in Placement because of that.
+    """The state of the backend, and the state that Placement must have with it.
 
-    What is known not to be kept is left out: it has been told.
+    Rules that are known to be broken are left out.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -41,7 +41,7 @@ class History(RuleBasedStateMachine):
         self._told: list[str] = []
         self._busy: set[str] = set()
         self._gone: list[str] = []
-        #: What was busy, and free, when all was listed last.
+        #: The busy and the free things at the last listing.
         self._listed_busy: set[str] = set()
         self._listed_free: set[str] = set()
         self._free: dict[str, Provider] = {}
@@ -64,7 +64,7 @@ class History(RuleBasedStateMachine):
 
     @rule(step=_WHICH, which=_WHICH, pace=strategies.sampled_from([*_PACES]))
     def happens(self, step: int, which: int, pace: str) -> None:
-        """Have something happen to the backend, which a cycle may see, or to the driver."""
+        """Change the backend, with a cycle or without, or let something happen to the driver."""
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
         happens(things[which % len(things)])
@@ -72,7 +72,7 @@ class History(RuleBasedStateMachine):
             self._publish(pace)
 
     def _changes(self) -> Iterator[_Step]:
-        """What can happen to the backend, and to which of its things."""
+        """Yield the events of the backend, with the things."""
         free = [thing for thing in self._there if thing not in self._busy]
         if len(self._there) < _MANY:
             yield self._add, [""]
@@ -108,10 +108,10 @@ class History(RuleBasedStateMachine):
         self._busy.remove(thing)
         self._tell(f"make {thing} free")
 
-    # What the driver does.
+    # Events of the driver.
 
     def _of_driver(self) -> Iterator[_Step]:
-        """What can happen to the driver, and how."""
+        """Yield the events of the driver."""
         yield self._publish, ["sync"]
         if self._keeps("WHF-303"):
             yield self._restart, [""]
@@ -147,11 +147,11 @@ class History(RuleBasedStateMachine):
         Breaking(self._subject, Fault(fault)).attempt(self._running.cycle.sync, int(at))
         middle = self._subject.placement.contents()
         self._settle()
-        if not self._gone:  # what is gone goes in two steps
+        if not self._gone:  # a removed thing goes in two steps
             new = self._subject.placement.contents()
             see_old_or_new(old, middle, new, ", ".join(self._told))
 
-    # What has to be.
+    # Checks.
 
     def _see_kept(self) -> None:
         """See that what is as it was when all was listed last is published as it was, too."""

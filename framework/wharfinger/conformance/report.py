@@ -14,9 +14,9 @@ from wharfinger.conformance.run_options import HARNESSES, Asked
 from wharfinger.driver import loader
 from wharfinger.exceptions import printable
 
-#: Of the report's form; what is added does not change it.
+#: The version of the report's format. New fields do not change it.
 _FORMAT: Final = 1
-#: What Markdown means something by: within a word an underscore is one.
+#: Characters with a meaning in Markdown. An underscore within a word has none.
 _MARKS: Final = re.compile(r"[\\`*\[\]<>&|~$]|(?<![^\W_])_|_(?![^\W_])")
 
 

@@ -1,7 +1,7 @@
 """The process in which the rules run, as the one sees it that waits for its results.
 
-Whatever a driver does to that process, the one that waits goes on: a result that does not arrive
-is a failure.
+A driver may end or stop that process. This one goes on, and a result that does not arrive is a
+failure.
 """
 
 import json

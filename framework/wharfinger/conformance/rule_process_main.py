@@ -23,10 +23,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(start: Any) -> None:
-    """Answer until there is an empty question, or nobody asks any more."""
+    """Answer until an empty question, or the end of the pipe."""
     directory = Path(start["directory"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     stacks = (directory / "stacks").open("w")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be inherited as ignored
     faulthandler.register(signal.SIGUSR1, file=stacks)
     # Where no handler takes a message, logging prints it.
     logging.getLogger().addHandler(logging.FileHandler(directory / "log", delay=True))

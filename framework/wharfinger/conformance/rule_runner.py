@@ -15,7 +15,7 @@ from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
 from wharfinger.reconcile.driver_calls import text_of
 
-#: Characters that are told of what somebody else has written, and frames of a traceback.
+#: Characters of a text from outside the kit, and frames of a traceback.
 _LONGEST: Final = 1000
 _FRAMES: Final = 6
 
@@ -27,7 +27,7 @@ def _bounded(text: str) -> str:
 
 
 class Status(StrEnum):
-    """What came of a rule."""
+    """The status of a rule."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -45,13 +45,13 @@ class Status(StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether there is something to mend."""
+        """Whether the author has to repair something."""
         return self in (Status.FAILED, Status.UNEXPECTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one rule.
+    """The result of one rule.
 
     ``found`` is what the driver did, or why there is nothing to be said. ``details`` is a traceback
     where one helps.
@@ -204,7 +204,7 @@ class _Guarded:
 
 
 def guarded(harness: Harness, calls: RunningCalls | None = None) -> Harness:
-    """Return the harness; where a method raises, that says nothing of the driver (NotShown).
+    """Return the harness with methods that raise NotShown for any exception.
 
     ``calls`` observes each call.
     """

@@ -1,7 +1,7 @@
-"""The rules: what a driver has to keep, why, and what looks whether it does.
+"""The rules for drivers, with reasons and checks.
 
-One registry. The checks are in ``wharfinger.conformance.checks``; the documentation's page is
-made from what is said here. An id is never given to another rule.
+One registry. The checks are in ``wharfinger.conformance.checks``. The documentation's page has the
+texts of the rules. An id is never given to another rule.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: not, which comes with a minor version of the framework and no other.
 VERSION: Final = "1.1"
 
-#: What looks whether a rule is kept; it may return how much it has looked at.
+#: The check of a rule. It may return how much it has compared.
 Check = Callable[["Subject"], str | None]
 
 
@@ -30,12 +30,12 @@ class Level(StrEnum):
     MUST = "MUST"
     #: There may be a reason not to keep it, which the author knows.
     SHOULD = "SHOULD"
-    #: A driver is free to; whoever reads the report knows what to expect.
+    #: A driver is free to. The report shows which drivers do.
     MAY = "MAY"
 
 
 class Profile(StrEnum):
-    """What it takes to look whether a rule is kept."""
+    """The means that the check of a rule needs."""
 
     #: The driver, and a configuration or a harness with which it runs.
     CORE = "core"
@@ -94,7 +94,7 @@ def rule(
     profile: Profile = Profile.CORE,
     **conditions: Any,
 ) -> Callable[[Check], Check]:
-    """Have a function be the check of a rule; the arguments are Rule's."""
+    """Register a function as the check of a rule; the arguments are Rule's."""
 
     def register(check: Check) -> Check:
         if id in _REGISTRY:

@@ -74,7 +74,7 @@ class Run:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the run exits with."""
+        """The exit code of the run."""
         return exit_code(self.verdicts)
 
     def summary(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What an examination takes: the driver's backend and a Placement."""
+"""The set-up of an examination: the driver's backend and a Placement."""
 
 import logging
 from collections.abc import Iterator
@@ -108,7 +108,7 @@ def _start_harness(
 
 
 def find_harness(driver: str) -> Any:
-    """The class of a driver's harness, None where there is none; raises NotShown."""
+    """Return the class of a driver's harness, or None; raises NotShown."""
     found = [*entry_points(group=HARNESSES, name=driver)]
     if len(found) > 1:
         named = ", ".join(sorted(one.value for one in found))

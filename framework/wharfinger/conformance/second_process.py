@@ -1,4 +1,4 @@
-"""What a driver says when another process asks it; and that process.
+"""The description of a driver in another process, and the program of that process.
 
 Run as a program, it reads what it is to ask for from its standard input, and answers with JSON.
 """
@@ -28,7 +28,7 @@ _ENDED: Final = 17
 def said_elsewhere(
     files: Sequence[Path], instance: str, live: Contents, *, hash_seed: int
 ) -> dict[str, Any]:
-    """What is said of each provider, by its name, where texts have other hashes than here.
+    """Return the description of each provider by name, from a process with other hashes of texts.
 
     Raises Violation where the driver cannot be asked there.
     """
@@ -64,7 +64,7 @@ def said_elsewhere(
 
 
 def as_data(said: dict[str, DesiredProvider]) -> dict[str, Any]:
-    """What is said, in values of JSON."""
+    """Return a description in values of JSON."""
     return {
         name: {
             **_data(one.provider),

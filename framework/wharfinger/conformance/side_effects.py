@@ -1,4 +1,4 @@
-"""What some code does besides what it answers: to files, to the network, to the process."""
+"""The side effects of some code: on files, the network and the process."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from wharfinger.conformance import process_state
 
-#: What the interpreter tells of that reaches out of the process.
+#: Audit events of calls that reach out of the process.
 _EVENTS: Final = frozenset(
     {
         "os.exec",
@@ -31,7 +31,7 @@ _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class _Watch:
-    """What is seen, of all threads but those that there were."""
+    """The events of the present thread and of threads that start later."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -54,9 +54,9 @@ _HOOKED: Final[list[bool]] = []
 
 @contextmanager
 def watching() -> Iterator[list[str]]:
-    """What is done meanwhile that reaches out of the process, or stays in it; in words.
+    """Record meanwhile each change of the process, and each call that reaches out of it, in words.
 
-    What is done by libraries in C is not seen, unless they tell the interpreter.
+    Calls of libraries in C are not recorded unless they raise audit events.
     """
     if not _HOOKED:
         _HOOKED.append(True)  # such a hook stays for good

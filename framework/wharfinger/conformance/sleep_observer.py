@@ -36,8 +36,8 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 class SleepObserver:
     """Adds up what calls sleep: time.sleep, and waits that end because their time is over.
 
-    A sleep of a backend in this thread is none: a method of the harness, or of what it has, is
-    between. So is none in a call of ``free``, nor while ``is_off``.
+    A sleep of a backend in this thread does not count: a method of the harness, or of an object
+    that it has, is between. Sleeps in a call of ``free``, or while ``is_off``, do not count either.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ from wharfinger.reconcile.driver_calls import describe as describe_nodes
 from wharfinger.reconcile.driver_instance_loader import Instance
 from wharfinger.reconcile.node_list import NodeList
 
-#: What the driver instance is called, unless a configuration file enables one of the driver.
+#: The name of the driver instance, unless a configuration file enables one of the driver.
 INSTANCE: Final = "conformance"
 #: How many things a harness has to have.
 _FEWEST: Final = 2
@@ -80,7 +80,7 @@ class Subject:
         self.thorough: Final = thorough
         #: The ids of the rules that are known by now not to be kept.
         self.broken: Final[set[str]] = set()
-        #: What calls have changed of the process.
+        #: The changes of the process that calls have made.
         self.process: Final = ProcessObserver()
         #: The observers of every call to the driver's instances.
         self.observers: Final[list[CallObserver]] = [self.process]
@@ -89,12 +89,12 @@ class Subject:
         self._directory: Final = directory
         self._begun = 0
         self._count: int | None = None
-        #: What is in Placement before a check; None where the backend may be another by now.
+        #: The contents of Placement before a check, or None if the backend may have changed since.
         self._fresh: list[ProviderSummary] | None = None
 
     @property
     def harness(self) -> Harness:
-        """The backend, to be changed; raises NotShown where there is none."""
+        """The harness, for changes of the backend; raises NotShown without one."""
         self._fresh = None
         if self._harness is None:
             raise NotShown("there is no harness")
@@ -102,7 +102,7 @@ class Subject:
 
     @property
     def declared(self) -> Harness | None:
-        """The harness, for what it declares; None where there is none."""
+        """The harness for its declarations, or None."""
         return self._harness
 
     @property
@@ -127,14 +127,14 @@ class Subject:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the driver declares."""
+        """The capabilities that the driver declares."""
         return self.kind.capabilities
 
     # Its instances.
 
     @cached_property
     def instance_name(self) -> str:
-        """What the instance is called in the configuration."""
+        """The name of the instance in the configuration."""
         if self._config_file is None:
             return INSTANCE
         found = conf.parse([str(self._config_file)], [])
@@ -226,9 +226,9 @@ class Subject:
             self._harness.expect()
 
     def _make_roots(self) -> None:
-        """Have somebody publish the roots below which the driver has children.
+        """Publish, as another program, the roots below which the driver has children.
 
-        Raises NotShown where the backend has nothing. What the driver raises is for the rules.
+        Raises NotShown if the backend has nothing. The rules check the exceptions of the driver.
         """
         try:
             with self.driver() as driver:
@@ -245,7 +245,7 @@ class Subject:
                 )
 
     def add(self) -> str:
-        """Have the harness add a thing; raises NotShown where it does not."""
+        """Let the harness add a thing; raises NotShown if it does not."""
         before = [*self.harness.things()]
         thing = self.harness.add()
         if thing in before or thing not in self.harness.things():
@@ -337,7 +337,7 @@ class Publishing:
         )
 
     def stop(self) -> None:
-        """End, as a process does that is told to; the clocks are right again."""
+        """End, as a process does at SIGTERM, and set the clocks right."""
         try:
             self._open.close()
         finally:
@@ -396,7 +396,7 @@ class Publishing:
 def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
     """The outcome of a cycle that has no problem; raises Violation for any other.
 
-    ``may_report``: the driver may say of a part of the backend that it cannot be published.
+    ``may_report``: the driver may report a part of the backend as a problem.
     """
     for problem in problems(outcome, may_report=may_report):
         raise Violation(str(problem), "a cycle without a problem")
@@ -404,7 +404,7 @@ def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
 
 
 def problems(outcome: CycleResult, *, may_report: bool) -> list[WharfingerError]:
-    """What has gone wrong in a cycle, without what the driver may report."""
+    """Return the problems of a cycle, without those that the driver may report."""
     return [
         problem
         for problem in outcome.problems
@@ -419,7 +419,7 @@ def describe(
     refresh: bool = True,
     migrations: Sequence[Migration] = (),
 ) -> dict[str, DesiredProvider]:
-    """What a driver says of its nodes' trees, by the name of the provider; ``live`` was there.
+    """Return the driver's description of its nodes' trees by provider; ``live`` was there before.
 
     With ``refresh`` it is asked for a new snapshot first. Raises Violation where a node cannot be
     described, and what the driver raises.
@@ -448,12 +448,12 @@ def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
 
 
 def as_contents(said: Mapping[str, DesiredProvider]) -> Contents:
-    """What is said, as if it were published."""
+    """Return a description as if it were published."""
     return {name: one.provider for name, one in said.items()}
 
 
 def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
-    """The driver's nodes; raises Violation where one is none."""
+    """Return the driver's nodes; raises Violation if one is not a node."""
     names = driver.get_available_nodes(refresh=refresh)
     check_names(driver, "get_available_nodes", names)
     listing = describe_nodes(driver, names)
@@ -472,6 +472,6 @@ def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> Prov
 def update(
     driver: ComputeDriver, tree: ProviderTree, node: str, *, migrations: Sequence[Migration] = ()
 ) -> None:
-    """Have a driver edit a tree, as the framework does."""
+    """Let a driver edit a tree, as the framework does."""
     more = {"migrations": migrations} if takes_migrations(type(driver)) else {}
     driver.update_provider_tree(tree, node, allocations=None, **more)

@@ -1,4 +1,4 @@
-"""What a run says in the terminal."""
+"""The output of a run in the terminal."""
 
 import io
 import shlex
@@ -50,7 +50,7 @@ def progress(result: Result) -> str:
 
 
 def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]) -> Iterator[str]:
-    """What need not be kept and is not; why what was not run was not; and the table."""
+    """Yield broken rules that are no MUST, the reasons of missing results, and the table."""
     results = [*results]
     if asked.driver is not None:
         one = report.driver(asked.driver)
@@ -90,7 +90,7 @@ def _not_run(results: Iterable[Result]) -> Iterator[str]:
 
 
 def _unproven(results: Iterable[Result]) -> Iterator[str]:
-    """What a harness without optional methods leaves unproven."""
+    """Yield the rules that a harness without optional methods leaves unproven."""
     for result in results:
         if result.status is Status.UNPROVEN:
             yield f"unproven, since {result.found}: {result.rule.id}: {result.rule.says}"

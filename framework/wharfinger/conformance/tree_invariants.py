@@ -1,4 +1,4 @@
-"""What has to hold after every complete cycle, whatever a rule is about.
+"""Invariants that hold after every complete cycle of every rule.
 
 Each provider has one owner, names and uuids belong together for good, and the objects of the nodes
 agree with the trees.
@@ -24,7 +24,7 @@ _FIGURES: Final = {
 
 
 class TreeInvariants:
-    """What is known of the providers of one driver instance since it began to publish.
+    """The providers of one driver instance since it began to publish.
 
     ``theirs`` is what Placement held before that. ``renames`` tells that a provider may get another
     name meanwhile.
@@ -123,7 +123,7 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
-    """The figures that both have: the field, what the node says, and what it may say."""
+    """Yield the figures that both have: the field, the node's value, and the allowed values."""
     for field, ways in _FIGURES.items():
         said = getattr(node, field) if field in node else None
         totals = [

@@ -1,7 +1,6 @@
 """The kit on the process's one Placement, and the laboratory's drivers, installed."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,11 @@ from wharfinger.conformance.checks import (
     long_reservation,
     scale,
 )
-from wharfinger.conformance.rule_runner import Result
-from wharfinger.conformance.rules import all_rules
 from wharfinger.placement.embedded import EmbeddedPlacement
 
-_NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
 DRIVERS: dict[str, type] = {
-    **{name: kind for kind, name in _NAMES.items()},
+    "devices": DevicesDriver,
+    "machines": MachinesDriver,
     "tags": TagsDriver,
     "tags-before-reading": TagsBeforeReadingDriver,
     **{kind.__qualname__: kind for _rule, kind in (*all_mutants(), *UNUSUAL)},
@@ -61,25 +58,3 @@ def examiner(
     with InOneProcess():
         yield Examiner(tmp_path, placement, seconds)
     placement.close()
-
-
-class Honest:
-    """What came of each rule for the honest drivers."""
-
-    def __init__(self) -> None:
-        self._known: dict[type, Mapping[str, Result]] = {}
-
-    def seen(self, kind: type, examiner: Examiner) -> Mapping[str, Result]:
-        """Return the results of a driver, which is examined once."""
-        if kind not in self._known:
-            apart = replace(examiner, directory=examiner.directory / "honest")
-            with apart.examining(_NAMES[kind], apart.harness(kind), examples=2) as examination:
-                examination.look_at(all_rules())
-            self._known[kind] = examination.results
-        return self._known[kind]
-
-
-@pytest.fixture(scope="session")
-def honest() -> Honest:
-    """What was seen of the honest drivers, by each process."""
-    return Honest()

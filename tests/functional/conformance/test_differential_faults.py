@@ -18,6 +18,7 @@ def examined(name: str, rule: str, examiner: Examiner) -> Result:
         return examination.look(RULES[rule])
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("rule", ["WHF-721", "WHF-722", "WHF-723"])
 def test_a_driver_that_keeps_answers_with_their_tags_passes(rule: str, examiner: Examiner) -> None:
     result = examined("tags", rule, examiner)

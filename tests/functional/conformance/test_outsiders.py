@@ -25,13 +25,9 @@ from wharfinger.conformance.rules import Level, all_rules
 RULES = [*all_rules()]
 #: Wrong drivers that no rule finds, and why. Each is expected to conform.
 ESCAPES = {
-    "UnitsThatAreFree": "its harness cannot let an instance use a unit",
     "MovesToTheFirstDevice": "its harness does not say which device an instance uses",
     "MovesToTheLastDevice": "its harness does not say which device an instance uses",
     "MovesTheOtherInstances": "its harness does not say which device an instance uses",
-    "FunctionsNamedByImage": "no rule compares names of functions after programming",
-    "EchoesForAName": "no harness has an image that holds another function than its name",
-    "ListsInEachPoll": "no rule counts the calls of a poll",
 }
 KNOWN = {name: pytest.mark.xfail(reason=reason) for name, reason in ESCAPES.items()}
 #: A run draws from those whose defect a named rule finds at once, and not in a process rule.

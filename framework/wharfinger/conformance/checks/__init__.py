@@ -1,1 +1,1 @@
-"""What looks whether the rules are kept, by chapter. Each check is one rule's."""
+"""Checks of the rules, by chapter. Each check belongs to one rule."""

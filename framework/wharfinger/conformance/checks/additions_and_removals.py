@@ -22,9 +22,9 @@ _SEVERAL: Final = 4
 @rule(
     "WHF-401",
     Level.MUST,
-    "What is added to the backend is published by the next complete cycle, and changes nothing of "
-    "the others.",
-    "Capacity that nobody sees is paid for, and not used.",
+    "The driver publishes an added thing by the next complete cycle, and changes no other "
+    "provider.",
+    "Hardware that Placement does not list stays unused.",
     profile=Profile.EXTENDED,
     after=("WHF-301",),
 )
@@ -47,9 +47,9 @@ def added(subject: Subject) -> None:
 @rule(
     "WHF-402",
     Level.MUST,
-    "What is gone from the backend is said no longer: after two complete cycles it is not in "
+    "The driver stops reporting a removed thing: after two complete cycles it is not in "
     "Placement, and nothing else has changed.",
-    "What is published and not there is given to instances that cannot be started.",
+    "Placement gives a provider without hardware to instances, which cannot start.",
     profile=Profile.EXTENDED,
     after=("WHF-301",),
 )
@@ -101,8 +101,8 @@ def returned(subject: Subject) -> None:
     Level.MUST,
     "When one of several things is gone, the first, one in the middle or the last, the providers "
     "of all others keep their names, uuids, figures and traits.",
-    "What is numbered anew when another one goes is another provider under an old name: its "
-    "instances hold what is not theirs.",
+    "A device that is numbered anew when another one goes gets the name and the allocations of "
+    "another device.",
     profile=Profile.EXTENDED,
     after=("WHF-303", "WHF-403"),
 )

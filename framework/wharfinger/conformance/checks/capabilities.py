@@ -1,4 +1,4 @@
-"""Rules of capabilities: what is claimed works, what is denied is not done (WHF-9..)."""
+"""Rules of capabilities: supported ones work, and unsupported ones do nothing (WHF-9..)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ from wharfinger.providers.names import check_trait
 _LATER: Final = (timedelta(minutes=2), timedelta(days=1))
 #: Snapshots in which a driver may see that a thing is free before it offers it.
 _LOOKS: Final = 3
-#: A provider that nobody has.
+#: The uuid of a provider that does not exist.
 _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
 
 
@@ -38,13 +38,13 @@ _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
 def nests(subject: Subject) -> None:
     """Look for a child."""
     if not _children(subject):
-        raise Violation("roots alone", "children of which something is said")
+        raise Violation("roots alone", "children with inventory or traits")
 
 
 @rule(
     "WHF-902",
     Level.MUST,
-    "Where nested_providers is not supported there are none.",
+    "Where nested_providers is not supported there are no children.",
     "The framework and operators go by what is declared.",
     denies="nested_providers",
     after=("WHF-203",),
@@ -90,7 +90,7 @@ def _on_roots(contents: Contents) -> Contents:
     Level.MUST,
     "The methods of a capability that is not supported raise NotImplementedError, and is_clean is "
     "never True without cleans_after_release.",
-    "Who calls them by mistake is told so, and nothing is done.",
+    "A caller gets an error for its mistake, and the driver does nothing.",
     after=("WHF-101",),
 )
 def refused(subject: Subject) -> None:
@@ -116,9 +116,9 @@ def refused(subject: Subject) -> None:
 @rule(
     "WHF-921",
     Level.MUST,
-    "After program the device holds the function, or nobody knows: current_function never says "
-    "another one. No other device has lost its own.",
-    "What is said there becomes the trait by which instances find the device.",
+    "After program the device holds the function, or the driver raises: current_function never "
+    "returns another one. No other device has lost its own.",
+    "The returned function becomes the trait by which instances find the device.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-208",),
@@ -134,8 +134,8 @@ def programs(subject: Subject) -> None:
 @rule(
     "WHF-922",
     Level.MUST,
-    "What cannot be programmed raises: a provider that is none of the driver's, an image that is "
-    "none, a backend that is away.",
+    "program raises if it cannot program: a provider of another driver, an image that does not "
+    "exist, a backend that is away.",
     "A job that returns has programmed the device.",
     profile=Profile.EXTENDED,
     supports="programming",
@@ -183,13 +183,14 @@ def programs_these(subject: Subject) -> None:
     Level.MUST,
     "ProgrammingRefused is raised only of a device that was not touched: never where an answer was "
     "lost.",
-    "What is refused is released at once, and given to the next user with another function.",
+    "The framework releases a refused device at once, and the next user gets it with another "
+    "function.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Have the answer to each call of a programming break off; the backend has done it."""
+    """Break off the answer to each call of a job that the backend has done."""
     at, calls = 0, 1
     while at < calls:
         subject.begin()
@@ -204,7 +205,7 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
             except ProgrammingRefused:
                 refused = True
             except Exception:
-                pass  # nobody knows, or it has failed: the framework looks
+                pass  # it is unknown, or has failed: the framework looks
             calls = len(subject.harness.calls)
             subject.harness.expect()
             if refused and held_function(driver, uuid) == function:
@@ -222,7 +223,7 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def cleans(subject: Subject) -> None:
-    """Ask while a thing is busy, and of a provider that is nobody's."""
+    """Ask while a thing is busy, and for a provider that does not exist."""
     harness = subject.harness
     if not harness.busy.supported:
         raise NotShown("the driver has things cleaned, and for the harness nothing is ever busy")
@@ -231,9 +232,9 @@ def cleans(subject: Subject) -> None:
     harness.make_busy(thing)
     with subject.driver() as driver:
         uuid = uuid_of(subject, driver, thing)
-        for what, provider in ((thing, uuid), ("a provider that is nobody's", _NOBODYS)):
+        for what, provider in ((thing, uuid), ("a provider that does not exist", _NOBODYS)):
             if _is_clean(driver, provider, since):
-                raise Violation(f"{what} is said to be clean", "False")
+                raise Violation(f"is_clean of {what} returns True", "False")
 
 
 @rule(
@@ -286,7 +287,7 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, told: str) -> None:
 
 
 def _children(subject: Subject) -> list[str]:
-    """The children of which something is said, and that there were not."""
+    """The children with inventory or traits."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         said = describe(driver, live)

@@ -1,6 +1,7 @@
-"""Rules of the change feed (WHF-91.)."""
+"""Rules of the change feed (WHF-911 to 920)."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -22,8 +23,8 @@ from wharfinger.exceptions import WharfingerError, shown
 
 #: Seconds until a feed names a change: it need not ask its backend each time.
 _WITHIN: Final = 10.0
-#: Seconds after which a feed has no more to tell of a change: it may repeat what is newer than the
-#: precision of its backend's clocks.
+#: Seconds after which a feed names a change no more. It may name a change again that is newer than
+#: the precision of its backend's clocks.
 _QUIET: Final = 30.0
 #: Which call of a poll meets what.
 _FAULTS: Final = (
@@ -35,6 +36,8 @@ _FAULTS: Final = (
 )
 #: Polls in succession that name nothing where a feed is quiet.
 _POLLS: Final = 5
+#: Calls of a listing that a poll must not repeat. One call may be all that a backend offers.
+_CALLS_OF_A_LISTING: Final = 2
 #: Nodes that there are to be where one of them changes, and how often as many things are added.
 _NODES: Final = 6
 _GROWTHS: Final = 8
@@ -181,12 +184,11 @@ def feeds_or_raises(subject: Subject) -> None:
         for fault in (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF):
             _see_raised(subject, lambda: driver.changed_nodes(mark), fault)
     changes = Changes(subject)
-    if changes.are_possible:
-        subject.harness.grow(max(0, len(_FAULTS) - len(subject.harness.things())))
-        with subject.driver() as driver:
-            follower = Follower(subject, driver)
-            follower.list_all()
-            _see_nothing_lost(subject, follower, changes)
+    subject.harness.grow(max(0, len(_FAULTS) - len(subject.harness.things())))
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        follower.list_all()
+        _see_nothing_lost(subject, follower, changes)
 
 
 def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
@@ -238,8 +240,8 @@ def _has_asked(subject: Subject, follower: Follower) -> bool:
     "WHF-915",
     Level.MUST,
     "Where nothing changes the change feed names nothing, with the mark that it gave last.",
-    "What is named is described and compared every two seconds. A feed that names all nodes each "
-    "time is a complete cycle every two seconds.",
+    "The framework describes each named node and compares it, every two seconds. A feed that "
+    "names all nodes each time is a complete cycle every two seconds.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-911",),
@@ -262,38 +264,47 @@ def feeds_nothing(subject: Subject) -> None:
     "WHF-916",
     Level.MUST,
     "The change feed names the nodes that have changed, and not the others.",
-    "What changes every minute in a large fleet is a few nodes of thousands.",
+    "In a large fleet, a few of thousands of nodes change in a minute.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-915",),
 )
 def feeds_no_more(subject: Subject) -> None:
-    """Change one of several nodes, then another one, and see what is named."""
+    """Change one of several nodes, then another one; then one of four times as many nodes.
+
+    Nodes that depend on a node may be named with it. Their number does not grow with the fleet.
+    """
     changes = Changes(subject)
-    if not changes.are_possible:
-        return
+    most = _NODES // 2
     with subject.driver() as driver:
         follower = Follower(subject, driver)
-        for _ in range(_GROWTHS):  # a node may have several things
-            subject.harness.grow(_NODES)
-            follower.list_all()
-            if not 1 < len(follower.nodes) < _NODES:
-                break
+        _have_nodes(subject, follower, _NODES)
         if len(follower.nodes) < _NODES:
             return
-        first, *_, last = subject.harness.things()
-        for thing in (first, last):
+        first, second, *_, last = subject.harness.things()
+        for thing, nodes in ((first, _NODES), (last, _NODES), (second, 4 * _NODES)):
+            _have_nodes(subject, follower, nodes)
             _see_quiet(follower)
             node = follower.node_of(thing)
             changes.make(thing, follower.said[thing])
             named = _named_until(follower, node)
-            # What depends on a node may be named with it; that is never most of a fleet.
-            if len(named - {node}) > len(follower.nodes) // 2:
-                raise Violation(f"{node} has changed; named: {', '.join(sorted(named))}", node)
+            if len(named - {node}) > most:
+                told = f"of {len(follower.nodes)} nodes {node} has changed; named: "
+                raise Violation(told + ", ".join(sorted(named)), node)
+
+
+def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
+    """Add things until there are so many nodes, and list them; a node may have several things."""
+    follower.list_all()
+    for _ in range(_GROWTHS):
+        if not 1 < len(follower.nodes) < count:
+            return
+        subject.harness.grow(count - len(follower.nodes))
+        follower.list_all()
 
 
 def _named_until(follower: Follower, node: str) -> set[str]:
-    """What the feed names until it has named a node."""
+    """Return the nodes that the feed names until it has named one."""
     named: set[str] = set()
 
     def is_named() -> bool:
@@ -317,8 +328,6 @@ def _named_until(follower: Follower, node: str) -> set[str]:
 def feeds_from_the_first_mark(subject: Subject) -> None:
     """Change a thing before the listing and another one after it; with a second instance, too."""
     changes = Changes(subject)
-    if not changes.are_possible:
-        return
     subject.harness.grow(2)
     before, after, *others = subject.harness.things()
     with subject.driver() as driver:
@@ -335,8 +344,8 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
 @rule(
     "WHF-918",
     Level.MUST,
-    "What the change feed names depends on the mark: since an older mark it names again what it "
-    "has named since, to another instance, too.",
+    "The change feed names nodes by the mark: with an older mark it names again all nodes that "
+    "have changed since, also for another instance.",
     "A poll that could not publish is made again with its mark, whatever was asked meanwhile.",
     profile=Profile.EXTENDED,
     supports="change_feed",
@@ -345,8 +354,6 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
 def feeds_since_the_mark(subject: Subject) -> None:
     """Change two things one after the other, and ask with the marks from before each."""
     changes = Changes(subject)
-    if not changes.are_possible:
-        return
     one, other = [*subject.harness.things()][:2]
     marks: list[str] = []
     nodes: list[str] = []
@@ -398,8 +405,6 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
 def feeds_all(subject: Subject) -> str:
     """Change as many things as a few seconds allow, and poll."""
     changes = Changes(subject)
-    if not changes.are_possible:
-        return "the harness can change nothing"
     with subject.driver() as driver:
         for _ in sizes(subject, most=_CHANGES):
             describe(driver, subject.placement.contents())
@@ -417,8 +422,41 @@ def feeds_all(subject: Subject) -> str:
     return f"of {len(changed)} changes at once"
 
 
+@rule(
+    "WHF-920",
+    Level.MUST,
+    "A poll of an unchanged backend does not repeat the calls of a complete listing.",
+    "The framework polls every two seconds, and lists all nodes once a minute. A feed that lists "
+    "them in each poll costs thirty times as much.",
+    profile=Profile.EXTENDED,
+    supports="change_feed",
+    after=("WHF-915",),
+)
+def feeds_cheaply(subject: Subject) -> str:
+    """Compare the calls of successive polls with those of a listing.
+
+    The driver passes if one of the polls makes fewer calls: it may limit how often it looks. It
+    also passes if the backend answers a listing with one call, which a poll may need, too.
+    """
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        subject.harness.expect()
+        follower.list_all()
+        listing = Counter(subject.harness.calls)
+        if listing.total() < _CALLS_OF_A_LISTING:
+            return f"a listing takes {listing.total()} calls"
+        _see_quiet(follower)
+        for _ in range(_POLLS):
+            subject.harness.expect()
+            follower.poll()
+            if not listing <= Counter(subject.harness.calls):
+                return f"a listing takes {listing.total()} calls"
+    told = ", ".join([*listing][:3])
+    raise Violation(f"each poll lists again: {told}", "polls with fewer calls than a listing")
+
+
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
-    """See that all changes are said after some polls; raises Violation."""
+    """See that polls show all changes; raises Violation."""
 
     def unseen() -> list[str]:
         said = follower.said

@@ -37,7 +37,7 @@ def declared(subject: Subject) -> None:
 )
 def quiet(subject: Subject) -> None:
     """Watch what an instance does while it is made."""
-    subject.load()  # what is imported for the first time is not its doing
+    subject.load()  # changes of a first import are not the driver's
     conf = subject.configured()
     if subject.has_harness:
         subject.harness.expect()
@@ -67,7 +67,7 @@ def options_listed(subject: Subject) -> None:
 
 
 def _of_plugins() -> Iterator[cfg.Opt]:
-    """What keystoneauth registers for ways to authenticate; which, the configuration says."""
+    """Options that keystoneauth registers for the configured way to authenticate."""
     for name in sorted(loading.get_available_plugin_names()):
         yield from loading.get_auth_plugin_conf_options(name)
 

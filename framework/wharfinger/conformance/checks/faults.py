@@ -1,7 +1,6 @@
 """Rules of backends that fail, hang, or answer half (WHF-7..)."""
 
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 
 from wharfinger.conformance.checks.stability import see_nothing_done
@@ -13,13 +12,8 @@ from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, describe
 from wharfinger.exceptions import WharfingerError, shown
 
-_SAFE = (
-    "What was published stays as it was, or is as it would have been: what is between is neither "
-    "what there was nor what there is."
-)
-#: What a backend answers, and is no answer.
+#: Answers of a backend that are errors.
 _REFUSALS = (Fault.ERROR, Fault.DENIED)
-_WHAT_A_SWEEP_DOES = ("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702")
 
 
 @rule(
@@ -49,7 +43,7 @@ def raises(subject: Subject) -> None:
     "WHF-702",
     Level.MUST,
     "After a failure the next cycle is as if there had been none, without a restart.",
-    "A backend that was away for a minute at night is nobody's reason to get up.",
+    "A backend that was away for a minute at night must not wake an operator.",
     profile=Profile.EXTENDED,
     after=("WHF-301", "WHF-701"),
 )
@@ -69,44 +63,24 @@ def recovers(subject: Subject) -> None:
         see_nothing_done(subject, before, publishing.cycle.sync())
 
 
-@rule(
-    "WHF-703",
-    Level.MUST,
-    "Whichever call to the backend fails, nothing is published by halves.",
-    _SAFE,
-    profile=Profile.EXTENDED,
-    after=_WHAT_A_SWEEP_DOES,
-)
-def each_fails(subject: Subject) -> None:
-    """Have one call after the other be refused, while the world changes and at the start."""
-    Breaking(subject, Fault.RAISE).sweep()
+for _id, _fault, _says in (
+    ("WHF-703", Fault.RAISE, "fails"),
+    ("WHF-704", Fault.HALF, "is answered with half of an answer"),
+    ("WHF-705", Fault.HANG, "hangs, while it hangs and after it"),
+):
 
-
-@rule(
-    "WHF-704",
-    Level.MUST,
-    "Whichever answer of the backend breaks off in its middle, nothing is published by halves.",
-    _SAFE,
-    profile=Profile.EXTENDED,
-    after=_WHAT_A_SWEEP_DOES,
-)
-def each_halved(subject: Subject) -> None:
-    """Have one answer after the other break off."""
-    Breaking(subject, Fault.HALF).sweep()
-
-
-@rule(
-    "WHF-705",
-    Level.MUST,
-    "Whichever call to the backend hangs, nothing is published by halves, while it does and when "
-    "it has ended.",
-    _SAFE,
-    profile=Profile.EXTENDED,
-    after=_WHAT_A_SWEEP_DOES,
-)
-def each_hangs(subject: Subject) -> None:
-    """Have one call after the other hang."""
-    Breaking(subject, Fault.HANG).sweep()
+    @rule(
+        _id,
+        Level.MUST,
+        "The driver publishes each tree as it was or as it is now, and no mixture, whichever call "
+        f"to the backend {_says}.",
+        "A mixture of an old tree and a new one describes hardware that never existed.",
+        profile=Profile.EXTENDED,
+        after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
+    )
+    def each_call_fails(subject: Subject, fault: Fault = _fault) -> None:
+        """Break one call after the other, after changes and at the start."""
+        Breaking(subject, fault).sweep()
 
 
 @rule(
@@ -119,7 +93,7 @@ def each_hangs(subject: Subject) -> None:
     after=("WHF-304", "WHF-702"),
 )
 def gives_up(subject: Subject) -> None:
-    """Have the first call of a cycle hang."""
+    """Let the first call of a cycle hang."""
     with subject.publishing() as publishing:
         publishing.settle()
         patience = subject.harness.patience
@@ -156,7 +130,7 @@ def found_again(subject: Subject) -> None:
     after=("WHF-304", "WHF-702"),
 )
 def errors_are_none(subject: Subject) -> None:
-    """Have one call after the other be answered with an error."""
+    """Let the backend answer one call after the other with an error."""
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -165,15 +139,14 @@ def errors_are_none(subject: Subject) -> None:
         driver.get_available_nodes(refresh=True)
         calls = [*enumerate(harness.calls)]
         for fault, call in product(_REFUSALS, calls):
-            see_listing_raise_or_stay(harness, partial(describe, driver, live), before, call, fault)
+            see_listing_raise_or_stay(harness, driver, live, before, call=call, fault=fault)
 
 
 @rule(
     "WHF-709",
     Level.MUST,
     "A backend that goes away in the middle of a listing, and stays away, takes nothing with it.",
-    "That is how services end. Who asks again, and goes on without what he has not heard of, "
-    "publishes a part.",
+    "A service ends in this way. A driver that skips the failed calls publishes a part.",
     profile=Profile.EXTENDED,
     after=("WHF-703", "WHF-705", "WHF-708"),
 )
@@ -184,7 +157,7 @@ def gone_for_good(subject: Subject) -> None:
 
 
 def _passes_or_fails(pace: Callable[[], object]) -> None:
-    """Run a cycle that may fail: what matters is what it leaves behind."""
+    """Run a cycle that may fail. The check looks at Placement after it."""
     try:
         pace()
     except WharfingerError:

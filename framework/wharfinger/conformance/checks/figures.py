@@ -1,7 +1,6 @@
 """Rules of totals and traits: they are those that the backend has of the thing itself."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -16,14 +15,12 @@ from wharfinger.conformance.placement_diff import (
     without,
 )
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Publishing, Subject, sound
-from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.conformance.subject import Publishing, Subject
+from wharfinger.providers import Inventory
 
 #: An instance that has a part of everything.
 _CONSUMER: Final = str(uuid5(NAMESPACE_URL, "wharfinger.conformance/consumer"))
-#: How often each kind of cycle is run twice by one instance.
+#: Rounds of all types of cycle with one instance.
 _ROUNDS: Final = 2
 
 
@@ -32,8 +29,8 @@ _ROUNDS: Final = 2
     Level.MUST,
     "The provider of each thing has exactly the totals that the backend has, and at least its "
     "traits.",
-    "Whatever is right otherwise: a figure that is made up, or another device's, is given to "
-    "instances that find something else.",
+    "Placement schedules instances by these figures. A constant, or the figure of another device, "
+    "sends them to a device that has less.",
     profile=Profile.EXTENDED,
     needs=("expected",),
     after=("WHF-208",),
@@ -79,9 +76,10 @@ def follows_changes(subject: Subject) -> None:
 @rule(
     "WHF-314",
     Level.MUST,
-    "What instances use changes nothing of what is published: a total has what is used and what "
-    "is free.",
-    "Placement subtracts what is allocated: what the driver subtracts, too, is lost twice.",
+    "The driver publishes the same while instances use things: a total counts used and free "
+    "inventory.",
+    "Placement subtracts the allocations. If the driver also subtracts them, inventory is lost "
+    "twice.",
     profile=Profile.EXTENDED,
     after=("WHF-303",),
 )
@@ -100,7 +98,7 @@ def counts_what_is_used(subject: Subject) -> None:
 
 
 def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str, int]]]:
-    """What can be had of each thing, and of each provider below one, by uuid and class."""
+    """The least amounts of each thing and of each provider below one, by uuid and class."""
     names = {name for thing in subject.harness.things() for name in at_and_below(contents, thing)}
     for name in sorted(names):
         one = contents[name]
@@ -118,53 +116,10 @@ def _least(figures: Inventory) -> int:
 
 
 def _see_nothing_changes(subject: Subject, publishing: Publishing, before: Contents) -> None:
-    """Run cycles of every kind, also of a new instance."""
+    """Run cycles of every type, also of a new instance."""
     for _ in range(2):
-        for pace in _paces(publishing.cycle):
-            see_nothing_done(subject, before, pace())
+        cycle = publishing.cycle
+        for run in (cycle.sync, cycle.drift, cycle.poll, cycle.sync) * _ROUNDS:
+            see_nothing_done(subject, before, run())
         publishing.sync()
         publishing.restart()
-
-
-@rule(
-    "WHF-541",
-    Level.MUST,
-    "While a thing is busy, and however long that is, its providers keep their traits and all "
-    "figures but the reserved amount. Traits of functions may go while a device is programmed.",
-    "Being busy is no change of the hardware: what was allocated or asked for by a trait is still "
-    "what it was.",
-    profile=Profile.EXTENDED,
-    busy=True,
-    after=("WHF-506",),
-)
-def keeps_figures_while_busy(subject: Subject) -> None:
-    """Make a thing busy, and run cycles of every kind, also of a new instance."""
-    harness = subject.harness
-    with subject.publishing() as publishing:
-        before = publishing.settle()
-        thing = harness.things()[0]
-        its = at_and_below(before, thing)
-        harness.make_busy(thing)
-        for _ in range(2):
-            for pace in _paces(publishing.cycle):
-                sound(pace())
-                after = subject.placement.contents()
-                for name in its:
-                    if name not in after or _lasting(after[name]) != _lasting(before[name]):
-                        told = difference(before, after)
-                        raise Violation(told, f"{name} as it was, but for what is reserved")
-                see_as_expected(subject, after)
-            publishing.restart()
-
-
-def _paces(cycle: Reconciler) -> Iterator[Callable[[], CycleResult]]:
-    """Cycles of every kind, again and again: what a driver counts may be seen late."""
-    for _ in range(_ROUNDS):
-        yield from (cycle.sync, cycle.drift, cycle.poll, cycle.sync)
-
-
-def _lasting(provider: Provider) -> Provider:
-    """A provider without what may differ while it is busy."""
-    inventories = {kind: replace(one, reserved=0) for kind, one in provider.inventories.items()}
-    traits = provider.traits - function_traits(provider.traits)
-    return replace(provider, inventories=inventories, traits=traits)

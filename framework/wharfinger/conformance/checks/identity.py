@@ -19,8 +19,8 @@ _HOST: Final = "conformance-elsewhere"
 @rule(
     "WHF-311",
     Level.MUST,
-    "What has another name on another host has another uuid there, node and provider alike; and "
-    "what another host has has other names.",
+    "A node or provider with another name on another host has another uuid there, and the things "
+    "of another host have other names.",
     "Placement has each uuid and each name once: the second host that comes publishes nothing, or "
     "takes the first one's providers.",
     profile=Profile.EXTENDED,

@@ -21,7 +21,7 @@ from wharfinger.providers import DesiredProvider
 _PAGED: Final = 1280
 #: Seconds for the attempts at a large listing.
 _TRYING: Final = 20.0
-#: What fails, what is most often taken for an answer first.
+#: Faults, beginning with the one that drivers most often take for an answer.
 _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
 
 
@@ -54,7 +54,7 @@ def complete_or_none(subject: Subject) -> str:
             if time.monotonic() > deadline:
                 break
             see_listing_raise_or_stay(
-                harness, partial(describe, driver, live), before, (at, calls[at]), fault
+                harness, driver, live, before, call=(at, calls[at]), fault=fault
             )
     return f"of {len(harness.things())} things"
 
@@ -64,8 +64,8 @@ def complete_or_none(subject: Subject) -> str:
     Level.MUST,
     "An error of the backend answers no question: not whether a node or a device is there, not "
     "what it holds, and not whether it is clean.",
-    "What an error says to be gone is removed, and what it says to be clean is given to the next "
-    "instance.",
+    "The framework removes a node that is reported gone, and gives a device that is reported "
+    "clean to the next instance.",
     profile=Profile.EXTENDED,
     after=("WHF-401", "WHF-402"),
 )
@@ -85,7 +85,7 @@ def errors_answer_nothing(subject: Subject) -> None:
             is_asked = what.startswith("node_is") or (what.startswith("provider_is") and calls)
             if answer is False and is_asked:
                 raise Violation(f"{what} returns False, and it is there", "True")
-            # What is answered from memory meets no fault.
+            # An answer from memory meets no fault.
             for fault, at in product(_FAULTS, [None, *range(calls)] if calls else []):
                 harness.expect(at, fault)
                 try:
@@ -138,7 +138,7 @@ def _questions(
 
 
 def _answer(ask: Callable[[], object]) -> object:
-    """What is answered, or nothing where that is an error."""
+    """Return the answer, or None if the driver raises."""
     try:
         return ask()
     except Exception:

@@ -57,7 +57,7 @@ def versions_declared(subject: Subject) -> None:
 
 
 def _leaving(host: str, node: str) -> Migration:
-    """A move of an instance that leaves a node, and of which it is not known yet where it goes."""
+    """A move of an instance that leaves a node, before its destination is known."""
     flavor = Flavor(flavorid="conformance", name="conformance", vcpus=1, memory_mb=1)
     return Migration(
         uuid="a3f0c2fe-55d8-4d4e-8d85-8a1d3a7dbb67",

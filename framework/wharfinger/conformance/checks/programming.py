@@ -1,18 +1,23 @@
-"""Rules of what devices hold when they have been programmed, or have not (WHF-925 to 928)."""
+"""Rules of what devices hold when they have been programmed, or have not (WHF-925 to 929)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from wharfinger.conformance.device_function import UNKNOWN, held_function
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Subject, describe, provider_of, uuid_of
+from wharfinger.conformance.subject import Subject, as_contents, describe, provider_of, uuid_of
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import shown
+from wharfinger.providers import Provider
 
 #: Faults of calls that the backend does not execute.
 _NOT_DONE: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED)
+#: The name of a function that no image holds.
+_NO_FUNCTION: Final = "function-of-no-image"
 #: Calls of one job that are broken in their turn.
 _MOST: Final = 20
 
@@ -48,6 +53,7 @@ def says_what_is_held(subject: Subject) -> None:
                 if _programs(first, uuid, image, function):
                     told = f"{thing}, after the first instance has loaded {function} again"
                     _see(told, second, uuid, (function,))
+            _see_no_echo(second, thing, uuid, image)
         subject.begin()
         if thing not in subject.harness.things():
             return
@@ -131,6 +137,52 @@ def says_nothing_unasked(subject: Subject) -> None:
                 )
 
 
+@rule(
+    "WHF-929",
+    Level.MUST,
+    "The providers of a device keep their names and uuids when the driver programs the device.",
+    "A provider with another name is another provider: the first one is removed, with all that "
+    "operators and other programs know of it.",
+    profile=Profile.EXTENDED,
+    supports="programming",
+    after=("WHF-921",),
+)
+def keeps_names(subject: Subject) -> None:
+    """Program each thing in turn, and compare all providers by what they are.
+
+    An image may bring other functions, with other inventory or traits. A provider that differs
+    from a removed one in its name only is the same provider.
+    """
+    with subject.driver() as driver:
+        live = subject.placement.contents()
+        before = as_contents(describe(driver, live))
+        done: set[str] = set()
+        for thing in subject.harness.things():
+            uuid = before[thing].uuid if thing in before else ""
+            if not uuid or uuid in done:
+                continue
+            done |= {*driver.programming_scope(uuid)}
+            driver.program(uuid, *subject.harness.image(thing))
+            after = as_contents(describe(driver, {**live, **before}))
+            if renamed := _renamed(before, after):
+                told = f"{thing} was programmed: {difference(before, after)}"
+                raise Violation(told, f"{renamed.name} ({renamed.uuid})")
+            before = after
+
+
+def _renamed(before: Contents, after: Contents) -> Provider | None:
+    """Return a provider that has another uuid, or another name and nothing else that is new."""
+    news = [one for name, one in after.items() if name not in before]
+    for name, old in before.items():
+        if name in after and after[name].uuid != old.uuid:
+            return old
+        if name not in after and any(
+            replace(new, name=old.name, uuid=old.uuid) == old for new in news
+        ):
+            return old
+    return None
+
+
 def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
     """Program a thing; see that it holds the function, and that others hold what they held.
 
@@ -161,6 +213,18 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
         if len(both) > 1 and both <= traits:
             raise Violation(f"{thing}: {', '.join(sorted(both))}", "one of them")
     return scope
+
+
+def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> None:
+    """Program with the name of a function that no image holds: the device cannot hold it."""
+    if _programs(driver, uuid, image, _NO_FUNCTION):
+        held = held_function(driver, uuid)
+        if held == _NO_FUNCTION:
+            raise Violation(
+                f"{thing}, programmed with a wrong name of the image's function: "
+                f"current_function: {held}",
+                "the function that the device holds, or an error",
+            )
 
 
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:

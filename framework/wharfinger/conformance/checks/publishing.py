@@ -14,7 +14,7 @@ from wharfinger.providers import DesiredProvider, Inventory
 from wharfinger.providers.names import MAX_PROVIDER_NAME, child_uuid
 from wharfinger.providers.ownership import is_instance_trait, owners
 
-#: A provider of somebody else's, below the driver's.
+#: A provider of another owner, below the driver's.
 _OTHERS = "conformance-others"
 _OTHERS_OWNER = "CUSTOM_OWNER_CONFORMANCE_OTHERS"
 _OTHERS_CLASS = "CUSTOM_CONFORMANCE_OTHERS"
@@ -48,8 +48,8 @@ def named(subject: Subject) -> None:
     "is the framework's to set. It agrees with the root of the node's tree: in its uuid, and its "
     "vcpus, memory_mb and local_gb with the totals of VCPU, MEMORY_MB and DISK_GB, if both have "
     "them.",
-    "The framework keeps that object: what it says of another node or host would be lost, or "
-    "wrong; and operators see two hosts where the object and the tree differ.",
+    "The framework keeps that object by node and host. Operators see two hosts where the object "
+    "and the tree differ.",
     after=("WHF-201",),
 )
 def nodes_described(subject: Subject) -> None:
@@ -92,7 +92,7 @@ def well_formed(subject: Subject) -> None:
         except ReshapeNeeded:
             return  # that is another rule's
         if not any(one.stated for one in said.values()):
-            raise Violation("nothing is said of any provider", "at least one")
+            raise Violation("no provider has inventory or traits", "at least one")
 
 
 @rule(
@@ -118,18 +118,18 @@ def untagged(subject: Subject) -> None:
     Level.MUST,
     "Everything that a driver says can be published: a cycle with the real Placement ends without "
     "a problem, and each provider has one owner.",
-    "What cannot be published is not there for anybody who asks Placement.",
+    "A provider that cannot be published is missing in Placement.",
     after=("WHF-202", "WHF-203", "WHF-204"),
 )
 def published(subject: Subject) -> None:
-    """Publish, and see that what is said is there."""
+    """Publish, and compare Placement with the driver's description."""
     with subject.publishing() as publishing:
         contents = publishing.settle()
         owner = publishing.publisher.owner
         said = _stated(describe(publishing.driver, contents))
     for name, one in said.items():
         if name not in contents:
-            raise Violation(f"{name} is not in Placement", "what is said of it")
+            raise Violation(f"{name} is not in Placement", "its description")
         found = owners(contents[name].traits)
         if found != {owner}:
             raise Violation(f"{name}: owner {', '.join(sorted(found)) or 'none'}", owner)
@@ -162,8 +162,7 @@ def prefixed(subject: Subject) -> None:
 @rule(
     "WHF-207",
     Level.SHOULD,
-    "Where more is given out than there is (allocation_ratio), nobody gets more than all of it "
-    "(max_unit).",
+    "Where an allocation_ratio is above 1, no instance gets more than the total (max_unit).",
     "An instance that is given more units than the hardware has cannot be started.",
     after=("WHF-203",),
 )
@@ -183,13 +182,12 @@ def bounded(subject: Subject) -> None:
 @rule(
     "WHF-208",
     Level.MUST,
-    "Nothing of other owners is touched: not their providers, not what they have below the "
-    "driver's.",
+    "The driver touches no provider of another owner, also not below its own providers.",
     "Two owners in one tree are the reason why there are owners.",
     after=("WHF-205",),
 )
 def others_kept(subject: Subject) -> None:
-    """Put providers of somebody else's below the driver's, with the same classes, and publish."""
+    """Put providers of another owner below the driver's, with the same classes, and publish."""
     placement = subject.placement
     with subject.publishing() as publishing:
         own = publishing.settle()
@@ -208,7 +206,7 @@ def others_kept(subject: Subject) -> None:
 
 
 def _create_others(subject: Subject, own: Contents) -> set[str]:
-    """Have somebody else's below the first root and, where there is one, the first child."""
+    """Create another owner's providers below the first root and the first child."""
     parents = sorted(own.values(), key=lambda one: (one.parent_uuid is not None, one.name))
     first_child = [one for one in parents if one.parent_uuid is not None][:1]
     classes = {kind for one in own.values() for kind in one.inventories}
@@ -227,5 +225,5 @@ def _create_others(subject: Subject, own: Contents) -> set[str]:
 
 
 def _stated(described: dict[str, DesiredProvider]) -> dict[str, DesiredProvider]:
-    """The providers of which something is said."""
+    """The providers with inventory or traits."""
     return {name: one for name, one in described.items() if one.stated}

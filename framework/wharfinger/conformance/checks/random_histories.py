@@ -9,7 +9,7 @@ from wharfinger.conformance.random_history import histories_of
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
-#: Of one history.
+#: Steps of one history.
 _STEPS: Final = 12
 #: Histories that hypothesis begins with: nothing happens, or the same again and again.
 _SIMPLEST: Final = 2
@@ -18,9 +18,9 @@ _SIMPLEST: Final = 2
 @rule(
     "WHF-991",
     Level.MUST,
-    "Whatever happens in whatever order, what is published is what there is: each rule of what "
-    "comes and goes, is busy, fails and is restarted holds after any history of them.",
-    "What goes wrong in life is seldom the first thing that happens.",
+    "Placement holds what the backend has after any history: things come, go and are busy, calls "
+    "fail, and the driver restarts, in any order.",
+    "Many defects show only after several events.",
     profile=Profile.EXTENDED,
     after=("WHF-401", "WHF-506"),
 )

@@ -1,4 +1,4 @@
-"""Rules of what is there, and not to be had (WHF-5..)."""
+"""Rules of things that exist and cannot be used (WHF-5..)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -10,7 +10,7 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Publishing, Subject, describe, sound
 from wharfinger.providers import DesiredProvider
 
-#: A trait that somebody else puts on a provider.
+#: A trait that another owner puts on a provider.
 _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
 
 
@@ -18,8 +18,8 @@ _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
     "WHF-501",
     Level.MUST,
     "While a thing is busy inventory at and below it stays, and is reserved (reserved == total).",
-    "Inventory that is deleted takes the allocations' ground away; inventory that is free is given "
-    "to somebody.",
+    "Allocations need inventory, so it must not be deleted. Placement gives free inventory to an "
+    "instance.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-301",),
@@ -46,7 +46,7 @@ def reserved(subject: Subject) -> None:
     Level.MUST,
     "When a thing is free again it has its own figures back, what it reserves for itself too: "
     "after ten more complete cycles and ten minutes, at the latest.",
-    "A figure that is lost is lost for good: nobody remembers it but the driver.",
+    "Only the driver remembers the figure: if it is lost, no other program restores it.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-303", "WHF-501"),
@@ -68,29 +68,9 @@ def restored(subject: Subject) -> None:
 
 
 @rule(
-    "WHF-503",
-    Level.MUST,
-    "The driver reserves a busy thing and the providers below it, and changes no other provider: "
-    "not the root, no other thing, and no provider of another owner.",
-    "One node that is cleaned is no reason to refuse all others.",
-    profile=Profile.EXTENDED,
-    busy=True,
-    after=("WHF-501",),
-)
-def others_free(subject: Subject) -> None:
-    """Make a thing busy, and compare all other providers after each kind of cycle."""
-    with subject.publishing() as publishing:
-        things = BusyThings(subject, publishing)
-        things.make_busy(subject.harness.things()[0])
-        for pace in _paces(publishing):
-            pace()
-            things.see_others(_AFTER[pace.__name__])
-
-
-@rule(
     "WHF-504",
     Level.MUST,
-    "What is busy when the driver first sees it can be had by nobody, either.",
+    "The driver also reserves a thing that is busy when the driver first lists it.",
     "A process may start, or a node be found, in the middle of its cleaning.",
     profile=Profile.EXTENDED,
     busy=True,
@@ -111,7 +91,7 @@ def reserved_at_first(subject: Subject) -> None:
 @rule(
     "WHF-505",
     Level.SHOULD,
-    "A reservation is said with a reason (ProviderTree.reserve), and not by figures.",
+    "The driver reserves with a reason (ProviderTree.reserve), and not by figures.",
     "Operators ask why a node cannot be had; and figures that are reported as they are need not "
     "be remembered.",
     profile=Profile.EXTENDED,
@@ -119,7 +99,7 @@ def reserved_at_first(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def reasoned(subject: Subject) -> None:
-    """Make a thing busy, and look at what is said of it."""
+    """Make a thing busy, and look at its description."""
     harness = subject.harness
     with subject.publishing() as publishing:
         live = publishing.settle()
@@ -133,12 +113,12 @@ def reasoned(subject: Subject) -> None:
 @rule(
     "WHF-506",
     Level.MUST,
-    "A thing that is busy is said to be, each time the driver is asked: again of one snapshot, "
-    "after others have written to Placement, when another comes, and by a poll for another.",
-    "What is not said once is free, and given to somebody, until it is said again.",
+    "The driver reserves a busy thing in each description: again from one snapshot, after others "
+    "have written to Placement, when another thing comes, and after a poll for another thing.",
+    "A thing that one description does not reserve is free until the next one.",
     profile=Profile.EXTENDED,
     busy=True,
-    after=("WHF-502", "WHF-503", "WHF-504"),
+    after=("WHF-502", "WHF-504"),
 )
 def reserved_for_as_long(subject: Subject) -> None:
     """Make a thing busy, and have the driver be asked for every other reason."""
@@ -155,7 +135,7 @@ def reserved_for_as_long(subject: Subject) -> None:
                 raise Violation(f"{thing} is not reserved when it is asked for again", "reserved")
         subject.placement.add_trait(subject.placement.contents()[thing].uuid, _OTHERS)
         sound(cycle.drift())
-        _see_reserved(subject, thing, "after somebody has added a trait to it, and a drift cycle")
+        _see_reserved(subject, thing, "after another owner has added a trait, and a drift cycle")
         harness.make_busy(other)
         sound(cycle.poll())
         _see_reserved(subject, thing, f"after {other} has become busy, and a poll")
@@ -168,20 +148,21 @@ def reserved_for_as_long(subject: Subject) -> None:
 @rule(
     "WHF-507",
     Level.MUST,
-    "The driver changes only the reservation of a thing that is busy: its totals, other figures, "
-    "traits, aggregates, name and uuid stay.",
+    "The driver reserves a busy thing and the providers below it, and changes nothing else: no "
+    "other figure, trait, aggregate, name or uuid, and no other provider. The trait of a function "
+    "may go while current_function does not return that function.",
     "Placement schedules by figures and traits. An allocation that no longer fits them cannot be "
-    "moved or resized.",
+    "moved or resized, and one busy node is no reason to refuse all others.",
     profile=Profile.EXTENDED,
     busy=True,
-    after=("WHF-503",),
+    after=("WHF-501",),
 )
 def only_reserved(subject: Subject) -> None:
-    """Make a thing busy, and compare all of it after each kind of cycle."""
+    """Make a thing busy, and compare all providers after each type of cycle."""
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
         things.make_busy(subject.harness.things()[0])
-        for pace in _paces(publishing):
+        for pace in (*_paces(publishing), *_paces(publishing)):
             pace()
             things.see(_AFTER[pace.__name__])
 

@@ -16,7 +16,7 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import ReshapeNeeded, WharfingerError
 from wharfinger.providers import Inventory
 
-#: A provider of nobody's, what it has, and what each consumer has of it.
+#: A provider of another program, its inventory, and the part of it that each consumer has.
 _ELSEWHERE: Final = "6f3f6a1e-7d0b-4c53-9a0e-2f1f7c9d4b10"
 _ROOM: Final = {"DISK_GB": Inventory(total=1_000_000)}
 _OF_OTHERS: Final = {"DISK_GB": 1}
@@ -26,7 +26,8 @@ _OF_OTHERS: Final = {"DISK_GB": 1}
     "WHF-601",
     Level.MUST,
     "A reshape conserves allocations: each consumer has as much of each class as before.",
-    "What is lost is given to a second instance; what is counted twice is never given back.",
+    "Placement gives lost amounts to a second instance. Amounts that are counted twice are never "
+    "released.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-208",),
@@ -61,7 +62,7 @@ def conserved(subject: Subject) -> None:
     after=("WHF-303", "WHF-601"),
 )
 def over(subject: Subject) -> None:
-    """Reshape, and run each pace again."""
+    """Reshape, and run full cycles again."""
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
         _publish_old(subject, publishing, layout)
@@ -81,7 +82,7 @@ def over(subject: Subject) -> None:
     after=("WHF-301", "WHF-602"),
 )
 def all_or_nothing(subject: Subject) -> None:
-    """Have the calls fail that are made to the backend after the listing, for the reshape."""
+    """Break the calls that the driver makes after the listing, for the reshape."""
     harness = subject.harness
     layout = harness.use_old_layout()
     with subject.driver() as driver:
@@ -96,7 +97,7 @@ def all_or_nothing(subject: Subject) -> None:
         while seen == before and _breaks(subject, publishing, at):
             seen = subject.placement.contents()
             at += 1
-        # What a call that failed did not stop may have been done, as far as that is all of it.
+        # A reshape that a failed call did not stop may be complete.
         after = publishing.settle()
         if seen not in (before, after):
             raise Violation(difference(before, seen), f"nothing, or {difference(before, after)}")
@@ -116,10 +117,10 @@ def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
 def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
     """Have Placement hold the node as an instance of ours has published it long ago.
 
-    Whoever uses any of it has something of somebody else's, too.
+    Each consumer also has a part of another program's provider.
     """
     if not any(sum(amounts.values()) for amounts in layout.allocations.values()):
-        raise NotShown("in the harness's old layout nobody uses anything")
+        raise NotShown("the harness's old layout has no allocations")
     (node, *_) = listed(publishing.driver).nodes
     subject.placement.create(
         node.name, layout.inventories, publishing.publisher.traits, uuid=node.uuid
@@ -194,6 +195,34 @@ def moved_alike(subject: Subject) -> None:
             if again is not None:
                 for consumer in each:
                     _see_moved_alike(consumer, moved, again)
+
+
+@rule(
+    "WHF-606",
+    Level.MUST,
+    "After a reshape each thing has the totals that it has while no instance uses it.",
+    "A total has what is used and what is free. Placement subtracts what is allocated.",
+    profile=Profile.EXTENDED,
+    supports="reshape",
+    after=("WHF-601",),
+)
+def totals_of_all(subject: Subject) -> None:
+    """Publish things that no instance uses; after a reset, reshape things in use, and compare."""
+    with subject.publishing() as publishing:
+        before = publishing.settle()
+    subject.begin()
+    layout = subject.harness.use_old_layout()
+    with subject.publishing() as publishing:
+        _publish_old(subject, publishing, layout)
+        after = publishing.settle()
+    for thing in subject.harness.things():
+        if thing in before and thing in after:
+            unused, used = (
+                {kind: one.total for kind, one in contents[thing].inventories.items()}
+                for contents in (before, after)
+            )
+            if used != unused:
+                raise Violation(f"{thing}: totals {used}", f"totals {unused}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Rules of how a driver runs: what it asks, what it shares, what it leaves behind (WHF-8..)."""
 
 from wharfinger.conformance.exceptions import Violation
-from wharfinger.conformance.leaks import Kind, leaks
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.side_effects import watching
 from wharfinger.conformance.subject import Subject, describe
@@ -53,34 +52,3 @@ def apart(subject: Subject) -> None:
     if after != before:
         news = sorted(after.keys() ^ before.keys())
         raise Violation(f"the first one says otherwise now: {', '.join(news)}", "its own snapshot")
-
-
-@rule(
-    "WHF-804",
-    Level.MUST,
-    "The driver ends the threads that it starts: cleanup_host ends those of the instance, and no "
-    "call leaves another one each time.",
-    "An agent runs for months, and instances are begun anew in one process.",
-    after=("WHF-203",),
-)
-def ends_threads(subject: Subject) -> None:
-    """Count threads after cycles, after failed cycles, and after the life of an instance."""
-    _see_no_leak(subject, Kind.THREADS)
-
-
-@rule(
-    "WHF-805",
-    Level.MUST,
-    "The driver closes the files and sockets that it opens: neither a cycle nor a failed cycle nor "
-    "an instance that has ended leaves one open each time.",
-    "An agent runs for months.",
-    after=("WHF-203",),
-)
-def closes_files(subject: Subject) -> None:
-    """Count what is open after cycles, after failed cycles, and after the life of an instance."""
-    _see_no_leak(subject, Kind.FILES)
-
-
-def _see_no_leak(subject: Subject, kind: Kind) -> None:
-    if found := leaks(subject).get(kind):
-        raise Violation(found, "as many as before")

@@ -1,12 +1,12 @@
 """Rules of large backends: all of it is described, at a cost that is linear (WHF-802, WHF-806)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from wharfinger.conformance.cost import is_quadratic, lines_of, processor_time_of
-from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.exceptions import Unproven, Violation
 from wharfinger.conformance.growing import sizes
 from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, Profile, rule
@@ -34,9 +34,9 @@ _CHEAP: Final = 8.0
 #: A cost that is linear doubles its increase when that of the things doubles; n log n nearly does.
 _INCREASE: Final = 2.5
 _INCREASE_OF_TIME: Final = 2.6
-#: What twice as many things take where that is not linear; where it is quadratic that is 4.
+#: The growth of the time for twice as many things that is not linear; a quadratic cost has 4.
 _GROWTH_OF_TIME: Final = 2.5
-#: What does not count, of each.
+#: Amounts that do not count.
 _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
 
@@ -56,14 +56,14 @@ class _Cost:
 @rule(
     "WHF-802",
     Level.MUST,
-    "What a cycle costs is linear in what there is: calls to the backend, and work.",
-    "What is quick with ten nodes and quadratic takes hours with ten thousand.",
+    "The cost of a cycle, in calls to the backend and in work, is linear in the number of things.",
+    "A quadratic driver is quick with ten nodes, and takes hours with ten thousand.",
     profile=Profile.EXTENDED,
     after=("WHF-401",),
 )
 def linear(subject: Subject) -> str:
     """Count calls and lines at some sizes, and measure processor time at larger ones."""
-    costs = [*_costs(subject)]
+    costs, refused = _costs(subject)
     for what, figures in (
         ("calls to the backend", [(one.things, one.calls) for one in costs]),
         ("lines of Python", [(one.things, one.lines) for one in costs if one.lines is not None]),
@@ -74,11 +74,14 @@ def linear(subject: Subject) -> str:
     # Other programs may have slowed one series of measurements down.
     if _takes_quadratic_time(costs):
         subject.begin()
-        if _takes_quadratic_time(again := [*_costs(subject)]):
+        again, refused = _costs(subject)
+        if _takes_quadratic_time(again):
             told = _told(
                 "processor time", [(one.things, round(one.time or 0)) for one in again[-3:]]
             )
             raise Violation(told, "linear growth")
+    if refused:
+        raise Unproven(refused)
     return f"up to {costs[-1].things} things" if costs else ""
 
 
@@ -100,11 +103,11 @@ def complete(subject: Subject) -> str:
         for size in sizes(subject, least=least, most=_FAR):
             try:
                 many = _all_described(subject, driver)
-            except WharfingerError:
-                # A backend may be too slow for that many. What is not complete has to raise.
+            except WharfingerError as error:
+                # A backend may be too slow for that many. An incomplete listing has to raise.
                 if size <= least:
                     raise
-                return f"of {seen} things: the driver refuses {size}"
+                raise Unproven(_refusal(seen, size, error)) from error
             _see_same(few, many)
             seen = size
             few = few | {name: one for name, one in many.items() if size <= least}
@@ -112,7 +115,7 @@ def complete(subject: Subject) -> str:
 
 
 def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:
-    """What the driver says of each thing; raises Violation where it leaves one out."""
+    """Return the description of each thing; raises Violation if the driver leaves one out."""
     said = describe(driver, subject.placement.contents())
     there = subject.harness.things()
     if missing := [thing for thing in there if thing not in said]:
@@ -138,22 +141,30 @@ def _form(one: DesiredProvider) -> tuple[object, ...]:
     return (one.stated, one.mode, bool(one.reservations), frozenset(one.provider.inventories))
 
 
-def _costs(subject: Subject) -> Iterator[_Cost]:
-    """What a cycle costs, for one number of things after the other."""
+def _costs(subject: Subject) -> tuple[list[_Cost], str]:
+    """Return the costs of a cycle for several numbers of things.
+
+    The text says which number the driver refused. A backend may be too slow for that many.
+    """
     least = _TIMES * subject.harness.growth
+    costs: list[_Cost] = []
     with subject.driver() as driver:
         for size in sizes(subject, least=least, most=_MOST, cheap=_CHEAP):
             try:
-                cost = _cost(subject, driver, size)
-            except WharfingerError:
+                costs.append(_cost(subject, driver, size))
+            except WharfingerError as error:
                 if size <= least:
                     raise
-                return  # a backend may be too slow for that many
-            yield cost
+                return costs, _refusal(costs[-1].things if costs else 0, size, error)
+    return costs, ""
+
+
+def _refusal(seen: int, size: int, error: WharfingerError) -> str:
+    return f"the driver describes {seen} things, and raises with {size}: {error}"
 
 
 def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
-    """What a cycle costs for the things that there are, of that number."""
+    """Return the cost of a cycle for the present things."""
     said = describe(driver, subject.placement.contents())
     live = {name: one.provider for name, one in said.items()}
     subject.harness.expect()

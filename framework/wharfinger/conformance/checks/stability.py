@@ -24,9 +24,9 @@ _ENOUGH: Final = 60.0
 @rule(
     "WHF-301",
     Level.MUST,
-    "A second update of an unchanged world changes nothing, at any pace.",
-    "A fleet of thousands is looked at every minute: what is written each time is load on "
-    "Placement, and a race with everybody else.",
+    "A second update of an unchanged backend changes nothing, in any type of cycle.",
+    "The framework compares a fleet of thousands every minute. Each needless write is load on "
+    "Placement, and a race with other programs.",
     after=("WHF-208",),
 )
 def unchanged(subject: Subject) -> None:
@@ -47,8 +47,8 @@ def unchanged(subject: Subject) -> None:
     "WHF-302",
     Level.MUST,
     "Names and uuids of nodes and providers are the same each time.",
-    "What has another name or uuid is another provider: the first one is removed, with all that "
-    "is known of it.",
+    "A provider with another name or uuid is another provider: the first one is removed, with all "
+    "that operators and other programs know of it.",
     after=("WHF-203",),
 )
 def named_as_before(subject: Subject) -> None:
@@ -120,8 +120,9 @@ def in_any_thread(subject: Subject) -> None:
 @rule(
     "WHF-305",
     Level.MUST,
-    "What is said of an unchanged world is the same in each process.",
-    "What depends on the hashes of texts, or on what a module remembers, changes with each start.",
+    "The driver describes an unchanged backend alike in each process.",
+    "A description that depends on the hashes of texts, or on the memory of a module, changes "
+    "with each start.",
     elsewhere=True,
     after=("WHF-302", "WHF-303"),
 )
@@ -135,7 +136,7 @@ def as_elsewhere(subject: Subject) -> None:
 
 
 def in_thread(call: Callable[[], T]) -> T:
-    """What a call answers in a thread of its own; raises what it raises."""
+    """Return the answer of a call in a thread of its own, or raise its exception."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 

@@ -208,3 +208,34 @@ class LooksAtFewDevices(DevicesDriver):
                 for name, facts in self.devices.items()
             }
         return self.changed({*events["changed"]}), str(events["last"])
+
+
+@mutant("WHF-920")
+class ListsToPoll(MachinesDriver):
+    """It reads all machines again in each poll, and says which of them have changed."""
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        self.read()
+        return super().news(since)
+
+
+@mutant("WHF-920")
+class PollsByComparing(DevicesDriver):
+    """It asks for no events: it lists all devices, and compares them with those before."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        _, mark = super().changed_nodes(None)
+        if since is None:
+            return set(), mark
+        changed, _ = super().changed_nodes(since)
+        self.read()
+        return changed, mark
+
+
+@mutant("WHF-916")
+class NamesAFixedShare(MachinesDriver):
+    """With a machine that has changed it names a third of all machines."""
+
+    def changed(self, devices: set[str]) -> set[str]:
+        named = super().changed(devices)
+        return named | {*sorted(self.devices)[::3]} if named else named

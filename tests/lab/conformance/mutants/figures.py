@@ -133,7 +133,7 @@ class SubtractsAllocations(DevicesDriver):
         super().describe(tree, name, {**facts, "units": facts["units"] - used})
 
 
-@mutant("WHF-541")
+@mutant("WHF-507")
 class LosesTraitsWhileBusy(DevicesDriver):
     """A device that is busy has no traits: instances are not to ask for it."""
 
@@ -141,7 +141,7 @@ class LosesTraitsWhileBusy(DevicesDriver):
         return set() if facts["busy"] else super().traits(name, facts)
 
 
-@mutant("WHF-541")
+@mutant("WHF-507")
 class MarksWhatIsBusy(MachinesDriver):
     """It says by a trait that a machine is busy."""
 
@@ -149,7 +149,7 @@ class MarksWhatIsBusy(MachinesDriver):
         return super().traits(name, facts) | ({"CUSTOM_LAB_BUSY"} if facts["busy"] else set())
 
 
-@mutant("WHF-541")
+@mutant("WHF-508")
 class GivesAllAtOnceWhileBusy(DevicesDriver):
     """A device that stays busy is given out whole."""
 

@@ -18,7 +18,7 @@ from oslo_config import cfg
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
-from wharfinger.exceptions import BackendError
+from wharfinger.exceptions import BackendError, ProgrammingRefused
 from wharfinger.objects import Service
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle import Reconciler
@@ -271,3 +271,25 @@ class ChangesAtImport(MachinesDriver):
     """Its module changes how often threads take turns."""
 
     __module__ = "tests.lab.conformance.changes_at_import"
+
+
+@mutant("WHF-999")
+class HidesRefusedJobs(DevicesDriver):
+    """It changes the umask when the backend refuses a job."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        try:
+            super().program(provider_uuid, image, function)
+        except ProgrammingRefused:
+            os.umask(0o077)
+            raise
+
+
+@mutant("WHF-999")
+class LogsOfUnknownDevices(DevicesDriver):
+    """It turns warnings on for all code when it is asked to program an unknown device."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        if provider_uuid not in self.names:
+            warnings.simplefilter("always")
+        super().program(provider_uuid, image, function)

@@ -1,11 +1,13 @@
-"""Mutants of what devices hold when they have been programmed, or have not (WHF-925 to 928)."""
+"""Mutants of what devices hold when they have been programmed, or have not (WHF-925 to 929)."""
 
 from collections.abc import Sequence
 from typing import ClassVar
+from uuid import NAMESPACE_URL, uuid5
 
 from tests.lab.conformance.honest import DevicesDriver, Facts
 from tests.lab.conformance.mutants import mutant
 from wharfinger.exceptions import BackendError
+from wharfinger.providers import Inventory, ProviderTree
 
 
 @mutant("WHF-925")
@@ -123,3 +125,66 @@ class EchoesWhileTheBackendIsAway(DevicesDriver):
                 raise
             function: str | None = self.loaded[provider_uuid]
             return function
+
+
+@mutant("WHF-925")
+class SaysTheNameThatWasAsked(DevicesDriver):
+    """It says the name that a job had for the function that the device holds."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        held = super().current_function(provider_uuid)
+        self.wanted = {**getattr(self, "wanted", {}), held: function}
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        held = super().current_function(provider_uuid)
+        function: str | None = getattr(self, "wanted", {}).get(held, held)
+        return function
+
+
+@mutant("WHF-929")
+class NamesPortsByFunction(DevicesDriver):
+    """A device has a port, in whose name there is the function of the device."""
+
+    def port(self, name: str, facts: Facts) -> str:
+        return f"{name}:{facts['function']}"
+
+    def gone(self, tree: ProviderTree, node: str) -> list[str]:
+        ports = {self.port(name, facts) for name, facts in self.devices.items()}
+        return [name for name in super().gone(tree, node) if name not in ports]
+
+    def remove(self, tree: ProviderTree, name: str) -> None:
+        if tree.exists(name):  # a port goes with its device
+            super().remove(tree, name)
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        super().describe(tree, name, facts)
+        port = self.port(name, facts)
+        if not tree.exists(port):
+            self.new_port(tree, name, facts)
+        tree.update_inventory(port, {"CUSTOM_LAB_PORT": Inventory(total=1, max_unit=1)})
+        if facts["busy"]:
+            self.reserve(tree, port)
+
+    def new_port(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        tree.new_child(self.port(name, facts), name)
+
+
+@mutant("WHF-929")
+class NewPortForEachFunction(NamesPortsByFunction):
+    """A device has a port, whose uuid depends on the function of the device."""
+
+    def port(self, name: str, facts: Facts) -> str:
+        return f"{name}:port"
+
+    def uuid(self, name: str, facts: Facts) -> str:
+        return str(uuid5(NAMESPACE_URL, f"{name}:{facts['function']}"))
+
+    def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        port = self.port(name, facts)
+        if tree.exists(port) and tree.data(port).uuid != self.uuid(name, facts):
+            tree.remove(port)
+        super().describe(tree, name, facts)
+
+    def new_port(self, tree: ProviderTree, name: str, facts: Facts) -> None:
+        tree.new_child(self.port(name, facts), name, uuid=self.uuid(name, facts))

@@ -56,7 +56,7 @@ class ForgetsItsOwnFigure(DevicesDriver):
         return super().inventory(name, {**facts, "reserved": reserved})
 
 
-@mutant("WHF-503")
+@mutant("WHF-507")
 class ReservesAll(DevicesDriver):
     """Where one device is busy it reserves all of them."""
 
@@ -107,7 +107,7 @@ class RemembersOne(DevicesDriver):
             super().reserve(tree, name)
 
 
-@mutant("WHF-503")
+@mutant("WHF-507")
 class ReservesTheNode(DevicesDriver):
     """With a device it reserves the node."""
 
@@ -116,7 +116,7 @@ class ReservesTheNode(DevicesDriver):
         tree.reserve(NODE, "a device is busy")
 
 
-@mutant("WHF-503")
+@mutant("WHF-507")
 class ReservesTheNeighbour(DevicesDriver):
     """With a device it reserves the engine below the next one."""
 

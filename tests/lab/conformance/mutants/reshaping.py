@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
 
-from tests.lab.conformance.honest import UNITS, DevicesDriver, Held
+from tests.lab.conformance.honest import UNITS, DevicesDriver, Facts, Held
 from tests.lab.conformance.mutants import mutant
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import Migration
-from wharfinger.providers import ProviderTree
+from wharfinger.providers import Inventory, ProviderTree
 
 
 @mutant("WHF-601")
@@ -128,3 +128,12 @@ class AsksTooLate(DevicesDriver):
         except BackendError:
             return
         super().reshape_needed()
+
+
+@mutant("WHF-606")
+class PublishesTheRest(DevicesDriver):
+    """It publishes as the total of a device what no consumer uses."""
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        used = sum(one.get(name, 0) for one in self.uses.values())
+        return super().inventory(name, {**facts, "units": facts["units"] - used})

@@ -121,7 +121,7 @@ class WaitsForNews(RackDriver):
         return changed, mark
 
 
-@wrong("feed")
+@wrong("feed", "WHF-920")
 class ListsInEachPoll(RackDriver):
     """A poll takes a new snapshot of everything, whether anything has changed or not."""
 

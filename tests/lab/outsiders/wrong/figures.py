@@ -20,7 +20,7 @@ class TraitGoesWhenBusy(RackDriver):
         return {one for one in traits if not self.is_busy(card) or "MODEL" not in one}
 
 
-@wrong("figures", "WHF-503")
+@wrong("figures", "WHF-507")
 class NodeTraitGoesWhenBusy(RackDriver):
     """A node has a trait only while none of its cards is busy."""
 
@@ -120,7 +120,7 @@ class NodeShrinksWhenBusy(RackDriver):
         return super().node_inventory({**facts, "cpus": facts["cpus"] - busy})
 
 
-@wrong("figures", "WHF-503")
+@wrong("figures", "WHF-507")
 class OtherFiguresAfterAPoll(RackDriver):
     """A node that a poll has named keeps nothing of its cards for itself."""
 
@@ -150,7 +150,7 @@ class OneUnitWhenThereAreMany(RackDriver):
         return super().area(card) if sum(map(len, self.cards.values())) <= 500 else 15
 
 
-@wrong("figures")
+@wrong("figures", "WHF-606")
 class UnitsThatAreFree(HostDriver):
     """A device has the units that no instance uses, as its total."""
 

@@ -83,7 +83,7 @@ class FunctionsNamedByNode(RackDriver):
                 tree.remove(uuid)
 
 
-@wrong("identity")
+@wrong("identity", "WHF-929")
 class FunctionsNamedByImage(RackDriver):
     """The functions of a card have the name of its image, and others when it is programmed."""
 

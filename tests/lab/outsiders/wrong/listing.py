@@ -46,7 +46,7 @@ class FirstTwoPages(SomePages):
     most = 2
 
 
-@wrong("listing", "WHF-305")
+@wrong("listing", "WHF-806")
 class FirstThousand(SomePages):
     """It reads the first ten pages of each list: 1,000 cards."""
 
@@ -229,7 +229,7 @@ class PollForgetsCards(RackDriver):
         return super().changed_nodes(since)
 
 
-@wrong("listing", "WHF-703")
+@wrong("listing", "WHF-708")
 class SnapshotByHalves(RackDriver):
     """The nodes of a listing are kept where its cards could not be listed."""
 

@@ -48,7 +48,7 @@ class EchoesWhatFailed(Notes):
             raise
 
 
-@wrong("programming")
+@wrong("programming", "WHF-925")
 class EchoesForAName(RackDriver):
     """Programming with the name of a function loads whatever the image holds, and says the name."""
 

@@ -14,7 +14,7 @@ from tests.lab.outsiders.wrong import wrong
 from wharfinger.providers import ProviderTree
 
 
-@wrong("reservation", "WHF-503")
+@wrong("reservation", "WHF-507")
 class ReservesNodeToo(RackDriver):
     """The node of a busy card is reserved with it."""
 
@@ -32,7 +32,7 @@ class ReservesHostOfTwo(HostDriver):
             tree.reserve(node, "devices are reset")
 
 
-@wrong("reservation", "WHF-503")
+@wrong("reservation", "WHF-507")
 class ReservesOtherFunctions(RackDriver):
     """All functions of a node are reserved while one of its cards is busy."""
 
