@@ -1,4 +1,4 @@
-"""A dependency that is away: a port or a socket before it, and what befalls its connections."""
+"""Outages of a dependency: a gate before its port or socket that breaks connections."""
 
 import socket
 import threading
@@ -17,7 +17,7 @@ _MOST: Final = 65536
 
 
 class Outage(Enum):
-    """A way in which a dependency is away."""
+    """A type of outage."""
 
     REFUSED = "refused"
     """No process listens."""
@@ -41,10 +41,10 @@ _ANSWERS: Final = {
 
 
 class Gate(fixtures.Fixture):
-    """Connects to a dependency at ``target``, or has it be away.
+    """A gate that connects to a dependency at ``target``, or simulates its outage.
 
-    It listens on ``path``, or else on a port of 127.0.0.1: ``url`` is where. Byte by byte, there
-    are ``pause`` seconds after each.
+    It listens on ``path``, or else on a port of 127.0.0.1; ``url`` is the address. A slow answer
+    comes byte by byte, with ``pause`` seconds after each.
     """
 
     url: str
@@ -69,7 +69,7 @@ class Gate(fixtures.Fixture):
         self.addCleanup(self._finish)
 
     def begin(self, outage: Outage) -> None:
-        """Have the dependency be away, for the connections that there are too."""
+        """Begin an outage, which affects open connections too."""
         with self._lock:
             self._outage = outage
             self._over.clear()
@@ -79,7 +79,7 @@ class Gate(fixtures.Fixture):
             self._drop()
 
     def end(self) -> None:
-        """Have it back. No connection outlives the outage."""
+        """End the outage. No connection survives it."""
         with self._lock:
             self._outage = None
             self._over.set()
