@@ -80,12 +80,12 @@ class Host:
             driver: Any = self.publishing.driver
             driver.get_available_resource = _with_devices
 
-    def cycle(self, machines: Mapping[str, Machine] | None, pace: str = "sync") -> Told:
+    def cycle(self, machines: Mapping[str, Machine] | None, cycle_type: str = "sync") -> Told:
         """Run a cycle with these machines, by default the former ones; then report the service."""
         publishing = self.publishing
         if machines is not None:
             publishing.driver.nodes = dict(machines)
-        outcome = getattr(publishing.cycle, pace)()
+        outcome = getattr(publishing.cycle, cycle_type)()
         service_record.report(
             publishing.context, publishing.host, {OWNER}, complete=not outcome.problems
         )

@@ -120,8 +120,8 @@ def test_released_node_is_reserved_before_its_release_until_it_is_clean(
     driver = publishing.driver
     assert isinstance(driver, CleaningDriver)
     driver.clean |= {one["uuid"] for one in everything().values()}
-    for pace in ("drift", "poll", "sync"):
-        getattr(publishing.cycle, pace)()
+    for cycle_type in ("drift", "poll", "sync"):
+        getattr(publishing.cycle, cycle_type)()
     assert {str(metal.claim(WHOLE).instance.node) for _ in range(2)} == set(nodes)
     assert faults(publishing.context) == []
 

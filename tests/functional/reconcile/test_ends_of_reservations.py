@@ -36,7 +36,7 @@ def driver(publishing: Publishing) -> CleaningDriver:
 
 @pytest.fixture
 def cleaned(publishing: Publishing, placement: PlacementFixture, driver: CleaningDriver) -> str:
-    """The uuid of the node, which a consumer has released, and which is cleaned now."""
+    """The uuid of the node, which a consumer has released, and whose cleaning has begun."""
     assert not publishing.cycle.sync().problems
     give_back(publishing, placement, cn={"CUSTOM_GOLD": 1})
     driver.says("cn", "cn", "cleaning")

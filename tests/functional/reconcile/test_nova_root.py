@@ -1,4 +1,4 @@
-"""Children below nova's root: the root is deleted, comes back, and gets another uuid."""
+"""Children below nova's root when the root is deleted, returns, or gets another uuid."""
 
 import itertools
 import uuid
@@ -267,7 +267,7 @@ def test_device_with_a_new_uuid_of_its_own_is_not_offered_beside_the_former_allo
         assert (found[GPU]["uuid"], found[GPU]["inventories"]) == (first, {"VGPU": (4, 4)})
 
 
-def test_reserved_device_that_was_removed_comes_back_below_a_new_root_reserved(
+def test_removed_device_that_was_reserved_returns_reserved_below_a_new_root(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> None:
     publishing.driver.nodes[NODE] = below(GPU)
@@ -379,7 +379,7 @@ def detached_from(root: dict[str, Any]) -> str:
     return f"detached from {NODE} ({root['uuid']})"
 
 
-def test_detached_child_lets_the_root_go_and_returns_below_the_new_root(
+def test_detached_child_frees_the_root_and_returns_below_the_new_root(
     publishing: Publishing,
     placement: PlacementFixture,
     nova: Nova,
@@ -389,7 +389,7 @@ def test_detached_child_lets_the_root_go_and_returns_below_the_new_root(
     holds.detach(summary(placement, GPU))
 
     def is_apart() -> bool:
-        """Return whether the child is a root of its own, and else as it was."""
+        """Return whether the child is a root of its own, and otherwise unchanged."""
         return everything()[GPU] == blocking[GPU] | {"parent": None}
 
     assert is_apart()
@@ -437,7 +437,7 @@ def test_sync_reports_a_root_that_could_not_be_deleted(
     assert not publishing.restarted().sync().problems
 
 
-def test_sync_reports_no_root_where_no_child_has_allocations(
+def test_sync_without_allocations_on_children_reports_no_root(
     publishing: Publishing, placement: PlacementFixture, nova: Nova
 ) -> None:
     publishing.driver.nodes[NODE] = below(GPU, FPGA)
@@ -563,7 +563,7 @@ def test_detachment_that_crashed_after_each_request_is_finished_by_the_next_sync
     assert seen == ["inventories", blocking[GPU]["uuid"]]
 
 
-def test_detach_of_another_provider_than_a_child_of_ours_is_refused(
+def test_detach_of_a_provider_other_than_our_child_is_refused(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> None:
     def nested(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -640,7 +640,7 @@ def test_children_below_a_renamed_root_move_below_the_new_root_of_the_node(
 
 
 @pytest.mark.parametrize("cycle", ["sync", "drift"])
-def test_driver_sees_a_detached_child_below_the_root(
+def test_driver_edits_a_detached_child_below_the_root(
     publishing: Publishing,
     placement: PlacementFixture,
     holds: Reservations,
