@@ -1,4 +1,4 @@
-"""Tests of the tracker; some run twice, as those of cycles: with objects kept elsewhere, too."""
+"""Fixtures of the tracker; some tests run twice, with objects in this process and in another."""
 
 from tests.functional.reconcile.conftest import files_stay_open, keeper, nobody_waits, where
 
