@@ -148,7 +148,7 @@ def test_next_phases_of_one_of_two_reservations_that_ends_keeps_the_provider_res
 
 
 @pytest.mark.parametrize("phase", [None, "released"])
-def test_next_phases_of_a_settled_reservation_takes_the_phase_that_is_known(
+def test_next_phases_of_a_settled_reservation_uses_the_known_phase(
     phase: str | None,
 ) -> None:
     row = stored(None)
