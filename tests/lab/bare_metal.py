@@ -193,7 +193,7 @@ class Metal(fixtures.Fixture):
         """Run a poll and require that it has no problems."""
         return _sound(self.cycle.poll())
 
-    def give_back(self, consumer: str) -> None:
+    def release(self, consumer: str) -> None:
         AllocationRelease(self.client, self.context).release(consumer)
 
     # Observations.

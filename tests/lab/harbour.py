@@ -73,7 +73,7 @@ class Harbour(fixtures.Fixture):
             )
             play(work, ledger)
         self._hang_up()
-        return [*ledger.odd, *self._mended(seed, ledger), *self._settled(seed, ledger)]
+        return [*ledger.odd, *self._repaired(seed, ledger), *self._settled(seed, ledger)]
 
     def _begin(self) -> None:
         """Publish all machines, and let another owner add inventory to half of them."""
@@ -89,7 +89,7 @@ class Harbour(fixtures.Fixture):
                 {**answer.inventories, OTHERS: Inventory(total=total, reserved=reserved)},
             )
 
-    def _mended(self, seed: int, ledger: Ledger) -> Iterator[str]:
+    def _repaired(self, seed: int, ledger: Ledger) -> Iterator[str]:
         """Yield the faults after one cycle, and after two more for absent providers."""
         yard = Yard(seed, ledger.step)
         before = self._seen(yard, ledger)

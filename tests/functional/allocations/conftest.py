@@ -29,7 +29,7 @@ def files_stay_open() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_waits(no_waiting: None) -> None:
+def no_waits(no_waiting: None) -> None:
     """Skip waits between attempts; tests check only that attempts are bounded."""
 
 

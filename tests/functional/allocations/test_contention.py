@@ -71,7 +71,7 @@ class Thief:
             f"/allocations/{self.consumers[-1]}", "PUT", microversion="1.39", json=claim
         )
 
-    def give_back(self, _body: object) -> None:
+    def release_all(self, _body: object) -> None:
         """Release it."""
         self._publishing.client.delete_allocations(self.consumers[-1])
 
@@ -144,7 +144,7 @@ def test_attempts_of_a_claim_are_bounded_and_no_candidate_is_tried_twice(
     publishing.placement.requests.clear()
     with Posts(publishing.placement) as posts:
         # The other consumer takes each candidate, and releases it at once.
-        posts.before, posts.after = thief.take, thief.give_back
+        posts.before, posts.after = thief.take, thief.release_all
         with pytest.raises(NoCandidates, match="went to others"):
             desk.claim(WHOLE, uuid=ONE)
 

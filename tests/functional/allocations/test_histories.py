@@ -191,20 +191,20 @@ class History(RuleBasedStateMachine):
 
     @precondition(lambda self: self.broken)
     @rule(claims=st.booleans())
-    def mend(self, claims: bool) -> None:
+    def resume_all(self, claims: bool) -> None:
         """Resume everything that was interrupted."""
         age(self.quay.state_path)
         for move in self.desk.moves.left():
             self._do(move.instance_uuid, partial(self.desk.moves.recover, move), None, None)
         for one in InstanceList.get_by_filters(self.context):
             if one.task_state is not None:
-                self._mend(one, claims=claims)
+                self._resume(one, claims=claims)
         self.broken.clear()
         self.quay.cycle()
         assert noted(self.context) == taken(self.context)
         self._check()
 
-    def _mend(self, one: Instance, *, claims: bool) -> None:
+    def _resume(self, one: Instance, *, claims: bool) -> None:
         """Finish or undo an interrupted claim; finish an interrupted release."""
         if claims:
             self._claim_again(one.uuid, None)
@@ -230,7 +230,7 @@ class History(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "possible"):
             return
-        self.mend(claims=False)
+        self.resume_all(claims=False)
         for uuid in sorted(self.possible):
             self._release(uuid, None)
         for name in sorted(self.holders):

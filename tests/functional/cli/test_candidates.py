@@ -23,7 +23,7 @@ from wharfinger.cli import request_options
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
 
-ELSEWHERE = uuid("an aggregate that nobody is in")
+ELSEWHERE = uuid("an empty aggregate")
 NOTHING = "There are no candidates: `candidate explain` says why."
 GPU = ("--resource", "VGPU=1")
 OWNER_TRAITS = ["GET /traits?name=startswith:OWNER_", "GET /traits?name=startswith:CUSTOM_OWNER_"]

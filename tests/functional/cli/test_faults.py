@@ -260,7 +260,7 @@ def test_sync_with_fault_at_any_request_reports_it_and_the_next_repairs(
             f"{name} at {request} ({index}): {complaint}"
             for complaint in (
                 *_of_striking(fault, struck),
-                *_of_what_is_told(fault, request, done),
+                *_of_messages(fault, request, done),
                 *_of_contents(stage.act(act), view, done),
                 *stage.complaints_of_recovery(act, moment),
             )
@@ -292,7 +292,7 @@ def _of_striking(fault: Fault, struck: int) -> Iterator[str]:
         yield f"it happened {struck} times"
 
 
-def _of_what_is_told(fault: Fault, request: str, done: Done) -> Iterator[str]:
+def _of_messages(fault: Fault, request: str, done: Done) -> Iterator[str]:
     """Check the exit code and the messages for an operator."""
     if "Traceback" in done.out + done.err or "This is a fault" in done.err:
         yield f"a fault of ours: {done.err}"

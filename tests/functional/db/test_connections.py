@@ -88,7 +88,7 @@ def with_password(server: PostgreSQL | MariaDB, url: str) -> str:
     return sa.make_url(url).set(password=PASSWORD).render_as_string(hide_password=False)
 
 
-def assert_told(use: Callable[[], object], url: str) -> None:
+def assert_error(use: Callable[[], object], url: str) -> None:
     with pytest.raises(StateError) as caught:
         use()
     assert caught.value.path == str(sa.make_url(url).set(query={}))
@@ -137,7 +137,7 @@ def test_stopped_server_is_an_error_and_is_used_again_after_its_start(
             lambda: connect(url, tmp_path),
         ]
         for use in uses:
-            assert_told(use, url)
+            assert_error(use, url)
         gc.collect()
 
         server.start_again()

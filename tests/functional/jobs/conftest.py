@@ -2,17 +2,17 @@
 
 import pytest
 
-from tests.functional.reconcile.conftest import files_stay_open, keeper, nobody_waits, where
+from tests.functional.reconcile.conftest import files_stay_open, keeper, no_waits, where
 from tests.lab.cycles import Publishing
 from tests.lab.devices import CARD, OWN, SIBLING, Device, ProgrammableDriver, publish_devices
 from tests.lab.placement import PlacementFixture
 from wharfinger.jobs import device_programming
 
-__all__ = ["files_stay_open", "keeper", "nobody_waits", "where"]
+__all__ = ["files_stay_open", "keeper", "no_waits", "where"]
 
 
 @pytest.fixture(autouse=True)
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poll at short intervals."""
     monkeypatch.setattr(device_programming, "_PACE", 0.005)
 

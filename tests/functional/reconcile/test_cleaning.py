@@ -49,7 +49,7 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDrive
     return driver
 
 
-def give_back(publishing: Publishing, consumer: str = CONSUMER) -> None:
+def release_allocation(publishing: Publishing, consumer: str = CONSUMER) -> None:
     AllocationRelease(publishing.client, publishing.context).release(consumer)
 
 
@@ -79,7 +79,7 @@ def test_release_reserves_the_provider_before_the_allocation_is_deleted(
     assert is_candidate(client, summary(placement, "spare").uuid, "CUSTOM_GOLD")
     placement.adapter.after = placement.adapter.before = look
     placement.requests.clear()
-    give_back(publishing)
+    release_allocation(publishing)
     writes = [request.split("?")[0] for request in placement.requests.writes]
     driver.says("metal", "metal", "cleaning")
     run(publishing, "sync")
@@ -98,7 +98,7 @@ def test_release_reserves_the_provider_before_the_allocation_is_deleted(
 def test_released_provider_is_free_after_its_cleaning_was_seen_to_end(
     cycle_type: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    give_back(publishing)
+    release_allocation(publishing)
     assert phases(publishing) == ["released"]
     assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}
     for _ in range(2):
@@ -131,7 +131,7 @@ def test_cleaning_in_a_snapshot_from_before_the_release_does_not_count(
 ) -> None:
     """The snapshot shows an earlier cleaning."""
     driver.says("metal", "metal", "cleaning")
-    driver.meanwhile = lambda: give_back(publishing)
+    driver.meanwhile = lambda: release_allocation(publishing)
 
     getattr(publishing.cycle, cycle_type)()
     assert phases(publishing) == ["released"]
@@ -148,7 +148,7 @@ def test_reservation_changed_during_a_cycle_does_not_keep_others_from_their_end(
 ) -> None:
     allocate(placement, OTHER, spare={"CUSTOM_GOLD": 1})
     for consumer in (CONSUMER, OTHER):
-        give_back(publishing, consumer)
+        release_allocation(publishing, consumer)
     for reasons in (("cleaning",), ()):
         for name in ("metal", "spare"):
             driver.says(name, name, *reasons)
@@ -171,7 +171,7 @@ def test_reservation_changed_during_a_cycle_does_not_keep_others_from_their_end(
 def test_drift_cycle_of_a_cleaning_changes_no_phase(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    give_back(publishing)
+    release_allocation(publishing)
     driver.says("metal", "metal", "cleaning")
     publishing.cycle.drift()
     assert phases(publishing) == ["released"]
@@ -192,7 +192,7 @@ def test_is_clean_without_true_or_false_leaves_that_provider_reserved_and_others
     placement: PlacementFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    give_back(publishing)
+    release_allocation(publishing)
     monkeypatch.setattr(driver, "is_clean", lambda uuid, since: "no")
     driver.nodes["new"] = flat(CUSTOM_GOLD=1)
 
@@ -211,7 +211,7 @@ def test_operators_hold_and_cleaning_end_independently(
     metal = summary(placement, "metal")
     holds = Reservations(publishing.client, publishing.context)
     holds.reserve(metal, holder="ann", reason="why")
-    give_back(publishing)
+    release_allocation(publishing)
     driver.says("metal", "metal", "cleaning")
     run(publishing, "sync")
     driver.says("metal", "metal")
@@ -229,15 +229,15 @@ def test_release_twice_equals_release_once(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     placement.requests.clear()
-    give_back(publishing, OTHER)
+    release_allocation(publishing, OTHER)
     assert not placement.requests.writes, "a consumer without allocations gives nothing back"
     assert phases(publishing) == []
     for _ in range(2):
-        give_back(publishing)
+        release_allocation(publishing)
     assert phases(publishing) == ["released"]
     driver.says("metal", "metal", "cleaning")
     run(publishing, "sync")
-    give_back(publishing)
+    release_allocation(publishing)
     assert phases(publishing) == ["cleaning"]
 
 
@@ -250,7 +250,7 @@ def test_release_without_cleaning_is_free_at_once(
     allocate(placement, CONSUMER, metal={"CUSTOM_GOLD": 1})
     placement.requests.clear()
 
-    give_back(publishing)
+    release_allocation(publishing)
 
     assert placement.requests.writes == ["POST /allocations"]
     assert phases(publishing) == []
@@ -268,7 +268,7 @@ def test_release_that_crashes_at_any_step_offers_nothing_and_is_completed_by_a_r
     publishing.restarted()
     start = moments.take()
     with Steps(placement) as steps:
-        give_back(publishing)
+        release_allocation(publishing)
     assert len(steps.passed) == 10
     deletes = steps.passed.index("before POST /allocations")
     for number in draw(range(len(steps.passed)), 2, keep=[deletes]):
@@ -276,7 +276,7 @@ def test_release_that_crashes_at_any_step_offers_nothing_and_is_completed_by_a_r
         moments.go_back(start)
         publishing.restarted()
         with Steps(placement, crash_at=number), pytest.raises(Crash):
-            give_back(publishing)
+            release_allocation(publishing)
         assert not is_candidate(placement.client, metal, "CUSTOM_GOLD"), step
 
         publishing.restarted()
@@ -285,7 +285,7 @@ def test_release_that_crashes_at_any_step_offers_nothing_and_is_completed_by_a_r
             run(publishing, "sync")
             assert not is_candidate(placement.client, metal, "CUSTOM_GOLD"), step
         is_deleted = not everything()["metal"]["allocations"]
-        give_back(publishing)
+        release_allocation(publishing)
 
         assert not everything()["metal"]["allocations"], step
         assert is_deleted == (number > deletes)
@@ -310,18 +310,18 @@ def test_cycle_between_any_two_steps_of_a_release_offers_nothing(
     publishing.restarted()
     start = moments.take()
 
-    def give_back_with_a_cycle_at(number: int) -> list[str]:
+    def release_with_a_cycle_at(number: int) -> list[str]:
         moments.go_back(start)
         publishing.restarted()
         driver.says("metal", "metal")
         with Steps(placement, act_at=number, act=getattr(publishing.cycle, cycle_type)) as steps:
-            give_back(publishing)
+            release_allocation(publishing)
         return steps.passed
 
-    count = len(give_back_with_a_cycle_at(10**9))
+    count = len(release_with_a_cycle_at(10**9))
     assert count >= 8
     for number in draw(range(count), 2):
-        step = give_back_with_a_cycle_at(number)[number]
+        step = release_with_a_cycle_at(number)[number]
         assert not is_candidate(placement.client, metal, "CUSTOM_GOLD"), step
         assert phases(publishing) == ["released"], step
         run(publishing, "sync")
@@ -332,7 +332,7 @@ def test_release_of_a_clean_provider_is_free_after_a_drift_cycle_and_a_poll(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     driver.clean.add(summary(placement, "metal").uuid)
-    give_back(publishing)
+    release_allocation(publishing)
 
     run(publishing, "drift")  # it records the release
     assert is_full(placement, "metal")
@@ -349,7 +349,7 @@ def test_poll_of_another_node_does_not_keep_a_clean_provider_reserved(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     driver.clean.add(summary(placement, "metal").uuid)
-    give_back(publishing)
+    release_allocation(publishing)
     driver.says("spare", "spare", "cleaning")
     run(publishing, "poll")
     driver.says("metal", "metal")
@@ -377,7 +377,7 @@ def test_release_during_a_takeover_reserves_the_provider_to_clean(
     if gone == "all of it":
         lose_records(publishing)
 
-    give_back(publishing)
+    release_allocation(publishing)
 
     assert phases(publishing) == ["released"]
     assert is_full(placement, "metal")
@@ -395,7 +395,7 @@ def test_release_of_providers_of_several_owners_reserves_only_what_its_instance_
             placement, OTHER, spare={"CUSTOM_GOLD": 1}, fpga={"FPGA": 1}, nobodys={"DISK_GB": 5}
         )
 
-        give_back(publishing, OTHER)
+        release_allocation(publishing, OTHER)
 
         assert not placement.client.get_allocations(OTHER)["allocations"]
         assert figures(placement, "fpga") == {"FPGA": (2, 0)}
@@ -412,10 +412,10 @@ def test_release_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_the
     third = str(uuid5(NAMESPACE_OID, "third"))
     for consumer in (OTHER, third):
         allocate(placement, consumer, shared={"CUSTOM_GOLD": 1})
-    give_back(publishing, OTHER)
+    release_allocation(publishing, OTHER)
     driver.says("shared", "shared", "cleaning")
     run(publishing, "sync")
-    give_back(publishing, third)
+    release_allocation(publishing, third)
     assert phases(publishing) == ["cleaning", "released"]
     for reasons in ((), ("cleaning",)):  # one cleaning ends, and another begins
         driver.says("shared", "shared", *reasons)

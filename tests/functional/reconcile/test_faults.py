@@ -136,7 +136,7 @@ def test_fault_of_one_tree_leaves_the_others_alone(
     if kind == "create":
         fleet.driver.nodes[NEW] = fleet.driver.nodes[VICTIM]
     if kind == "read":
-        somebody_marks(placement.client, known, "CUSTOM_OPERATORS")
+        add_trait(placement.client, known, "CUSTOM_OPERATORS")
     interceptor.expect(at(kind, known), replace(fault, persistent=True))
 
     outcome = fleet.cycle.sync()
@@ -222,7 +222,7 @@ def _faster(tree: ProviderTree, node: str, allocations: Allocations | None) -> N
     tree.add_traits(node, "HW_CPU_X86_AVX")
 
 
-def somebody_marks(client: WritingClient, provider: str, trait: str) -> None:
+def add_trait(client: WritingClient, provider: str, trait: str) -> None:
     """Add a trait to a provider as another client."""
     client.create_trait(trait)
     found = client.get_traits(provider)
@@ -307,7 +307,7 @@ def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[
     left: list[object] = []
 
     def take_over() -> None:
-        somebody_marks(placement.new_client(), provider, ACME)
+        add_trait(placement.new_client(), provider, ACME)
         left.append(look(placement, provider))
 
     placement.adapter.once_before(

@@ -62,7 +62,7 @@ class Fleet:
     def sync(self) -> list[type[WharfingerError]]:
         return [type(problem) for problem in self.publishing.cycle.sync().problems]
 
-    def give_back(self, consumer: str = CONSUMER) -> None:
+    def release_allocation(self, consumer: str = CONSUMER) -> None:
         AllocationRelease(self.publishing.client, self.publishing.context).release(consumer)
 
     def phases(self) -> list[str | None]:
@@ -130,7 +130,7 @@ def test_trees_beside_a_failing_one_end_their_reservations_without_drift_reads(
     fleet: Fleet, fails: Fails
 ) -> None:
     error = fails(fleet)
-    fleet.give_back()
+    fleet.release_allocation()
     fleet.driver.says("metal", "metal", "cleaning")
     assert fleet.sync() == [error]
     assert fleet.phases() == ["cleaning"]
@@ -154,8 +154,8 @@ def test_trees_beside_a_failing_one_end_their_reservations_without_drift_reads(
 def test_unreadable_reservation_stays_and_stops_no_other_tree(
     fleet: Fleet, phase: str, column: str
 ) -> None:
-    fleet.give_back()
-    fleet.give_back(OTHER)
+    fleet.release_allocation()
+    fleet.release_allocation(OTHER)
     damaged = summary(fleet.placement, "bad").uuid
     connection = sqlite3.connect(fleet.publishing.state_path / "wharfinger.sqlite")
     with closing(connection), connection:
@@ -175,7 +175,7 @@ def test_unreadable_reservation_stays_and_stops_no_other_tree(
 
 def test_reservation_in_the_failing_tree_ends_only_when_the_tree_is_written(fleet: Fleet) -> None:
     allocate(fleet.placement, str(uuid5(NAMESPACE_OID, "third")), bad={"CUSTOM_GOLD": 1})
-    fleet.give_back(OTHER)
+    fleet.release_allocation(OTHER)
     error = fleet.gives_up_a_class_in_use()
     fleet.driver.says("bad", "bad", "cleaning")
     assert fleet.sync() == [error]

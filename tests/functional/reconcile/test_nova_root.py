@@ -85,7 +85,7 @@ class Nova:
                 self._client.delete_provider(one.uuid)
         self._client.delete_provider(root)
 
-    def start_anew(self) -> None:
+    def recreate_root(self) -> None:
         """Delete the service, and create a root with another uuid."""
         self.delete_service()
         self.create_root()
@@ -155,7 +155,7 @@ def test_children_after_a_failure_in_the_first_cycle_with_a_new_root_keep_uuids(
     publishing.driver.nodes[NODE] = below(GPU)
     publishing.cycle.sync()
     before = contents(placement)[GPU]
-    nova.start_anew()
+    nova.recreate_root()
     publishing.driver.nodes[NODE] = does_not_answer
 
     assert publishing.restarted().sync().problems
@@ -172,7 +172,7 @@ def test_child_whose_name_was_taken_meanwhile_keeps_its_uuid(
     publishing.driver.nodes[NODE] = below(GPU)
     publishing.cycle.sync()
     before = contents(placement)[GPU]
-    nova.start_anew()
+    nova.recreate_root()
     other = placement.client.create_provider(str(uuid.uuid4()), GPU, None)
 
     (problem,) = publishing.restarted().sync().problems
@@ -197,7 +197,7 @@ def test_children_after_a_crash_at_each_request_below_a_new_root_keep_uuids(
     if is_reserved:
         holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
     before = contents(placement)
-    nova.start_anew()
+    nova.recreate_root()
     crashes = 0
     while crashes < 30:
 
@@ -228,7 +228,7 @@ def test_device_with_a_new_uuid_of_its_own_is_held_until_the_former_reservation_
     publishing.driver.nodes[NODE] = below(**{GPU: first})
     publishing.cycle.sync()
     holds.reserve(summary(placement, GPU), holder="ann", reason="burns")
-    nova.start_anew()
+    nova.recreate_root()
     publishing.driver.nodes[NODE] = below(**{GPU: second})
 
     for _ in range(2):
@@ -256,7 +256,7 @@ def test_device_with_a_new_uuid_of_its_own_is_not_offered_beside_the_former_allo
     publishing.cycle.sync()
     allocate(placement, CONSUMER, cn_gpu={"VGPU": 1})
     holds.detach(summary(placement, GPU))
-    nova.start_anew()
+    nova.recreate_root()
     publishing.driver.nodes[NODE] = below(**{GPU: second})
 
     for _ in range(3):
@@ -278,7 +278,7 @@ def test_removed_device_that_was_reserved_returns_reserved_below_a_new_root(
     for _ in range(2):
         publishing.cycle.sync()
     assert GPU not in contents(placement)
-    nova.start_anew()
+    nova.recreate_root()
     publishing.restarted().sync()
     publishing.driver.nodes[NODE] = below(GPU)
 
@@ -459,7 +459,7 @@ def test_detached_child_without_other_reservations_is_free_below_the_new_root(
     holds.release(summary(placement, GPU), "operator")
     holds.detach(summary(placement, GPU))
     assert everything()[GPU]["inventories"] == {"VGPU": (4, 4)}
-    nova.start_anew()
+    nova.recreate_root()
 
     publishing.restarted().sync()
 

@@ -115,14 +115,14 @@ class World:
         self.foreign.discard(("card", "FPGA"))
         writes(self.placement, "card", **self.own["card"])
 
-    def somebody_reserves(self, name: str) -> None:
+    def other_program_reserves(self, name: str) -> None:
         self.drift()
         if not self.holders[name] and not self.seen[name]:
             self.foreign |= {(name, kind) for kind in self.own[name]}
             full = {kind: (total, total) for kind, (total, _) in self.own[name].items()}
             writes(self.placement, name, **full)
 
-    def somebody_lowers(self, name: str) -> None:
+    def other_program_lowers(self, name: str) -> None:
         found = dict(figures(self.placement, name))
         for kind, (total, _reserved) in list(found.items()):
             if (name, kind) in self.foreign:
@@ -156,7 +156,7 @@ _ACTS = st.one_of(
     st.tuples(st.sampled_from(["driver_says", "owner_writes"]), _FIGURES).map(
         lambda act: (act[0], *act[1])
     ),
-    st.tuples(st.sampled_from(["somebody_reserves", "somebody_lowers"]), _NAME),
+    st.tuples(st.sampled_from(["other_program_reserves", "other_program_lowers"]), _NAME),
     st.tuples(st.just("reason"), _NAME, st.sampled_from(["cleaning", "maintenance"])),
     st.tuples(st.just("hold"), _NAME, st.sampled_from(["ann", "bob", "job"])),
 )
@@ -170,9 +170,9 @@ def test_placement_after_random_acts_matches_the_model(
     @example(acts=[("reason", "card", "cleaning"), ("sync",), ("owner_writes", 1, 0), ("lose",)])
     @example(
         acts=[
-            ("somebody_reserves", "card"),
+            ("other_program_reserves", "card"),
             ("hold", "card", "ann"),
-            ("somebody_lowers", "card"),
+            ("other_program_lowers", "card"),
             ("lose",),
         ]
     )

@@ -489,11 +489,15 @@ def release(publishing: Publishing, placement: PlacementFixture) -> object:
     return holds_of(publishing).release(summary(placement, "gpu"), "ann")
 
 
-def give_back(publishing: Publishing, placement: PlacementFixture) -> object:
+def release_allocation(publishing: Publishing, placement: PlacementFixture) -> object:
     return AllocationRelease(publishing.client, publishing.context).release(CONSUMER)
 
 
-ACTS: dict[str, Act] = {"reserve": reserve, "release": release, "give back": give_back}
+ACTS: dict[str, Act] = {
+    "reserve": reserve,
+    "release": release,
+    "release allocation": release_allocation,
+}
 
 
 @pytest.fixture(params=ACTS)
@@ -506,7 +510,7 @@ def act(
     """The act to interrupt, after its preparation."""
     if request.param == "release":
         reserve(publishing, placement)
-    if request.param == "give back":
+    if request.param == "release allocation":
         allocate(placement, CONSUMER, gpu={"VGPU": 2}, cn={"VCPU": 1})
     return ACTS[request.param]
 
@@ -575,7 +579,7 @@ def test_act_that_crashes_at_any_step_is_completed_by_a_repeat(
 
         assert contents(placement) == done, step
         assert rows(publishing.context).keys() == holders, step
-        if act is give_back:
+        if act is release_allocation:
             assert not any(one["allocations"] for one in everything().values()), step
 
 

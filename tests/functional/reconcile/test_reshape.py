@@ -355,7 +355,7 @@ def test_crash_between_any_two_requests_of_a_reshape_keeps_the_own_figures(
 def test_write_between_the_reshape_and_the_reservation_plans_the_tree_again(
     publishing: Publishing, placement: PlacementFixture, server: str
 ) -> None:
-    def somebody_tags() -> None:
+    def tag_meanwhile() -> None:
         client = placement.new_client()
         now = client.get_traits(gpu)
         client.set_traits(gpu, now.resource_provider_generation, now.traits | {"CUSTOM_THEIRS"})
@@ -369,7 +369,7 @@ def test_write_between_the_reshape_and_the_reservation_plans_the_tree_again(
     )
     struck = placement.adapter.once_before(
         lambda method, path: bool(reshaped) and method == "PUT" and path.endswith("/inventories"),
-        somebody_tags,
+        tag_meanwhile,
     )
 
     outcome = publishing.cycle.sync()

@@ -244,7 +244,7 @@ def test_retired_node_stays_reserved(metal: Metal, ironic: Ironic, instance: str
     assert metal.shows(node) == reserved(state("active"), retired, of(instance))
 
     metal.goes(node, "deleted", "manageable")
-    metal.give_back(instance)
+    metal.release(instance)
     metal.sync()
     metal.sync()
     assert set(metal.reasons(node)) >= {state("manageable"), retired}
@@ -351,7 +351,7 @@ def test_node_in_use_whose_class_changes_is_reported_and_stays_reserved(
 
     ironic.provision(node, "deleted")
     ironic.wait_for(node, "available")
-    metal.give_back(instance)
+    metal.release(instance)
     metal.sync()
     assert metal.shows(node) == free(SILVER)
 
@@ -377,7 +377,7 @@ def test_released_node_is_reserved_before_its_allocation_is_deleted_and_until_it
     ironic.wait_for(node, "deleting")
 
     with watching(metal.placement, node) as looks:
-        metal.give_back(instance)
+        metal.release(instance)
         for arrives in ("cleaning", "available"):
             metal.poll()
             metal.sync()
@@ -401,7 +401,7 @@ def test_released_node_available_before_the_next_poll_is_free_after_it(
 ) -> None:
     node = in_use(metal, instance)
     metal.poll()
-    metal.give_back(instance)
+    metal.release(instance)
     ironic.provision(node, "deleted")
     ironic.wait_for(node, "available")
     metal.poll()
@@ -416,7 +416,7 @@ def test_released_node_never_seen_in_use_is_free_after_the_next_full_cycle(
     node = in_use(metal, instance)
     ironic.provision(node, "deleted")
     ironic.wait_for(node, "available")
-    metal.give_back(instance)
+    metal.release(instance)
     assert metal.figures(node) == {GOLD: (1, 1)}
     metal.poll()
     metal.sync()
@@ -430,7 +430,7 @@ def test_node_released_after_its_cleaning_is_free_after_the_next_full_cycle(
     metal.poll()
     metal.goes(node, "deleted", "available")
     with watching(metal.placement, node) as looks:
-        metal.give_back(instance)
+        metal.release(instance)
     assert not any(look.is_candidate for look in looks)
     metal.poll()
     metal.sync()
@@ -442,7 +442,7 @@ def test_released_node_after_a_failed_cleaning_is_free_once_another_has_succeede
 ) -> None:
     node = in_use(metal, instance, clean="fail")
     metal.poll()
-    metal.give_back(instance)
+    metal.release(instance)
     metal.goes(node, "deleted", "clean failed")
     assert metal.figures(node) == {GOLD: (1, 1)}
     metal.told(node)
@@ -484,7 +484,7 @@ def test_deleted_node_in_use_stays_reserved_until_its_release(
             metal.sync()
         [reason] = metal.reasons(node)
         assert "allocations" in reason
-        metal.give_back(instance)
+        metal.release(instance)
     assert all(look.is_full for look in looks)
     assert not any(look.is_candidate for look in looks)
     metal.sync()

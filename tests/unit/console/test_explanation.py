@@ -135,7 +135,7 @@ def others_have_it(world: World) -> Explanation:
     return nothing(world)
 
 
-def nobodys(world: World) -> Explanation:
+def untagged_only(world: World) -> Explanation:
     have(world, 13, FREE, name="untagged")
     return others_have_it(world)
 
@@ -340,7 +340,7 @@ ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
         ("2", "used up", "3 more were not looked at"),
     ),
     ("others have it", others_have_it, ("12", CYBORG, "VGPU=1", "ask for that owner")),
-    ("nobody's", nobodys, ("13", "nobody", "VGPU=1", "tag")),
+    ("untagged", untagged_only, ("13", "nobody", "VGPU=1", "tag")),
     ("one trait lacks", one_trait_lacks, ("3 providers lack only", FAST)),
     ("one trait is against it", one_trait_is_against_it, ("1 provider", SLOW, "against")),
     (

@@ -95,7 +95,7 @@ def test_invalid_primitive_is_refused_in_a_message_a_question_and_an_answer(name
     with pytest.raises(InvalidObject, match=told):
         Serializer().deserialize_entity(NOWHERE, received)
     question = {"action": "object", "object": received, "method": "save", "args": [], "kwargs": {}}
-    error = told_by(question)
+    error = error_of(question)
     assert isinstance(error, InvalidObject)
     assert error.args[0]
     with pytest.raises(InvalidObject):
@@ -144,7 +144,7 @@ def test_third_part_of_a_version_is_ignored() -> None:
 # Questions.
 
 
-def told_by(question: Any, context: Context = NOWHERE) -> Exception:
+def error_of(question: Any, context: Context = NOWHERE) -> Exception:
     """Return the error that a question raises in the asking process."""
 
     def send(_: bytes) -> bytes:
@@ -191,19 +191,19 @@ def on_object(method: Any) -> dict[str, Any]:
 )
 def test_call_of_a_method_that_is_not_remotable_is_refused(method: Any) -> None:
     for question in (on_class("Service", method), on_object(method)):
-        error = told_by(question)
+        error = error_of(question)
         assert isinstance(error, RemoteError)
         assert "cannot be called from afar" in str(error)
 
 
 @pytest.mark.parametrize("name", ["Rack", "WharfingerObject", "VersionedObject", "", "object"])
 def test_unknown_class_is_an_error(name: str) -> None:
-    error = told_by(on_class(name, "get_by_uuid", versions={name: "1.0"}))
+    error = error_of(on_class(name, "get_by_uuid", versions={name: "1.0"}))
     assert isinstance(error, RemoteError)
 
 
 def test_class_newer_in_the_asking_process_is_an_error() -> None:
-    error = told_by(on_class("Service", "get_by_uuid", versions={"Service": "1.9"}))
+    error = error_of(on_class("Service", "get_by_uuid", versions={"Service": "1.9"}))
     assert isinstance(error, RemoteError)
     assert "1.9" in str(error)
     assert "Upgrade" in str(error)
@@ -241,11 +241,11 @@ NO_QUESTIONS: list[Any] = [
 
 @pytest.mark.parametrize("number", range(len(NO_QUESTIONS)))
 def test_invalid_question_is_answered_with_an_error(number: int) -> None:
-    assert isinstance(told_by(NO_QUESTIONS[number]), RemoteError)
+    assert isinstance(error_of(NO_QUESTIONS[number]), RemoteError)
 
 
 def test_process_without_a_database_answers_with_its_error() -> None:
-    error = told_by(on_class("Service", "get_by_uuid", args=[samples.uuid("x")]))
+    error = error_of(on_class("Service", "get_by_uuid", args=[samples.uuid("x")]))
     assert isinstance(error, StateError)
     assert error.facts["path"] == "no database"
 
@@ -373,7 +373,7 @@ def test_error_arrives_with_its_type_and_facts(name: str, monkeypatch: pytest.Mo
         raise kind(**wanted)
 
     monkeypatch.setattr(Context, "db", property(fail))
-    error = told_by(on_class("Service", "get_by_uuid", args=[samples.uuid(1)]))
+    error = error_of(on_class("Service", "get_by_uuid", args=[samples.uuid(1)]))
     assert type(error) is kind
     assert getattr(error, "facts", None) == wanted
     assert str(error) == str(kind(**wanted))
@@ -390,7 +390,7 @@ def test_unexpected_error_of_the_other_process_is_a_remote_error(
         raise ZeroDivisionError("a figure")
 
     monkeypatch.setattr(Context, "db", property(fail))
-    error = told_by(on_class("Service", "get_by_uuid", args=[samples.uuid(1)]))
+    error = error_of(on_class("Service", "get_by_uuid", args=[samples.uuid(1)]))
     assert isinstance(error, RemoteError)
     assert "ZeroDivisionError" in str(error)
 
