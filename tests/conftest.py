@@ -1,9 +1,9 @@
-"""The real Placement of this process, which has one, and no waiting, for tests that want them.
+"""Fixtures for all tests: the one real Placement of this process, without waits.
 
-And the cases that a run draws, and the worker processes that run them.
+They also draw the cases of a run, and assign tests to worker processes.
 """
 
-# ruff: noqa: PLC0415 - unit tests want none, and are quick without it
+# ruff: noqa: PLC0415 - unit tests need no Placement, and are faster without its import
 
 import os
 from collections.abc import Generator, Iterator
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from tests.lab.placement import PlacementFixture
     from wharfinger.placement.embedded import EmbeddedPlacement
 
-# On a busy machine an example takes as long as it takes.
+# On a busy machine an example may take long.
 settings.register_profile("wharfinger", deadline=None)
 settings.load_profile("wharfinger")
 
-# eventlet, which libraries import where it is installed, comes with a resolver that nobody asks
-# here, and that takes an eighth of the time in which a process of ours starts.
+# Libraries import eventlet where it is installed. Its resolver, which nothing here uses, takes an
+# eighth of the time in which a process starts.
 os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
 
 
@@ -45,7 +45,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let tests that share what they set up run in one worker process."""
+    """Let tests that share their set-up run in one worker process."""
     if config.option.dist != "loadfile":
         return None
     from tests.lab import workers
@@ -79,7 +79,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def draw(request: pytest.FixtureRequest) -> drawing.Draw:
-    """Draws the cases of a test that tries many."""
+    """Draw the cases of a test that has many."""
     return drawing.Draw(drawing.seed_of(request.config), request.node.nodeid)
 
 
@@ -109,7 +109,7 @@ def placement(placement_service: "EmbeddedPlacement") -> Iterator["PlacementFixt
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits between two attempts."""
+    """Skip the waits between two attempts."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
 
 

@@ -1,4 +1,4 @@
-"""What publishes into the real Placement, for functional tests."""
+"""Fixtures that publish into the real Placement."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +14,12 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 
 @pytest.fixture(scope="session", autouse=True)
 def _without_sync(without_sync: None) -> None:
-    """In all of these."""
+    """Use SQLite without sync in all these tests."""
 
 
 @pytest.fixture(autouse=True)
 def _empty_placement(request: pytest.FixtureRequest) -> None:
-    """Let no test find what another has left in Placement."""
+    """Empty Placement before each test."""
     if "placement_service" in request.fixturenames:
         request.getfixturevalue("placement_service")
         lab.empty()
@@ -27,14 +27,14 @@ def _empty_placement(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQL]:
-    """A server for all tests of this process, each with databases of its own."""
+    """A server for all tests of this process, with a database for each."""
     with PostgreSQL() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
-    """A server for all tests of this process, each with databases of its own."""
+    """A server for all tests of this process, with a database for each."""
     with MariaDB() as server:
         yield server
 

@@ -19,15 +19,15 @@ from tests.lab.postgresql import PostgreSQL
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger_harnesses.ironic import Ironic
 
-#: Nodes that the shared Ironic puts on a page, at most.
+#: The maximum number of nodes on a page of the shared Ironic.
 IRONIC_PAGE = 100
-#: The hosts of the shared Cyborg. One name starts with another; the last is nova's GPU host.
+#: The hosts of the shared Cyborg. One name is a prefix of another; the last is nova's GPU host.
 CYBORG_HOSTS = ("fpga-host-1", "fpga-host-2", "fpga-host-11", "gpu-host-1")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _without_sync(without_sync: None) -> None:
-    """In all of these."""
+    """Use SQLite without sync in all these tests."""
 
 
 # Databases.
@@ -55,7 +55,7 @@ def mariadb(mariadb_starting: InBackground[MariaDB]) -> MariaDB:
     return mariadb_starting.ready()
 
 
-# Ironic. A test has nodes of an owner of its own.
+# Ironic. Each test has nodes with its own owner.
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def ironic_starting() -> Iterator[InBackground[Ironic]]:
 
 @pytest.fixture
 def ironic(ironic_starting: InBackground[Ironic]) -> Ironic:
-    """The shared Ironic, which is up, whatever a test before has done to it."""
+    """The shared Ironic, which is up, whatever earlier tests have done to it."""
     ironic = ironic_starting.ready()
     if ironic.process.poll() is not None:
         ironic.start_again()
@@ -100,12 +100,12 @@ def ironic_on_postgresql(ironic_on_postgresql_starting: InBackground[Ironic]) ->
     return ironic_on_postgresql_starting.ready()
 
 
-# Cyborg. A test calls ``begin``, which makes it as if nothing had been.
+# Cyborg. Each test calls ``begin``, which resets it.
 
 
 @pytest.fixture(scope="session")
 def shared_cyborg(placement_service: EmbeddedPlacement) -> Iterator[Harness]:
-    """Not in the background: it looks at the Placement of this process when it starts."""
+    """Start in this thread: it looks at the Placement of this process when it starts."""
     with Harness(placement_service, *CYBORG_HOSTS) as harness:
         yield harness
 
@@ -115,7 +115,7 @@ def harness(shared_cyborg: Harness) -> Iterator[Harness]:
     """The shared Cyborg, before a test calls ``begin``."""
     before = len(shared_cyborg.cyborg.log())
     yield shared_cyborg
-    print(shared_cyborg.cyborg.log()[before:][-20_000:])  # is shown where a test has failed
+    print(shared_cyborg.cyborg.log()[before:][-20_000:])  # printed if a test has failed
 
 
 @pytest.fixture(scope="session")
@@ -126,11 +126,11 @@ def second_placement_starting() -> Iterator[InBackground[SecondPlacement]]:
 
 @pytest.fixture(scope="session")
 def second_placement(second_placement_starting: InBackground[SecondPlacement]) -> SecondPlacement:
-    """Another Placement than that of this process, with the roots of all hosts."""
+    """Another Placement than that of this process, with the root providers of all hosts."""
     return second_placement_starting.ready()
 
 
-# libvirtd. A test finds no mdevs, and the domains of the one before.
+# libvirtd. A test finds no mdevs, and the domains of the test before.
 
 
 @pytest.fixture(scope="session")

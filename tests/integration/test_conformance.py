@@ -1,4 +1,4 @@
-"""Our own drivers keep the rules, with what they drive; and docs/conformance says so."""
+"""Our own drivers keep the rules with their real backends, as docs/conformance states."""
 
 import json
 import subprocess
@@ -12,16 +12,14 @@ from wharfinger.conformance.overall_verdict import ExitCode
 from wharfinger.conformance.rules import all_rules
 
 REPORTS = Path(__file__).parents[2] / "docs" / "conformance"
-#: In each run: what a driver declares, describes and publishes; what comes, goes and is busy;
-#: and a fault at each call.
+#: In each run: declarations, descriptions and publication; added, removed and busy things; and a
+#: fault at each call.
 ALWAYS = ("WHF-101", "WHF-201", "WHF-208", "WHF-401", "WHF-402", "WHF-502", "WHF-703")
 
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("driver", ["cyborg", "ironic", "libvirt"])
-def test_own_driver_keeps_the_rules_as_its_report_says(
-    driver: str, draw: Draw, tmp_path: Path
-) -> None:
+def test_own_driver_keeps_the_rules_of_its_report(driver: str, draw: Draw, tmp_path: Path) -> None:
     ids = [rule.id for rule in all_rules()]
     rules = draw(ids, 6, keep=ALWAYS)
     is_complete = rules == ids
@@ -55,5 +53,5 @@ def test_own_driver_keeps_the_rules_as_its_report_says(
 
 
 def _results(report: dict[str, list[dict[str, str]]]) -> dict[str, str]:
-    """What came of each rule."""
+    """Return the result of each rule."""
     return {rule["id"]: rule["status"] for rule in report["rules"]}

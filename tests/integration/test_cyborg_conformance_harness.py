@@ -1,4 +1,4 @@
-"""The Cyborg driver's harness: what it does to a real Cyborg, as the driver sees it."""
+"""The Cyborg driver's harness: its changes to a real Cyborg, as the driver sees them."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -50,7 +50,7 @@ def harness(subject: Subject) -> CyborgHarness:
 
 @pytest.fixture
 def published(subject: Subject, harness: CyborgHarness) -> Iterator[Publishing]:
-    """A driver that has published what there is after a reset."""
+    """A driver that has published all devices after a reset."""
     with subject.publishing() as publishing:
         publishing.settle()
         harness.expect()
@@ -63,18 +63,18 @@ def before(published: Publishing, placement: RunPlacement) -> Contents:
 
 
 def figures(contents: Contents, thing: str) -> tuple[int, int]:
-    """Total and reserved."""
+    """Return total and reserved."""
     inventory = contents[thing].inventories["FPGA"]
     return inventory.total, inventory.reserved
 
 
 def functions(contents: Contents, thing: str) -> list[str]:
-    """What Cyborg says that it holds."""
+    """Return the functions that Cyborg reports."""
     found = [one for one in contents[thing].traits if one.startswith(FUNCTION)]
     return [trait.removeprefix(FUNCTION) for trait in found]
 
 
-def test_reset_forgets_whatever_has_been(
+def test_reset_after_any_change_restores_the_first_devices(
     subject: Subject, harness: CyborgHarness, before: Contents, placement: RunPlacement
 ) -> None:
     assert [*harness.things()] == [ONE, TWO]
@@ -98,7 +98,7 @@ def test_reset_forgets_whatever_has_been(
     assert sorted(harness.things()) == [ONE, TWO, f"{HOST}_03_r0"]
 
 
-def test_things_come_and_go_and_come_back_as_before(
+def test_removed_thing_returns_unchanged(
     harness: CyborgHarness, published: Publishing, before: Contents, placement: RunPlacement
 ) -> None:
     for thing in (ONE, TWO):
@@ -158,7 +158,7 @@ def test_polls_see_that_a_thing_is_busy_and_free(
             assert changed == {HOST}
 
 
-def test_each_call_of_a_listing_can_break_and_nothing_is_lost(
+def test_fault_at_each_call_of_a_listing_changes_nothing(
     harness: CyborgHarness, published: Publishing, before: Contents, placement: RunPlacement
 ) -> None:
     published.sync()
@@ -174,14 +174,14 @@ def test_each_call_of_a_listing_can_break_and_nothing_is_lost(
         harness.expect()
         assert published.settle() == before
 
-    # What the harness asks for itself breaks never.
+    # The harness's own requests meet no faults.
     harness.expect(fault=Fault.RAISE)
     harness.make_busy(ONE)
     harness.make_free(ONE)
     assert not harness.calls
 
 
-def test_thing_holds_its_image_when_it_was_programmed(
+def test_programmed_thing_holds_its_image(
     subject: Subject, harness: CyborgHarness, before: Contents, placement: RunPlacement
 ) -> None:
     image, function = harness.image(ONE)
@@ -192,7 +192,7 @@ def test_thing_holds_its_image_when_it_was_programmed(
             describe(driver, before)
             assert [driver.current_function(uuid)] == held
             driver.program(uuid, image, function)
-        harness.add()  # Cyborg looks at what its devices hold when it looks for devices
+        harness.add()  # Cyborg reads functions when it discovers devices
     assert functions(placement.contents(), ONE) == [function]
 
     harness.make_busy(ONE)
@@ -200,5 +200,5 @@ def test_thing_holds_its_image_when_it_was_programmed(
     assert functions(placement.contents(), ONE) == [function]
 
 
-def test_what_was_not_started_can_be_stopped(subject: Subject) -> None:
+def test_stop_without_a_start_succeeds(subject: Subject) -> None:
     CyborgHarness(subject.harness.directory, subject.placement).stop()

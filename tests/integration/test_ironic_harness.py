@@ -22,7 +22,7 @@ KINDS = [{f"CUSTOM_BAREMETAL_{kind}": ONE_NODE} for kind in ("GOLD", "SILVER")]
 
 
 class Unused:
-    """The Placement of a driver that has nothing to do with it."""
+    """The Placement of a driver, which it does not use."""
 
     @property
     def url(self) -> str:
@@ -62,25 +62,23 @@ def driver(harness: IronicHarness, tmp_path: Path) -> Iterator[ComputeDriver]:
 
 
 def seen(driver: ComputeDriver) -> dict[str, DesiredProvider]:
-    """What the driver says after it has asked."""
+    """Return the driver's description of its nodes."""
     return describe(driver)
 
 
 def free(driver: ComputeDriver) -> set[str]:
-    """The nodes that can be had."""
+    """Return the free nodes."""
     return {uuid for uuid, one in seen(driver).items() if not one.reservations}
 
 
 def polled(driver: ComputeDriver, mark: str, thing: str) -> tuple[str, ...]:
-    """Why a node that has changed since a mark is reserved."""
+    """Return the reasons of a node that has changed since a mark."""
     changed, _ = driver.changed_nodes(mark)
     assert thing in changed
     return describe(driver, refresh=False)[thing].reservations
 
 
-def test_reset_brings_back_nodes_that_are_free_and_alike(
-    harness: IronicHarness, driver: ComputeDriver
-) -> None:
+def test_reset_restores_free_and_equal_nodes(harness: IronicHarness, driver: ComputeDriver) -> None:
     before = seen(driver)
     assert [*before] == harness.things()
     assert len(before) == 3
@@ -99,7 +97,7 @@ def test_reset_brings_back_nodes_that_are_free_and_alike(
     assert seen(driver) == before
 
 
-def test_new_nodes_are_like_the_others_and_at_rest(
+def test_new_node_is_like_the_others_and_unchanging(
     harness: IronicHarness, driver: ComputeDriver
 ) -> None:
     before = seen(driver)
@@ -121,9 +119,7 @@ def test_new_nodes_are_like_the_others_and_at_rest(
     assert len(harness.calls) == 1
 
 
-def test_removed_node_is_gone_and_comes_back_as_it_was(
-    harness: IronicHarness, driver: ComputeDriver
-) -> None:
+def test_removed_node_returns_unchanged(harness: IronicHarness, driver: ComputeDriver) -> None:
     first, *others = harness.things()
     before = seen(driver)
 
@@ -142,7 +138,7 @@ def test_removed_node_is_gone_and_comes_back_as_it_was(
     assert free(driver) == {*others}
 
 
-def test_busy_node_is_cleaned_until_it_is_free_whatever_restarts(
+def test_busy_node_is_cleaned_until_it_is_free_despite_restarts(
     harness: IronicHarness, driver: ComputeDriver
 ) -> None:
     first, *others = harness.things()

@@ -1,4 +1,4 @@
-"""Instances of the Cyborg driver: what a real Cyborg has, and what Placement shows of it."""
+"""Instances of the Cyborg driver with a real Cyborg and the real Placement."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,17 +23,17 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.scheduling import provider_details
 from wharfinger_cyborg import accelerators
 
-#: The service host of the instances: no device is there.
+#: The service host of the instances. It has no devices.
 CONTROLLER: Final = "ctl"
 
-#: Total and what is reserved of it, by resource class.
+#: Total and reserved amounts by resource class.
 Figures = dict[str, tuple[int, int]]
 
 
 class Cards(fixtures.Fixture):
-    """An instance of the Cyborg driver, its state and what it has published.
+    """An instance of the Cyborg driver, its state and its cycle.
 
-    ``url`` is where it finds Cyborg; the ``options`` are of its section.
+    ``url`` is the URL of Cyborg; ``options`` belong to the section of the instance.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Cards(fixtures.Fixture):
         self.restarted()
 
     def restarted(self) -> Reconciler:
-        """From now on, the cycle of a process that starts now: it knows what is on the disk."""
+        """Restart the instance: its next cycle knows only what is on the disk."""
         instance = driver_instance_loader.load(load([str(self.configuration)]), self.name)
         instance.driver.init_host(Service(host=CONTROLLER, binary="wharfinger"))
         self.driver = instance.driver
@@ -91,44 +91,44 @@ class Cards(fixtures.Fixture):
         for context in self._open:
             context.close()
 
-    # What is done.
+    # Actions.
 
     def sync(self) -> CycleResult:
-        """A complete cycle that has no problems."""
+        """Run a full cycle and require that it has no problems."""
         return sound(self.cycle.sync())
 
     def drift(self) -> CycleResult:
-        """A drift cycle that has no problems."""
+        """Run a drift cycle and require that it has no problems."""
         return sound(self.cycle.drift())
 
     def poll(self) -> CycleResult:
-        """A poll that has no problems."""
+        """Run a poll and require that it has no problems."""
         return sound(self.cycle.poll())
 
     def problems(self) -> list[str]:
-        """What a complete cycle could not do."""
+        """Return the problems of a full cycle."""
         return [str(problem) for problem in self.cycle.sync().problems]
 
     def hold(self, uuid: str, reason: str = "maintenance") -> Reservation:
-        """Have an operator reserve a provider."""
+        """Reserve a provider as the operator."""
         provider = provider_details.find(self.client, uuid)
         return Reservations(self.client, self.context).reserve(
             provider, holder="operator", reason=reason
         )
 
     def release(self, uuid: str) -> None:
-        """Have the operator give it back."""
+        """Release the operator's reservation."""
         Reservations(self.client, self.context).release(
             provider_details.find(self.client, uuid), "operator"
         )
 
     def allocate(self, name: str, consumer: str, **amounts: int) -> None:
-        """Have a consumer use a provider."""
+        """Allocate amounts of a provider for a consumer."""
         wanted: dict[str, Any] = {name: amounts}
         allocate(self.placement, consumer, **wanted)
 
     def was_programmed(self, uuid: str, trait: str | None, *stale: str) -> None:
-        """Have a job for a provider have come to its end some time ago; ``stale`` it had before."""
+        """Record a job for a provider that ended long ago; ``stale`` are its stale traits."""
         job = DeviceJob(
             self.context,
             provider_uuid=uuid,
@@ -146,47 +146,47 @@ class Cards(fixtures.Fixture):
         job.note_held(trait)
         job.create()
 
-    # What is to be seen.
+    # Observations.
 
     def reasons(self, uuid: str) -> list[str]:
-        """Why a provider is reserved, as ``wharfinger reservation list`` has it."""
+        """Return the reasons of reservation, as ``wharfinger reservation list`` prints them."""
         every = provider_details.reserved(self.context)
         return [one.reason for one in every if one.provider_uuid == uuid]
 
     @contextmanager
     def costing(self) -> Iterator[Requests]:
-        """What is asked of Placement within."""
+        """Record the requests to Placement within the context."""
         self.placement.requests.clear()
         yield self.placement.requests
 
 
 def sound(outcome: CycleResult) -> CycleResult:
-    """An outcome without problems."""
+    """Require that an outcome has no problems, and return it."""
     assert not outcome.problems, [*map(str, outcome.problems)]
     assert not outcome.foreign
     return outcome
 
 
 def without_marks(contents: Contents) -> Contents:
-    """What is in Placement, less what instances mark it with."""
+    """Return the contents of Placement without the traits that mark our providers."""
     return {name: {**one, "traits": one["traits"] - MARKS} for name, one in contents.items()}
 
 
 def figures(name: str) -> Figures | None:
-    """The inventory of a provider; None where there is none of that name."""
+    """Return the inventory of a provider, or None if no provider has the name."""
     provider = everything().get(name)
     return provider and provider["inventories"]
 
 
 def traits(name: str) -> set[str]:
-    """The traits of a provider."""
+    """Return the traits of a provider."""
     found: set[str] = everything()[name]["traits"]
     return found
 
 
 @dataclass
 class Clock:
-    """The time by which the driver spaces its questions; it stands still."""
+    """The driver's clock between questions to Cyborg; a test advances it."""
 
     now: float = 0.0
 
@@ -195,7 +195,7 @@ class Clock:
 
     @classmethod
     def stopped(cls, monkeypatch: pytest.MonkeyPatch) -> "Clock":
-        """From now on, time goes on only when it is told to."""
+        """Replace the driver's clock with one that only the test advances."""
         clock = cls()
         monkeypatch.setattr(accelerators, "monotonic", clock)
         return clock

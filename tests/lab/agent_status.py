@@ -1,4 +1,4 @@
-"""Statuses of agents: one in which all is well, and any that there can be."""
+"""Statuses of agents: a healthy one, and a strategy for all possible ones."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -17,13 +17,13 @@ from wharfinger.agent.status import (
     State,
 )
 
-#: The moment at which these are looked at, in seconds of ``time.monotonic()``.
+#: The moment of observation, in seconds of ``time.monotonic()``.
 NOW: Final = 100_000.0
 INTERVALS: Final = Intervals(poll=2.0, drift=60.0, full=300.0, hang=300.0)
 
 
 def report(**changes: Any) -> InstanceReport:
-    """The report of an instance that works; its last cycles have just ended."""
+    """Return the report of a healthy instance whose last cycles have just ended."""
     usual = InstanceReport(
         driver="ironic",
         owner="OWNER_NOVA",
@@ -50,7 +50,7 @@ def report(**changes: Any) -> InstanceReport:
 
 
 def instance(name: str = "metal", **changes: Any) -> InstanceStatus:
-    """An instance that works."""
+    """Return a healthy instance."""
     usual = InstanceStatus(
         name=name,
         state=State.RUNNING,
@@ -64,7 +64,7 @@ def instance(name: str = "metal", **changes: Any) -> InstanceStatus:
 
 
 def agent(*instances: InstanceStatus, **changes: Any) -> AgentStatus:
-    """An agent with these instances, or one instance that works."""
+    """Return an agent with these instances, by default one healthy instance."""
     usual = AgentStatus(
         started_at=NOW - 1501, intervals=INTERVALS, instances=instances or (instance(),)
     )
@@ -72,13 +72,13 @@ def agent(*instances: InstanceStatus, **changes: Any) -> AgentStatus:
 
 
 def with_cycle(one: InstanceStatus, kind: CycleType, **changes: Any) -> InstanceStatus:
-    """The instance with other counts of cycles of a type."""
+    """Return the instance with other counters for one type of cycle."""
     cycles = dict(one.report.cycles)
     cycles[kind] = replace(cycles.get(kind, CycleCounts()), **changes)
     return replace(one, report=replace(one.report, cycles=cycles))
 
 
-# Any that there can be.
+# Strategies for all possible statuses.
 
 _moments: Final = strategies.floats(NOW - 10_000, NOW)
 _counts: Final = strategies.integers(0, 5)

@@ -1,6 +1,6 @@
-"""Whether objects, records and Placement agree, with each other and with the machines of a yard.
+"""Check that objects, records and Placement agree with each other and with a yard.
 
-What is to be so is worked out here anew, from the yard, the instances and the migrations.
+The expected state is computed here anew from the yard, the instances and the migrations.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.record_store import RecordStore
 
 MARKS: Final = frozenset({OWNER, f"CUSTOM_WHARFINGER_{INSTANCE.upper()}"})
-#: What somebody else has put on providers of ours: how much there is, and his own reserved amount.
+#: Inventory that another owner has added to our providers: total and reserved.
 OTHERS: Final = "CUSTOM_OTHERS"
 OTHERS_FIGURES: Final = (5, 2)
 
@@ -33,7 +33,7 @@ _Place = tuple[str | None, str | None]
 
 @dataclass(frozen=True)
 class Seen:
-    """All there is at one moment, as whoever starts then finds it."""
+    """Snapshot of Placement, the database and the yard, as a new process reads them."""
 
     yard: Yard
     ledger: Ledger
@@ -48,7 +48,7 @@ class Seen:
 
     @classmethod
     def now(cls, yard: Yard, ledger: Ledger, client: PlacementClient, context: Context) -> "Seen":
-        """Look at everything."""
+        """Take a snapshot."""
         memories = {host: RecordStore(context, host, INSTANCE) for host in HOSTS}
         instances = InstanceList.get_by_filters(context)
         moving = moves(context)
@@ -75,7 +75,7 @@ class Seen:
         )
 
     def faults(self, *, of: Set[str] | None = None) -> list[str]:
-        """What does not agree; of these providers alone, where they are given."""
+        """Return all disagreements, or those of the providers in ``of``."""
         about = self.there.keys() | self.yard.wanted().keys() if of is None else of
         return [
             *self._allocations(),
@@ -86,7 +86,9 @@ class Seen:
         ]
 
     def staying(self) -> frozenset[str]:
-        """The providers to be published of machines that are on their hosts, or not there yet."""
+        """Return the providers to publish: of machines that are on their hosts, or not
+        there yet.
+        """
         return frozenset(
             one.uuid
             for machine in self.yard.machines.values()
@@ -114,9 +116,9 @@ class Seen:
                 yield f"consumer {consumer} has {amounts}, not {self.ledger.amounts[consumer]}"
 
     def _instances(self) -> Iterator[str]:
-        """Who has something allocated of the machine that he is on is where its row is.
+        """Yield instances whose allocation is on another host than their row.
 
-        Where nothing is, the machine may have been removed, and have come anew.
+        A node without a row may belong to a machine that was removed and has returned.
         """
         uuids = {one.serial: one.uuid for one in self.yard.machines.values()}
         places = {(row.host, row.hypervisor_hostname) for row in self.rows.values()}
@@ -187,7 +189,7 @@ class Seen:
             return
         live = record.live
         figures = {name: (one.total, one.reserved) for name, one in live.inventories.items()}
-        # A reshape leaves what the next cycle reads.
+        # A reshape leaves this for the next cycle.
         generation = self.generations[uuid] if live.generation is None else live.generation
         known = (generation, live.name, figures, live.traits, live.aggregates)
         parts = (there[part] for part in ("name", "inventories", "traits", "aggregates"))
@@ -199,7 +201,7 @@ class Seen:
     def _figures(
         self, uuid: str, there: dict[str, Any], wanted: Wanted | None
     ) -> dict[str, tuple[int, int]]:
-        """What each class of a provider should say."""
+        """Return the expected inventory of each class of a provider."""
         figures = dict(wanted.inventories if wanted else there["inventories"])
         if OTHERS in there["inventories"]:
             figures[OTHERS] = OTHERS_FIGURES

@@ -1,4 +1,4 @@
-"""Instances that claim, move and release what driver instances have published."""
+"""Claims, moves and releases of instances on published providers."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -13,23 +13,23 @@ from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import Context, Flavor, InstanceList, Migration, MigrationList
 from wharfinger.scheduling.request_filters import Surroundings
 
-#: Nobody is waited for.
+#: Retry without a wait.
 AT_ONCE = timedelta()
 PROJECT, USER = "project", "user"
-#: What there is of nova's vGPUs and of Cyborg's, as extra specs ask for them.
+#: Extra specs that request a VGPU of nova, and one of Cyborg.
 NOVAS = {"resources_N:VGPU": "1", "trait_N:OWNER_NOVA": "required"}
 CYBORGS = {"resources_C:VGPU": "1", "trait_C:OWNER_CYBORG": "required"}
 
 
 def flavor(name: str, vcpus: int = 1, /, **extra_specs: str) -> Flavor:
-    """One that asks for CPUs, and for what its extra specs say."""
+    """Return a flavor with VCPUs and extra specs."""
     made = Flavor(flavorid=name, name=name, vcpus=vcpus, memory_mb=0, extra_specs=extra_specs)
     made.obj_set_defaults()
     return made
 
 
 class Desk(fixtures.Fixture):
-    """Where claims and moves are made, as by a process that starts now."""
+    """Claims and moves of one host, as a new process makes them."""
 
     def __init__(
         self, client: WritingClient, context: Context, *conf: Path, down_time: timedelta = AT_ONCE
@@ -50,7 +50,7 @@ class Desk(fixtures.Fixture):
 
 
 def held() -> dict[str, dict[str, dict[str, int]]]:
-    """What each consumer has in Placement, by its uuid and the names of providers."""
+    """Return the allocations of each consumer, by its uuid and the provider names."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for name, one in everything().items():
         for (consumer, kind), amount in one["allocations"].items():
@@ -59,10 +59,9 @@ def held() -> dict[str, dict[str, dict[str, int]]]:
 
 
 def faults(context: Context) -> list[str]:
-    """What is held and nobody asked for, and what somebody was promised and does not hold.
+    """Return allocations without a consumer, and consumers without their allocation.
 
-    An instance on a node has an allocation, and so has a move that waits to be decided; nobody
-    else has.
+    An instance on a node has an allocation. So has a move in progress.
     """
     instances = {one.uuid: one for one in InstanceList.get_by_filters(context)}
     moves: dict[str, Migration] = {
@@ -71,6 +70,9 @@ def faults(context: Context) -> list[str]:
     owed = {uuid for uuid, one in instances.items() if one.node is not None} | moves.keys()
     has = held().keys()
     return [
-        *(f"{uuid} has an allocation, and is nobody's" for uuid in sorted(has - owed)),
+        *(
+            f"{uuid} has an allocation, but neither a node nor a move"
+            for uuid in sorted(has - owed)
+        ),
         *(f"{uuid} has no allocation" for uuid in sorted(owed - has)),
     ]

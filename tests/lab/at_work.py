@@ -1,11 +1,11 @@
-"""Two processes at work on one database and one Placement, which are killed by SIGKILL.
+"""Run two processes on one database and one Placement, and kill them with SIGKILL.
 
-The agent runs the cycles of two hosts whose machines change all the time, and somebody in it
-claims and moves; the other process is people, who do that too. In both, instances come and go with
-what is allocated to them, and providers are reserved, released and given back. A process dies at a
-boundary, before or after a write to Placement or the database, counted over all its threads: where
-the other threads are then is nobody's choice. What is done is drawn from a seed, but not in which
-order threads do it: the same seed comes close to the same end, not always to it.
+The agent runs the cycles of two hosts whose machines change all the time, and a thread of it claims
+and moves. The other process claims and moves as well, in two threads. In both, instances are
+created and deleted with their allocations, and providers are reserved and released. A process dies
+at a boundary: before or after a write to Placement or the database, counted over all its threads.
+The test does not choose where the other threads are then. A seed draws the actions, but not their
+order between threads: the same seed leads to a similar end, not always to the same one.
 """
 
 import multiprocessing
@@ -54,30 +54,30 @@ from wharfinger.tracker.instance_claims import Claims, End
 
 INSTANCE: Final = "scripted"
 OWNER: Final = "OWNER_NOVA"
-#: Seconds; a life takes about one.
+#: Seconds; a process lives about one second.
 TIMEOUT: Final = 60.0
-#: The most boundaries that a process comes to.
+#: The largest number of boundaries in the life of a process.
 _LONGEST_LIFE: Final = 200
-#: How a move comes to wait for its confirmation.
+#: The statuses by which a move comes to wait for its confirmation.
 _WAY: Final = ("pre-migrating", "migrating", "post-migrating", "finished")
-#: How much shorter than in earnest one waits between two attempts.
+#: The factor by which waits between two attempts are shorter than in production.
 _HASTE: Final = 50
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
-# Those of the other module too: whoever comes last says what all have.
+# The last call replaces the list, so name the modules of the other harness as well.
 _CONTEXT.set_forkserver_preload(["__main__", killing.__name__, __name__, "psycopg"])
 
-#: What somebody tells of what he does: before it, and when he knows how it went.
+#: Reports an action before it starts, and again when its result is known.
 Note = Callable[..., None]
 
 
 @dataclass
 class Ledger:
-    """What the processes told before they ended.
+    """The actions that the processes have reported.
 
-    ``step`` is how far the yard had come. ``held``, ``free`` and ``open`` are consumers: whose
-    allocation was written, whose was not or is deleted, and of whom neither is known; ``amounts``
-    is what each was to have, by class. ``odd`` is what nobody should have met.
+    ``step`` is the last step of the yard. ``held``, ``free`` and ``open`` are consumers: with an
+    allocation, without one, and with an unknown result. ``amounts`` are the requested amounts of
+    each consumer, by class. ``odd`` are events that must not happen.
     """
 
     step: int = 0
@@ -88,7 +88,7 @@ class Ledger:
     odd: list[str] = field(default_factory=list)
 
     def note(self, what: str, about: Any) -> None:
-        """Take down what somebody told."""
+        """Record one report of a process."""
         if what == "step":
             self.step = max(self.step, about)
         elif what == "odd":
@@ -105,7 +105,7 @@ class Ledger:
 def cycles(
     yard: Yard, context: Context, new_client: Callable[[], WritingClient]
 ) -> dict[str, Reconciler]:
-    """The cycles of both hosts, of a process that starts now."""
+    """Return the cycles of both hosts for a new process."""
     return {
         host: Reconciler(
             YardDriver(host, yard),
@@ -120,9 +120,9 @@ def cycles(
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Where two processes work: the URLs of Placement and of the database, and the directory.
+    """Settings of two processes: the URLs of Placement and the database, and the directory.
 
-    ``seed`` is what all is drawn from, ``step`` how far the yard has come.
+    ``seed`` seeds all random choices; ``step`` is the last step of the yard.
     """
 
     placement: str
@@ -132,12 +132,12 @@ class Work:
     step: int = 0
 
     def draw(self, who: str) -> random.Random:
-        """What somebody draws from."""
+        """Return the random generator of an actor."""
         return random.Random(f"{self.seed} {who} {self.step}")
 
 
 def play(work: Work, ledger: Ledger) -> None:
-    """Both processes, from their beginning to their end; the agent is always killed."""
+    """Run both processes until they end; the agent is always killed."""
     draw = work.draw("death")
     agent_dies, people_die = (draw.randrange(_LONGEST_LIFE) for _ in range(2))
     people_survive = draw.random() < 0.5
@@ -152,12 +152,12 @@ def play(work: Work, ledger: Ledger) -> None:
             life.end()
     agent, people = (life.code for life in lives)
     assert agent == -signal.SIGKILL, agent
-    # They may be told to stop before they have come so far.
+    # They may be asked to stop before their boundary.
     assert people in ({0} if people_survive else {0, -signal.SIGKILL}), people
 
 
 class _Life:
-    """A process, what it tells, and how it is told to stop."""
+    """A running process, its reports, and the pipe that stops it."""
 
     def __init__(self, target: Callable[..., None], work: Work, dies_at: int | None) -> None:
         self.told, tells = _CONTEXT.Pipe(duplex=False)
@@ -169,15 +169,15 @@ class _Life:
 
     @property
     def code(self) -> int | None:
-        """How it ended; a negative code is a signal."""
+        """Return the exit code; a negative code is a signal."""
         return self._process.exitcode
 
     def stop(self) -> None:
-        """Have it come to an end by itself."""
+        """Ask the process to stop."""
         self._stop.close()
 
     def end(self) -> None:
-        """See that it has ended."""
+        """Wait for the end of the process."""
         self.stop()
         self.told.close()
         self._process.join(TIMEOUT)
@@ -187,7 +187,7 @@ class _Life:
 
 
 def _listen(lives: list[_Life], ledger: Ledger) -> None:
-    """Take down what processes tell until all have ended; the first end is the others' signal."""
+    """Record reports until all processes have ended; stop the second when the first ends."""
     talking = {life.told: life for life in lives}
     while talking:
         ready = wait(list(talking), TIMEOUT)
@@ -202,7 +202,7 @@ def _listen(lives: list[_Life], ledger: Ledger) -> None:
 
 
 class _Boundaries:
-    """Counts what a process comes to; at one of them it dies."""
+    """Count the boundaries of a process, and kill it at one of them."""
 
     def __init__(self, dies_at: int | None) -> None:
         self._left = dies_at
@@ -224,7 +224,7 @@ class _Boundaries:
 
 
 class _WatchedAdapter:
-    """Around a keystoneauth adapter: requests that write have boundaries."""
+    """A keystoneauth adapter whose writing requests have boundaries."""
 
     def __init__(self, adapter: Adapter, boundaries: _Boundaries) -> None:
         self._adapter = adapter
@@ -238,7 +238,7 @@ class _WatchedAdapter:
 
 
 class _Process(fixtures.Fixture):
-    """What each of the two processes has."""
+    """The database, the clients and the reports of one process."""
 
     def __init__(
         self, work: Work, dies_at: int | None, tells: Connection, stopped: Connection
@@ -270,7 +270,7 @@ class _Process(fixtures.Fixture):
         return WritingClient(adapter, connections=4)
 
     def note(self, what: str, about: object) -> None:
-        """Tell it: what has been told is known, whatever becomes of this process."""
+        """Send a report; it survives the death of this process."""
         with self._lock:
             self._tells.send((what, about))
 
@@ -278,7 +278,7 @@ class _Process(fixtures.Fixture):
         return self._stopped.poll()
 
     def run(self, *works: Callable[[], None]) -> None:
-        """Have threads each do their work again and again."""
+        """Run each action in a thread of its own, again and again."""
         threads = [threading.Thread(target=self._repeat, args=(work,)) for work in works]
         for thread in threads:
             thread.start()
@@ -292,7 +292,7 @@ class _Process(fixtures.Fixture):
             except (StateError, PlacementUnavailable) as error:
                 self.note("odd", str(error))
             except WharfingerError:
-                pass  # somebody was faster, or it cannot be meant
+                pass  # another thread was faster, or the action does not apply
             except Exception as error:
                 self.note("odd", repr(error))
                 raise
@@ -302,7 +302,7 @@ class _Process(fixtures.Fixture):
 
 
 class _Hand:
-    """Somebody who does one thing after the other, and has instances of his own."""
+    """An actor that does one thing after the other with instances of its own."""
 
     def __init__(self, process: _Process, name: str, draw: random.Random) -> None:
         self._draw = draw
@@ -317,11 +317,11 @@ class _Hand:
         self._held: list[ProviderSummary] = []
 
     def act(self) -> None:
-        """Do something."""
+        """Do one random action."""
         self._draw.choice(_ACTS)(self)
 
     def arrive(self) -> None:
-        """An instance comes to a node, with an allocation; now and then it goes at once."""
+        """Claim for a new instance; release its allocation at once in some cases."""
         row = self._node()
         instance = Instance(
             self._context,
@@ -338,7 +338,7 @@ class _Hand:
             claim.abort()
 
     def move(self) -> None:
-        """An instance begins to move, and may think better of it."""
+        """Begin to move an instance; abort in some cases."""
         instance = self._instance()
         if instance.node is None or self._moves(instance):
             return
@@ -348,14 +348,14 @@ class _Hand:
             claim.abort()
 
     def arrive_there(self) -> None:
-        """A move is confirmed, or reverted."""
+        """Confirm or revert a move."""
         instance = self._instance()
         for migration in self._moves(instance):
             claims = self._claims[self._draw.choice(HOSTS)]
             settle(claims, instance, migration, self._draw)
 
     def depart(self) -> None:
-        """An instance that does not move is gone, and what is allocated to it."""
+        """Delete an instance that does not move, with its allocation."""
         instance = self._instance()
         if self._moves(instance):
             return
@@ -373,24 +373,24 @@ class _Hand:
         instance.destroy()
 
     def reserve(self) -> None:
-        """A provider is reserved."""
+        """Reserve a provider."""
         provider = self._draw.choice(self._client.list_providers())
         self._held.append(provider)
         self._holds.reserve(provider, holder=self._holder, reason="operator")
 
     def release(self) -> None:
-        """One that was reserved is released."""
+        """Release a reserved provider."""
         if self._held:
             number = self._draw.randrange(len(self._held))
             self._holds.release(self._held.pop(number), self._holder)
 
     def _allocate(self, consumer: str, root: str) -> None:
-        """One of something of a provider of a tree, and one of something of another."""
+        """Allocate one unit of each of two providers of a tree."""
         providers = self._client.list_providers(in_tree=root)
         held = {}
         for one in self._draw.sample(providers, min(2, len(providers))):
             kinds = sorted(self._client.get_inventories(one.uuid).inventories)
-            if kinds:  # it is to have some in a moment
+            if kinds:  # a provider has inventory a moment after it was created
                 held[one.uuid] = {"resources": {self._draw.choice(kinds): 1}}
         if not held:
             return
@@ -432,14 +432,14 @@ _ACTS: Final = (
 
 
 def flavor(size: int) -> Flavor:
-    """A kind of instance that takes so much of everything."""
+    """Return a flavor with this amount of each class."""
     made = Flavor(flavorid="f", name="f", vcpus=size, memory_mb=10 * size, root_gb=100 * size)
     made.obj_set_defaults()
     return made
 
 
 def moves(context: Context) -> dict[str, list[Migration]]:
-    """The migrations that are in progress, by instance."""
+    """Return the migrations in progress, by instance."""
     found: dict[str, dict[str, Migration]] = {}
     for host in HOSTS:
         for one in MigrationList.get_in_progress_by_host(context, host):
@@ -448,7 +448,7 @@ def moves(context: Context) -> dict[str, list[Migration]]:
 
 
 def settle(claims: Claims, instance: Instance, migration: Migration, draw: random.Random) -> None:
-    """End a move at one of its ends, by way of all that comes before."""
+    """Complete a move in one of the possible ways."""
     begun = {"confirming": End.SOURCE, "reverting": End.DESTINATION}
     end = begun.get(migration.status, draw.choice(list(End)))
     if migration.status in ("pre-migrating", "migrating", "post-migrating"):
@@ -462,7 +462,7 @@ def settle(claims: Claims, instance: Instance, migration: Migration, draw: rando
 
 
 def _be_agent(work: Work, *of_process: Any) -> None:
-    """What the agent does until it is killed."""
+    """Run the agent until it is killed."""
     with _Process(work, *of_process) as process:
         yard = Yard(work.seed, work.step)
         running = cycles(yard, process.context, process.new_client)
@@ -484,6 +484,6 @@ def _be_agent(work: Work, *of_process: Any) -> None:
 
 
 def _be_people(work: Work, *of_process: Any) -> None:
-    """What people do until they are killed, or have to stop."""
+    """Run the other process until it is killed or has to stop."""
     with _Process(work, *of_process) as process:
         process.run(_Hand(process, "people", work.draw("people")).act)

@@ -1,4 +1,4 @@
-"""Servers that come up in the background: a test waits for one when it first needs it."""
+"""Servers that start in the background; a test waits for one when it first needs it."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class InBackground(fixtures.Fixture, Generic[T]):
         self.addCleanup(self._end)
 
     def ready(self) -> T:
-        """Wait until it is there; raises the error that prevents it."""
+        """Wait until the server is ready; raise the error that prevents it."""
         return self._made.result()
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""Instances of the Ironic driver: what a real Ironic has, and what the real Placement shows of it.
+"""Instances of the Ironic driver with a real Ironic and the real Placement.
 
-An instance has the nodes of one owner, so that tests can share an Ironic, which takes seconds to
-come up.
+An instance publishes the nodes of one owner. So tests can share an Ironic, which takes seconds to
+start.
 """
 
 import json
@@ -28,18 +28,20 @@ from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.ironic import Ironic
 
-#: What a node's inventory is called, unless the node is of another class.
+#: The resource class of a node by default.
 GOLD: Final = "CUSTOM_BAREMETAL_GOLD"
 
-#: What each node has.
+#: The traits of each node.
 TRAITS: Final = ("CUSTOM_FAST", "HW_CPU_X86_VMX")
 
-#: Total and what is reserved of it, by resource class.
+#: Total and reserved amounts by resource class.
 Figures = dict[str, tuple[int, int]]
 
 
 def with_template(ironic: Ironic) -> Ironic:
-    """Have a first node, of nobody's, that others are made like: to be available takes a while."""
+    """Create the template node, without an owner, that ``available`` copies: to clean a node takes
+    long.
+    """
     node = ironic.create_node(None)
     ironic.set_traits(node, *TRAITS)
     ironic.make_available(node)
@@ -47,10 +49,10 @@ def with_template(ironic: Ironic) -> Ironic:
 
 
 class Metal(fixtures.Fixture):
-    """An instance of the Ironic driver, its state and what it has published.
+    """An instance of the Ironic driver, its state and its cycle.
 
-    Instances that are given one ``state_path`` keep their objects in one database. The ``options``
-    are of its section; ``url`` is where it finds Ironic, if not where that is.
+    Instances with one ``state_path`` share a database. ``options`` belong to the section of the
+    instance; ``url`` is the URL of Ironic, by default that of the fixture.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Metal(fixtures.Fixture):
         )
 
     def restarted(self) -> Reconciler:
-        """From now on, the cycle of a process that starts now: it knows what is on the disk."""
+        """Restart the instance: its next cycle knows only what is on the disk."""
         instance = driver_instance_loader.load(load([str(self._configuration)]), self.name)
         instance.driver.init_host(Service(host=self._host, binary="wharfinger"))
         self.context = opened(self._state_path, self._host)
@@ -124,35 +126,35 @@ class Metal(fixtures.Fixture):
         for context in self._open:
             context.close()
 
-    # What is done.
+    # Actions.
 
     def enroll(self, **told: str) -> str:
-        """Have Ironic know one more node, which does as it is told; returns its uuid."""
+        """Enroll a node that behaves as ``told``; return its uuid."""
         uuid = self.ironic.create_node(None, owner=self.owner, extra={"lab": told})
         self.ironic.set_traits(uuid, *TRAITS)
         return uuid
 
     def available(self, **told: str) -> str:
-        """Have one more that is available already; of Ironics of ``with_template`` alone."""
+        """Insert a copy of the template, which is available; return its uuid."""
         extra = json.dumps({"lab": told})
         [uuid] = self.ironic.insert_nodes(1, owner=self.owner, extra=extra, updated_at=None)
         return uuid
 
     def told(self, uuid: str, **told: str) -> None:
-        """From now on, a node does as it is told."""
+        """Change how a node behaves from now on."""
         self.ironic.update_node(uuid, extra={"lab": told})
 
     def switch(self, uuid: str, power: str) -> None:
-        """Have a node's power be so."""
+        """Switch the power of a node."""
         before = self.ironic.node(uuid)
         answer = self.ironic.ask("PUT", f"/v1/nodes/{uuid}/states/power", {"target": power})
         assert answer.ok
-        # It is locked from the answer on.
+        # Ironic locks the node after it has answered.
         after = self.ironic.wait_for(uuid, before["provision_state"])
         assert after["power_state"] == power
 
     def forget(self, uuid: str) -> None:
-        """Have Ironic know a node no more, whatever it is doing."""
+        """Delete a node from Ironic in whatever state it is."""
         for statement in (
             "DELETE FROM node_traits WHERE node_id = (SELECT id FROM nodes WHERE uuid = :it)",
             "DELETE FROM nodes WHERE uuid = :it",
@@ -160,49 +162,49 @@ class Metal(fixtures.Fixture):
             self.ironic.execute(statement, it=uuid)
 
     def write(self, uuid: str, **columns: Any) -> None:
-        """Have a node be so, whatever Ironic thinks of that; it is updated now."""
+        """Write columns of a node to Ironic's database, with a new ``updated_at``."""
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
         values = {**columns, "updated_at": now}
         assignments = ", ".join(f"{name} = :{name}" for name in values)
         self.ironic.execute(f"UPDATE nodes SET {assignments} WHERE uuid = :it", **values, it=uuid)
 
     def goes(self, uuid: str, target: str, arrives: str) -> None:
-        """Have Ironic take a node to a provision state, and a poll see it there."""
+        """Move a node to a provision state, and poll."""
         self.ironic.provision(uuid, target)
         self.ironic.wait_for(uuid, arrives)
         self.poll()
 
     def goes_on(self, uuid: str, arrives: str) -> None:
-        """Have a node that holds or waits go on, and a poll see where it is then."""
+        """Resume a node that holds or waits, and poll when it has arrived."""
         self.ironic.go(uuid)
         self.ironic.wait_for(uuid, arrives)
         self.poll()
 
     def allocate(self, uuid: str, consumer: str) -> None:
-        """Have a consumer use a node."""
+        """Allocate a node for a consumer."""
         amounts: dict[str, Any] = {uuid: {GOLD: 1}}
         allocate(self.placement, consumer, **amounts)
 
     def sync(self) -> CycleResult:
-        """A complete cycle that has no problems."""
+        """Run a full cycle and require that it has no problems."""
         return _sound(self.cycle.sync())
 
     def poll(self) -> CycleResult:
-        """A poll that has no problems."""
+        """Run a poll and require that it has no problems."""
         return _sound(self.cycle.poll())
 
-    def give_back(self, consumer: str) -> None:
+    def release(self, consumer: str) -> None:
         AllocationRelease(self.client, self.context).release(consumer)
 
-    # What is to be seen.
+    # Observations.
 
     def figures(self, uuid: str) -> Figures | None:
-        """The inventory of a node in Placement; None where there is no provider."""
+        """Return the inventory of a node in Placement, or None without a provider."""
         provider = everything().get(uuid)
         return provider and provider["inventories"]
 
     def reasons(self, uuid: str) -> list[str]:
-        """Why a node is reserved, as ``wharfinger reservation list`` has it."""
+        """Return the reasons of reservation, as ``wharfinger reservation list`` prints them."""
         every = provider_details.reserved(self.context)
         return [one.reason for one in every if one.provider_uuid == uuid]
 
@@ -211,18 +213,18 @@ class Metal(fixtures.Fixture):
 
 
 def reserved(*reasons: str, kind: str = GOLD) -> tuple[Figures, list[str]]:
-    """What is shown of a node that is reserved for these reasons."""
+    """Return the observation of a node that is reserved for these reasons."""
     return {kind: (1, 1)}, list(reasons)
 
 
 def free(kind: str = GOLD) -> tuple[Figures, list[str]]:
-    """What is shown of a node that can be had."""
+    """Return the observation of a free node."""
     return {kind: (1, 0)}, []
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was to be seen of a provider before or after a request."""
+    """State of a provider before or after a request."""
 
     when: str
     figures: Figures
@@ -230,12 +232,12 @@ class Look:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is something, all of which is reserved."""
+        """Return whether the provider has inventory and all of it is reserved."""
         return bool(self.figures) and all(total == its for total, its in self.figures.values())
 
 
 def is_candidate(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> bool:
-    """Whether somebody who asks now could have a node."""
+    """Return whether a request for the class would find the node."""
     path = f"/allocation_candidates?resources={kind}:1"
     answer = placement.adapter.request(path, "GET", microversion="1.39")
     return uuid in answer.json()["provider_summaries"]
@@ -243,7 +245,7 @@ def is_candidate(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> bo
 
 @contextmanager
 def watching(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> Iterator[list[Look]]:
-    """Look at a provider before and after each write, whoever makes it, one at a time."""
+    """Record the state of a provider before and after each write of any client, one at a time."""
     adapter = placement.adapter
     looks: list[Look] = []
 

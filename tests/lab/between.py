@@ -1,4 +1,4 @@
-"""What stands between a client and a real service that answers over HTTP."""
+"""A proxy between a client and a real HTTP service."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from tests.lab.faults import Answer, Ending, Fault, Interceptor, Where
 from wharfinger_harnesses.daemons import TIMEOUT
 
 _GET: Final = frozenset({"GET"})
-#: What is of a connection, and not of what is sent over it.
+#: Headers of a connection, which a proxy does not forward.
 _OF_CONNECTION: Final = frozenset(
     {"connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding"}
 )
@@ -21,23 +21,23 @@ _OF_CONNECTION: Final = frozenset(
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that has been answered, and how many nodes the service's answer had."""
+    """A request that was answered, and the number of nodes in the answer."""
 
     path: str
     rows: int
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters of its query."""
+        """Return the parameters of the query."""
         given = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
         return {name: value for name, [value] in given.items()}
 
 
 class Between(Interceptor):
-    """A service of the lab behind another port: what is asked of it is written down.
+    """A service of the lab behind another port, which records the requests to it.
 
-    ``expect`` has a fault happen to a request; ``replace`` and ``act`` are for what is not in
-    ``FAULTS``.
+    ``expect`` injects a fault into a request; ``replace`` and ``act`` do what ``FAULTS`` does not
+    offer.
     """
 
     def __init__(self, url: str) -> None:
@@ -52,13 +52,13 @@ class Between(Interceptor):
     def replace(
         self, where: Where, change: Callable[[Answer], Answer], *, each_time: bool = False
     ) -> None:
-        """Have another answer come back to a request, made of the service's own."""
+        """Replace the answer to a request by a function of the service's own answer."""
         self.expect(
             where, Fault("replaced", "", answer=change, carried_out=_GET, persistent=each_time)
         )
 
     def act(self, where: Where, action: Callable[[], object]) -> None:
-        """Have something happen when a request has been answered, before the client hears it."""
+        """Run an action after a request was answered and before the client receives the answer."""
 
         def change(answer: Answer) -> Answer:
             action()
@@ -67,12 +67,12 @@ class Between(Interceptor):
         self.replace(where, change)
 
     def is_slow(self, where: Where) -> None:
-        """Have the answer to a request not come for as long as the client waits."""
+        """Delay the answer to a request until the client gives up."""
         self.expect(where, Fault("slow", "", Ending.LATE, carried_out=_GET))
 
     @property
     def rows(self) -> list[int]:
-        """How many nodes there were in each answer."""
+        """Return the number of nodes in each answer."""
         return [one.rows for one in self.asked]
 
     def _forward(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -82,7 +82,7 @@ class Between(Interceptor):
 
 
 def forward(url: str, environ: dict[str, Any], start_response: Any) -> bytes:
-    """Forward a request to a service; return the content of its answer."""
+    """Forward a request to a service; return its answer."""
     request = webob.Request(environ)
     answer = requests.request(
         request.method,
@@ -98,7 +98,7 @@ def forward(url: str, environ: dict[str, Any], start_response: Any) -> bytes:
 
 
 def edited(change: Callable[[Any], object]) -> Callable[[Answer], Answer]:
-    """An answer whose JSON is changed where it is."""
+    """Return the answer with its JSON changed in place."""
 
     def edit(answer: Answer) -> Answer:
         content = json.loads(answer.body)

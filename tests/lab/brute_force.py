@@ -1,11 +1,11 @@
-"""Allocation candidates by trying everything, from what Placement's API says that there is.
+"""Find allocation candidates by brute force from the contents of Placement's API.
 
-Nothing of ours and nothing of Placement's may come in here: this is what those are held
-against. It reads plain JSON, and is slow, and short enough to be believed.
+Import nothing of Wharfinger or Placement here: this module is their oracle. It reads plain JSON. It
+is slow, and short enough to be believed.
 
-Which candidates there are is in the API reference and in Placement's documents on "modeling
-with provider trees" and "granular resource requests". Where those leave something open, it is
-as Placement 16 does it; that is said at each place.
+Placement's API reference and its documents on "modeling with provider trees" and "granular resource
+requests" define the candidates. Where they leave something open, this module follows Placement 16;
+a comment marks each place.
 """
 
 from collections import Counter
@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-#: The suffix of the group whose resources several providers may give together.
+#: The suffix of the group that several providers may satisfy together.
 UNNUMBERED = ""
 _SHARES = "MISC_SHARES_VIA_AGGREGATE"
 
 Names = frozenset[str]
 #: Provider uuid, resource class, amount.
 Takes = frozenset[tuple[str, str, int]]
-#: Who may be asked: the provider, the owner of the group (or None).
+#: Arguments: the provider, and the owner of the group (or None).
 Rule = Callable[["Provider", str | None], bool]
 
 
 @dataclass(frozen=True)
 class Group:
-    """What is asked for in one group; of each set in ``any_of`` and ``member_of``, one will do."""
+    """A request group; one of each set in ``any_of`` and ``member_of`` is enough."""
 
     resources: Mapping[str, int]
     required: Names = frozenset()
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Request:
-    """Groups by suffix, and what holds for them together."""
+    """Request groups by suffix, and the conditions on the whole candidate."""
 
     groups: Mapping[str, Group]
     group_policy: str | None = None
@@ -52,7 +52,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is taken from whom, and from which providers for each group, by suffix."""
+    """A candidate: its allocations, and the providers of each group by suffix."""
 
     allocations: Takes
     mappings: frozenset[tuple[str, Names]]
@@ -60,7 +60,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Provider:
-    """All that Placement says of a provider."""
+    """A provider with all its facts in Placement."""
 
     uuid: str
     parent: str | None
@@ -81,7 +81,7 @@ class Provider:
         )
 
     def gives(self, kind: str, amount: int) -> bool:
-        """Whether that can be taken from it in one go."""
+        """Return whether the provider can satisfy the amount in one allocation."""
         stock = self.inventories.get(kind)
         return (
             stock is not None
@@ -98,7 +98,7 @@ class Provider:
 
 @dataclass(frozen=True)
 class Providers:
-    """Everything in a Placement."""
+    """All providers of a Placement."""
 
     by_uuid: Mapping[str, Provider]
     reach: Mapping[str, tuple[Provider, ...]] = field(init=False)
@@ -109,7 +109,7 @@ class Providers:
 
     @classmethod
     def read(cls, get: Callable[[str], Any]) -> "Providers":
-        """Read it; ``get`` answers a path of the API with JSON."""
+        """Read all providers; ``get`` answers a path of the API with JSON."""
         found = {}
         for one in get("/resource_providers")["resource_providers"]:
             uuid = one["uuid"]
@@ -126,7 +126,9 @@ class Providers:
         return cls(found)
 
     def _within(self, root: str) -> Iterator[Provider]:
-        """The tree of a root, and the sharing providers in an aggregate with any of the tree."""
+        """Return the tree of a root, and the sharing providers in an aggregate with any of the
+        tree.
+        """
         tree = [one for one in self.by_uuid.values() if one.root == root]
         aggregates = frozenset[str]().union(*(one.aggregates for one in tree))
         yield from tree
@@ -138,7 +140,7 @@ class Providers:
 def candidates(
     providers: Providers, request: Request, rule: Rule = lambda provider, owner: True
 ) -> set[Candidate]:
-    """All candidates whose groups take from none but whom the rule allows."""
+    """Return the candidates in which each group uses only providers that the rule allows."""
     return {
         candidate
         for candidate in _candidates(providers, request)
@@ -154,7 +156,9 @@ def candidates(
 def owner_rule(
     *, untagged_allowed: bool = False, gate_of: Callable[[str], bool] = lambda owner: True
 ) -> Rule:
-    """From whom a group may take; ``gate_of`` says of an owner whether all of its is tagged."""
+    """Return the rule of ownership; ``gate_of`` returns whether all providers of an owner are
+    tagged.
+    """
 
     def may_take(provider: Provider, owner: str | None) -> bool:
         if owner is None:
@@ -179,14 +183,14 @@ def _candidates(providers: Providers, request: Request) -> Iterator[Candidate]:
             yield from _together(providers, request, dict(choice))
 
 
-#: What one group takes: the amounts by class of each provider.
+#: One way to satisfy a group: amounts by class, by provider.
 _Way = dict[str, dict[str, int]]
 
 
 def _ways(
     providers: Providers, suffix: str, group: Group, root: Provider, within: tuple[Provider, ...]
 ) -> Iterator[_Way]:
-    """In which ways a group gets what it asks for in the tree of a root, and from who shares."""
+    """Return the ways to satisfy a group from the tree of a root and its sharing providers."""
     tree = providers.by_uuid[group.in_tree].root if group.in_tree else None
     if suffix != UNNUMBERED:
         for one in within:
@@ -195,12 +199,12 @@ def _ways(
                 and _suit([one], group)
                 and _is_member(one, group)
                 and not one.aggregates & group.forbidden_aggregates
-                # Placement looks at no in_tree of a group without resources.
+                # Placement ignores in_tree of a group without resources.
                 and (tree is None or one.root == tree or not group.resources)
             ):
                 yield {one.uuid: dict(group.resources)}
         return
-    # An aggregate of the root is one of the whole tree, as far as this group is concerned.
+    # For this group, an aggregate of the root is one of the whole tree.
     there = [
         one
         for one in within
@@ -221,7 +225,7 @@ def _ways(
 
 
 def _suit(givers: list[Provider], group: Group) -> bool:
-    """Whether providers have together what is required, and none of them what is forbidden."""
+    """Return whether providers have all required traits together, and no forbidden trait."""
     traits = frozenset[str]().union(*(one.traits for one in givers))
     return (
         group.required <= traits
@@ -237,7 +241,7 @@ def _is_member(one: Provider, group: Group) -> bool:
 def _together(
     providers: Providers, request: Request, ways: Mapping[str, _Way]
 ) -> Iterator[Candidate]:
-    """The candidate of one way for each group, if they go together."""
+    """Return the candidate that combines one way for each group, or None."""
     amounts: Counter[tuple[str, str]] = Counter()
     for way in ways.values():
         for uuid, resources in way.items():
@@ -262,7 +266,7 @@ def _together(
 
 
 def _is_below(providers: Providers, uuid: str | None, top: str) -> bool:
-    """Whether a provider is another one, or stands somewhere below it."""
+    """Return whether a provider is another one, or a descendant of it."""
     while uuid is not None and uuid != top:
         uuid = providers.by_uuid[uuid].parent
     return uuid == top

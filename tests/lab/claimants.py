@@ -1,4 +1,4 @@
-"""Claims and releases with others between any two of their steps.
+"""Claims and releases, with other actors between any two of their steps.
 
 The steps of a claim are its requests to Placement and its calls of the database. Reads are steps,
 too: another process may change the answer before the next step.
@@ -28,16 +28,16 @@ from wharfinger.objects import Context, InstanceList, MigrationList
 
 _T = TypeVar("_T")
 
-#: Methods of the database that claims read with.
+#: Methods of the database with which claims read.
 _READS: Final = ("select", "revisions", "read")
-#: Methods of the database that claims write with.
+#: Methods of the database with which claims write.
 _WRITES: Final = ("insert", "update", "delete", "replace", "write")
 
 
 class Boundaries(Passing):
-    """Those of each request to Placement and call of the database; what only reads, if ``reads``.
+    """Boundaries before and after each request to Placement and database call that writes.
 
-    Somebody else does ``act`` from beginning to end.
+    Reads have boundaries if ``reads`` is true. At a boundary, another actor does all of ``act``.
     """
 
     def __init__(self, placement: PlacementFixture, *, reads: bool = False, **what: Any) -> None:
@@ -76,7 +76,7 @@ class Boundaries(Passing):
 
 
 def between(passed: list[str]) -> list[tuple[int, str]]:
-    """The boundaries that differ for others: what ends is followed at once by what begins."""
+    """Return the boundaries that differ: the end of a step equals the start of the next."""
     return [
         (number, name)
         for number, name in enumerate(passed)
@@ -85,9 +85,9 @@ def between(passed: list[str]) -> list[tuple[int, str]]:
 
 
 class Rehearsal:
-    """An act that is done again and again from one beginning.
+    """An act that is repeated from one initial state.
 
-    It is done once to learn its boundaries; ``steps`` are those that differ for others.
+    A first run finds its boundaries; ``steps`` are those that differ for other actors.
     """
 
     def __init__(
@@ -108,31 +108,31 @@ class Rehearsal:
         self.go_back()
 
     def go_back(self) -> None:
-        """Return to the beginning."""
+        """Restore the initial state."""
         self._moments.go_back(self._beginning)
 
     def die(self, number: int) -> None:
-        """Act from the beginning to a boundary, where the process ends."""
+        """Act from the initial state to a boundary, where the process ends."""
         self.go_back()
         crashing = Boundaries(self._placement, reads=self._reads, crash_at=number)
         with crashing, pytest.raises(Crash):
             self._act()
 
     def die_at(self, name: str) -> None:
-        """Act from the beginning to the first boundary of that name, where the process ends."""
+        """Act from the initial state to the first boundary of that name, where the process ends."""
         self.die(self.passed.index(name))
 
     def interrupted(self, number: int, act: Callable[[], object]) -> Any:
-        """Act from the beginning; others act at a boundary. Return what the act returns."""
+        """Act from the initial state; others act at a boundary. Return the result of the act."""
         self.go_back()
         with Boundaries(self._placement, reads=self._reads, act_at=number, act=act):
             return self._act()
 
 
 class Posts(fixtures.Fixture):
-    """The allocations that are asked for: ``bodies`` of POST /allocations, in order.
+    """The requested allocations: ``bodies`` of POST /allocations, in order.
 
-    ``before`` is called with each when it is on its way, ``after`` when it has been answered.
+    ``before`` is called before each request, ``after`` when it was answered.
     """
 
     def __init__(self, placement: PlacementFixture) -> None:
@@ -149,7 +149,7 @@ class Posts(fixtures.Fixture):
         adapter._adapter = self
 
     def request(self, path: str, method: str, **kwargs: Any) -> Any:
-        """Pass it on."""
+        """Forward the request."""
         if (method, path) != ("POST", "/allocations"):
             return self._adapter.request(path, method, **kwargs)
         body: dict[str, Any] = json.loads(kwargs["data"])
@@ -161,12 +161,12 @@ class Posts(fixtures.Fixture):
 
 
 def providers_of(body: dict[str, Any]) -> list[str]:
-    """The uuids of the providers that somebody is to be given something of."""
+    """Return the uuids of the providers in a body of POST /allocations."""
     return [uuid for consumer in body.values() for uuid in consumer["allocations"]]
 
 
 def unknown(context: Context) -> set[str]:
-    """The consumers that have something, and of which there is no row."""
+    """Return the consumers with an allocation but without a row."""
     return held().keys() - {one.uuid for one in InstanceList.get_by_filters(context)}
 
 
@@ -187,7 +187,7 @@ def reserved(placement: PlacementFixture) -> set[str]:
 
 
 def together(works: list[Callable[[], _T]]) -> list[_T | Exception]:
-    """Return what becomes of works that threads begin at the same time."""
+    """Run works in threads that start at the same time; return their results."""
     start = Barrier(len(works), timeout=60)
 
     def begin(work: Callable[[], _T]) -> _T | Exception:
@@ -202,13 +202,13 @@ def together(works: list[Callable[[], _T]]) -> list[_T | Exception]:
 
 
 def warm(desk: Desk) -> None:
-    """Have it know all that it asks once."""
+    """Claim and release once, so that the desk's caches are filled."""
     desk.claims.release(desk.claim(flavor("small")).instance.uuid)
 
 
 @contextmanager
 def anew(publishing: Publishing) -> Iterator[Desk]:
-    """A desk of a process that starts now."""
+    """Return a desk of a new process."""
     context = opened(publishing.state_path)
     try:
         with Desk(publishing.placement.new_client(), context) as desk:
@@ -218,6 +218,6 @@ def anew(publishing: Publishing) -> Iterator[Desk]:
 
 
 def settled(publishing: Publishing) -> list[str]:
-    """What is wrong when a cycle has gone over all of it."""
+    """Return the faults after a drift cycle."""
     problems = publishing.cycle.drift().problems
     return [*faults(publishing.context), *map(str, problems)]

@@ -1,4 +1,4 @@
-"""Instances and moves, and what they take of nodes: counted apart from the tracker."""
+"""Instances and moves, and the resources that they use, counted apart from the tracker."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from wharfinger.objects import (
     MigrationList,
 )
 
-#: CPUs, MiB of memory and GiB of disk.
+#: VCPUs, MiB of memory and GiB of disk.
 Amounts = tuple[int, int, int]
-#: A service host, and a node of its.
+#: A service host and one of its nodes.
 Place = tuple[str, str]
 NOTHING: Amounts = (0, 0, 0)
 
@@ -30,7 +30,7 @@ def flavor(vcpus: int = 0, **amounts: int) -> Flavor:
 def instance(
     context: Context, vcpus: int = 0, *, place: Place | None = None, **amounts: int
 ) -> Instance:
-    """A new one, on a node or on none."""
+    """Create an instance, on a node or without one."""
     host, node = place or (None, None)
     made = Instance(
         context,
@@ -53,7 +53,7 @@ def migration(
     status: str = "accepted",
     **values: Any,
 ) -> Migration:
-    """The move of an instance that begins."""
+    """Create the migration of an instance."""
     made = Migration(
         context,
         instance_uuid=moved.uuid,
@@ -69,16 +69,16 @@ def migration(
 
 
 def lead(one: Migration, *statuses: str) -> None:
-    """Have a migration go on by way of these statuses."""
+    """Move a migration through these statuses."""
     for status in statuses:
         one.status = status
         one.save()
 
 
 def taken(context: Context) -> dict[Place, Amounts]:
-    """What is taken of each node that has a row, as instances and migrations have it.
+    """Return the resources used on each node with a row, from instances and migrations.
 
-    An instance counts by its moves on the hosts that those come from or go to; elsewhere by itself.
+    On the source and the destination of a move, the migration counts; elsewhere the instance.
     """
     counted: dict[Place, Counter[str]] = {}
     moving = set()
@@ -96,7 +96,7 @@ def taken(context: Context) -> dict[Place, Amounts]:
 
 
 def noted(context: Context) -> dict[Place, Amounts]:
-    """What each node's row says is taken of it."""
+    """Return the used resources that each node's row records."""
     return {
         (row.host, row.hypervisor_hostname): (
             row.vcpus_used,

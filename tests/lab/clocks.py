@@ -6,7 +6,7 @@ from wharfinger.providers.absence_timer import Uptime
 
 
 class Clock:
-    """The uptime of a machine; a test moves it on, and begins another boot."""
+    """The uptime of a machine; a test advances it, or reboots."""
 
     def __init__(self) -> None:
         self.reboot(seconds=1_000_000.0)
@@ -15,10 +15,10 @@ class Clock:
         return Uptime(self.boot_id, self.seconds)
 
     def later(self, seconds: float) -> None:
-        """Move the uptime on, or back as on a restored machine."""
+        """Advance the uptime, or set it back as on a restored machine."""
         self.seconds += seconds
 
     def reboot(self, seconds: float = 10.0) -> None:
-        """Begin another boot, so many seconds ago."""
+        """Reboot the machine, so many seconds ago."""
         self.boot_id = str(uuid4())
         self.seconds = seconds

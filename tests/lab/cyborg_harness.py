@@ -1,6 +1,6 @@
-"""A real Cyborg that tests share, and the Placement that it reports to.
+"""A real Cyborg that tests share, and the Placement to which it reports.
 
-A Cyborg takes seconds to come up: each test begins with what the hosts have anew.
+A Cyborg takes seconds to start: each test begins with new devices on the hosts.
 """
 
 import json
@@ -26,11 +26,11 @@ from wharfinger_harnesses.daemons import PythonDaemon
 
 NOVA: Final = "OWNER_NOVA"
 OURS: Final = "OWNER_CYBORG"
-#: What an instance called fpga marks its providers with.
+#: The traits with which an instance called fpga marks its providers.
 MARKS: Final = frozenset({OURS, "CUSTOM_WHARFINGER_FPGA"})
-#: Where a Cyborg's URL ends.
+#: The path at the end of a Cyborg's URL.
 MOUNTED_AT: Final = "/accelerator/v2"
-#: The requests of a listing, in their order.
+#: The requests of a listing, in order.
 LISTING: Final = (
     f"{MOUNTED_AT}/deployables",
     f"{MOUNTED_AT}/accelerator_requests",
@@ -45,12 +45,12 @@ connection = sqlite:///{directory}/placement.sqlite
 sync_on_startup = true
 """
 
-#: Everything in Placement, by provider name.
+#: Contents of Placement by provider name.
 Contents = dict[str, dict[str, Any]]
 
 
 class SecondPlacement(PythonDaemon):
-    """Another Placement, in a process of its own, that has the roots of hosts."""
+    """Another Placement, in a process of its own, with the root providers of hosts."""
 
     url: str
 
@@ -69,7 +69,7 @@ class SecondPlacement(PythonDaemon):
 
 
 class _Guarded:
-    """Placement for others, one request at a time."""
+    """A Placement for other clients, which forwards one request at a time."""
 
     def __init__(self, service: EmbeddedPlacement, lock: threading.Lock) -> None:
         self._service = service
@@ -83,7 +83,7 @@ class _Guarded:
 
 @dataclass(frozen=True)
 class Write:
-    """A request, and everything in Placement before and after it."""
+    """A request, and the contents of Placement before and after it."""
 
     request: str
     before: Contents
@@ -91,7 +91,7 @@ class Write:
 
     @property
     def harm(self) -> list[str]:
-        """What it has changed that is Cyborg's, or nova's."""
+        """Return the changes to facts that Cyborg or nova own."""
         return [
             f"{self.request}: {name}"
             for name in self.before.keys() | self.after.keys()
@@ -100,7 +100,7 @@ class Write:
 
 
 def _theirs(one: Mapping[str, Any] | None) -> Any:
-    """What is not ours of a provider: all but our marks, and how much is reserved."""
+    """Return the facts of a provider without our marks and the reserved amounts."""
     return one and {
         **one,
         "traits": one["traits"] - MARKS,
@@ -109,7 +109,7 @@ def _theirs(one: Mapping[str, Any] | None) -> Any:
 
 
 class _Elsewhere:
-    """The Placement that Cyborg reports to: that of this process, or another one."""
+    """The Placement to which Cyborg reports: that of this process, or another one."""
 
     def __init__(self, here: _Guarded) -> None:
         self._here = here
@@ -122,11 +122,11 @@ class _Elsewhere:
 
 
 class Harness(fixtures.Fixture):
-    """A real Cyborg that reports to the real Placement of this process, and what is between.
+    """A real Cyborg that reports to the real Placement of this process, and the proxies between.
 
-    ``begin`` makes all of it as if nothing had been: it takes what tests before have left, failed
-    ones too. ``placement`` is for everybody else: ``cyborgs`` are Cyborg's requests. ``between`` is
-    where instances find Cyborg, and ``placement_url`` where programs find Placement.
+    ``begin`` resets everything, whatever earlier tests have left. ``placement`` serves all other
+    clients; ``cyborgs`` are Cyborg's requests. Instances reach Cyborg through ``between``, and
+    programs reach Placement at ``placement_url``.
     """
 
     placement: PlacementFixture
@@ -162,10 +162,11 @@ class Harness(fixtures.Fixture):
         more: Mapping[str, Iterable[Part]] | None = None,
         reports_to: str | None = None,
     ) -> None:
-        """Have Placement hold nothing but what Cyborg reports of these devices anew.
+        """Reset Placement to what Cyborg reports of these devices.
 
-        They are the first host's; ``more`` are those of others. There are roots of these hosts.
-        With ``reports_to`` Cyborg reports to a Placement at that URL, which has roots already.
+        ``devices`` belong to the first host, ``more`` to other hosts; each host has a root
+        provider. With ``reports_to`` Cyborg reports to a Placement at that URL, which already has
+        root providers.
         """
         self.placement = PlacementFixture(self._service)
         self.placement.setUp()
@@ -184,7 +185,7 @@ class Harness(fixtures.Fixture):
         self.cyborgs.clear()
 
     def _stop_all(self) -> None:
-        """Have Cyborg be up, with nothing of what it was asked to do before."""
+        """Start Cyborg without its open work."""
         cyborg = self.cyborg
         if cyborg.process.poll() is not None:
             cyborg.start_again()
@@ -204,7 +205,7 @@ class Harness(fixtures.Fixture):
         cyborg.execute("DELETE FROM device_profiles")
 
     def start_again(self) -> None:
-        """Have Cyborg back after a stop; its agents look for the roots of all hosts then."""
+        """Start Cyborg again; its agents then look up the root providers of all hosts."""
         there = {one.name for one in self._client.list_providers()}
         more = [create_root(self._client, host) for host in self.hosts if host not in there]
         self.cyborg.start_again()
@@ -212,13 +213,13 @@ class Harness(fixtures.Fixture):
             self._client.delete_provider(uuid)
 
     def _empty(self, *hosts: str) -> None:
-        """Have Placement hold the roots of these hosts alone."""
+        """Reduce Placement to the root providers of these hosts."""
         empty()
         for host in hosts:
             create_root(self._client, host)
 
     def _forget_devices(self) -> None:
-        """Have Cyborg find no device, whatever a test has left half done."""
+        """Let Cyborg find no devices, whatever a test has left."""
         names = [one["name"] for one in self.cyborg.deployables()]
         for host in self.hosts:
             if self.cyborg.hardware(host) or any(name.startswith(f"{host}_") for name in names):
@@ -226,7 +227,7 @@ class Harness(fixtures.Fixture):
                 self.cyborg.discover(host)
 
     def report(self, wanted: Mapping[str, Iterable[Part]]) -> None:
-        """Have Cyborg find these devices and no others, where there are others."""
+        """Let Cyborg find exactly these devices."""
         for host in self.hosts:
             its = [*wanted.get(host, ())]
             if self.cyborg.hardware(host) != its:
@@ -235,7 +236,7 @@ class Harness(fixtures.Fixture):
 
     @contextmanager
     def watching(self) -> Iterator[list["Write"]]:
-        """Look at everything before and after each write that is not Cyborg's.
+        """Record Placement before and after each write that is not Cyborg's.
 
         Cyborg's own requests wait meanwhile.
         """
@@ -260,7 +261,7 @@ class Harness(fixtures.Fixture):
             adapter.before = adapter.after = lambda method, path: None
 
     def uuid(self, bus: str, name: str = "r0", host: str | None = None) -> str:
-        """The uuid of a deployable's provider."""
+        """Return the uuid of a deployable's provider."""
         return str(self.cyborg.deployable(bus, name, host)["rp_uuid"])
 
     def name(self, bus: str, name: str = "r0", host: str | None = None) -> str:
@@ -268,7 +269,7 @@ class Harness(fixtures.Fixture):
 
 
 def create_root(client: WritingClient, host: str) -> str:
-    """Have nova publish a host; returns the uuid of its provider."""
+    """Publish the root provider of a host as nova; return its uuid."""
     return create(client, host, None, {"VCPU": 8}, {NOVA, "COMPUTE_NODE"})
 
 
@@ -279,7 +280,7 @@ def create(
     totals: Mapping[str, int],
     traits: Iterable[str],
 ) -> str:
-    """Have somebody publish a provider below that of a name; returns its uuid."""
+    """Create a provider below a named parent as another client; return its uuid."""
     above = None if parent is None else provider_details.find(client, parent).uuid
     made = client.create_provider(str(uuid4()), name, above)
     inventories = {kind: Inventory(total=total) for kind, total in totals.items()}
@@ -289,12 +290,12 @@ def create(
 
 
 def add_traits(client: WritingClient, uuid: str, *traits: str) -> None:
-    """Have somebody add traits to a provider."""
+    """Add traits to a provider."""
     change_traits(client, uuid, client.get_traits(uuid).traits.union(traits))
 
 
 def change_traits(client: WritingClient, uuid: str, traits: Iterable[str]) -> None:
-    """Have a provider have these traits."""
+    """Replace the traits of a provider."""
     generation = client.get_traits(uuid).resource_provider_generation
     wanted = frozenset(traits)
     for trait in sorted(wanted):

@@ -27,7 +27,7 @@ from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.record_store import RecordStore
 
 HOST = "test-host"
-#: What everything in Placement is read with, as ``contents`` shows it.
+#: The queries with which ``contents`` reads everything.
 _QUERIES: Final = {
     "inventories": "SELECT resource_provider_id, name, total, reserved FROM inventories"
     " JOIN resource_classes ON resource_classes.id = resource_class_id ORDER BY name",
@@ -41,10 +41,9 @@ _QUERIES: Final = {
 
 
 class Publishing(fixtures.Fixture):
-    """A scripted driver instance, its state and what it has published.
+    """A scripted driver instance, its state and its cycle.
 
-    Its objects are kept wherever those of this process are when it starts; or in a ``database``
-    of a server.
+    Objects are in the process's current store, or in a ``database`` of a server.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class Publishing(fixtures.Fixture):
         self.restarted()
 
     def restarted(self) -> Reconciler:
-        """From now on, the cycle of a process that starts now: it knows what is on the disk."""
+        """Restart the instance: its next cycle knows only what is on the disk."""
         context = self.context = (
             opened(self.state_path) if self.database is None else self._connected(self.database)
         )
@@ -110,7 +109,7 @@ class Publishing(fixtures.Fixture):
 
 
 def make_state(state_path: Path) -> None:
-    """Have a state directory with an empty database: copied, which is quicker than its making."""
+    """Create a state directory with a copy of an empty database; migrations take longer."""
     database = state_path / FILE_NAME
     if not database.exists():
         state_path.mkdir(parents=True, exist_ok=True, mode=0o750)
@@ -125,7 +124,7 @@ def _empty_database() -> bytes:
 
 
 def stored(state_path: Path, instance: str = "scripted", host: str = HOST) -> dict[str, Record]:
-    """What a process that starts now would remember."""
+    """Return the records that a new process would read."""
     context = opened(state_path)
     try:
         return dict(RecordStore(context, host, instance).records)
@@ -134,7 +133,7 @@ def stored(state_path: Path, instance: str = "scripted", host: str = HOST) -> di
 
 
 def contents(_placement: PlacementFixture) -> dict[str, dict[str, Any]]:
-    """Everything in Placement but allocations, by provider name; less what only counts changes."""
+    """Return Placement by provider name, without allocations and change counters."""
     return {
         name: {part: what for part, what in one.items() if part != "allocations"}
         for name, one in everything().items()
@@ -142,10 +141,10 @@ def contents(_placement: PlacementFixture) -> dict[str, dict[str, Any]]:
 
 
 def everything(engine: Engine | None = None) -> dict[str, dict[str, Any]]:
-    """What ``contents`` has, and the allocations: of one moment, and in one go.
+    """Return ``contents`` and the allocations, all of one moment.
 
-    Read from behind, which takes a hundredth of the time that Placement takes to tell it. Of the
-    Placement of this process, unless the ``engine`` of another one's database is given.
+    Reads Placement's database, which is a hundred times faster than the API. The default is the
+    Placement of this process; ``engine`` is the database of another one.
     """
     with (engine or db_api.get_placement_engine()).connect() as connection:
         providers = connection.execute(
@@ -182,7 +181,7 @@ def allocate(
     microversion: str = "1.39",
     **amounts: dict[str, int],
 ) -> None:
-    """Have a consumer use amounts, by class, of providers by name."""
+    """Allocate amounts by class of named providers for a consumer."""
     kind = {"consumer_type": "INSTANCE"} if microversion == "1.39" else {}
     by_name = {one.name: one.uuid for one in placement.client.list_providers()}
     response = placement.adapter.request(

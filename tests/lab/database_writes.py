@@ -1,4 +1,4 @@
-"""Transactions of the database, as tests count and interrupt them."""
+"""Transactions of the database that tests count and interrupt."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -10,15 +10,15 @@ import fixtures
 from wharfinger.db.database import Database
 from wharfinger.objects import RecordBatch
 
-#: Methods of the database that write, one transaction each; ``touch`` is for reports of services.
+#: Methods of the database that write, one transaction each; ``touch`` reports a service.
 VERBS: Final = ("insert", "update", "delete", "replace", "touch", "write")
 
 
 class DatabaseWrites(fixtures.Fixture):
-    """Calls ``around`` with the name of each transaction, and runs the transaction within it.
+    """Call ``around`` with the name of each transaction, and run the transaction within it.
 
-    A name is the method and the table ("insert instances"), and for a batch of records the first
-    change that it makes ("delete reservations").
+    A name is the method and the table ("insert instances"). The name of a batch of records is that
+    of its first change ("delete reservations").
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class DatabaseWrites(fixtures.Fixture):
         self._thread = threading.local()
 
     def _setUp(self) -> None:
-        for verb in VERBS:  # those that are not watched call ``write``
+        for verb in VERBS:  # unwatched verbs call ``write``
             watched = self._watched(verb, getattr(Database, verb))
             path = f"{Database.__module__}.{Database.__qualname__}.{verb}"
             self.useFixture(fixtures.MonkeyPatch(path, watched))
@@ -56,9 +56,9 @@ class DatabaseWrites(fixtures.Fixture):
 
 
 class Transactions(fixtures.Fixture):
-    """Counts transactions: ``reads`` and ``writes`` are their names.
+    """Count transactions: ``reads`` and ``writes`` are their names.
 
-    A report that the service is up is not counted: it has times of its own.
+    Service reports are not counted: they have an interval of their own.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Devices that are programmed by a driver without a backend, and what became of that."""
+"""A driver that programs devices without a backend, and views of the results."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -16,20 +16,20 @@ from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationLis
 from wharfinger.providers.device_function_traits import PREFIX, function_traits
 
 IMAGE: Final = uuid("image")
-#: Of each device that is published: total, and what is reserved of it.
+#: Total and reserved amount of each published device.
 FREE: Final = {"FPGA": (4, 1)}
 FULL: Final = {"FPGA": (4, 4)}
-#: Two parts of a device of ours, and one that somebody else publishes.
+#: Two functions of a device of ours, and a device that another owner publishes.
 OWN, SIBLING, CARD = "fpga", "fpga-2", "card"
 
 
 class ProgrammableDriver(ReservingDriver):
-    """Programs what is said to be programmed.
+    """A driver that programs devices without a backend.
 
-    ``held`` are the functions that devices say that they hold, by provider uuid: of others it is
-    not known. ``loading`` is called with the provider's uuid and the function while an image is
-    loaded, and may raise. ``scopes`` are what is programmed together, by uuid. ``problems`` is what
-    it says that it could not publish.
+    ``held`` are the functions that devices report, by provider uuid; a device that is missing
+    reports nothing. ``loading`` is called with the provider's uuid and the function while an image
+    is loaded, and may raise. ``scopes`` are devices that are programmed together, by uuid.
+    ``problems`` are the problems that the driver reports.
     """
 
     capabilities: ClassVar[Capabilities] = replace(
@@ -61,7 +61,7 @@ class ProgrammableDriver(ReservingDriver):
 
 
 def publish_devices(publishing: Publishing, placement: PlacementFixture) -> ProgrammableDriver:
-    """Publish a host with two devices, and overlay one that somebody else publishes."""
+    """Publish a host with two devices, and overlay a device of another owner."""
     driver = ProgrammableDriver()
     drives(publishing, driver)
     makes(placement, CARD, **FREE)
@@ -72,7 +72,7 @@ def publish_devices(publishing: Publishing, placement: PlacementFixture) -> Prog
 
 
 class Device:
-    """One of them, and what is known of it everywhere."""
+    """A device, its job and its state in Placement."""
 
     def __init__(self, publishing: Publishing, placement: PlacementFixture, name: str) -> None:
         self.name = name
@@ -92,7 +92,7 @@ class Device:
         return self.publishing.context
 
     def program(self, function: str | None = None, **more: Any) -> DeviceJob:
-        """Program it; on a pace that has ``_PACE`` patched."""
+        """Program the device; needs a patched ``_PACE``."""
         return program(
             self.publishing.client,
             self.context,
@@ -104,14 +104,14 @@ class Device:
         )
 
     def falls_silent(self) -> None:
-        """Have the process of its job have said nothing for long."""
+        """Set the last sign of life of the job's process an hour back."""
         job = self.job
         assert job is not None
         job.seen_at -= timedelta(hours=1)
         job.save()
 
     def says(self, *functions: str) -> None:
-        """Have somebody write the traits of these functions, and no others of the kind."""
+        """Replace the function traits of the device, as another client."""
         client = self.placement.client
         there = client.get_traits(self.uuid)
         traits = {PREFIX + function for function in functions}
@@ -122,7 +122,7 @@ class Device:
 
     @property
     def functions(self) -> set[str]:
-        """The functions that its traits say that it holds."""
+        """Return the functions in the device's traits."""
         traits = contents(self.placement)[self.name]["traits"]
         return {trait.removeprefix(PREFIX) for trait in function_traits(traits)}
 
@@ -133,7 +133,7 @@ class Device:
 
     @property
     def job(self) -> DeviceJob | None:
-        """Its job, as the database has it."""
+        """Return the job of the device from the database."""
         found = DeviceJobList.get_by_filters(self.context, provider_uuid=self.uuid)
         return found[0] if found else None
 
@@ -143,15 +143,15 @@ class Device:
 
     @property
     def is_held(self) -> bool:
-        """Whether a job has it reserved."""
+        """Return whether a job has reserved the device."""
         return bool(
             ReservationList.get_by_filters(self.context, provider_uuid=self.uuid, holder=HOLDER)
         )
 
     def is_free(self) -> bool:
-        """Whether it is as it was before it was programmed, what it holds apart."""
+        """Return whether the device is as before it was programmed, apart from its function."""
         return self.figures == FREE and not self.is_held
 
     def is_left(self) -> bool:
-        """Whether it is reserved, and waits for somebody to resolve what became of it."""
+        """Return whether the device is reserved and waits until an operator resolves its job."""
         return self.figures == FULL and self.is_held and self.state == "unknown"

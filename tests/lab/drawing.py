@@ -1,9 +1,9 @@
-"""Which of many cases a run tries: a sample that a seed draws, or with ``--all`` every one.
+"""Draw the cases that a run tries: a sample by seed, or with ``--all`` every case.
 
 Whether a case is drawn depends on the seed, its test and the case, and hardly on what else runs:
-``--seed N`` draws the same cases again, in a run of a part of the tests too.
+``--seed N`` draws the same cases again, also in a run of some of the tests.
 
-A case that failed once belongs into ``keep``, where each run tries it.
+Put a case that failed once into ``keep``: each run tries it.
 """
 
 import random
@@ -20,17 +20,17 @@ T = TypeVar("T")
 _Property = TypeVar("_Property", bound=Callable[..., None])
 
 MARKER: Final = "drawn"
-#: In whose place a marker draws.
+#: The scope for which a marker draws.
 _OF: Final = ("test", "module")
-#: More cases than this are counted, not named, in the report of a failure.
+#: The report of a failure names up to this many cases, and counts more.
 _NAMED: Final = 20
 
 
 @dataclass
 class Draw:
-    """Draws cases for one test, and notes them for the report of its failure.
+    """Draw cases for one test, and record them for the report of its failure.
 
-    ``seed`` is None where every case is to be tried.
+    ``seed`` is None if every case is tried.
     """
 
     seed: int | None
@@ -38,7 +38,7 @@ class Draw:
     notes: list[str] = field(default_factory=list)
 
     def __call__(self, cases: Iterable[T], number: int, keep: Collection[T] = ()) -> list[T]:
-        """Return the cases of ``keep``, and a number of the others at random, in their order."""
+        """Return the cases of ``keep`` and so many random others, in their order."""
         every = list(cases)
         chosen = chosen_of(
             [str(index) for index in range(len(every))], number, self.seed, self.test
@@ -51,13 +51,15 @@ class Draw:
         return drawn
 
     def number(self, every: int, some: int) -> int:
-        """Return how many examples a property is tried with."""
+        """Return the number of examples for a property."""
         number = every if self.seed is None else some
         self.notes.append(f"{number} of {every} examples")
         return number
 
     def examples(self, every: int, some: int) -> Callable[[_Property], _Property]:
-        """Return a decorator for a hypothesis property: so many examples, which the seed draws."""
+        """Return a decorator that sets the number of examples and the seed of a hypothesis
+        property.
+        """
         limits = settings(
             max_examples=self.number(every, some),
             database=None,
@@ -81,7 +83,7 @@ class _Marked:
             raise pytest.UsageError(f"pytest.mark.{MARKER}: of is one of {_OF}, and keep a list")
 
     def place(self, item: pytest.Item) -> str:
-        """Return the test, or the module, of whose cases so many are tried."""
+        """Return the test or module for which the marker draws."""
         return item.nodeid.partition("::" if self.of == "module" else "[")[0]
 
     def keeps(self, item: pytest.Item) -> bool:
@@ -91,7 +93,7 @@ class _Marked:
 
 
 def chosen_of(cases: Sequence[str], number: int, seed: int | None, place: str) -> set[int]:
-    """Return the indexes of so many cases; without a seed, of all."""
+    """Return the indexes of the drawn cases; without a seed, of all."""
     if seed is None:
         return set(range(len(cases)))
 
@@ -110,9 +112,9 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def configure(config: pytest.Config) -> None:
-    """Choose the seed; a worker process of xdist takes the one of its controller.
+    """Choose the seed; an xdist worker takes that of its controller.
 
-    pytest-randomly, where it is installed, orders the tests by the same seed.
+    pytest-randomly, if installed, orders the tests by the same seed.
     """
     config.addinivalue_line(
         "markers",
@@ -127,12 +129,12 @@ def configure(config: pytest.Config) -> None:
 
 
 def seed_of(config: pytest.Config) -> int | None:
-    """Return what draws; None where every case is tried."""
+    """Return the seed, or None if every case is tried."""
     return None if config.option.every_case else int(config.option.seed)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the drawn ones of the items with the marker."""
+    """Deselect the items with the marker that were not drawn."""
     seed = seed_of(config)
     if seed is None:
         return
@@ -140,10 +142,10 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for mark in item.iter_markers(MARKER):
             marked = _Marked(*mark.args, **mark.kwargs)
-            # A mark is one object, whichever items have it.
+            # All items of a marked function share one mark object.
             groups[marked.place(item), id(mark)].append((item, marked))
     left_out: set[pytest.Item] = set()
-    # Of modules first: a test draws from what they leave of it.
+    # Draw for modules first; tests draw from the rest.
     for (place, _), members in sorted(groups.items(), key=lambda group: group[1][0][1].of):
         others = [item for item, one in members if not one.keeps(item) and item not in left_out]
         number = members[0][1].number
@@ -155,7 +157,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def report(config: pytest.Config, write: Callable[[str], None]) -> None:
-    """Say which cases a run tried, and how to try them again."""
+    """Report which cases a run tried, and how to try them again."""
     seed = seed_of(config)
     if seed is None:
         write(f"every case was tried, in the order of --seed {config.option.seed}")
@@ -164,7 +166,7 @@ def report(config: pytest.Config, write: Callable[[str], None]) -> None:
 
 
 def explain(item: pytest.Item, failed: pytest.TestReport) -> None:
-    """Add to the report of a failure what the test had drawn."""
+    """Add the drawn cases to the report of a failed test."""
     draw = getattr(item, "funcargs", {}).get("draw")
     notes = draw.notes if isinstance(draw, Draw) else []
     if notes or item.get_closest_marker(MARKER):

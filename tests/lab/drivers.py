@@ -1,4 +1,4 @@
-"""Drivers without a backend, for tests of what happens around drivers."""
+"""Drivers without a backend, for tests of what calls drivers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
@@ -13,12 +13,12 @@ from wharfinger.providers import ProviderTree
 
 Edit = Callable[[ProviderTree, str, Allocations | None], None]
 
-#: Of the device of ``with_device``, wherever it is.
+#: Uuid of the device of ``with_device``, wherever it is.
 DEVICE: Final = str(uuid5(NAMESPACE_OID, "device"))
 
 
 class ScriptedDriver(ComputeDriver):
-    """What it says is what the test has put into ``nodes``: by name, how a tree is edited."""
+    """A driver whose trees are the edits in ``nodes``, by node name."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=SUPPORTED,
@@ -50,7 +50,7 @@ class ScriptedDriver(ComputeDriver):
 
 
 def flat(**totals: int) -> Edit:
-    """A node with these totals by resource class."""
+    """Return the edit of a node with these totals by resource class."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         tree.update_inventory(node, {name: {"total": total} for name, total in totals.items()})
@@ -59,7 +59,7 @@ def flat(**totals: int) -> Edit:
 
 
 def with_children(root: dict[str, int], children: dict[str, dict[str, int]]) -> Edit:
-    """A node with a child for each name, each with totals by class; others go."""
+    """Return the edit of a node with exactly these children, each with totals by class."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         flat(**root)(tree, node, allocations)
@@ -75,7 +75,7 @@ def with_children(root: dict[str, int], children: dict[str, dict[str, int]]) -> 
 
 
 def also(*edits: Callable[[ProviderTree], Any]) -> Callable[[Edit], Edit]:
-    """A node's edit with more edits after it."""
+    """Return a node's edit followed by more edits."""
 
     def wrap(edit: Edit) -> Edit:
         def both(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -89,7 +89,7 @@ def also(*edits: Callable[[ProviderTree], Any]) -> Callable[[Edit], Edit]:
 
 
 def with_device(edit: Edit) -> Edit:
-    """A node's edit, and a device below the node that is the same one below any other."""
+    """Return a node's edit that also moves the device, by its uuid, below the node."""
 
     def both(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         edit(tree, node, allocations)
@@ -101,7 +101,7 @@ def with_device(edit: Edit) -> Edit:
 
 
 def with_gpu_below(parent: str) -> Edit:
-    """A node with a card, and a GPU below one of the two, wherever that was before."""
+    """Return the edit of a node with a card, and a GPU below it that may move between cards."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         flat(VCPU=8)(tree, node, allocations)
@@ -117,7 +117,7 @@ def with_gpu_below(parent: str) -> Edit:
 
 
 def moves_vgpus(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    """The node's VGPUs are a child's now, and so is what is allocated from them."""
+    """Move the node's VGPUs, with their allocations, to a child."""
     root = tree.data(node)
     if "VGPU" in root.inventory and allocations is None:
         raise ReshapeNeeded
@@ -135,5 +135,5 @@ def moves_vgpus(tree: ProviderTree, node: str, allocations: Allocations | None) 
 
 
 def does_not_answer(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    """A node whose driver fails."""
+    """Raise, as a driver whose node fails."""
     raise OSError("no answer")

@@ -1,4 +1,4 @@
-"""A server that acts as Ironic or Placement, with answers that never end."""
+"""A server that acts as Ironic or Placement, with endless answers."""
 
 import threading
 import zlib
@@ -13,17 +13,16 @@ import msgspec
 from tests.unit.ironic import samples
 
 _SPACES: Final = b" " * 65536
-#: More than any test reads: a client that does not stop at its limit fails, and does not hang.
+#: More than any test reads: a client without a limit fails and does not hang.
 _MOST: Final = 2**30
 
 
 class Endless(fixtures.Fixture):
     """An HTTP server on 127.0.0.1.
 
-    ``url`` is where it is. ``pages`` says what each next page of the nodes has: "new" nodes, or
-    "the same". Any other request gets a body that does not end, ``encoding``
-    "gzip" or "identity". ``asked`` are the paths of the requests, and ``sent`` is how many bytes of
-    bodies have been written.
+    ``pages`` selects the contents of each next page of nodes: "new" nodes, or "the same". Any other
+    request gets an endless body, ``encoding`` "gzip" or "identity". ``asked`` are the paths of the
+    requests; ``sent`` is the number of bytes of bodies that were written.
     """
 
     url: str
@@ -72,7 +71,7 @@ class Endless(fixtures.Fixture):
         handler.wfile.write(body)
 
     def send_without_end(self, handler: BaseHTTPRequestHandler) -> None:
-        """Answer with spaces, in chunks, until the client goes away."""
+        """Answer with spaces, in chunks, until the client disconnects."""
         handler.send_response(200)
         handler.send_header("Transfer-Encoding", "chunked")
         handler.send_header("Content-Encoding", self.encoding)

@@ -1,4 +1,4 @@
-"""Facts about providers, written out, and what is explained of them without any service."""
+"""Facts about providers, and the explanations of requests from them, without any service."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 
 
 class World:
-    """Providers as they are told of one by one; the names stand for their uuids."""
+    """Facts about providers, added one by one; names stand for uuids."""
 
     def __init__(self) -> None:
         self.facts = Facts(providers={})
@@ -32,7 +32,7 @@ class World:
         aggregates: frozenset[str] = frozenset(),
         reserved: tuple[Reserved, ...] = (),
     ) -> None:
-        """There is a provider; None for stocks that nobody has looked at."""
+        """Add a provider; ``stocks`` is None if its inventories were not read."""
         root = self.facts.root(uuid(below)) if below else uuid(name)
         one = ProviderSummary(uuid(name), name, 1, root, below and uuid(below))
         facts = self.facts
@@ -47,7 +47,7 @@ class World:
         self._aggregates[one.uuid] = aggregates
 
     def shares(self, name: str, *roots: str) -> None:
-        """A provider shares with the trees of these roots."""
+        """Let a provider share with the trees of these roots."""
         reached = {**self.facts.reached, uuid(name): frozenset(map(uuid, roots))}
         self.facts = replace(self.facts, reached=reached)
 
@@ -59,7 +59,9 @@ class World:
         candidates: int = 0,
         minds_owners: bool = True,
     ) -> Explanation:
-        """What is explained of a request; ``asked`` are the stages that Placement has told."""
+        """Return the explanation of a request; ``asked`` are the stages that Placement has
+        answered.
+        """
         facts = self._seen(request, root)
         parts = tuple(
             part_funnel.explain(one, facts, _may_take if minds_owners else None)
@@ -78,7 +80,7 @@ class World:
         )
 
     def _seen(self, request: ResourceRequest, root: TraitConditions) -> Facts:
-        """The facts as they bear on a request."""
+        """Return the facts that matter for a request."""
         choices = {frozenset([SHARES])}
         for one in (root, *(group.traits for group in request.groups)):
             choices |= one.any_of | {frozenset([trait]) for trait in one.required | one.forbidden}
@@ -102,7 +104,7 @@ class World:
 
 
 def stock(total: int, used: int | None = 0, **figures: int) -> Stock:
-    """A stock, of which all is known."""
+    """Return a stock whose figures are all known."""
     inventory = Inventory(total=total, **figures)
     return Stock(int(inventory.capacity), used, inventory)
 
@@ -110,7 +112,7 @@ def stock(total: int, used: int | None = 0, **figures: int) -> Stock:
 def asking(
     suffix: str = "", owner: str = NOVA, required: str = "", **resources: int
 ) -> RequestGroup:
-    """A group for these amounts."""
+    """Return a request group for these amounts."""
     traits = TraitConditions.parse([required] if required else [])
     return RequestGroup(suffix=suffix, resources=resources, traits=traits, owner=owner)
 

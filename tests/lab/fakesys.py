@@ -4,13 +4,13 @@ Run inside mount and network namespaces of its own, as root there::
 
     unshare --mount --net --propagation unchanged python -I fakesys.py DIRECTORY
 
-Takes one command per line on stdin ("start", "kill": of libvirtd), and answers each with
-a line of JSON. Ends, and libvirtd with it, when stdin does. Only the standard library.
+Reads one command per line on stdin ("start" or "kill" libvirtd), and answers each with a line of
+JSON. Ends, together with libvirtd, at the end of stdin. Imports only the standard library.
 
-The kernel's part is played here: what mdevctl writes to the ``create`` and ``remove``
-files, which are FIFOs, makes and removes devices, and udev's announcement goes to whoever
-listens in this network namespace. One device takes mdevs of one type at a time, as
-NVIDIA's do; another is no PCI device, as the kernel's mtty sample is not.
+This module acts as the kernel: mdevctl writes to the ``create`` and ``remove`` files, which are
+FIFOs, and so makes and removes devices; udev's announcement goes to all listeners in this network
+namespace. One device takes mdevs of one type at a time, as NVIDIA's devices do; another one is
+outside PCI, as the kernel's mtty sample is.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ UDEV_GROUP = 2
 READY_TIMEOUT = 60.0
 
 GPUS = ("0000:41:00.0", "0000:42:00.0")
-#: What a GPU's types are called, and how many of its 16 slots one mdev takes.
+#: Names of a GPU's types, and how many of its 16 slots one mdev takes.
 GPU_TYPES = {"nvidia-35": ("GRID M60-0B", 1), "nvidia-36": ("GRID M60-1Q", 2)}
 GPU_SLOTS = 16
 SERIAL_TYPES = {"mtty-2": ("Dual port serial", 1)}
@@ -45,7 +45,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: Path | str, kind: str | None = None, flags: int = 0) -> None:
-    """mount(2)."""
+    """Call mount(2)."""
     arguments = (os.fsencode(source), os.fsencode(target), kind and kind.encode())
     if libc.mount(*arguments, ctypes.c_ulong(flags), None):
         number = ctypes.get_errno()
@@ -53,11 +53,10 @@ def mount(source: str, target: Path | str, kind: str | None = None, flags: int =
 
 
 def make_mounts_private() -> None:
-    """Let no mount made from here on be seen outside.
+    """Make all mounts from here on private to this namespace.
 
-    That has to be said of mount points. In a chroot, / may be just a directory: so go up
-    to the real root (a process whose working directory is outside its root can), say it
-    there, and come back.
+    The flag belongs to mount points. In a chroot, / may be just a directory: so go up to the real
+    root (a process whose working directory is outside its root can), set it there, and return.
     """
     root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     os.chdir("/")
@@ -82,7 +81,7 @@ def link(path: Path, target: Path) -> None:
 
 
 def prepare_file_system() -> None:
-    """Hide what libvirtd would write to or take for granted behind empty directories."""
+    """Put empty directories over the paths that libvirtd would write to or read."""
     make_mounts_private()
     # In a bare chroot nothing is mounted on /sys.
     has_sys = (SYS / "devices/system/cpu").exists()
@@ -100,7 +99,7 @@ def prepare_file_system() -> None:
     for entry in etc.iterdir():
         if entry.name not in ("group", "libvirt", "mdevctl.d", "passwd"):
             Path("/etc", entry.name).symlink_to(entry)
-    # As libvirt-daemon-system makes them; libvirtd looks them up even if told otherwise.
+    # libvirt-daemon-system makes them; libvirtd looks them up even if other users are configured.
     write(Path("/etc/passwd"), "root:x:0:0:::\nlibvirt-qemu:x:0:0:::\n")
     write(Path("/etc/group"), "root:x:0:\nlibvirt-qemu:x:0:\n")
     system = SYS / "devices/system"
@@ -121,7 +120,7 @@ def prepare_file_system() -> None:
         "/sys/kernel/iommu_groups",
     ):
         Path(directory).mkdir(parents=True)
-    # libudev listens only where it finds a udev, and that is how it finds it.
+    # libudev listens only if it finds this file of udev.
     write(Path("/run/udev/control"), "")
     write(
         Path("/etc/libvirt/qemu.conf"),
@@ -155,12 +154,12 @@ class Uevents:
         header += struct.pack("=III", header_size, header_size, len(body)) + bytes(16)
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_KOBJECT_UEVENT) as sender:
             sender.bind((0, 0))
-            with suppress(ConnectionRefusedError):  # nobody listens: libvirtd is not running
+            with suppress(ConnectionRefusedError):  # libvirtd is not running
                 sender.sendto(header + body, (0, UDEV_GROUP))
 
 
 class Fifos:
-    """Files that call back with what is written to them."""
+    """Files that call a function with what is written to them."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -168,7 +167,7 @@ class Fifos:
 
     def make(self, path: Path, callback: Callable[[str], None]) -> None:
         os.mkfifo(path)
-        # For writing too: so it never ends when a writer closes it.
+        # Open for writing too: so reads never end when a writer closes it.
         descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
         def read() -> None:
@@ -253,7 +252,7 @@ class Parent:
 
 
 def make_gpu(address: str) -> Path:
-    """A PCI device as sysfs shows it, before its driver offers any mdevs."""
+    """Make a PCI device in sysfs, before its driver offers any mdevs."""
     directory = SYS / "devices/pci0000:00" / address
     vendor, product, pci_class = 0x10DE, 0x13F2, 0x030200
     write(
@@ -283,7 +282,7 @@ def make_gpu(address: str) -> Path:
 
 
 def make_serial_card() -> Path:
-    """A device that is none of PCI's, as the kernel's sample driver mtty makes one."""
+    """Make a device outside PCI, as the kernel's sample driver mtty does."""
     directory = SYS / "devices/virtual/mtty/mtty"
     write(directory / "uevent", "")
     link(directory / "subsystem", SYS / "class/mtty")
@@ -296,12 +295,11 @@ class LabFailure(Exception):
 
 
 class Libvirtd:
-    """The daemon: sockets and log in a directory that is seen outside too."""
+    """The daemon, with sockets and log in a directory that is visible outside."""
 
     def __init__(self, directory: Path) -> None:
         self._log = directory / "libvirtd.log"
-        # The domains that libvirtd finds when it starts; it keeps them though it may find no
-        # emulator for them.
+        # The domains that libvirtd loads at start; it keeps them though it may find no emulator.
         domains = directory / "qemu"
         domains.mkdir()
         link(Path("/etc/libvirt/qemu"), domains)
@@ -315,12 +313,12 @@ class Libvirtd:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it says that it is ready."""
+        """Start libvirtd, and wait until it is ready."""
         ready = Path("/run/ready")
         ready.unlink(missing_ok=True)
         environment = os.environ | {
             "NOTIFY_SOCKET": str(ready),
-            # libudev takes only a real sysfs for /sys otherwise.
+            # Otherwise libudev accepts only a real sysfs for /sys.
             "SYSTEMD_DEVICE_VERIFY_SYSFS": "0",
         }
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -345,7 +343,7 @@ class Libvirtd:
             raise LabFailure(f"libvirtd ended with {self._process.returncode}")
 
     def kill(self) -> None:
-        """End it as a crash would, and wait until it is gone."""
+        """Kill libvirtd as a crash would, and wait until it has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -353,7 +351,7 @@ class Libvirtd:
 
 
 def serve(fifos: Fifos, commands: Mapping[str, Callable[[], None]]) -> None:
-    """Play the kernel, and obey commands, until stdin ends."""
+    """Act as the kernel, and run commands, until stdin ends."""
     ended = False
 
     def obey() -> None:
@@ -371,7 +369,7 @@ def serve(fifos: Fifos, commands: Mapping[str, Callable[[], None]]) -> None:
 
     fifos.selector.register(sys.stdin, selectors.EVENT_READ, obey)
     while not ended:
-        # One at a time: it may remove the others of its round.
+        # One at a time: it may remove others of its round.
         key, _ = fifos.selector.select()[0]
         key.data()
 

@@ -1,8 +1,7 @@
-"""Faults between a client and the real Placement, at a request of the test's choosing.
+"""Faults between a client and the real Placement, at a request that the test chooses.
 
-An HTTP server in front of Placement's application does what networks, proxies and servers
-do on a bad day: to one request, and to nothing else. Sockets, and what the client makes of
-them, are real.
+An HTTP server in front of Placement's application injects the faults of networks, proxies and
+servers into one request, and into no other. Sockets, and the client's reaction to them, are real.
 """
 
 import http.client
@@ -28,7 +27,7 @@ _NO_LINGERING: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back to a request."""
+    """The answer to a request."""
 
     status: int = 204
     body: bytes = b""
@@ -36,7 +35,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
     def encode(self) -> bytes:
-        """The answer as HTTP/1.1 has it, for a connection that takes no other."""
+        """Return the answer in HTTP/1.1, for a connection that closes after it."""
         reason = http.client.responses[self.status]
         headers = [*self.headers, ("Connection", "close")]
         if self.status != http.client.NO_CONTENT:
@@ -59,17 +58,16 @@ class Ending(Enum):
     LATE = auto()
     """Nothing for as long as the client waits."""
     REFUSED = auto()
-    """Nobody listens, from this request on."""
+    """The port is closed, from this request on."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a request.
+    """A fault that happens to a request.
 
-    ``told`` is what a message about it has to say, in lower case. ``carried_out`` are the
-    methods whose requests reach Placement all the same; ``answer`` makes what is sent back
-    of what Placement answers to those. One that is ``persistent`` happens each time that
-    the request is made.
+    ``told`` is a text that a message about it must contain, in lower case. Requests with the
+    methods of ``carried_out`` reach Placement before the fault; ``answer`` changes Placement's
+    answer to them. A ``persistent`` fault happens each time that the request is made.
     """
 
     name: str
@@ -81,7 +79,7 @@ class Fault:
 
 
 def _refusal(status: int, detail: str, code: str = "placement.undefined_code") -> Answer:
-    """Placement's own refusal."""
+    """Return a refusal in Placement's format."""
     error = {
         "status": status,
         "title": http.client.responses[status],
@@ -93,7 +91,7 @@ def _refusal(status: int, detail: str, code: str = "placement.undefined_code") -
 
 
 def _page(status: int) -> Answer:
-    """A page that a proxy shows."""
+    """Return an error page of a proxy."""
     title = http.client.responses[status]
     page = f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
     return Answer(status, page.encode(), "text/html; charset=utf-8")
@@ -111,7 +109,7 @@ _CONFLICT: Final = _always(
     _refusal(409, "resource provider generation conflict", "placement.concurrent_update")
 )
 _NONSENSE: Final = Answer(200, b'{"resource_providers": [nonsense], "traits": nonsense}')
-#: Not in UTF-8, where it is read; and deeper than anybody reads.
+#: Not in UTF-8, and nested deeper than any parser accepts.
 LATIN_1: Final = (
     '{"errors": [{"detail": "é"}], "versions": [{"id": "é"}], "resource_providers": '
     '[{"uuid": "é"}], "traits": ["é"], "aggregates": ["é"], "inventories": {"é": {}}}'
@@ -129,7 +127,7 @@ FAULTS: Final = {
         Fault("late", "timed out", Ending.LATE, carried_out=_EVERY),
         Fault("401", "401", answer=_always(_page(401))),
         Fault("403", "403", answer=_always(_refusal(403, "Policy does not allow this."))),
-        # To a DELETE it is true: somebody was faster.
+        # For a DELETE this is true: another client was faster.
         Fault(
             "404", "404", answer=_always(_refusal(404, "It is not there.")), carried_out={"DELETE"}
         ),
@@ -155,13 +153,13 @@ FAULTS: Final = {
     )
 }
 
-#: Not in a sweep: what is asked for is right, and Placement has no reason.
+#: Not in FAULTS: a correct request gives Placement no reason for it.
 BAD_REQUEST: Final = Fault("400", "400", answer=_always(_refusal(400, "That cannot be.")))
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asks of Placement."""
+    """A request of the client to Placement."""
 
     method: str
     path: str
@@ -171,13 +169,13 @@ class Request:
         return f"{self.method} {self.path}"
 
 
-#: Which request: the one with that index, or all that are so.
+#: Selects a request by index, or all requests for which the function is true.
 Where = int | Callable[[Request], bool]
 
 
 @dataclass
 class _Orders:
-    """What is to happen, and what has."""
+    """The fault to inject, and the requests and faults so far."""
 
     where: Where | None = None
     fault: Fault | None = None
@@ -187,12 +185,12 @@ class _Orders:
 
     @property
     def next_is_refused(self) -> bool:
-        """Whether the next request is to find nobody."""
+        """Return whether the next request finds a closed port."""
         refusing = self.fault is not None and self.fault.ending is Ending.REFUSED
         return refusing and len(self.seen) == self.where
 
     def hit(self, request: Request) -> bool:
-        """Whether the fault is to happen to this request, which has been seen."""
+        """Return whether the fault happens to this request."""
         if self.fault is None or self.fault.ending is Ending.REFUSED:
             return False
         if callable(self.where):
@@ -202,15 +200,15 @@ class _Orders:
 
 
 class Interceptor(fixtures.Fixture):
-    """Placement's application behind a port of 127.0.0.1, with a fault where it is wanted.
+    """Placement's application behind a port of 127.0.0.1, with a fault on demand.
 
-    ``url`` stays the same, whether anybody listens there or not.
+    ``url`` stays the same, also while the port is closed.
     """
 
     def __init__(self, application: Any) -> None:
         super().__init__()
         self._application = application
-        #: Those of the client, as Placement sees it.
+        #: The client's roles, as Placement sees them.
         self.roles: Collection[str] = _ROLES
 
     def _setUp(self) -> None:
@@ -225,10 +223,11 @@ class Interceptor(fixtures.Fixture):
         self.addCleanup(self._refuse)
 
     def expect(self, where: Where | None = None, fault: Fault | None = None) -> None:
-        """Forget what was; from now on let all requests pass but that one.
+        """Forget all requests; from now on inject the fault into one request and let the others
+        pass.
 
-        The first has the index 0. Where several are so, the fault happens to the first; to
-        all of them if it is persistent.
+        The first request has the index 0. If ``where`` selects several, the fault happens to the
+        first one, or to all if it is persistent.
         """
         self._finish()
         if self._listener is None:
@@ -239,12 +238,12 @@ class Interceptor(fixtures.Fixture):
 
     @property
     def seen(self) -> list[str]:
-        """The requests that have come in, as "METHOD path", GET / included."""
+        """Return the requests received, as "METHOD path", GET / included."""
         return self._orders.seen
 
     @property
     def struck(self) -> int:
-        """How often the fault has happened; one that is refused is not counted further."""
+        """Return how often the fault has happened; a refused connection counts once."""
         return len(self._orders.struck) + (self._listener is None)
 
     def _listen(self) -> None:
@@ -256,12 +255,12 @@ class Interceptor(fixtures.Fixture):
         with self._lock:
             listener, self._listener = self._listener, None
         if listener is not None:
-            listener.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept()
+            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept()
             self._acceptor.join()
             listener.close()
 
     def _finish(self) -> None:
-        """Let everything that is under way come to its end."""
+        """End all requests in progress."""
         self._orders.over.set()
         while self._serving:
             self._serving.pop().join()
@@ -302,7 +301,7 @@ class Interceptor(fixtures.Fixture):
                     _strike(connection, fault, answer, orders.over)
 
     def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Have Placement answer."""
+        """Ask Placement for its answer."""
         request = webob.Request.blank(
             path,
             base_url=self.url,
@@ -325,7 +324,7 @@ class Interceptor(fixtures.Fixture):
 def _strike(
     connection: socket.socket, fault: Fault, answer: Answer | None, over: threading.Event
 ) -> None:
-    """Have the fault happen; ``answer`` is Placement's, if it has been asked."""
+    """Inject the fault; ``answer`` is Placement's, if it was asked."""
     content = fault.answer(answer or Answer()).encode()
     match fault.ending:
         case Ending.LATE:

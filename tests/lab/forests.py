@@ -1,8 +1,8 @@
 """Random forests of providers and random requests, and a fast way to put a forest into Placement.
 
-Forests are small, and so dense that most requests have an answer, and that an answer which minds
-no owners mixes them. Requests keep away from what Placement 16 plainly gets wrong (each said
-where it is kept away from): of that it cannot be said what is right.
+Forests are small and dense: most requests have an answer, and an answer that ignores owners mixes
+them. Requests avoid the known errors of Placement 16, for which no right answer is defined; a
+comment marks each place.
 """
 
 from collections import Counter
@@ -20,13 +20,13 @@ from tests.lab import placement as lab
 from tests.lab.brute_force import UNNUMBERED, Group, Request
 
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
-#: Its trait comes into being with a forest.
+#: Placement learns this trait with a forest.
 NEWBORN = "CUSTOM_OWNER_NEWBORN"
 OWNERS = ("OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME", NEWBORN)
 _WORDS = ("CUSTOM_FAST", "CUSTOM_GOLD", "HW_GPU_API_VULKAN")
 TRAITS = (*OWNERS, *_WORDS, SHARES)
 
-#: Roots have the first, children the others; nobody shares it.
+#: Roots have the first class, children the others. No provider shares it.
 _CPU = "VCPU"
 _SHARED = ("DISK_GB", "VGPU")
 _NESTED = ("VGPU", "VGPU", "VGPU", "SRIOV_NET_VF", "DISK_GB")
@@ -37,7 +37,7 @@ AGGREGATES = tuple(str(uuid5(NAMESPACE_OID, f"aggregate {number}")) for number i
 
 @dataclass(frozen=True)
 class Stock:
-    """An inventory, and how much of it is taken."""
+    """An inventory and its used amount."""
 
     total: int
     reserved: int = 0
@@ -48,7 +48,7 @@ class Stock:
 
 @dataclass(frozen=True)
 class Provider:
-    """A provider; ``parent`` is the number of another one in the forest, before it."""
+    """A provider; ``parent`` is the number of an earlier one in the forest."""
 
     number: int
     parent: int | None
@@ -67,12 +67,12 @@ _TRAITS: Table = models.Trait.__table__
 
 
 def _seldom(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
-    """One of the others as seldom as once in seven times."""
+    """Draw one of the others once in seven times, otherwise the usual one."""
     return st.sampled_from((usual,) * (6 * len(others)) + others)
 
 
 def _some_of(items: Sequence[str], most: int) -> st.SearchStrategy[frozenset[str]]:
-    """None of them as often as all other numbers together."""
+    """Draw nothing half of the time, otherwise some items."""
     return st.one_of(
         st.just(frozenset[str]()),
         st.frozensets(st.sampled_from(items), min_size=1, max_size=most),
@@ -85,7 +85,7 @@ _STOCKS = st.builds(
     _seldom({}, {"used": 1}, {"used": 2}, {"reserved": 2}, {"max_unit": 1}, {"step_size": 2}),
 )
 
-#: A quarter of all providers has no owner; one in eleven has two, and is then nobody's to use.
+#: A quarter of all providers has no owner. One in eleven has two owners: no request may use it.
 _OWNERS_OF_ONE = st.sampled_from(
     [frozenset[str]()] * 6
     + [
@@ -105,7 +105,7 @@ def _providers(draw: st.DrawFn, number: int, parent: int | None, kinds: Sequence
 
 @st.composite
 def forests(draw: st.DrawFn) -> Forest:
-    """One to three trees of up to three levels, and up to two that share."""
+    """One to three trees of up to three levels, and up to two sharing providers."""
     found: list[Provider] = []
     for _tree in range(draw(st.integers(1, 3))):
         more = draw(st.lists(st.sampled_from(CLASSES), max_size=1))
@@ -119,8 +119,8 @@ def forests(draw: st.DrawFn) -> Forest:
             if parent == root.number:
                 parents.append(found[-1].number)
     for _sharing in range(draw(st.integers(0, 2))):
-        # Roots, as they are in life. Below a root that gives nothing itself, Placement 16 answers
-        # 500 for one that another tree is to use.
+        # Sharing providers are roots, as in production. If a root below which a sharing provider
+        # stands has no inventory, Placement 16 answers 500 to another tree that uses it.
         one = draw(_providers(len(found), None, draw(_seldom(_SHARED[:1], _SHARED))))
         aggregates = one.aggregates or {draw(st.sampled_from(AGGREGATES))}
         found.append(replace(one, traits=one.traits | {SHARES}, aggregates=frozenset(aggregates)))
@@ -129,7 +129,7 @@ def forests(draw: st.DrawFn) -> Forest:
 
 @st.composite
 def requests(draw: st.DrawFn, forest: Forest) -> Request:
-    """A request that a forest may well have an answer to."""
+    """Draw a request that the forest can probably answer."""
     groups = draw(_all_groups(forest))
     together = sorted(groups.keys() - {UNNUMBERED})
     same_subtree: tuple[frozenset[str], ...] = ()
@@ -164,8 +164,8 @@ def _all_groups(draw: st.DrawFn, forest: Forest) -> dict[str, Group]:
         group = draw(_groups(draw(st.lists(near, min_size=1, max_size=2)), forest))
         shared = {kind for one in forest if SHARES in one.traits for kind in one.inventories}
         if granular and group.resources.keys() <= shared:
-            # Of a group that has all it asks for from who shares, Placement 16 tries but one host
-            # with the other groups, whichever comes first.
+            # If sharing providers satisfy a whole group, Placement 16 combines only one host with
+            # the other groups, at random.
             group = replace(group, resources={**group.resources, _CPU: 1})
         groups[UNNUMBERED] = group
     for number in range(granular):
@@ -175,7 +175,7 @@ def _all_groups(draw: st.DrawFn, forest: Forest) -> dict[str, Group]:
 
 @st.composite
 def _groups(draw: st.DrawFn, meant: Sequence[Provider], forest: Forest) -> Group:
-    """A group that some providers could answer, but for what is put in their way."""
+    """Draw a group that some providers could satisfy, apart from the added conditions."""
     first = meant[0]
     kinds = sorted({kind for one in meant for kind in one.inventories})
     owner = draw(st.sampled_from([None, *OWNERS, *_likely_owners(first) * 20]))
@@ -183,7 +183,7 @@ def _groups(draw: st.DrawFn, meant: Sequence[Provider], forest: Forest) -> Group
     traits = draw(_near(_WORDS, first.traits)) if words else frozenset()
     place = draw(_seldom("", "in tree", "member of", "not member of"))
     aggregates = draw(_near(AGGREGATES, first.aggregates)) if place else frozenset()
-    # An owner can be named by its trait as well.
+    # A request can name an owner by its trait as well.
     named = frozenset({owner}) if owner and draw(_seldom(False, True)) else frozenset()
     return Group(
         {
@@ -204,7 +204,7 @@ def _groups(draw: st.DrawFn, meant: Sequence[Provider], forest: Forest) -> Group
 
 
 def _near(items: Sequence[str], there: frozenset[str]) -> st.SearchStrategy[frozenset[str]]:
-    """One of those that are there, as a rule; one of all, otherwise."""
+    """Draw an item that the forest has in most cases, otherwise any item."""
     choice = [*sorted(there & {*items}) * 5, *items]
     return st.sampled_from(choice).map(lambda item: frozenset({item}))
 
@@ -213,8 +213,8 @@ def _likely_owners(one: Provider) -> list[str | None]:
     return [*sorted(one.traits & {*OWNERS})] or [None, "OWNER_NOVA"]
 
 
-#: Groups that take nothing. Without a trait that it has to have, Placement 16 finds no provider
-#: for one, and in_tree is nothing to it.
+#: Groups without resources. Placement 16 finds no provider for one without a required trait, and
+#: ignores its in_tree.
 _TOPS = st.one_of(
     st.builds(
         Group,
@@ -228,10 +228,11 @@ _TOPS = st.one_of(
 
 
 def _group_policy(groups: Mapping[str, Group], drawn: str) -> str | None:
-    """Placement 16 mixes up amounts where two groups take one class from one provider.
+    """Return a policy with which Placement 16 counts the amounts of this request correctly.
 
-    Unless it is told that they may ("none"). It goes by that alone, so that what it says about
-    "isolate" is wrong too where a group without a suffix, which is never isolated, does it.
+    It counts wrongly if two groups take one class from one provider, unless the policy is "none".
+    It looks only at the policy: "isolate" is wrong as well if one of them is the group without a
+    suffix, which is never isolated.
     """
     kinds = Counter(kind for group in groups.values() for kind in group.resources)
     if any(kinds[kind] > 1 for kind in groups.get(UNNUMBERED, Group({})).resources):
@@ -240,9 +241,9 @@ def _group_policy(groups: Mapping[str, Group], drawn: str) -> str | None:
 
 
 def empty() -> None:
-    """Have Placement hold nothing, and know of no owners but those that it has by itself.
+    """Empty Placement of providers and of all custom owner traits.
 
-    Not of the newborn, and of none that other tests have left.
+    They include the newborn's trait and those that other tests have left.
     """
     lab.empty()
     custom = _TRAITS.c.name.startswith("CUSTOM_OWNER_", autoescape=True)
@@ -253,8 +254,8 @@ def empty() -> None:
 def publish(forest: Forest) -> None:
     """Put a forest into an empty Placement.
 
-    In rows: by way of the API it takes most of the time that a test has. What is there is then
-    read through the API, by all sides.
+    Inserts rows: through the API this would take most of the time of a test. All sides then read
+    the forest through the API.
     """
     with db_api.get_placement_engine().begin() as connection:
         missing = set(TRAITS) - _ids(connection, _TRAITS).keys()

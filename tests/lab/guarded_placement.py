@@ -1,4 +1,4 @@
-"""A real Placement that takes nothing but Keystone's tokens; in a process of its own."""
+"""A real Placement that requires Keystone's tokens, in a process of its own."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ sync_on_startup = true
 
 
 class GuardedPlacement(PythonDaemon):
-    """Placement on 127.0.0.1, empty, and in the catalog of a Keystone.
+    """An empty Placement on 127.0.0.1, in the catalog of a Keystone.
 
-    ``url`` is what the catalog has.
+    ``url`` is the URL in the catalog.
     """
 
     url: str

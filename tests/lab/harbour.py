@@ -1,4 +1,4 @@
-"""Rounds of work that end with a kill, and what is wrong after that and the next cycles."""
+"""Rounds of work that end with a kill, and the faults after the kill and the next cycles."""
 
 import random
 import threading
@@ -27,14 +27,14 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims
 
-#: What the processes are called by a database.
+#: The application name of the processes in the database.
 _NAME = "at work"
 #: Tables that stay as they are.
 _NAMES = frozenset({"alembic_version", "traits", "resource_classes"})
 
 
 class Harbour(fixtures.Fixture):
-    """A database, a Placement, and rounds of work, each from an empty beginning."""
+    """A database, a Placement, and rounds of work that all start empty."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Harbour(fixtures.Fixture):
         self._beginning = [_Contents(db_api.get_placement_engine()), _Contents(self._kept.engine)]
 
     def faults(self, seed: int) -> list[str]:
-        """Of the round of a seed: what is wrong after the kill and the cycles that follow.
+        """Return the faults of one seed's round, after the kill and in the cycles that follow.
 
-        One sync of each host mends what is there. What is gone is removed by the listing after
-        that, and its parent with it; who has moved to another host comes there when it has been
-        missed where it was, which is one more.
+        One sync of each host repairs all providers that still exist. The next listing removes
+        absent providers, and then their parents. A node that has moved to another host appears
+        there once its old host has missed it, one cycle later.
         """
         for before in self._beginning:
             before.come_back()
@@ -73,10 +73,10 @@ class Harbour(fixtures.Fixture):
             )
             play(work, ledger)
         self._hang_up()
-        return [*ledger.odd, *self._mended(seed, ledger), *self._settled(seed, ledger)]
+        return [*ledger.odd, *self._repaired(seed, ledger), *self._settled(seed, ledger)]
 
     def _begin(self) -> None:
-        """All machines are published, and somebody else has something of his on them."""
+        """Publish all machines, and let another owner add inventory to half of them."""
         self._sync(Yard(0))
         client = self._placement.client
         for one in client.list_providers()[::2]:
@@ -89,8 +89,8 @@ class Harbour(fixtures.Fixture):
                 {**answer.inventories, OTHERS: Inventory(total=total, reserved=reserved)},
             )
 
-    def _mended(self, seed: int, ledger: Ledger) -> Iterator[str]:
-        """What is wrong after the next cycle; and after two more, of what was gone too."""
+    def _repaired(self, seed: int, ledger: Ledger) -> Iterator[str]:
+        """Yield the faults after one cycle, and after two more for absent providers."""
         yard = Yard(seed, ledger.step)
         before = self._seen(yard, ledger)
         running = self._started(yard)
@@ -101,7 +101,7 @@ class Harbour(fixtures.Fixture):
         yield from self._last(self._cycle(running), running, yard, ledger)
 
     def _settled(self, seed: int, ledger: Ledger) -> Iterator[str]:
-        """What is wrong when all moves have come to an end, and nobody holds anything any more."""
+        """Yield the faults once all moves have ended and all reservations are released."""
         yard = Yard(seed, ledger.step)
         yard.always_clean = True
         draw = random.Random(seed)
@@ -139,7 +139,7 @@ class Harbour(fixtures.Fixture):
         yard: Yard,
         ledger: Ledger,
     ) -> Iterator[str]:
-        """What is wrong when the last cycle has run: nothing is left to do, either."""
+        """Yield the faults after the last cycle, including steps that a plan still has."""
         yield from (str(problem) for outcome in outcomes for problem in outcome.problems)
         seen = self._seen(yard, ledger)
         yield from seen.faults()
@@ -161,12 +161,12 @@ class Harbour(fixtures.Fixture):
         return Seen.now(yard, ledger, self._placement.client, self._kept.context)
 
     def _started(self, yard: Yard) -> dict[str, Reconciler]:
-        """The cycles of a process that starts now."""
+        """Return the cycles of a new process."""
         return cycles(yard, self._kept.context, self._placement.new_client)
 
     @contextmanager
     def _served(self) -> Iterator[str]:
-        """Placement over HTTP; at the end, all has been done that was asked by then."""
+        """Serve Placement over HTTP; at the end, wait for all requests so far."""
         server = make_server("127.0.0.1", 0, self._service.application, _Server, _QuietHandler)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -178,14 +178,14 @@ class Harbour(fixtures.Fixture):
             server.server_close()
 
     def _database(self) -> str:
-        """Where the processes find the database, and how it tells them from this one."""
+        """Return the URL of the database, with an application name for the processes."""
         url = self._kept.engine.url
         if url.get_backend_name() != "sqlite":
             url = url.update_query_dict({"application_name": _NAME})
         return url.render_as_string(hide_password=False)
 
     def _hang_up(self) -> None:
-        """See that the server is done with whoever was killed."""
+        """Wait until the database server has closed the connections of the killed process."""
         if self._kept.engine.dialect.name == "postgresql":
             with self._kept.engine.connect() as connection:
                 connection.execute(
@@ -198,7 +198,7 @@ class Harbour(fixtures.Fixture):
 
 
 class _Contents:
-    """What the tables of a database have, but for names, which nobody deletes."""
+    """The rows of a database, apart from the tables of names."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -211,7 +211,7 @@ class _Contents:
             }
 
     def come_back(self) -> None:
-        """Have them have it again."""
+        """Write the rows back."""
         with self._engine.begin() as connection:
             for table in reversed(self._rows):
                 connection.execute(sa.delete(table))
@@ -221,7 +221,7 @@ class _Contents:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Waits at its end for all that it has begun to answer."""
+    """A server whose end waits for all requests that it has begun to answer."""
 
     daemon_threads = False
 

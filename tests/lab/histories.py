@@ -1,7 +1,7 @@
-"""Instances of two owners' resources on three nodes, and what has become of them.
+"""Histories of instances with resources of two owners on three nodes.
 
-What claims, releases and moves write has boundaries, and at any of them a process may end. What a
-process that has ended leaves is no older than it; ``age`` has it be from long ago.
+Each write of a claim, release or move has boundaries, and a process may die at any of them. Its
+rows look recent after that; ``age`` makes them old.
 """
 
 import sqlite3
@@ -36,12 +36,12 @@ from wharfinger.objects import (
 from wharfinger.providers import ProviderTree
 from wharfinger.tracker import service_record
 
-#: For who is at work; ``age`` has more pass.
+#: Rows of a process that may still be at work; ``age`` makes them older than this.
 A_WHILE: Final = timedelta(minutes=10)
-#: Two nodes, and a third which is cleaned when it is given back.
+#: Two nodes, and a third that is cleaned after a release.
 NODES: Final = ("cn-0", "cn-1", "metal")
 CLEANED: Final = "metal"
-#: The parts of a node: itself, and what two owners have below it.
+#: The parts of a node: its root, and the child of each owner.
 ROOT, NOVA, CYBORG = "", "-nova", "-cyborg"
 _CLASSES: Final = {ROOT: "VCPU", NOVA: "VGPU", CYBORG: "VGPU"}
 
@@ -55,7 +55,7 @@ FLAVORS: Final[Mapping[str, Flavor]] = {
         flavor("both", **NOVAS, **CYBORGS, group_policy="none"),
     )
 }
-#: What each of them takes, by part of a node.
+#: The resources of each flavor, by part of a node.
 _TAKES: Final[Mapping[str, Mapping[str, int]]] = {
     "small": {ROOT: 1},
     "large": {ROOT: 2},
@@ -64,7 +64,7 @@ _TAKES: Final[Mapping[str, Mapping[str, int]]] = {
     "both": {ROOT: 1, NOVA: 1, CYBORG: 1},
 }
 
-#: What writes to the objects that claims and moves concern, beside reservations.
+#: Methods that write objects of claims and moves, apart from reservations.
 _WRITES: Final = (
     (Instance, ("create", "save", "destroy")),
     (Migration, ("create", "save", "destroy")),
@@ -73,7 +73,7 @@ _WRITES: Final = (
 
 
 class Boundaries(Steps):
-    """As ``Steps``, with all that claims, releases and moves write."""
+    """As ``Steps``, with all writes of claims, releases and moves."""
 
     def _setUp(self) -> None:
         super()._setUp()
@@ -83,14 +83,14 @@ class Boundaries(Steps):
 
 
 class State(NamedTuple):
-    """An instance, by names: its flavor, None where there is none; and what it is to have."""
+    """Expected state of an instance: its flavor, and the flavor that it moves to."""
 
     flavor: str | None = None
     moves_to: str | None = None
 
 
 class Quay(fixtures.Fixture):
-    """Three nodes that nova has, one of which is cleaned, with a card of Cyborg's in each.
+    """Three nodes of nova, one of which is cleaned, each with a card of Cyborg.
 
     ``totals`` are by node and part; a cycle publishes them.
     """
@@ -122,27 +122,27 @@ class Quay(fixtures.Fixture):
 
     @property
     def context(self) -> Context:
-        """What leads to the objects."""
+        """Return the context of the objects."""
         return self._publishing[0].context
 
     def desk(self) -> Desk:
-        """Where claims are made by a process that starts now."""
+        """Return a desk of a new process."""
         client = self.placement.new_client()
         return self.useFixture(Desk(client, self.context, down_time=A_WHILE))
 
     def restart(self) -> None:
-        """Have the processes that publish start anew, and look at all."""
+        """Restart both publishing instances, and run their full cycles."""
         for one in self._publishing:
             one.restarted()
 
     def cycle(self) -> None:
-        """Have all that is published be as it is to be."""
+        """Run a cycle of each instance."""
         for one in self._publishing:
             outcome = one.cycle.sync()
             assert not outcome.problems, outcome.problems
 
     def clean(self) -> None:
-        """Have all be clean that has been given back."""
+        """Let the driver report that everything released is clean."""
         self.cleaning.clean = {one["uuid"] for one in everything().values()}
         self.cycle()
         self.cleaning.clean = set()
@@ -162,12 +162,12 @@ class Quay(fixtures.Fixture):
 
 
 def takes(name: str, node: str) -> dict[str, dict[str, int]]:
-    """What an instance of a flavor has of a node, as ``held`` shows it."""
+    """Return the resources of a flavor on a node, in the format of ``held``."""
     return {f"{node}{part}": {_CLASSES[part]: many} for part, many in _TAKES[name].items()}
 
 
 def age(state_path: Path) -> None:
-    """Have all be of the day before: who was at work on it says nothing any more."""
+    """Make all rows a day older, so that no process counts as at work on them."""
     with closing(sqlite3.connect(state_path / FILE_NAME)) as connection, connection:
         for table, column in (
             ("migrations", "created_at"),
@@ -181,9 +181,9 @@ def age(state_path: Path) -> None:
 
 
 def states(context: Context) -> dict[str, State]:
-    """What there is of each instance, by its uuid; and it has just what it is to have.
+    """Return the state of each instance by uuid, and require the allocations that it implies.
 
-    For when nobody is at work, and nothing has been cut short.
+    Needs a moment without processes at work and without interrupted operations.
     """
     moves: dict[str, list[Migration]] = {}
     for one in MigrationList.get_by_filters(context):
@@ -213,7 +213,7 @@ def states(context: Context) -> dict[str, State]:
 
 
 def free() -> dict[tuple[str, str], tuple[int, int]]:
-    """What could be had at most, and what is had, by provider and class."""
+    """Return capacity and used amount by provider and class."""
     return {
         (name, kind): (
             total - reserved,
@@ -225,7 +225,7 @@ def free() -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def overdrawn(before: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[str]:
-    """Of what more is had than there was to be had before; what was too much already may stay."""
+    """Yield each use above the former capacity; an earlier excess may stay."""
     for (name, kind), (_, now) in free().items():
         could, had = before[name, kind]
         if now > max(could, had):
@@ -233,11 +233,11 @@ def overdrawn(before: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[str
 
 
 def on(name: str) -> Suits:
-    """Whether a node is the one of that name."""
+    """Return a condition that selects the node of a name."""
     return lambda node: node.hypervisor_hostname == name
 
 
-#: What is done to instances of nova's VGPUs, and to their moves to Cyborg's on a node, by name.
+#: Acts by name: on instances with a VGPU of nova, and on their moves to Cyborg's VGPU on a node.
 ACTS: Final[Mapping[str, Callable[[Desk, str, str], object]]] = {
     "start": lambda desk, uuid, node: desk.moves.start(uuid, FLAVORS["cyborgs"], suits=on(node)),
     "confirm": lambda desk, uuid, _node: desk.moves.confirm(uuid),
@@ -248,9 +248,9 @@ ACTS: Final[Mapping[str, Callable[[Desk, str, str], object]]] = {
 
 
 class Work(NamedTuple):
-    """What a process does: one of ACTS, with an instance that moves to a node.
+    """An act of ACTS on an instance that moves to a node, for another process.
 
-    ``url`` is of Placement, ``state`` the directory of the objects.
+    ``url`` is the URL of Placement, ``state`` the directory of the objects.
     """
 
     act: str
@@ -261,7 +261,7 @@ class Work(NamedTuple):
 
 
 def play(work: Work, report: Any, *, port: int | None, kill_at: int | None) -> None:
-    """What a process does that is killed; ``port`` is of who keeps its objects."""
+    """Do the act in a process that is killed; ``port`` is the port of the object store."""
     boundaries = killing._Boundaries(kill_at, report)
     with (
         WithoutSync(),

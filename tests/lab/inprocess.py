@@ -10,7 +10,7 @@ from wharfinger.cli.app import main
 
 
 def run(program: Program, *arguments: str) -> Done:
-    """Run the program here; what it prints comes back."""
+    """Run the program in this process; return what it prints."""
     out, err = io.StringIO(), io.StringIO()
     with logging_of_its_own(), redirect_stdout(out), redirect_stderr(err):
         code = main(["--config-file", str(program.config), *arguments])
@@ -19,11 +19,11 @@ def run(program: Program, *arguments: str) -> Done:
 
 @contextmanager
 def logging_of_its_own() -> Iterator[None]:
-    """Give the program a root logger as in a new process; it sets that up as it needs."""
+    """Give the program a root logger as in a new process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers[:] = []
-    # Nobody has asked for more, and to word it takes a fifth of the time.
+    # The program's default level hides these records, and to format them takes a fifth of the time.
     logging.disable(logging.INFO)
     try:
         yield

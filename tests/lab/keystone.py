@@ -13,7 +13,7 @@ from keystoneauth1.session import Session
 from wharfinger_harnesses.daemons import TIMEOUT, PythonDaemon
 
 REGION = "harbour"
-#: The project that services' users have their roles in.
+#: The project in which the users of services have their roles.
 SERVICE_PROJECT = "service"
 
 _PROGRAM = Path(__file__).with_name("keystone_service.py")
@@ -40,9 +40,9 @@ backend = dogpile.cache.memory
 
 @dataclass(frozen=True)
 class User:
-    """A user in the default domain, and what tokens are asked for with the password.
+    """A user in the default domain.
 
-    Without a project they are for the system.
+    Tokens are for the project, by default for the system.
     """
 
     name: str
@@ -54,8 +54,8 @@ class User:
 class Keystone(PythonDaemon):
     """Keystone on 127.0.0.1, with the roles admin, manager, member, reader and service.
 
-    ``url`` is that of its API. ``admin`` may do everything in a project of that name, and
-    ``system_admin`` in the system: it is the same user.
+    ``url`` is the URL of its API. ``admin`` may do everything in a project of that name;
+    ``system_admin``, the same user, may do everything in the system.
     """
 
     url: str
@@ -83,7 +83,9 @@ class Keystone(PythonDaemon):
         *roles: str,
         system_roles: Iterable[str] = (),
     ) -> User:
-        """Make a user with roles in a project, which is made if need be, and in the system."""
+        """Create a user with roles in a project, which is created if it is missing, and in the
+        system.
+        """
         password = uuid4().hex
         user_id = self._create("users", "user", name=name, password=password)
         project_id = None if project is None else self.project_id(project)
@@ -94,13 +96,13 @@ class Keystone(PythonDaemon):
         return User(name, password, project, project_id)
 
     def project_id(self, name: str) -> str:
-        """The id of a project, which is made if need be."""
+        """Return the id of a project, which is created if it is missing."""
         if name not in self._projects:
             self._projects[name] = self._create("projects", "project", name=name)
         return self._projects[name]
 
     def register(self, service_type: str, name: str, url: str) -> None:
-        """Put a service, with the same URL for everybody, into the catalog."""
+        """Add a service to the catalog, with one URL for all interfaces."""
         service_id = self._create("services", "service", type=service_type, name=name)
         for interface in ("public", "internal", "admin"):
             self._create(
@@ -124,32 +126,32 @@ class Keystone(PythonDaemon):
         }
 
     def authtoken_options(self, user: User) -> dict[str, str]:
-        """The options of [keystone_authtoken], for a service that asks as that user."""
+        """Return the options of [keystone_authtoken] for a service with this user."""
         return {
             **self.auth_options(user),
             "www_authenticate_uri": self.url,
-            # It would believe for minutes what it has once been told.
+            # The default caches a token's validity for minutes.
             "token_cache_time": "-1",
-            # Nor is it to ask a Keystone that is gone again and again.
+            # Nor retry when Keystone is down.
             "http_request_max_retries": "0",
             "service_token_roles_required": "true",
         }
 
     def adapter(self, user: User, service_type: str) -> Adapter:
-        """What asks a service in the catalog as that user."""
+        """Return an adapter with which the user calls a service in the catalog."""
         options: dict[str, Any] = {**self.auth_options(user)}
         del options["auth_type"]
         session = Session(auth=Password(**options), timeout=TIMEOUT)
         return Adapter(session, service_type=service_type)
 
     def token(self, user: User) -> str:
-        """A new token for the user."""
+        """Return a new token of the user."""
         token = self.adapter(user, "identity").get_token()
         assert token is not None
         return token
 
     def revoke(self, token: str) -> None:
-        """Have a token be worth nothing from now on."""
+        """Revoke a token."""
         self._identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
 
     def _ids(self, collection: str) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""The real Keystone in one process, which makes its database and its keys first.
+"""The real Keystone in one process, which creates its database and its keys first.
 
-Run as a program, by tests/lab/keystone.py, in a directory that has the configuration. There it
-leaves its port, and says when it is ready as systemd has it. It is told the region and the
-administrator's password.
+A program that tests/lab/keystone.py starts in the directory of its configuration. It writes its
+port to a file there, and reports to systemd's socket when it is ready. Its arguments are the region
+and the administrator's password.
 """
 
 import sys
@@ -25,14 +25,14 @@ class _ThreadingServer(ThreadingMixIn, WSGIServer):
 
 
 def make_keys(directory: Path) -> None:
-    """What tokens are signed with; Keystone does not start without."""
+    """Create the keys that sign tokens, without which Keystone does not start."""
     keys = FernetUtils(str(directory), 3, "fernet_tokens")
     keys.create_key_directory()
     keys.initialize_key_repository()
 
 
 def bootstrap(url: str, region: str, password: str) -> None:
-    """Have the roles, the administrator and Keystone's own entry in the catalog."""
+    """Create the roles, the administrator and Keystone's own entry in the catalog."""
     bootstrapper = Bootstrapper()
     bootstrapper.admin_username = bootstrapper.project_name = _ADMINISTRATOR
     bootstrapper.admin_role_name = _ADMINISTRATOR
@@ -49,7 +49,8 @@ def main(directory: Path, region: str, password: str) -> None:
     make_keys(directory / "keys")
     upgrades.offline_sync_database_to_version()
     server = _ThreadingServer(("127.0.0.1", 0), WSGIRequestHandler)
-    # It loads the backends, which can be done but once: what makes the whole would do it again.
+    # The application loads the backends, and this works only once per process: do not build it
+    # twice.
     bootstrap(f"http://127.0.0.1:{server.server_port}/v3", region, password)
     server.set_app(core.setup_app_middleware(application.application_factory("public")))
     (directory / "port").write_text(str(server.server_port))

@@ -1,10 +1,10 @@
-"""Syncs in processes of their own that are killed, by SIGKILL, at a boundary of their steps.
+"""Syncs in processes of their own that are killed with SIGKILL at a boundary of their steps.
 
-Boundaries are before and after each request that writes to Placement, and before and after
-each write to our own database: where another process keeps the objects, before it is asked for
-one and after it has answered. A process that is not killed says which ones it passed; others
-are then killed there. They are forked off a server that has imported everything
-already, since the test process has threads, and talk HTTP to the Placement in it.
+Boundaries are before and after each request that writes to Placement, and before and after each
+write to our own database. If another process keeps the objects, they are before each request to it
+and after its answer. A process that is not killed reports the boundaries that it passed; others are
+then killed there. They are forked off a server that has imported everything already, since the test
+process has threads, and talk HTTP to the Placement in it.
 """
 
 import json
@@ -39,7 +39,7 @@ from wharfinger.providers.provider_record import decode
 
 MARKS: Final = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"})
 CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
-#: Seconds; a sync takes tenths of one.
+#: Seconds; a sync takes tenths of a second.
 TIMEOUT: Final = 60.0
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
@@ -53,7 +53,7 @@ _DATA: Final = WharfingerObject._obj_primitive_key("data")
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """From one world to another. ``held`` is what the consumer has of each provider."""
+    """A change from one world to another. ``held`` are the consumer's amounts of each provider."""
 
     before: tuple[World, ...]
     after: World
@@ -66,7 +66,7 @@ def _without(host: Edit, *names: str) -> Host:
     return replace(host, devices=tuple(one for one in host.devices if one.name not in names))
 
 
-#: What another device of the world is made in the same way as is left out.
+#: Leave out devices that are created in the same way as another one.
 _ONE_OF_EACH: Final[World] = {"cn": _without(worlds.HOST["cn"], "gpu-0", "gpu-3", "gpu-4", "gpu-6")}
 
 ACTS: Final[Mapping[str, Act]] = {
@@ -76,7 +76,7 @@ ACTS: Final[Mapping[str, Act]] = {
         after=worlds.HOST_CHANGED,
         held={"gpu-3": {"VGPU": 2}, "cn": {"VCPU": 1}},
     ),
-    # Gone is what two listings lack.
+    # A provider counts as absent after two listings without it.
     "shrunk": Act(
         before=(worlds.HOST, worlds.HOST_CHANGED),
         after=worlds.HOST_SHRUNK,
@@ -91,17 +91,17 @@ ACTS: Final[Mapping[str, Act]] = {
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended (a negative code is a signal), and the boundaries it came to."""
+    """Exit code of a process (a negative code is a signal), and the boundaries that it passed."""
 
     code: int | None
     boundaries: tuple[str, ...]
 
 
 def run(play: Callable[..., None], *args: Any, kill_at: int | None = None) -> Ended:
-    """Have a process play something; it is to kill itself at a boundary, counted from 0.
+    """Run ``play`` in a process that kills itself at a boundary, counted from 0.
 
-    What it plays is given the arguments, where to send the boundaries that it came to, the
-    ``port`` of the process that keeps the objects, and ``kill_at``.
+    ``play`` receives the arguments, a connection for the boundaries that it passes, the ``port`` of
+    the process that keeps the objects, and ``kill_at``.
     """
     receiver, sender = _CONTEXT.Pipe(duplex=False)
     way = asking()
@@ -115,7 +115,7 @@ def run(play: Callable[..., None], *args: Any, kill_at: int | None = None) -> En
     try:
         with receiver:
             boundaries = receiver.recv() if receiver.poll(TIMEOUT) else ()
-    except EOFError:  # it failed
+    except EOFError:  # the process failed
         boundaries = ()
     process.join(TIMEOUT)
     code = process.exitcode
@@ -129,10 +129,10 @@ def run(play: Callable[..., None], *args: Any, kill_at: int | None = None) -> En
 
 
 class Killing(fixtures.Fixture):
-    """An act to be played again and again, each time from the same beginning.
+    """An act that is repeated, each time from the same initial state.
 
-    ``boundaries`` are those of a process that was not killed; ``old`` and ``new`` everything
-    in Placement before it and after it.
+    ``boundaries`` are those of a process that was not killed; ``old`` and ``new`` are the contents
+    of Placement before and after it.
     """
 
     def __init__(self, placement: PlacementFixture, url: str, directory: Path, act: str) -> None:
@@ -159,14 +159,16 @@ class Killing(fixtures.Fixture):
         self.new, self._new_nodes = everything(), self._nodes()
 
     def play(self, kill_at: int | None = None) -> Ended:
-        """From the beginning, sync in a process; kill it at a boundary, counted from 0."""
+        """Restore the initial state and sync in a process; kill it at a boundary,
+        counted from 0.
+        """
         self._moments.go_back(self._beginning)
         return run(_play, self._name, self._url, self._state, kill_at=kill_at)
 
     def faults(self, *, back: bool = False) -> list[str]:
-        """What is wrong now, when a process has started and synced, and after that.
+        """Return the faults now, in the next syncs, and after them.
 
-        ``back``: what the driver says by then is what it said before.
+        With ``back`` the driver reports the former world again.
         """
         world, expected, nodes = self._act.after, self.new, self._new_nodes
         if back:
@@ -192,7 +194,7 @@ class Killing(fixtures.Fixture):
         ]
 
     def _nodes(self) -> dict[str, tuple[int, str]]:
-        """The CPUs and the uuid of each node that has a row, by name."""
+        """Return VCPUs and uuid of each node that has a row, by name."""
         with self._publishing({}) as publishing:
             rows = ComputeNodeList.get_by_filters(publishing.context)
             return {row.hypervisor_hostname: (row.vcpus, row.uuid) for row in rows}
@@ -205,7 +207,7 @@ class Killing(fixtures.Fixture):
 
 
 class _Boundaries:
-    """What a process has come to; at one of them it dies."""
+    """The boundaries that a process passes; it kills itself at one of them."""
 
     def __init__(self, kill_at: int | None, report: Connection) -> None:
         self._kill_at = kill_at
@@ -221,7 +223,7 @@ class _Boundaries:
         self._reach(f"{what}: {after}")
 
     def writing(self, name: str, work: object) -> AbstractContextManager[None]:
-        """Around a transaction of the database."""
+        """Add boundaries to a transaction of the database."""
         if not isinstance(work, RecordBatch):
             return self._saving(name)
         for record in work.records:
@@ -231,8 +233,8 @@ class _Boundaries:
         return self._saving(f"{name}: {self._called(uuids)}" if uuids else name)
 
     def asking(self, question: Any) -> AbstractContextManager[None]:
-        """Around a question for another process; one that changes nothing has no boundaries."""
-        method: str = question.get("method", "get_")  # none where only versions differ
+        """Add boundaries to a request to another process, unless it only reads."""
+        method: str = question.get("method", "get_")  # an exchange of versions has no method
         if method.startswith("get_"):
             return nullcontext()
         about = question.get("name") or question["object"][_NAME]
@@ -263,7 +265,7 @@ class _Boundaries:
 
 
 class _Watched:
-    """Around a keystoneauth adapter: requests that write have boundaries."""
+    """A keystoneauth adapter whose writing requests have boundaries."""
 
     def __init__(self, adapter: Adapter, boundaries: _Boundaries) -> None:
         self._adapter = adapter
@@ -277,7 +279,7 @@ class _Watched:
 
 
 class _PlacementOverHTTP(PlacementFixture):
-    """The Placement in the test's process, from another."""
+    """The Placement of the test's process, seen from another process."""
 
     def __init__(self, url: str, boundaries: _Boundaries) -> None:
         fixtures.Fixture.__init__(self)
@@ -291,7 +293,7 @@ class _PlacementOverHTTP(PlacementFixture):
 
 
 class _WatchedDatabase(fixtures.Fixture):
-    """Writes to our database have boundaries."""
+    """Adds boundaries to writes to our database."""
 
     def __init__(self, boundaries: _Boundaries) -> None:
         super().__init__()
@@ -304,7 +306,7 @@ class _WatchedDatabase(fixtures.Fixture):
 
 
 class _WatchedAsking(Asking):
-    """Questions that change what another process keeps have boundaries."""
+    """Adds boundaries to requests that write objects in another process."""
 
     def __init__(self, port: int, boundaries: _Boundaries) -> None:
         super().__init__(port)
@@ -318,7 +320,7 @@ class _WatchedAsking(Asking):
 def _play(
     act: str, url: str, state: Path, report: Connection, *, port: int | None, kill_at: int | None
 ) -> None:
-    """What the process does: all syncs of an act; ``port`` is of who keeps its objects."""
+    """Run all syncs of an act in the process; ``port`` is the port of the object store."""
     boundaries = _Boundaries(kill_at, report)
     with (
         WithoutSync(),

@@ -1,4 +1,4 @@
-"""A libvirt driver made from a configuration file, and what it publishes."""
+"""A libvirt driver made from a configuration file, and the providers that it publishes."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ def make_driver(directory: Path, configuration: str, host: str = "service-host")
 
 
 def domain_xml(uuid: str, *mdevs: str, kind: str = "test") -> str:
-    """A domain with mdevs, by their uuids; of a hypervisor of that kind."""
+    """Return the XML of a domain with mdevs, by uuid, under a type of hypervisor."""
     devices = "".join(
         "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
         f"<source><address uuid='{mdev}'/></source></hostdev>"
@@ -40,7 +40,7 @@ def domain_xml(uuid: str, *mdevs: str, kind: str = "test") -> str:
 def publish(
     driver: LibvirtDriver, live: Iterable[Provider] = (), *, refresh: bool = True
 ) -> dict[str, DesiredProvider]:
-    """One cycle of a driver: what it makes of what Placement has, by provider name."""
+    """Run one update of a driver on the providers in Placement; return the result by name."""
     (node,) = driver.get_available_nodes(refresh=refresh)
     tree = ProviderTree.from_providers(live)
     if not tree.exists(node):
@@ -55,7 +55,7 @@ def reshape(
     allocations: Allocations,
     migrations: Sequence[Migration] = (),
 ) -> dict[str, DesiredProvider]:
-    """A cycle in which the driver asks for the allocations, and edits them; as ``publish``."""
+    """As ``publish``, in a cycle in which the driver requests and edits the allocations."""
     (node,) = driver.get_available_nodes(refresh=True)
     tree = ProviderTree.from_providers(live)
     before = [one.provider for one in tree.desired()]
@@ -67,7 +67,7 @@ def reshape(
 
 
 def totals(providers: dict[str, DesiredProvider]) -> dict[str, dict[str, int]]:
-    """The totals of all children, by name and resource class."""
+    """Return the totals of all children, by name and resource class."""
     return {
         name: {key: item.total for key, item in desired.provider.inventories.items()}
         for name, desired in providers.items()

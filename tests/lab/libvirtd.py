@@ -1,7 +1,7 @@
-"""A real libvirtd with GPUs that do not exist; see fakesys.py for how.
+"""A real libvirtd with GPUs that do not exist; fakesys.py makes them.
 
-Needs, besides Debian's libvirt-daemon and mdevctl, root or unprivileged user namespaces.
-Where something is missing the fixtures raise LabError and say what: nothing is skipped.
+Needs, besides Debian's libvirt-daemon and mdevctl, root or unprivileged user namespaces. If
+something is missing, the fixtures raise LabError and name it; they skip nothing.
 """
 
 import json
@@ -31,10 +31,9 @@ _PROGRAMS = {
 
 
 class Libvirtd(fixtures.Fixture):
-    """libvirtd, and all that it sees, in namespaces of their own.
+    """libvirtd and its devices, in namespaces of their own.
 
-    ``uri`` connects to it from here. GPUs are ``fakesys.GPUS``, their types
-    ``fakesys.GPU_TYPES``.
+    ``uri`` connects to it from here. GPUs are ``fakesys.GPUS``, their types ``fakesys.GPU_TYPES``.
     """
 
     uri: str
@@ -75,10 +74,9 @@ class Libvirtd(fixtures.Fixture):
         self.is_up = False
 
     def define(self, domains: Mapping[str, str]) -> None:
-        """Have these domains, XML by name, and no others; none of them runs.
+        """Define exactly these domains, XML by name; none of them runs.
 
-        They are found by libvirtd when it starts, which it does again. To be told of one by its
-        API it would need an emulator.
+        libvirtd loads them when it starts, so this restarts it. Its API would need an emulator.
         """
         self.kill()
         for path in self._domains.glob("*.xml"):
@@ -125,10 +123,9 @@ class Libvirtd(fixtures.Fixture):
 
 
 class Mdevs(fixtures.Fixture):
-    """What an administrator does with mdevs.
+    """Operations of an administrator on mdevs.
 
-    Each call returns when libvirt has announced what came of it, so that whoever asks it
-    next sees that.
+    Each call returns when libvirt has announced its result, so that the next reader sees it.
     """
 
     def __init__(self, uri: str) -> None:
@@ -154,25 +151,25 @@ class Mdevs(fixtures.Fixture):
         return self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_DEFINED)
 
     def start(self, name: str) -> None:
-        """Make a defined mdev."""
+        """Start a defined mdev."""
         device = self._connection.nodeDeviceLookupByName(name)
         device.create(0)
         self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_CREATED)
 
     def destroy(self, name: str) -> None:
-        """Unmake an mdev; one that was defined stays so."""
+        """Stop an mdev; a defined one stays defined."""
         device = self._connection.nodeDeviceLookupByName(name)
         device.destroy()
         self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_DELETED)
 
     def undefine(self, name: str) -> None:
-        """Forget a defined mdev."""
+        """Undefine an mdev."""
         device = self._connection.nodeDeviceLookupByName(name)
         device.undefine(0)
         self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_UNDEFINED)
 
     def clear(self) -> None:
-        """Unmake and forget all mdevs."""
+        """Stop and undefine all mdevs."""
         kind = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
         for state, end in (
             (libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE, self.destroy),
@@ -198,7 +195,7 @@ class Mdevs(fixtures.Fixture):
 
 @cache
 def _run_event_loop() -> None:
-    """Run libvirt's event loop, of which a process has one for good."""
+    """Run libvirt's event loop; a process has one, which cannot be stopped."""
     libvirt.registerErrorHandler(lambda context, error: None, None)
     libvirt.virEventRegisterDefaultImpl()
 

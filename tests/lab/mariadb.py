@@ -13,20 +13,20 @@ _SETTINGS = (
     # As Debian configures it.
     "--character-set-server=utf8mb4",
     "--collation-server=utf8mb4_general_ci",
-    # What is here need not outlive the server.
+    # The data need not survive the server.
     "--debug-no-sync",
     "--skip-sync-frm",
     "--innodb-flush-log-at-trx-commit=0",
     "--skip-innodb-doublewrite",
     "--innodb-log-file-size=16M",
     "--innodb-buffer-pool-size=32M",
-    # Needs no kernel that allows it, nor enough of it.
+    # Needs no support of the kernel for asynchronous I/O.
     "--skip-innodb-use-native-aio",
 )
 
 
 class MariaDB(Daemon):
-    """A server with as many empty databases as are asked for."""
+    """A server on which tests create empty databases."""
 
     programs = {
         "mariadb-install-db": "mariadb-server-core",
@@ -41,7 +41,7 @@ class MariaDB(Daemon):
         settings = ("--no-defaults", f"--datadir={self.directory / 'data'}", *_SETTINGS)
         self.prepare(
             *("mariadb-install-db", *settings, "--auth-root-authentication-method=normal"),
-            *("--skip-test-db", "--cross-bootstrap"),  # no matter what this host is called
+            *("--skip-test-db", "--cross-bootstrap"),  # independent of this host's name
         )
         self.start(
             *("mariadbd", *settings, f"--socket={self._socket}"),
@@ -50,7 +50,7 @@ class MariaDB(Daemon):
         self._engine = create_engine(self._url(""), poolclass=NullPool)
 
     def create_database(self) -> str:
-        """Make an empty database; return its URL."""
+        """Create an empty database; return its URL."""
         name = f"tests_{uuid4().hex}"
         with self._engine.connect() as connection:
             connection.execute(text(f"CREATE DATABASE {name}"))

@@ -1,7 +1,7 @@
-"""Moments: what Placement and a program's records hold, taken and gone back to.
+"""Snapshots of Placement and of a program's records, which a test restores.
 
-A test that tries many things from one state takes that state once, and goes back to it in
-a few milliseconds. Two moments are equal where nothing but the time of writing differs.
+A test that tries many things from one state takes a snapshot once, and restores it in a few
+milliseconds. Two snapshots are equal if they differ only in times of writing.
 """
 
 import sqlite3
@@ -27,7 +27,7 @@ class _Table:
     rows: list[tuple[Any, ...]]
 
     def content(self) -> list[tuple[Any, ...]]:
-        """The rows, less when they were written."""
+        """Return the rows without their times of writing."""
         kept = [index for index, name in enumerate(self.columns) if name not in _TIMES]
         return [tuple(row[index] for index in kept) for row in self.rows]
 
@@ -37,7 +37,7 @@ _Tables = dict[str, _Table]
 
 @dataclass(frozen=True)
 class Moment:
-    """What two SQLite files held."""
+    """Snapshot of two SQLite files."""
 
     placement: _Tables = field(compare=False)
     records: _Tables = field(compare=False)
@@ -45,14 +45,14 @@ class Moment:
 
     @property
     def placement_key(self) -> str:
-        """Equal for moments at which Placement held the same."""
+        """Return a key that is equal for equal contents of Placement."""
         return _key(self.placement)
 
 
 class Moments:
-    """Takes moments of this process's Placement, and of the records in a state directory.
+    """Takes snapshots of this process's Placement and of the records in a state directory.
 
-    Nothing may be under way at the time.
+    Nothing may write meanwhile.
     """
 
     def __init__(self, state_path: Path) -> None:
@@ -60,21 +60,21 @@ class Moments:
         self._records = state_path / FILE_NAME
 
     def take(self) -> Moment:
-        """What there is now."""
+        """Take a snapshot."""
         placement, records = _read(self._placement), _read(self._records)
         return Moment(placement, records, _key(placement) + _key(records))
 
     def go_back(self, moment: Moment) -> None:
-        """Have everything as it was then."""
+        """Restore a snapshot."""
         _write(self._placement, moment.placement)
         _write(self._records, moment.records)
 
 
 def copied(publish: Callable[[WritingClient], None]) -> Callable[[WritingClient], None]:
-    """Have what is published into an empty Placement be asked of it once, and copied from then on.
+    """Publish into an empty Placement through its API once, and copy the result from then on.
 
-    It comes of what Placement did, in a tenth of the time. Where there is a provider already, or a
-    name that was not there then, it is asked for each time.
+    A copy takes a tenth of the time. If Placement has a provider, or a name that it lacked then,
+    the function is called again.
     """
     made: list[_Tables] = []
 
@@ -93,12 +93,12 @@ def copied(publish: Callable[[WritingClient], None]) -> Callable[[WritingClient]
 
 
 def _names_of(tables: _Tables) -> set[tuple[Any, ...]]:
-    """The rows of names, by whose numbers others know them."""
+    """Return the rows of names, to whose ids other rows refer."""
     return {(kept, *row) for kept in NAMES for row in tables[kept].content()}
 
 
 def _placement() -> Path:
-    """The file of this process's Placement."""
+    """Return the file of this process's Placement."""
     return Path(str(db_api.get_placement_engine().url.database))
 
 
@@ -127,7 +127,7 @@ def _tables(connection: sqlite3.Connection) -> _Tables:
 
 def _write(path: Path, tables: _Tables) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        # A test's machine does not lose its power.
+        # A test need not survive a loss of power.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN IMMEDIATE")
         now = _tables(connection)

@@ -1,6 +1,6 @@
-"""Objects of a later release, for a process that has been upgraded before others.
+"""Objects of a later release, for a process that is upgraded before others.
 
-To be imported in that process alone: it is their newest from then on.
+Import it in that process alone: the newest version of each object counts from then on.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ RACK = "R7"
 
 @register
 class ComputeNode(objects.ComputeNode):
-    """A node, and where it stands."""
+    """A node with a field for its location."""
 
     HISTORY = (  # type: ignore[assignment]
         *objects.ComputeNode.HISTORY,
@@ -34,7 +34,7 @@ class ComputeNode(objects.ComputeNode):
 
 @register
 class ComputeNodeList(objects.ComputeNodeList):
-    """Nodes, and where they stand."""
+    """Nodes with a field for their location."""
 
     HISTORY = (  # type: ignore[assignment]
         *objects.ComputeNodeList.HISTORY,

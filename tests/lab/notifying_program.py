@@ -1,4 +1,4 @@
-"""A program in place of the agent, for a real systemd: signals say what it notifies.
+"""A program in place of the agent, for a real systemd; signals select its notifications.
 
 HUP begins a reload, USR1 ends it, USR2 ends the calls of the watchdog, TERM ends the program. It
 leaves a child behind that ignores TERM.

@@ -28,7 +28,7 @@ class OldDriver(fake.SmallFakeDriver):  # type: ignore[misc]
         return resource
 
     def update_provider_tree(self, *arguments: Any, **options: Any) -> None:
-        """Be as nova's base class is."""
+        """Call nova's base class."""
         raise NotImplementedError
 
     def get_inventory(self, nodename: str) -> dict[str, Any]:
@@ -53,10 +53,10 @@ class EmptyDriver(driver.ComputeDriver):  # type: ignore[misc]
 
 
 class AwayDriver(EmptyDriver):
-    """A driver whose backend is away."""
+    """A driver whose backend is down."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Raise the error that nova has for that."""
+        """Raise nova's error for an unavailable backend."""
         raise exception.VirtDriverNotReady
 
 

@@ -50,7 +50,7 @@ class _Services(ProviderUsageBaseTestCase):  # type: ignore[misc]
 
 
 class _Clock:
-    """What nova's client of Placement takes for the module ``time``."""
+    """Replaces the module ``time`` in nova's client of Placement."""
 
     def __init__(self) -> None:
         self.now = time.time()
@@ -87,7 +87,7 @@ class Nova(fixtures.Fixture):
         self.url = self._serve(self.services.placement.fixture.conf_fixture.conf)
 
     def _serve(self, conf: Any) -> str:
-        """Serve Placement on a free port, to the end; return its URL."""
+        """Serve Placement on a free port until the end; return its URL."""
         allow_concurrent_writers(db_api.get_placement_engine())
         placement = deploy.loadapp(conf)
 
@@ -111,7 +111,7 @@ class Nova(fixtures.Fixture):
         self.services.flags(group=group, **options)
 
     def start_compute(self, host: str, uuid: str | None = None) -> None:
-        """Start nova-compute of a host; a uuid is that of its node, after a reinstallation."""
+        """Start nova-compute of a host; after a reinstallation, ``uuid`` is that of its node."""
         if uuid is not None:
             self.useFixture(fixtures.MockPatchObject(uuidsentinel, f"node_{host}", uuid))
         self.services._start_compute(host)
@@ -121,21 +121,21 @@ class Nova(fixtures.Fixture):
         self.services.computes.pop(host).stop()
 
     def has_node(self, host: str, name: str) -> None:
-        """Let the hypervisor of a host have another name."""
+        """Rename the node of a host's hypervisor."""
         self.services.computes[host].manager.driver._set_nodes([name])
 
     def run_periodics(self) -> None:
-        """Have each nova-compute do what it does once a minute."""
+        """Run the periodic tasks of each nova-compute once."""
         self.services._run_periodics()
 
     def pass_minutes(self, count: int) -> None:
-        """Have nova-compute live through minutes: its periodics, and its refreshes of 300 s."""
+        """Run the periodic tasks and refreshes of some minutes in each nova-compute."""
         for _ in range(count):
             self._clock.now += 60
             self.run_periodics()
 
     def refresh(self) -> None:
-        """Have each nova-compute read Placement again at once, as it does every 300 s."""
+        """Let each nova-compute read Placement again at once, as it does every 300 s."""
         for compute in self.services.computes.values():
             compute.manager.reportclient.clear_provider_cache()
         self.run_periodics()
@@ -156,7 +156,7 @@ class Nova(fixtures.Fixture):
         return str(service["id"])
 
     def manage_placement(self, command: str, **options: Any) -> tuple[int, str]:
-        """Run ``nova-manage placement COMMAND``; return its exit code, and what it prints."""
+        """Run ``nova-manage placement COMMAND``; return its exit code and output."""
         out = io.StringIO()
         with redirect_stdout(out):
             code = getattr(manage.PlacementCommands(), command)(**options)
@@ -175,7 +175,7 @@ class Nova(fixtures.Fixture):
         return str(server["id"])
 
     def create_instance(self, host: str, node: str) -> str:
-        """Let nova have an instance on a node, without deploying it; return its uuid."""
+        """Create an instance on a node in nova, without deploying it; return its uuid."""
         cell = self.services.cell_mappings["cell1"]
         with context.target_cell(context.get_admin_context(), cell) as target:
             row = objects.ComputeNode.get_by_host_and_nodename(target, host, node)
@@ -201,7 +201,7 @@ class Nova(fixtures.Fixture):
 
 
 def _path(*parts: str) -> str:
-    """Return the path of a file of nova's in a wheel, which has etc/ beside lib/."""
+    """Return the path of a file of nova in a wheel, which has etc/ beside lib/."""
     for file in importlib.metadata.files("nova") or []:
         if parts and str(file).endswith(f"/{parts[0]}"):
             return str(Path(str(file.locate())).resolve())

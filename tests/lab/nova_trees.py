@@ -53,7 +53,7 @@ def _compare(directory: Path, name: str) -> dict[str, Any]:
 
 
 def _nova_tree(name: str, node: str) -> Any:
-    """Have nova's driver edit nova's tree, without any code of the nova driver."""
+    """Edit nova's tree with nova's driver, without any code of the nova driver."""
     from nova.compute import provider_tree  # noqa: PLC0415
     from nova.virt import fake, virtapi  # noqa: PLC0415
 

@@ -1,10 +1,10 @@
-"""Where objects are kept: a file, a database of a server, or another process.
+"""Stores of objects: a file, a database of a server, or another process.
 
-What keeps them is all that differs; and each can be reached from behind, as somebody else would
-who writes into the same database.
+Tests are the same for all stores. Each can also be accessed behind the objects, as another program
+would that writes into the same database.
 
-Another process keeps those of a state directory of its own, and of any other that it is asked of:
-``opened`` gives the context of one, whether this process has it open or another.
+The other process keeps the objects of a state directory of its own, and of any directory that a
+request names: ``opened`` returns the context of one, in whichever process it is open.
 """
 
 import json
@@ -41,53 +41,53 @@ HOST = "test-host"
 #: Seconds; an answer takes milliseconds.
 TIMEOUT = 60.0
 
-#: Not statements of ours, but what a connection is told around them.
+#: Statements of the connection itself, which are not counted.
 _AROUND = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")
 _ROOT = Path(__file__).resolve().parents[2]
-#: The path of a request that is of the serving process's own state directory.
+#: The path of a request about the serving process's own state directory.
 _OWN = "/"
 
 
 class Kept(fixtures.Fixture):
-    """A database that keeps objects, and the context that leads to it."""
+    """A database that stores objects, and their context."""
 
     context: Context
     engine: sa.Engine
 
     def _reach(self, url: str | sa.URL) -> None:
-        """Open a way into the database that no object knows of."""
+        """Open a second engine on the database, behind the objects."""
         self.engine = sa.create_engine(url)
         self.addCleanup(self.engine.dispose)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Empty it, and have the objects of this process kept there."""
+        """Empty the database, and store the objects of this process there."""
         with self.engine.begin() as connection:
             for table in METADATA.sorted_tables:
                 connection.execute(sa.delete(table))
         yield
 
     def rows(self, table: str, **where: Any) -> list[dict[str, Any]]:
-        """What is in a table, deleted rows too, in the order in which they were added."""
+        """Return the rows of a table, deleted rows too, in the order of creation."""
         target = METADATA.tables[table]
         statement = sa.select(target).filter_by(**where).order_by(target.c.id)
         with self.engine.begin() as connection:
             return [dict(row) for row in connection.execute(statement).mappings()]
 
     def row(self, table: str, **where: Any) -> dict[str, Any]:
-        """The only one there is."""
+        """Return the only row."""
         [row] = self.rows(table, **where)
         return row
 
     def write(self, table: str, values: Mapping[str, Any], **where: Any) -> None:
-        """Write columns, as somebody would who knows nothing of objects and revisions."""
+        """Write columns as a program without objects and revisions."""
         statement = sa.update(METADATA.tables[table]).filter_by(**where).values(**values)
         with self.engine.begin() as connection:
             assert connection.execute(statement).rowcount
 
 
 class KeptInFile(Kept):
-    """In the SQLite file of a state directory."""
+    """Objects in the SQLite file of a state directory."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class KeptInFile(Kept):
 
 
 class KeptByServer(Kept):
-    """In a database that is empty so far."""
+    """Objects in an empty database of a server."""
 
     def __init__(self, url: str, directory: Path) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class KeptByServer(Kept):
 
 
 class KeptElsewhere(Kept):
-    """In a file that another process has open; this one has no database.
+    """Objects in a file that another process has open; this one has no database.
 
     Modules are imported there, and not here.
     """
@@ -139,9 +139,9 @@ class KeptElsewhere(Kept):
 
 
 class Asking:
-    """A way to a process that keeps objects, for all threads of this one.
+    """Connections to a process that stores objects, for all threads of this one.
 
-    ``questions`` are those that it was asked this way.
+    ``questions`` are the requests that were sent.
     """
 
     def __init__(self, port: int) -> None:
@@ -150,26 +150,26 @@ class Asking:
         self._idle: list[HTTPConnection] = []
 
     def send(self, question: bytes, directory: Path | None = None) -> bytes:
-        """Ask it of a state directory, or of its own: what RemoteObjects takes."""
+        """Send a request about a state directory, or its own; as RemoteObjects requires."""
         self.questions.append(question)
         return self._request("POST", directory, question)
 
     def statements(self, directory: Path) -> list[str]:
-        """What it has said to the database of a state directory since it was last asked this."""
+        """Return the statements on a state directory's database since the last call."""
         said: list[str] = json.loads(self._request("GET", directory))
         return said
 
     def close(self, directory: Path) -> None:
-        """Have it let go of a state directory; it opens it again when it is asked of it."""
+        """Close a state directory; the next request opens it again."""
         self._request("DELETE", directory)
 
     def settle(self) -> None:
-        """Wait until it has done all that processes have asked that have ended by now."""
+        """Wait until all requests of ended processes are done."""
         self.hang_up()
         self._request("SETTLE", None)
 
     def hang_up(self) -> None:
-        """Close all connections that nobody uses."""
+        """Close all idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -192,7 +192,9 @@ class Asking:
 
 
 class Served(fixtures.Fixture, Asking):
-    """A process that keeps objects and answers to HTTP; it ends with this one at the latest."""
+    """A process that stores objects and serves them over HTTP; it ends with this one at
+    the latest.
+    """
 
     process: "subprocess.Popen[bytes]"
 
@@ -223,20 +225,20 @@ class Served(fixtures.Fixture, Asking):
         Asking.__init__(self, int(line))
 
     def end(self) -> None:
-        """Kill it, as a loss of power would."""
+        """Kill the process, as a loss of power would."""
         self.hang_up()
         self.process.kill()
         self.process.communicate()
 
 
 class Elsewhere:
-    """Has remotable methods carried out by the process that has their state directory open."""
+    """Runs remotable methods in the process that has their state directory open."""
 
     def __init__(self, asking: Asking) -> None:
         self.asking = asking
 
     def context(self, directory: Path) -> Context:
-        """What leads to the objects of a state directory."""
+        """Return the context of the objects of a state directory."""
 
         def send(question: bytes) -> bytes:
             return self.asking.send(question, directory)
@@ -265,30 +267,30 @@ class _Elsewhere(Context):
 
 
 def _remote(context: Any) -> RemoteObjects:
-    # No method is carried out here by mistake, nor where it does not belong.
+    # No remotable method runs here by mistake, or in the wrong process.
     assert isinstance(context, _Elsewhere), "it was not opened while objects are kept elsewhere"
     return context.objects
 
 
 def opened(directory: Path, host: str = HOST) -> Context:
-    """Open a state directory, wherever the objects of this process are kept at the time."""
+    """Open a state directory in the process that stores objects now."""
     api = WharfingerObject.indirection_api
     return api.context(directory) if isinstance(api, Elsewhere) else local(directory, host)
 
 
 def asking() -> Asking | None:
-    """The way to the process that keeps the objects of this one; None where it does itself."""
+    """Return the connection to the process that stores the objects, or None for this one."""
     api = WharfingerObject.indirection_api
     return api.asking if isinstance(api, Elsewhere) else None
 
 
 def elsewhere(asking: Asking) -> AbstractContextManager[None]:
-    """Have another process keep the objects of all state directories opened from now on."""
+    """Let another process store the objects of all state directories opened from now on."""
     return _by_way_of(Elsewhere(asking))
 
 
 def remotely(send: Callable[[bytes], bytes]) -> AbstractContextManager[None]:
-    """Have the remotable methods of this process carried out by whoever answers."""
+    """Run the remotable methods of this process through ``send``."""
     return _by_way_of(RemoteObjects(send))
 
 
@@ -304,7 +306,7 @@ def _by_way_of(api: IndirectionAPI) -> Iterator[None]:
 
 @contextmanager
 def questions() -> Iterator[list[Any]]:
-    """What another process is asked in a block, decoded; nothing where none keeps objects."""
+    """Collect the decoded requests to another process in a block; nothing without one."""
     way, asked = asking(), list[Any]()
     before = 0 if way is None else len(way.questions)
     yield asked
@@ -313,10 +315,10 @@ def questions() -> Iterator[list[Any]]:
 
 @contextmanager
 def statements(directory: Path | None = None) -> Iterator[list[str]]:
-    """What is said to databases in a block; what is said once for many rows is one.
+    """Collect the database statements of a block; one statement for many rows counts once.
 
-    To that of a state directory alone, by whichever process has it open; or by this process to
-    any.
+    With a directory: the statements on its database, from the process that has it open. Without:
+    the statements of this process on any database.
     """
     way, said = asking(), list[str]()
     if directory is not None and way is not None:
@@ -350,7 +352,7 @@ def transactions() -> Iterator[list[sa.Engine]]:
 
 @contextmanager
 def _noted(note: Callable[[Path, str], None]) -> Iterator[None]:
-    """Have somebody told each statement of this process, and the directory of its database."""
+    """Call ``note`` for each statement of this process, with the directory of its database."""
 
     def listen(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if not statement.startswith(_AROUND):
@@ -364,9 +366,9 @@ def _noted(note: Callable[[Path, str], None]) -> Iterator[None]:
 
 
 def serve() -> None:
-    """What the other process does: imports modules, and keeps the objects of state directories.
+    """Run the other process: import modules, and serve the objects of state directories.
 
-    It says on which port, and ends with whoever holds its standard input.
+    Prints its port, and ends at the end of its standard input.
     """
     directory, *modules = sys.argv[1:]
     for module in modules:
@@ -384,7 +386,7 @@ def serve() -> None:
 
 
 class _Server(ThreadingHTTPServer):
-    """The objects of state directories, each of which is opened when it is first asked of."""
+    """Serves the objects of state directories, and opens each at its first request."""
 
     def __init__(self, own: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -397,11 +399,11 @@ class _Server(ThreadingHTTPServer):
         self.objects(own)
 
     def directory(self, path: str) -> Path:
-        """Of which directory a request is."""
+        """Return the directory of a request's path."""
         return self._own if path == _OWN else Path(unquote(path))
 
     def objects(self, directory: Path) -> ObjectServer:
-        """What answers for a directory; raises StateError."""
+        """Return the server of a directory's objects; raises StateError."""
         with self._lock:
             if directory not in self._opened:
                 context = local(directory, HOST)
@@ -409,22 +411,22 @@ class _Server(ThreadingHTTPServer):
             return self._opened[directory][1]
 
     def close(self, directory: Path) -> None:
-        """Let go of a directory."""
+        """Close a directory."""
         with self._lock:
             if directory in self._opened:
                 self._opened.pop(directory)[0].close()
             self._said.pop(directory, None)
 
     def note(self, directory: Path, statement: str) -> None:
-        """Remember what was said to the database of a directory."""
+        """Record a statement on a directory's database."""
         self._said[directory].append(statement)
 
     def statements(self, directory: Path) -> list[str]:
-        """What was said, and has not been told yet."""
+        """Return the statements since the last call."""
         return self._said.pop(directory, [])
 
     def is_settled(self) -> bool:
-        """Wait until there is one connection: whoever had another has ended, and had an answer."""
+        """Wait until only one connection is open: all other clients have ended."""
         with self._changed:
             return self._changed.wait_for(lambda: self._connections == 1, TIMEOUT)
 
@@ -442,9 +444,9 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    protocol_version = "HTTP/1.1"  # which keeps connections
+    protocol_version = "HTTP/1.1"  # it keeps connections
     disable_nagle_algorithm = True
-    wbufsize = -1  # an answer goes out as one
+    wbufsize = -1  # an answer is one packet
 
     def do_POST(self) -> None:
         question = self.rfile.read(int(self.headers["Content-Length"]))
@@ -478,7 +480,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def decoded(message: bytes) -> Any:
-    """What a message on the wire says; it has to be JSON as everybody reads it."""
+    """Decode a message, which must be standard JSON."""
     return json.loads(message, parse_constant=_refuse)
 
 

@@ -23,9 +23,9 @@ from wharfinger.objects import (
 from wharfinger.objects.base import REGISTERED
 from wharfinger.reconcile.record_store import RecordStore, to_object, to_record
 
-#: Starts processes that have nothing of this one but their code.
+#: Starts processes that share only the code with this one.
 PROCESSES = multiprocessing.get_context("forkserver")
-#: What takes long to import, and what most of them do.
+#: Modules that most of them use and that take long to import.
 PRELOADED = (
     *("__main__", "wharfinger.objects", "wharfinger.objects.remote_objects"),
     *("alembic.autogenerate", "oslo_db.sqlalchemy.engines", "psycopg", "pymysql"),
@@ -34,7 +34,7 @@ PROCESSES.set_forkserver_preload(list(PRELOADED))
 
 
 def become_oldest() -> None:
-    """Have all objects in their first versions, for good; call it before there is an object."""
+    """Change all objects to their first versions, for good; call it before an object exists."""
     for kind in REGISTERED.values():
         _take_back(kind)
     ComputeNodeList.move_to = _move_to  # type: ignore[assignment, method-assign]
@@ -45,14 +45,14 @@ def become_oldest() -> None:
 
 @contextmanager
 def oldest() -> Iterator[ProcessPoolExecutor]:
-    """Another process with the oldest objects, which does one thing after the other."""
+    """Return another process with the oldest objects, which runs one call after the other."""
     with ProcessPoolExecutor(1, PROCESSES, become_oldest) as process:
         yield process
 
 
 @contextmanager
 def newest() -> Iterator[ProcessPoolExecutor]:
-    """Another process with the objects of today."""
+    """Return another process with the newest objects."""
     with ProcessPoolExecutor(1, PROCESSES) as process:
         yield process
 
@@ -94,9 +94,9 @@ def _follow_host(context: Context, before: str, after: str, names: list[str]) ->
 
 
 def _save_batch(batch: RecordBatch) -> None:
-    """Write nodes, reservations and records one after the other, and check no revision of records.
+    """Write nodes, reservations and records one after the other, without the records' revisions.
 
-    So did releases before the batch. The process that holds the objects sees the single calls.
+    Releases before the batch did so. The process that stores the objects sees the single calls.
     """
     batch.obj_set_defaults()
     context = batch._context
@@ -121,7 +121,7 @@ def _save_batch(batch: RecordBatch) -> None:
 
 
 def _save_takeover(takeover: Takeover) -> None:
-    """Move nodes, and copy their records; those of the former host stay."""
+    """Read the records when the process starts, and after a takeover."""
     takeover.obj_set_defaults()
     context = takeover._context
     nodes = ComputeNodeList(context, objects=list(takeover.nodes))

@@ -14,13 +14,13 @@ from tests.lab.program import Done
 
 @dataclass(frozen=True)
 class OpenStack:
-    """The program for a Placement that is served over HTTP; ``directory`` is its home."""
+    """The program with a Placement that is served over HTTP; ``directory`` is its home."""
 
     url: str
     directory: Path
 
     def run(self, *commands: str) -> Done:
-        """Give it commands, one after the other, as at its prompt."""
+        """Run commands one after the other, as at its prompt."""
         done = subprocess.run(
             [str(Path(sys.executable).with_name("openstack"))],
             input="".join(f"{command}\n" for command in commands),
@@ -33,7 +33,7 @@ class OpenStack:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def answers(self, commands: Iterable[str]) -> list[Any]:
-        """What each command answers as JSON; fails where one has nothing but an error."""
+        """Return the JSON answer of each command; fail if any command prints an error."""
         done = self.run(*(f"{command} -f json" for command in commands))
         assert not done.err, done.err
         return list(documents(done.out))
@@ -48,7 +48,7 @@ class OpenStack:
 
 
 def documents(text: str) -> Iterator[Any]:
-    """Yield the JSON documents of a text, which stand one after the other."""
+    """Yield the consecutive JSON documents of a text."""
     decoder = json.JSONDecoder()
     while text := text.lstrip():
         document, end = decoder.raw_decode(text)

@@ -1,4 +1,4 @@
-"""Outages of a dependency, played by a port or a socket before it."""
+"""Outages of a dependency: a gate before its port or socket that breaks connections."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ _MOST: Final = 65536
 
 
 class Outage(Enum):
-    """A way in which a dependency is away."""
+    """A type of outage."""
 
     REFUSED = "refused"
     """No process listens."""
@@ -54,10 +54,10 @@ _ANSWERS: Final = {
 
 
 class Gate(fixtures.Fixture):
-    """Connects to a dependency at ``target``, or plays an outage of it.
+    """A gate that connects to a dependency at ``target``, or simulates its outage.
 
-    It listens on ``path``, or else on a port of 127.0.0.1: ``url`` is where. Byte by byte, there
-    are ``pause`` seconds after each.
+    It listens on ``path``, or else on a port of 127.0.0.1; ``url`` is the address. A slow answer
+    comes byte by byte, with ``pause`` seconds after each.
     """
 
     url: str
@@ -82,7 +82,7 @@ class Gate(fixtures.Fixture):
         self.addCleanup(self._finish)
 
     def begin(self, outage: Outage) -> None:
-        """Begin an outage, for the existing connections too."""
+        """Begin an outage, which affects open connections too."""
         with self._lock:
             self._outage = outage
             self._over.clear()
@@ -92,7 +92,7 @@ class Gate(fixtures.Fixture):
             self._drop()
 
     def end(self) -> None:
-        """End the outage, with the connections that it has met."""
+        """End the outage. No connection survives it."""
         with self._lock:
             self._outage = None
             self._over.set()

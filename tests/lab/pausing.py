@@ -1,4 +1,4 @@
-"""A host that SIGSTOP pauses in the middle of a cycle, while another host takes its node over."""
+"""SIGSTOP pauses a host in the middle of a cycle, while another host takes over its node."""
 
 import os
 import signal
@@ -29,13 +29,15 @@ FAR: Final = "far-host"
 #: Both hosts count as down after so many seconds without a report; intents last half of that.
 DOWN_TIME: Final = 1.0
 BEFORE: Final = {"cn": Machine(own=1, vgpus=4)}
-#: What the paused cycle is about to publish: a new node, other inventories, and no vGPUs.
+#: The paused cycle publishes a new node, other inventories, and no vGPUs.
 PAUSED: Final = {"cn": Machine(16, own=3, why="cleaning"), "new": Machine(2)}
 TAKEN: Final = {"cn": Machine(32, own=2, vgpus=8)}
 
 
 class Pausing(fixtures.Fixture):
-    """Cycles of one host, each from the same beginning; ``points`` are where one can be paused."""
+    """Cycles of one host, each from the same initial state; each can be paused at one of
+    ``points``.
+    """
 
     def __init__(self, placement: PlacementFixture, url: str, directory: Path) -> None:
         super().__init__()
@@ -55,7 +57,7 @@ class Pausing(fixtures.Fixture):
             self.points = paused.end()
 
     def faults(self, point: int) -> list[str]:
-        """Pause a cycle at a point, have the other host take the node, and wake it up."""
+        """Pause a cycle at a point, take over the node from the other host, and wake the cycle."""
         with self._started(point) as paused:
             paused.wait_until_stopped()
             # The service of the paused host counts as down after that: times are in full seconds.
@@ -105,7 +107,7 @@ class Pausing(fixtures.Fixture):
 
 
 def _report_for_an_hour(far: Publishing) -> None:
-    """Have the service of the other host count as up, however slow the machine is."""
+    """Keep the service of the other host up for an hour, however slow the machine is."""
     service_record.begin(far.context, FAR)
     service = Service.get_by_host_and_binary(far.context, FAR, service_record.BINARY)
     service.last_seen_up = now() + timedelta(hours=1)
@@ -113,7 +115,7 @@ def _report_for_an_hour(far: Publishing) -> None:
 
 
 class _Paused:
-    """The process that is paused."""
+    """The paused process."""
 
     def __init__(self, url: str, state: Path, point: int | None) -> None:
         self._receiver, sender = killing._CONTEXT.Pipe(duplex=False)
@@ -132,7 +134,7 @@ class _Paused:
         os.kill(self._process.pid, signal.SIGCONT)
 
     def end(self) -> list[str]:
-        """Wait for the end of its cycles; return the points that it came to."""
+        """Wait for the end of its cycles; return the points that it passed."""
         points = self._receive()
         self._process.join(killing.TIMEOUT)
         assert self._process.exitcode == 0, "its traceback is on standard error"
@@ -151,7 +153,7 @@ class _Paused:
 
 
 class _Points:
-    """The points that a process has come to; at one of them it stops itself."""
+    """The points that a process passes; it stops itself at one of them."""
 
     def __init__(self, point: int | None, report: Connection) -> None:
         self._point = point
@@ -193,7 +195,7 @@ class _Placement(PlacementFixture):
 
 
 def _cycle(url: str, state: Path, point: int | None, report: Connection) -> None:
-    """Run two cycles: the one that is paused, and the one after it."""
+    """Run two cycles: the paused one, and the one after it."""
     points = _Points(point, report)
     with (
         WithoutSync(),

@@ -1,7 +1,7 @@
 """The real Placement for tests: one for each test process, emptied between tests.
 
-Also over HTTP, for programs in processes of their own. Every request is written down,
-so that a test can say how many there were.
+It also listens on HTTP, for programs in processes of their own. It records every request, so that a
+test can count them.
 """
 
 import copy
@@ -28,13 +28,13 @@ from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
-#: Of these Placement keeps the standard names, which it puts there once in a process.
+#: Placement keeps the standard names in these tables, which it inserts once per process.
 NAMES: Final = ("traits", "resource_classes")
 
 
 @dataclass
 class Requests:
-    """What was asked of Placement, version discovery apart."""
+    """Requests to Placement, without version discovery."""
 
     seen: list[str] = field(default_factory=list)
 
@@ -54,10 +54,10 @@ class Requests:
 
 
 class RecordingAdapter:
-    """Around a keystoneauth adapter: writes requests down, and lets a test come between.
+    """A keystoneauth adapter that records requests, and calls a test before and after each.
 
-    ``before`` is called with method and path before a request is sent, ``after`` when it has
-    been answered; what they raise is what the client sees.
+    ``before`` is called with method and path before a request is sent, ``after`` when it was
+    answered; the client sees what they raise.
     """
 
     def __init__(self, adapter: Any) -> None:
@@ -69,9 +69,9 @@ class RecordingAdapter:
     def once_before(
         self, is_it: Callable[[str, str], bool], act: Callable[[], object]
     ) -> list[str]:
-        """Have somebody act before the first request that is so, by method and path.
+        """Call ``act`` before the first request that ``is_it`` selects by method and path.
 
-        When that has happened, the request's path is in the list.
+        The returned list then contains the request's path.
         """
         struck: list[str] = []
 
@@ -107,11 +107,11 @@ class PlacementFixture(fixtures.Fixture):
         self.requests = self.adapter.requests
 
     def new_client(self) -> WritingClient:
-        """Another client, as another process would have, that writes down the same."""
+        """Return a client as of another process, which records its requests in the same place."""
         return WritingClient(self.adapter, connections=4)  # type: ignore[arg-type]
 
     def without_service_role(self) -> None:
-        """From now on, all clients ask with the admin role alone."""
+        """From now on, give all clients the admin role alone."""
         admin = copy.copy(self._service.adapter)
         admin.additional_headers = {"X-Roles": "admin"}
         self.adapter._adapter = admin
@@ -119,7 +119,7 @@ class PlacementFixture(fixtures.Fixture):
 
 @contextmanager
 def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
-    """Serve an emptied Placement on a free port of 127.0.0.1; gives its URL."""
+    """Serve an emptied Placement on a free port of 127.0.0.1; yield its URL."""
     empty()
     requests = Requests()
 
@@ -130,7 +130,7 @@ def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
         return answer
 
     server = make_server("127.0.0.1", 0, application, _ThreadingServer, _QuietHandler)
-    # It looks that often, in seconds, whether it is to stop.
+    # Seconds between two checks whether to stop.
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -154,7 +154,7 @@ def adapter_to(url: str) -> Adapter:
 
 @contextmanager
 def started(directory: Path) -> Iterator[EmbeddedPlacement]:
-    """The one embedded Placement of this process, each of whose requests costs half."""
+    """Return the one embedded Placement of this process, tuned to half the cost per request."""
     with StayingOpen(), _KeepingItsTurn():
         service = EmbeddedPlacement(directory / "placement.sqlite")
     with _CheckedOnce(), _NamedOnce():
@@ -163,7 +163,7 @@ def started(directory: Path) -> Iterator[EmbeddedPlacement]:
 
 
 class _CheckedOnce(fixtures.Fixture):
-    """Have each of Placement's schemas checked once, and not at each request."""
+    """Checks each of Placement's schemas once, and not at each request."""
 
     def _setUp(self) -> None:
         validator: Any = validator_for({})
@@ -183,7 +183,7 @@ class _CheckedOnce(fixtures.Fixture):
 
 
 class _NamedOnce(fixtures.Fixture):
-    """Have tables be given each of their other names once, and not in each statement."""
+    """Creates each alias of a table once, and not in each statement."""
 
     def _setUp(self) -> None:
         alias, known = sqlalchemy.alias, dict[tuple[Any, ...], Any]()
@@ -198,9 +198,9 @@ class _NamedOnce(fixtures.Fixture):
 
 
 class _KeepingItsTurn(fixtures.Fixture):
-    """Have threads not give way after each transaction, as oslo.db makes them for green threads.
+    """Keeps threads from yielding after each transaction, which oslo.db does for green threads.
 
-    Takes effect in the databases that it is told of from now on, to the end.
+    Takes effect in databases that are opened from now on, and stays.
     """
 
     def _setUp(self) -> None:
@@ -210,13 +210,13 @@ class _KeepingItsTurn(fixtures.Fixture):
 
 
 def lower(monkeypatch: pytest.MonkeyPatch, newest: str) -> None:
-    """Have the real Placement know no microversion after this."""
+    """Limit the real Placement to microversions up to this one."""
     known = microversion.VERSIONS
     monkeypatch.setattr(microversion, "VERSIONS", known[: known.index(newest) + 1])
 
 
 def empty() -> None:
-    """Have Placement hold nothing but the standard names of traits and resource classes."""
+    """Empty Placement except for the standard traits and resource classes."""
     engine = db_api.get_placement_engine()
     with engine.begin() as connection:
         tables = connection.execute(

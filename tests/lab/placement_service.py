@@ -23,7 +23,7 @@ class _ThreadingServer(ThreadingMixIn, WSGIServer):
 
 
 def load(configuration: Path) -> Any:
-    """Placement's application, with its database in place."""
+    """Return Placement's application, with its database created."""
     conf = cfg.ConfigOpts()
     placement.conf.register_opts(conf)
     conf([], project="placement", default_config_files=[str(configuration)])

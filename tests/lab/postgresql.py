@@ -11,7 +11,7 @@ _PORT = 5432
 _USER = "tests"
 _SETTINGS = {
     "listen_addresses": "",
-    # What is here need not outlive the server.
+    # The data need not survive the server.
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "off",
@@ -24,13 +24,13 @@ _SETTINGS = {
 
 
 class PostgreSQL(Daemon):
-    """A server with as many empty databases as are asked for."""
+    """A server on which tests create empty databases."""
 
     programs = {
         "initdb": "postgresql",
         "postgres": "postgresql",
     }
-    # It removes its shared memory then, as it would not if it were killed.
+    # At this signal it removes its shared memory; after SIGKILL it would not.
     ended_by = signal.SIGQUIT
 
     def _setUp(self) -> None:
@@ -52,7 +52,7 @@ class PostgreSQL(Daemon):
         )
 
     def create_database(self) -> str:
-        """Make an empty database; return its URL."""
+        """Create an empty database; return its URL."""
         name = f"tests_{uuid4().hex}"
         with self._engine.connect() as connection:
             connection.execute(

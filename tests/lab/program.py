@@ -15,7 +15,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "wharfinger" / "sample"
 
 @dataclass(frozen=True)
 class Done:
-    """What a run of the program left behind."""
+    """Result of a run of the program."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ class Done:
 
 
 def run_command(command: list[str], cwd: Path) -> Done:
-    """Run it; nothing but the exit code and what it prints comes back."""
+    """Run a command; return its exit code and output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -34,7 +34,7 @@ def run_command(command: list[str], cwd: Path) -> Done:
 class Program:
     """The program with a configuration file and a state directory of its own.
 
-    Without a URL it has the embedded Placement, else the one there.
+    Without a URL it uses the embedded Placement, otherwise the one at the URL.
     """
 
     def __init__(self, directory: Path, placement_url: str | None = None) -> None:
@@ -51,15 +51,15 @@ class Program:
         self.has_host("host.xml")
 
     def has_host(self, name: str) -> None:
-        """Make the host the one of a sample file."""
+        """Use a host from a sample file."""
         shutil.copy(SAMPLE / name, self.directory / "host.xml")
 
     def run(self, *arguments: str, config: Path | None = None) -> Done:
-        """Run it; nothing but the exit code and what it prints comes back."""
+        """Run the program; return its exit code and output."""
         return run_command(self._command(*arguments, config=config), self.directory)
 
     def run_without_reader(self, *arguments: str) -> None:
-        """Run it with a standard output that nobody reads."""
+        """Run the program with a standard output whose reader is closed."""
         reader, writer = os.pipe()
         os.close(reader)
         try:

@@ -1,6 +1,6 @@
 """Devices of a real Cyborg that are programmed, in this process and in others.
 
-Claims on them are tried meanwhile, and somebody looks all the while at what can be had.
+Meanwhile tests claim them, and a thread looks at the candidates all the time.
 """
 
 import threading
@@ -38,7 +38,7 @@ from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
 INSTANCE: Final = "fpga"
 OWNER: Final = CyborgDriver.default_owner
-#: What somebody asks for who wants an FPGA, whichever.
+#: A request for any FPGA.
 _ANY: Final = f"/allocation_candidates?resources=FPGA:1&required={OWNER}"
 _MICROVERSION: Final = "1.38"
 #: Seconds between two looks.
@@ -49,20 +49,20 @@ T = TypeVar("T")
 
 
 def named(bus: str, name: str = "r0") -> str:
-    """What Cyborg calls a deployable, and its provider."""
+    """Return the name that Cyborg gives a deployable and its provider."""
     return f"{HOST}_{bus}_{name}"
 
 
 def trait(function: str) -> str:
-    """The trait of a function that a device of the lab holds."""
+    """Return the trait of a function of the lab's devices."""
     return f"CUSTOM_FPGA_FUNCTION_ID_LAB_{function}"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What could be had when somebody asked: the functions that it has, by provider uuid.
+    """The candidates at one moment: the functions of each provider, by uuid.
 
-    ``asked`` and ``told`` are when, in seconds of the epoch.
+    ``asked`` and ``told`` are the times of the request and the answer, in seconds of the epoch.
     """
 
     asked: float
@@ -71,10 +71,10 @@ class Seen:
 
 
 class Programming(fixtures.Fixture):
-    """The devices of a host in the shared Cyborg, as if nothing had been, and a configuration.
+    """The devices of a host in the shared Cyborg, reset, and a configuration.
 
-    All that Cyborg has published is tagged already. With ``is_between`` a job asks Placement
-    through ``to_placement``, and Cyborg through ``to_cyborg``.
+    All providers of Cyborg are tagged already. With ``is_between`` a job calls Placement through
+    ``to_placement``, and Cyborg through ``to_cyborg``.
     """
 
     def __init__(self, harness: Harness, *hardware: Part, is_between: bool = False) -> None:
@@ -95,14 +95,14 @@ class Programming(fixtures.Fixture):
             self.to_placement = self.useFixture(Between(self._url))
             self._url, self._endpoint = self.to_placement.url, self._harness.url
         self.config = self.configure("wharfinger.conf")
-        #: What deployables and their providers are called where boundaries are.
+        #: Names of deployables and their providers in the names of boundaries.
         described = self.cyborg.deployables()
         self._names = {
             uuid: one["name"].removeprefix(f"{HOST}_")
             for one in described
             for uuid in (one["uuid"], one["rp_uuid"])
         }
-        #: A provider's uuid is made of its name: it stays the same if the device comes again.
+        #: A provider's uuid derives from its name: it stays the same if the device returns.
         self._uuids = {one["name"]: str(one["rp_uuid"]) for one in described}
         make_state(self.directory / "state")
         self._conf = parse([str(self.config)], [])
@@ -111,7 +111,7 @@ class Programming(fixtures.Fixture):
         self.sync()
 
     def configure(self, name: str, **driver: Any) -> Path:
-        """Write a configuration file, with these options of the driver instance besides."""
+        """Write a configuration file with these additional options of the driver instance."""
         its = {"driver": "cyborg", "auth_type": "none", "endpoint": self._endpoint, **driver}
         section = "".join(f"{key} = {value}\n" for key, value in its.items())
         config = self.directory / name
@@ -125,18 +125,20 @@ class Programming(fixtures.Fixture):
         return config
 
     def start_cyborg_again(self) -> None:
-        """Have Cyborg back after a stop."""
+        """Start Cyborg again after a stop."""
         self._harness.start_again()
 
     # The program.
 
     def run(self, *arguments: str) -> Done:
-        """Run it in a new process; what it prints comes back."""
+        """Run the program in a new process; return its output."""
         done, _ = self.run_until(None, *arguments)
         return done
 
     def run_until(self, kill_at: int | None, *arguments: str) -> tuple[Done, tuple[str, ...]]:
-        """Run it, and kill it at a boundary, counted from 0; return those that it came to, too."""
+        """Run the program and kill it at a boundary, counted from 0; return the
+        boundaries as well.
+        """
         out, err = self.directory / "out", self.directory / "err"
         command = ("--config-file", str(self.config), *arguments)
         ended = killing.run(play, command, self._names, out, err, kill_at=kill_at)
@@ -145,13 +147,13 @@ class Programming(fixtures.Fixture):
         return Done(code, out.read_text(), err.read_text()), ended.boundaries
 
     def start(self, bus: str, image: str, *more: str, name: str = "r0") -> Running:
-        """Have it begin to load an image into a device, in a process beside the test."""
+        """Begin to load an image into a device, in a process beside the test."""
         command = ("device", "program", named(bus, name), "--image", image, *more)
         running = Running(self.directory, "--config-file", str(self.config), *command)
         self.addCleanup(running.kill)
         return running
 
-    # What it does, here; each time as a process would that starts now.
+    # The program's functions in this process, each time with the state of a new process.
 
     def _work(self, bus: str, image: str, function: str | None, **more: Any) -> Work:
         name = named(bus, more.pop("name", "r0"))
@@ -159,7 +161,9 @@ class Programming(fixtures.Fixture):
         return Work(config, self._url, INSTANCE, name, image, function, **more)
 
     def begin(self, bus: str, image: str, function: str | None = None, **more: Any) -> Working:
-        """Begin to load an image into a device; ``name`` is of its part, the rest is Work's."""
+        """Begin to load an image into a device; ``name`` is its region, the rest are fields of
+        Work.
+        """
         return Working(self._work(bus, image, function, **more))
 
     def program(self, bus: str, image: str, function: str | None = None, **more: Any) -> Done:
@@ -167,29 +171,29 @@ class Programming(fixtures.Fixture):
         return self.begin(bus, image, function, **more).end()
 
     def kill(self, kill_at: int | None, bus: str, image: str, function: str) -> killing.Ended:
-        """The same in a process of its own, which is killed at a boundary, counted from 0."""
+        """Load an image in a process that is killed at a boundary, counted from 0."""
         work = self._work(bus, image, function)
         return killing.run(play_work, work, self._names, kill_at=kill_at)
 
     def sync(self) -> None:
-        """A cycle that succeeds."""
+        """Run a sync that succeeds."""
         with self.cycle() as cycle:
             sound(cycle.sync())
 
     def drift(self) -> None:
-        """A drift cycle, as the agent has one each minute, that succeeds."""
+        """Run a drift cycle that succeeds."""
         with self.cycle() as cycle:
             sound(cycle.drift())
 
     def restart(self) -> None:
-        """What an agent does that starts now: a sync, then a drift cycle."""
+        """Run the first cycles of a new agent: a sync, then a drift cycle."""
         with self.cycle() as cycle:
             sound(cycle.sync())
             sound(cycle.drift())
 
     @contextmanager
     def cycle(self) -> Iterator[Reconciler]:
-        """An agent's."""
+        """Return the cycles of an agent."""
         instance = driver_instance_loader.load(self._conf, INSTANCE)
         policy = RemovalPolicy(delay=0, allow_mass=False)
         with driver_instance_loader.running(
@@ -198,16 +202,16 @@ class Programming(fixtures.Fixture):
             yield cycle
 
     def through(self) -> WritingClient:
-        """A client as whoever programs has it."""
+        """Return a client as the programming process has it."""
         return WritingClient(adapter_to(self._url), connections=4)
 
     def job(self, bus: str, name: str = "r0") -> DeviceJob | None:
-        """The last job of a device."""
+        """Return the last job of a device."""
         listed = DeviceJobList.get_by_filters(self.context, provider_name=named(bus, name))
         return listed[0] if listed else None
 
     def state(self, bus: str, name: str = "r0") -> tuple[str, bool]:
-        """How the job of a device stands, and whether it is reserved for that."""
+        """Return the state of a device's job, and whether the job reserves the device."""
         job = self.job(bus, name)
         assert job is not None
         held = ReservationList.get_by_filters(
@@ -216,14 +220,14 @@ class Programming(fixtures.Fixture):
         return jobs.describe(job, _DOWN_TIME, now()), bool(held)
 
     def time_passes(self, bus: str) -> None:
-        """Have an hour have gone by since anything was heard of a device's job."""
+        """Set the last sign of life of a device's job an hour back."""
         job = self.job(bus)
         assert job is not None
         job.seen_at -= timedelta(hours=1)
         job.save()
 
     def wait(self, what_is_wrong: str, look: Callable[[], T | None]) -> T:
-        """What a look gives, once it gives anything."""
+        """Wait until ``look`` returns something true; return it."""
         deadline = time.monotonic() + TIMEOUT
         while not (found := look()):
             if time.monotonic() > deadline:
@@ -232,31 +236,31 @@ class Programming(fixtures.Fixture):
         return found
 
     def resolve(self, uuid: str, *, programmed: bool, trait: str | None = None) -> None:
-        """Decide on what a job has left; nothing else reserves it."""
+        """Resolve what a job has left."""
         left = jobs.resolve(self.client, self.context, uuid, programmed=programmed, trait=trait)
         assert not left, left
 
     def resolve_by_looking(self, bus: str, image: str) -> None:
-        """Decide as is true: as the device itself has it."""
+        """Resolve the job according to the device itself."""
         self.resolve(self.uuid(bus), programmed=self.cyborg.programmed(bus) == image)
 
-    # What there is.
+    # Observations.
 
     def uuid(self, bus: str, name: str = "r0") -> str:
-        """The provider of a deployable."""
+        """Return the uuid of a deployable's provider."""
         return self._uuids[named(bus, name)]
 
     def figures(self, uuid: str) -> list[tuple[int, int]]:
-        """Total and reserved, of its only resource class."""
+        """Return total and reserved amount of its only resource class."""
         live = self.client.get_inventories(uuid).inventories.values()
         return [(one.total, one.reserved) for one in live]
 
     def functions(self, uuid: str) -> set[str]:
-        """The traits that say which function a device holds."""
+        """Return the function traits of a device."""
         return set(function_traits(self.client.get_traits(uuid).traits))
 
     def says(self, uuid: str, *functions: str) -> None:
-        """Have somebody write the traits of these functions, and no others of the kind."""
+        """Replace the function traits of a device, as another client."""
         there = self.client.get_traits(uuid)
         wanted = {trait(function) for function in functions}
         for one in wanted:
@@ -265,11 +269,11 @@ class Programming(fixtures.Fixture):
         self.client.set_traits(uuid, there.resource_provider_generation, others | wanted)
 
     def reservations(self) -> list[str]:
-        """The providers that are reserved, as the database has it."""
+        """Return the reserved providers according to the database."""
         return sorted(one.provider_uuid for one in ReservationList.get_by_filters(self.context))
 
     def claim(self, uuid: str) -> tuple[int, str]:
-        """Try to have one accelerator; the answer's status and the consumer."""
+        """Try to claim one accelerator; return the answer's status and the consumer."""
         consumer = str(uuid4())
         body = {
             "allocations": {uuid: {"resources": {"FPGA": 1}}},
@@ -281,7 +285,7 @@ class Programming(fixtures.Fixture):
         return answer.status_code, consumer
 
     def candidates(self, required: str = "") -> Seen:
-        """What can be had now, where any FPGA would do, or one with a trait."""
+        """Return the current candidates for any FPGA, or for one with a trait."""
         path = f"{_ANY},{required}" if required else _ANY
         asked = time.time()
         answer = self.adapter.get(path, microversion=_MICROVERSION).json()
@@ -295,7 +299,7 @@ class Programming(fixtures.Fixture):
 
     @contextmanager
     def watched(self) -> Iterator[list[Seen]]:
-        """Somebody asks for candidates again and again, and writes down what he sees."""
+        """Request candidates again and again, and record them."""
         seen = [self.candidates()]
         over = threading.Event()
         failed: list[Exception] = []
@@ -319,15 +323,15 @@ class Programming(fixtures.Fixture):
 
 
 def sound(outcome: CycleResult) -> CycleResult:
-    """An outcome without problems."""
+    """Require that an outcome has no problems, and return it."""
     assert not outcome.problems, [*map(str, outcome.problems)]
     return outcome
 
 
 def changes(seen: Sequence[Seen], uuid: str) -> list[frozenset[str] | None]:
-    """What a provider's functions were where it could be had, None where it could not.
+    """Return the history of a provider's functions, with None while it is no candidate.
 
-    In their order, without repetitions.
+    In order, without repetitions.
     """
     all_of_it = [one.candidates.get(uuid) for one in seen]
     return [*all_of_it[:1], *(new for old, new in pairwise(all_of_it) if old != new)]

@@ -1,4 +1,4 @@
-"""Providers that are reserved: drivers with reasons, owners that write figures, and crashes."""
+"""Reserved providers: drivers with reasons, owners that write inventories, and crashes."""
 
 import random
 import sys
@@ -39,15 +39,15 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
 from wharfinger.reconcile.reserve_and_release import Reservations
 
-#: Total and what is reserved of it, by resource class.
+#: Total and reserved amount, by resource class.
 Figures = Mapping[str, tuple[int, int]]
 
 
 class ReservingDriver(ScriptedDriver):
-    """Reserves the providers that the test wants it to, as of its last snapshot.
+    """A driver that reserves the providers that the test names, as of its last snapshot.
 
-    Its feed names the nodes of which ``says`` was told since. ``meanwhile`` is what others do while
-    it takes a snapshot, once.
+    Its change feed names the nodes of later calls of ``says``. ``meanwhile`` is called once during
+    a snapshot, for the actions of other clients.
     """
 
     capabilities: ClassVar[Capabilities] = replace(
@@ -62,7 +62,7 @@ class ReservingDriver(ScriptedDriver):
         self.meanwhile: Callable[[], object] = lambda: None
 
     def says(self, node: str, provider: str, *reasons: str) -> None:
-        """From the next snapshot on, these are the reasons to reserve a node's provider."""
+        """Set the reasons to reserve a node's provider, from the next snapshot on."""
         self._reasons.setdefault(node, {})[provider] = reasons
         self._changed.append(node)
 
@@ -96,7 +96,7 @@ class ReservingDriver(ScriptedDriver):
 
 
 class CleaningDriver(ReservingDriver):
-    """Cleans what is given back; ``clean`` are the uuids of what needs no cleaning any more."""
+    """A driver that cleans released providers; ``clean`` are the uuids of clean ones."""
 
     capabilities: ClassVar[Capabilities] = replace(
         ReservingDriver.capabilities, cleans_after_release=SUPPORTED
@@ -113,13 +113,13 @@ class CleaningDriver(ReservingDriver):
 
 
 def drives(publishing: Publishing, driver: ScriptedDriver) -> None:
-    """Have another driver say what there is, from a start of its process on."""
+    """Replace the driver, as if its process started again."""
     publishing.driver = driver
     publishing.restarted()
 
 
 def node(root: Figures, **children: Figures) -> Edit:
-    """A node with figures of its own, and children with theirs; others go."""
+    """Return the edit of a node with exactly these inventories and children."""
 
     def edit(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
         _report(tree, name, root)
@@ -135,7 +135,7 @@ def node(root: Figures, **children: Figures) -> Edit:
 
 
 def overlaid(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-    """A node that somebody else publishes."""
+    """Overlay a node that another owner publishes."""
     tree.set_publishing_mode(name, PublishingMode.OVERLAY)
     tree.update_traits(name, [])
 
@@ -151,13 +151,13 @@ def _report(tree: ProviderTree, provider: str, figures: Figures) -> None:
 
 
 def summary(placement: PlacementFixture, name: str) -> ProviderSummary:
-    """The provider of that name, as a list has it."""
+    """Return the summary of the provider of that name."""
     [found] = placement.client.list_providers(name=name)
     return found
 
 
 def writes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]) -> None:
-    """Somebody else replaces the inventories of a provider, as Cyborg's conductor does."""
+    """Replace the inventories of a provider as another owner, as Cyborg's conductor does."""
     client, uuid = placement.client, summary(placement, name).uuid
     client.set_inventories(
         uuid,
@@ -170,7 +170,7 @@ def writes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]
 
 
 def makes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]) -> str:
-    """Somebody else creates a provider; returns its uuid."""
+    """Create a provider as another owner; return its uuid."""
     uuid = placement.client.create_provider(_uuid_of(name), name, None).uuid
     for resource_class in figures:
         if resource_class.startswith("CUSTOM_"):
@@ -180,35 +180,35 @@ def makes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int])
 
 
 def _uuid_of(name: str) -> str:
-    """Return the uuid of a provider of that name; a name that is a uuid is that."""
+    """Return the uuid for a provider's name; a name that is a uuid stays."""
     if is_uuid_like(name):
         return name
     return f"00000000-0000-4000-8000-{name.encode().hex().zfill(12)[:12]}"
 
 
 def figures(placement: PlacementFixture, name: str) -> Figures:
-    """What Placement has of a provider."""
+    """Return the inventories of a provider in Placement."""
     found: Figures = contents(placement)[name]["inventories"]
     return found
 
 
 def is_full(placement: PlacementFixture, name: str) -> bool:
-    """Whether nothing can be had of a provider."""
+    """Return whether a provider is fully reserved."""
     return all(total == reserved for total, reserved in figures(placement, name).values())
 
 
 def is_candidate(client: WritingClient, uuid: str, kind: str) -> bool:
-    """Whether one of a class could be allocated from a provider."""
+    """Return whether one unit of a class could be allocated from a provider."""
     return any(one.uuid == uuid for one in client.list_providers(resources={kind: 1}))
 
 
 def rows(context: Context) -> dict[tuple[str, str], Reservation]:
-    """The stored reservations, by provider and holder."""
+    """Return the stored reservations, by provider and holder."""
     return {(one.provider_uuid, one.holder): one for one in ReservationList.get_by_filters(context)}
 
 
 def lose_records(publishing: Publishing) -> None:
-    """Have all that the driver instance remembers gone, and its process started again."""
+    """Delete all records of the driver instance, and restart its process."""
     instance = publishing.publisher.instance
     found = ProviderRecordList.get_by_filters(
         publishing.context, host=HOST, driver_instance=instance
@@ -225,7 +225,7 @@ class Crash(BaseException):
     """The process died."""
 
 
-#: What writes to the objects that reservations concern.
+#: Methods that write reservations.
 _WRITES: Final = (
     (Reservation, ("create", "save", "destroy")),
     (ReservationList, ("create", "save", "destroy")),
@@ -233,10 +233,10 @@ _WRITES: Final = (
 
 
 class Passing(fixtures.Fixture):
-    """The beginnings and ends of steps.
+    """Boundaries before and after steps.
 
-    ``passed`` are those that were come to, from 0; at ``crash_at`` comes a crash. ``act`` is
-    called once at ``act_at``, before the process goes on; its own steps do not count.
+    ``passed`` are the boundaries so far, counted from 0; at ``crash_at`` the process dies. ``act``
+    is called once at ``act_at``; its own steps do not count.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class Passing(fixtures.Fixture):
 
 
 class Steps(Passing):
-    """Those of all writes, to Placement and to reservations and records."""
+    """Boundaries of all writes to Placement, reservations and records."""
 
     def _setUp(self) -> None:
         adapter = self._placement.adapter
@@ -307,7 +307,7 @@ class Steps(Passing):
         return written
 
     def _request(self, when: str, method: str, path: str) -> None:
-        # What is read before a look at Placement, and what after it, may differ.
+        # A read before a look at Placement, and one after it, may differ.
         if method != "GET" or (when == "after" and self._act_at is not None):
             self._reach(f"{when} {method} {path}")
 
@@ -315,7 +315,9 @@ class Steps(Passing):
 def holds_at_random(
     holds: Reservations, providers: Sequence[ProviderSummary], holders: Sequence[str], seed: int
 ) -> Iterator[str]:
-    """Take and give up providers, forever; what others were faster with is passed over."""
+    """Reserve and release providers at random, forever; yield also conflicts with other
+    processes.
+    """
     choose = random.Random(seed)
     while True:
         provider, holder = choose.choice(providers), choose.choice(holders)
@@ -331,7 +333,7 @@ def holds_at_random(
 
 
 def hold_in_a_process() -> None:
-    """What a process of its own does; it says what became of each attempt, until it is killed."""
+    """Reserve and release in a process until it is killed; print the result of each attempt."""
     url, state, seed, *names = sys.argv[1:]
     with WithoutSync():
         client = WritingClient(adapter_to(url))
@@ -342,7 +344,7 @@ def hold_in_a_process() -> None:
 
 
 def start_holding(url: str, state: Path, seed: int, names: Sequence[str]) -> Popen[str]:
-    """Start such a process."""
+    """Start a process that reserves and releases."""
     return Popen(
         [
             *(sys.executable, "-c", f"import {__name__} as lab; lab.hold_in_a_process()"),
@@ -356,9 +358,9 @@ def start_holding(url: str, state: Path, seed: int, names: Sequence[str]) -> Pop
 
 @contextmanager
 def seen_free(placement: PlacementFixture, uuid: str, kind: str) -> Iterator[list[str]]:
-    """Collect the requests before or after which a provider had something of a class to allocate.
+    """Collect the requests before or after which a provider could satisfy one unit of a class.
 
-    The requests by which this looks do not count.
+    The requests of this check do not count.
     """
     looker, adapter = placement.new_client(), placement.adapter
     looking, free = Lock(), list[str]()

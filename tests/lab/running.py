@@ -1,8 +1,8 @@
 """Jobs for devices: beside a test, and in processes that are killed at a boundary.
 
-What is beside a test is the program, in a process of its own, or what the program does, in a
-thread: that is quicker. Boundaries are those of tests/lab/killing.py: before and after each request
-that writes, to Placement or to another service, and each write to the database.
+Beside a test, a job is the program in a process of its own, or, faster, the program's function in a
+thread. Boundaries are those of tests/lab/killing.py: before and after each request that writes, to
+Placement or to another service, and each write to the database.
 """
 
 import multiprocessing
@@ -45,7 +45,7 @@ from wharfinger_harnesses.daemons import TIMEOUT, LabError
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 
-# Those of the other modules too: whoever comes last says what all have.
+# The last call replaces the list, so name the modules of the other harnesses as well.
 _CONTEXT.set_forkserver_preload(
     ["__main__", killing.__name__, at_work.__name__, __name__, "psycopg"]
 )
@@ -53,7 +53,7 @@ _CONTEXT.set_forkserver_preload(
 
 @dataclass(frozen=True)
 class Work:
-    """An image to be loaded into a device, by name, as ``device program`` has it."""
+    """An image to load into a device, by name, as ``device program`` does."""
 
     config: Path
     placement: str
@@ -65,7 +65,7 @@ class Work:
     down_time: float = 60.0
 
     def do(self, on_step: Callable[[str, str], None] = lambda _step, _detail: None) -> DeviceJob:
-        """What the program does, here: with a client, a driver and a context of its own."""
+        """Load the image in this process, with a client, a driver and a context of its own."""
         conf = parse([str(self.config)], [])
         client = PlacementClient(adapter_to(self.placement), connections=4)
         context = connect(conf)
@@ -89,9 +89,9 @@ class Work:
 
 
 class _Told:
-    """A job that is under way, and what it tells.
+    """A running job and its output.
 
-    ``told`` are the lines, each with the time when that was.
+    ``told`` are the lines, each with its time.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Told:
         self._is_over = False
 
     def wait_for(self, step: str) -> float:
-        """When it said that it has come so far, once it has."""
+        """Wait until the job has printed a step; return the time."""
         with self._news:
             if not self._news.wait_for(lambda: self.when(step) or self._is_over, TIMEOUT):
                 raise LabError(f"nothing of {step}: {self.told}")
@@ -112,15 +112,15 @@ class _Told:
         return when
 
     def when(self, step: str) -> float | None:
-        """When it said that it has come so far, if it has."""
+        """Return the time at which the job printed a step, or None."""
         return next((at for at, line in self.told if f": {step}: " in line), None)
 
     def steps(self) -> list[str]:
-        """The steps that it has told of, and what it said of each, without the time."""
+        """Return the printed steps with their details, without the times."""
         return [line.split(" ", 1)[1] for _, line in self.told]
 
     def end(self) -> Done:
-        """Wait until it has ended."""
+        """Wait for the end of the job."""
         self._thread.join(TIMEOUT)
         if self._thread.is_alive():
             raise LabError(f"it comes to no end: {self.told}")
@@ -141,11 +141,11 @@ class _Told:
             self._news.notify_all()
 
     def _listen(self) -> None:
-        """Note what is told, to the end."""
+        """Record the output to its end."""
         raise NotImplementedError
 
     def _ended(self) -> tuple[int, str]:
-        """The code with which it ended, and what went wrong."""
+        """Return the exit code and the error."""
         raise NotImplementedError
 
 
@@ -175,7 +175,7 @@ class Working(_Told):
 
 
 class Running(_Told):
-    """A process of the program that is at work."""
+    """A job in a process of the program."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         super().__init__()
@@ -190,11 +190,11 @@ class Running(_Told):
         self._thread.start()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send the process a signal."""
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it, whatever it is doing."""
+        """Kill the process."""
         self._process.kill()
         self.end()
 
@@ -212,8 +212,8 @@ class Running(_Told):
 
 
 def _run(arguments: Sequence[str], out: Connection, err: Path) -> None:
-    """What a process does: it is the program, as a terminal starts it."""
-    # What a shell starts in the background ignores it, and whatever that starts.
+    """Run the program in the process, as a terminal starts it."""
+    # Background processes of a shell ignore SIGINT, and so do their children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(out.fileno(), 1)
     out.close()
@@ -224,7 +224,7 @@ def _run(arguments: Sequence[str], out: Connection, err: Path) -> None:
 
 
 class _Boundaries(fixtures.Fixture):
-    """What this process has come to; at one of the boundaries it dies."""
+    """The boundaries that this process passes; it kills itself at one of them."""
 
     def __init__(self, names: Mapping[str, str], kill_at: int | None, report: Connection) -> None:
         super().__init__()
@@ -284,10 +284,10 @@ def play(
     port: int | None,
     kill_at: int | None,
 ) -> None:
-    """What a process does that tests/lab/killing.py runs: what the program does.
+    """Run the program in a process of tests/lab/killing.py.
 
-    ``names`` are what uuids are called where boundaries are; what it prints is in ``out`` and
-    ``err``. All that it asks for is elsewhere: there is no ``port`` for that.
+    ``names`` replace uuids in the names of boundaries; ``out`` and ``err`` receive the output. The
+    program has its own configuration, so ``port`` is None.
     """
     for path, descriptor in ((out, 1), (err, 2)):
         with path.open("wb") as file:
@@ -307,7 +307,7 @@ def play_work(
     port: int | None,
     kill_at: int | None,
 ) -> None:
-    """The same for a job alone, without the program around it."""
+    """As ``play``, for a job without the program around it."""
     with WithoutSync(), _Boundaries(names, kill_at, report) as boundaries:
         work.do()
     report.send(boundaries.passed)

@@ -1,4 +1,4 @@
-"""Objects that could be, to be created or sent: each can differ from all others of its kind."""
+"""Valid objects to create or send; each can differ from all others of its kind."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from wharfinger.objects import (
 
 
 def uuid(name: str | int) -> str:
-    """The uuid of something by its name."""
+    """Return the uuid that belongs to a name."""
     return str(uuid5(NAMESPACE_OID, str(name)))
 
 
@@ -46,7 +46,7 @@ def node(context: Context | None, number: int = 0, **values: Any) -> ComputeNode
 
 
 def gpus(count: int = 2, **values: Any) -> PciDeviceList:
-    """The PCI devices of a node: two kinds, and so many of the first."""
+    """Return the PCI devices of a node: two types, and so many of the first."""
     return PciDeviceList(
         objects=[
             PciDevice(vendor_id="10de", product_id="1eb8", numa_node=0, count=count, **values),
@@ -80,7 +80,7 @@ def instance(context: Context | None, number: int = 0, **values: Any) -> Instanc
 
 
 def claimed(context: Context | None, number: int = 0) -> Instance:
-    """An instance with all fields."""
+    """Return an instance with all fields."""
     return instance(
         context,
         number,
@@ -114,7 +114,7 @@ def reservation(context: Context | None, number: int = 0, **values: Any) -> Rese
 
 
 def released(context: Context | None, number: int = 0, **values: Any) -> Reservation:
-    """One that is held while what a consumer gives back is cleaned."""
+    """Return a reservation that holds a provider until released resources are clean."""
     chosen = {
         "since": datetime(2030, 1, 1, tzinfo=UTC),
         "own_reserved": {"VGPU": 1},
@@ -152,11 +152,11 @@ def record(number: int = 0, **values: Any) -> ProviderRecord:
 
 @dataclass(frozen=True)
 class Sort:
-    """What differs between the kinds of objects that have a row.
+    """Properties of one kind of object that has a row.
 
-    ``change`` and ``elsewhere`` are values other than a sample's, of different fields.
-    ``unique`` names the fields of which no two may have the same together; where they are not the
-    key. Rows of those that are ``kept`` stay when they are destroyed.
+    ``change`` and ``elsewhere`` are values other than a sample's, of different fields. ``unique``
+    names the fields that are unique together, if they are not the key. Rows of an object with
+    ``is_kept`` stay when it is destroyed.
     """
 
     make: Callable[..., Any]
@@ -182,7 +182,7 @@ class Sort:
         return key
 
     def get(self, context: Context, key: str) -> Any:
-        """Read the object of a key, whatever way its kind has; None where there is none."""
+        """Return the object of a key, or None."""
         found = self.list_of.get_by_filters(context, **{self.key: key})
         return found[0] if found else None
 

@@ -15,11 +15,11 @@ from tests.lab.program import PROGRAM, SAMPLE, Done, run_command
 from wharfinger.cli import upgrade_check
 from wharfinger.cli.app import main
 
-#: Plain, and in the form for a URL. No output may have any part of it.
+#: Plain, and in the form for a URL. No output may contain any part of it.
 PASSWORD: Final = "s3cr/et+w0rd@"
 ENCODED: Final = "s3cr%2Fet%2Bw0rd%40"
 _TRACES: Final = ("s3cr", "w0rd", b64encode(f"operator:{PASSWORD}".encode()).decode())
-#: It starts its own Placement and pytest; a process cannot have two of them.
+#: It starts its own Placement and pytest; a process can have only one of each.
 _APART: Final = "conformance run"
 #: No server listens there.
 DOWN: Final = f"http://operator:{ENCODED}@127.0.0.1:1"

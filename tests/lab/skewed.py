@@ -1,4 +1,4 @@
-"""Cycles of one driver instance in two processes: of which one may be older than the other.
+"""Cycles of one driver instance in two processes, one of which may be older than the other.
 
 The other process talks HTTP to the Placement of this one.
 """
@@ -29,9 +29,9 @@ OWNER = "OWNER_NOVA"
 
 @dataclass(frozen=True)
 class Machine:
-    """How a tree of a node is edited: it can be sent to another process.
+    """The edit of a node's tree, in a form that can be sent to another process.
 
-    ``own`` of its CPUs are reserved by itself, and all of them where it says ``why``.
+    ``own`` VCPUs are reserved by the driver, and all of them if it has a reason (``why``).
     """
 
     vcpus: int = 8
@@ -54,14 +54,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Told:
-    """What came of a cycle."""
+    """Steps and problems of a cycle."""
 
     steps: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 class Host:
-    """The driver instance of a host, in the process that makes this."""
+    """The driver instance of a host, in the process that creates this object."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class Host:
             driver: Any = self.publishing.driver
             driver.get_available_resource = _with_devices
 
-    def cycle(self, machines: Mapping[str, Machine] | None, pace: str = "sync") -> Told:
-        """A cycle of what has these machines now, or as before; and the service's report."""
+    def cycle(self, machines: Mapping[str, Machine] | None, cycle_type: str = "sync") -> Told:
+        """Run a cycle with these machines, by default the former ones; then report the service."""
         publishing = self.publishing
         if machines is not None:
             publishing.driver.nodes = dict(machines)
-        outcome = getattr(publishing.cycle, pace)()
+        outcome = getattr(publishing.cycle, cycle_type)()
         service_record.report(
             publishing.context, publishing.host, {OWNER}, complete=not outcome.problems
         )
@@ -95,14 +95,14 @@ class Host:
         )
 
     def claim(self, node: str, vcpus: int) -> str:
-        """Have a new instance on a node; its uuid."""
+        """Claim for a new instance on a node; return its uuid."""
         context = self.publishing.context
         one = instance(context, vcpus)
         Claims(context, self.publishing.host).instance_claim(one, node)
         return one.uuid
 
     def plan(self) -> Told:
-        """What a process that starts now would do."""
+        """Return the steps and problems that a new process would plan."""
         plan = self.publishing.restarted().plan()
         return Told(
             tuple(f"{step.verb} {step.name}" for step in plan.steps),
@@ -110,7 +110,7 @@ class Host:
         )
 
     def says(self) -> bool:
-        """Whether the rows say what is taken, as it is seen here."""
+        """Return whether the rows record the resources in use, as this process sees them."""
         return noted(self.publishing.context) == taken(self.publishing.context)
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Host:
 
 
 class Beside(fixtures.Fixture):
-    """The driver instance of a host in another process, by a pool of one."""
+    """The driver instance of a host in another process, in a pool of one."""
 
     def __init__(
         self,
@@ -139,11 +139,11 @@ class Beside(fixtures.Fixture):
         self.addCleanup(self.call, "close")
 
     def start(self, method: str, *arguments: Any) -> "Future[Any]":
-        """Have it do something, without waiting for that."""
+        """Start a method without waiting for it."""
         return self._process.submit(_call, method, *arguments)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Have it do something."""
+        """Call a method and return its result."""
         return self.start(method, *arguments).result()
 
 
@@ -160,7 +160,7 @@ class _PlacementOverHTTP(PlacementFixture):
         self.requests = self.adapter.requests
 
 
-#: In the other process: what it has begun, and what is to be closed with it.
+#: In the other process: the hosts, and the contexts to close with them.
 _here: list[tuple[Host, ExitStack]] = []
 
 

@@ -1,16 +1,16 @@
-"""What may stand in Placement when a sync was cut short: what stood there, or what is to."""
+"""Check Placement after an interrupted sync: each fact is as before it or as after it."""
 
 from typing import Any
 
-#: Everything in Placement by provider name, as ``cycles.contents`` has it; where allocations
-#: are in it too, nothing may happen to them.
+#: Contents of Placement by provider name, as ``cycles.contents`` returns them; if they include
+#: allocations, these must not change.
 Contents = dict[str, dict[str, Any]]
 
 
 def faults(old: Contents, new: Contents, now: Contents, marks: frozenset[str]) -> list[str]:
-    """What is neither as before nor as after, is lost, or is offered without its marks.
+    """Return the facts that are neither as before nor as after, lost, or without marks.
 
-    ``marks`` are the traits that have to be on what offers anything.
+    ``marks`` are the traits that each provider with inventory must have.
     """
     olds, news = ({one["uuid"]: (name, one) for name, one in each.items()} for each in (old, new))
     there = {one["uuid"] for one in now.values()}

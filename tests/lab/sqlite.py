@@ -1,4 +1,4 @@
-"""SQLite, quicker: tests write a great deal, and their machine does not lose its power."""
+"""A faster SQLite for tests, which need not survive a loss of power."""
 
 import sqlite3
 from typing import Any
@@ -8,7 +8,8 @@ from sqlalchemy import Pool, QueuePool, event
 
 
 class WithoutSync(fixtures.Fixture):
-    """Have SQLite not wait for the disk: what is written survives a process, if not a crash.
+    """Keeps SQLite from waiting for the disk: data survives the process, but not a crash of the
+    machine.
 
     Takes effect in all databases of this process.
     """
@@ -19,17 +20,17 @@ class WithoutSync(fixtures.Fixture):
 
 
 class StayingOpen(fixtures.Fixture):
-    """Have connections stay open to the files that oslo.db is first told of from now on.
+    """Keeps connections to files open that oslo.db opens from now on.
 
-    It would connect anew for each transaction, which takes longer than most transactions. In the
-    end they are closed, whoever has opened them.
+    Otherwise it would connect anew for each transaction, which takes longer than most transactions.
+    At the end this fixture closes them all.
     """
 
     def _setUp(self) -> None:
         made: list[Pool] = []
 
         class Unlimited(QueuePool):
-            """As many connections as there have been at once."""
+            """A pool without a limit, which keeps as many connections as were used at once."""
 
             def __init__(self, creator: Any, **options: Any) -> None:
                 super().__init__(creator, **{**options, "pool_size": 0})

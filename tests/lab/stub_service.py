@@ -8,22 +8,22 @@ import webob
 
 from tests.lab.faults import Answer, Fault, Interceptor
 
-#: Makes the JSON that is answered, and its status, of a path and the parameters of the query.
+#: Returns status and JSON for a path and the parameters of the query.
 Serve = Callable[[str, dict[str, str]], tuple[int, Any]]
-#: Makes an answer of the right one.
+#: Changes a correct answer.
 Change = Callable[[Answer], Answer]
 _EVERY: Final = frozenset({"GET", "PATCH"})
-#: The page of a proxy that wants a user to sign in.
+#: The sign-in page of a proxy.
 HTML: Final = b"<html><body><h1>Sign in</h1></body></html>"
 
 
 def body(content: bytes) -> Change:
-    """The right answer with another body."""
+    """Return the correct answer with another body."""
     return lambda answer: replace(answer, body=content)
 
 
 class StubService(Interceptor):
-    """Serves what a function says; ``expect`` and ``replace`` put something else in the place."""
+    """Serves the answers of a function; ``expect`` and ``replace`` change one of them."""
 
     def __init__(self, serve: Serve) -> None:
         def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -37,5 +37,5 @@ class StubService(Interceptor):
         super().__init__(application)
 
     def replace(self, at: int, change: Change) -> None:
-        """Have another answer come back to the request of that number, made of the right one."""
+        """Change the correct answer to the request of that number."""
         self.expect(at, Fault("replaced", "", answer=change, carried_out=_EVERY))

@@ -117,7 +117,7 @@ class Systemd(fixtures.Fixture):
             self._process = subprocess.Popen(
                 [
                     *("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', str(self._group)),
-                    # It dies with the tests, whatever ends them.
+                    # It dies with the tests, however they end.
                     *("setpriv", "--pdeathsig", "KILL"),
                     *("unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup"),
                     *("--net", "--kill-child", "bash", "-c", _BECOME_SYSTEMD, "bash"),

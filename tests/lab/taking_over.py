@@ -1,4 +1,4 @@
-"""A host that takes over a node of another one, and is killed, by SIGKILL, while it does."""
+"""A host that takes over a node of another host, and is killed with SIGKILL meanwhile."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,7 +23,7 @@ from wharfinger.objects import ComputeNodeList, Instance, Migration
 
 FAR: Final = "far-host"
 CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
-#: What goes: it is reserved, and has figures of its own that only its record knows.
+#: The node that moves: it is reserved, and only its record knows its own reserved amount.
 COMES: Final = {"cn": Machine(own=1, vgpus=4, why="cleaning")}
 FREE: Final = Machine(own=1, vgpus=4)
 STAYS: Final = {"stays": Machine()}
@@ -33,7 +33,7 @@ TAKEOVERS: Final = ("namesake", "records lost", "another name")
 
 
 class TakingOver(fixtures.Fixture):
-    """The beginning, to which each process comes anew: a node that its host has let go."""
+    """The initial state of each process: a node that its host has released."""
 
     def __init__(
         self, placement: PlacementFixture, url: str, directory: Path, kind: str = "namesake"
@@ -68,7 +68,9 @@ class TakingOver(fixtures.Fixture):
         self.boundaries = ended.boundaries
 
     def play(self, kill_at: int | None = None) -> Ended:
-        """From the beginning, have the other host sync; kill it at a boundary, from 0 on."""
+        """Restore the initial state and sync on the other host; kill it at a boundary,
+        from 0 on.
+        """
         self._moments.go_back(self._beginning)
         name = "renamed" if self._kind == "another name" else "scripted"
         return killing.run(_play, self._url, self._state, name, kill_at=kill_at)
@@ -84,7 +86,7 @@ class TakingOver(fixtures.Fixture):
         return {str(host) for host in found}
 
     def _hand_over(self) -> None:
-        """Replace the trait of its instance on the tree that goes, as the operator of a rename."""
+        """Replace the instance trait on the tree that moves, as the operator does for a rename."""
         client = self._placement.client
         client.create_trait("CUSTOM_WHARFINGER_RENAMED")
         for name in ("cn", "cn-gpu"):
@@ -94,7 +96,7 @@ class TakingOver(fixtures.Fixture):
             client.set_traits(one.uuid, there.resource_provider_generation, traits)
 
     def faults(self, *, near_first: bool = False) -> list[str]:
-        """What is wrong when both hosts have synced, in either order, and after that."""
+        """Return the faults while both hosts sync, in either order, and after that."""
         faults = []
         if everything() != self.before:
             faults.append(f"Placement had {everything()}")
@@ -113,7 +115,7 @@ class TakingOver(fixtures.Fixture):
         return faults
 
     def faults_back(self) -> list[str]:
-        """What is wrong when the host that has let it go has it again, and the other is no more."""
+        """Return the faults if the former host has the node again, and the other host is gone."""
         faults: list[str] = []
         try:
             for _ in range(2):
@@ -129,7 +131,7 @@ class TakingOver(fixtures.Fixture):
         return faults
 
     def _wrong(self, one: Publishing, host: str) -> Iterator[str]:
-        """What is wrong where the node is on that host."""
+        """Yield the faults if the node is on that host."""
         context = one.context
         if everything() != self.before:
             yield f"Placement has {everything()}"
@@ -163,7 +165,7 @@ class TakingOver(fixtures.Fixture):
 def _play(
     url: str, state: Path, name: str, report: Connection, *, port: int | None, kill_at: int | None
 ) -> None:
-    """What the process does: one sync of the host that has the node now."""
+    """Run one sync of the new host in the process."""
     boundaries = killing._Boundaries(kill_at, report)
     with (
         WithoutSync(),
@@ -174,6 +176,6 @@ def _play(
     ):
         publishing.driver.nodes = dict(COMES)
         outcome = publishing.cycle.sync()
-        # Its children still have the trait of an instance of another name.
+        # Its children still have the trait of the former instance.
         assert name == "renamed" or not outcome.problems, outcome.problems
     report.send(boundaries.passed)

@@ -1,4 +1,4 @@
-"""A Keystone that issues a token to all who ask, which has to be asked for again at once."""
+"""A Keystone that issues a token to all users; each token must be renewed at once."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Any
 
 import webob
 
-#: keystoneauth asks for a new token when less than half a minute is left.
+#: keystoneauth requests a new token when less than half a minute is left.
 _LASTS = timedelta(seconds=10)
 
 

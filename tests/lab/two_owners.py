@@ -1,4 +1,4 @@
-"""A GPU host that the libvirt driver publishes for nova, with devices of a real Cyborg's below."""
+"""A GPU host that the libvirt driver publishes for nova, with devices of a real Cyborg below."""
 
 import json
 from pathlib import Path
@@ -18,14 +18,14 @@ from wharfinger.placement.session import make_adapter
 from wharfinger.scheduling.owner_tagging_gates import gates
 
 HOST: Final = "gpu-host-1"
-#: What the sample has of each owner: 8 of nova's, and 1 of Cyborg's.
+#: The providers of each owner in the sample: 8 of nova, and 1 of Cyborg.
 NOVAS, CYBORGS = f"{HOST}_pci_0000_84_00_0", f"{HOST}_af_r0"
-#: A device profile of Cyborg's vGPU.
+#: A device profile for a vGPU of Cyborg.
 PROFILE: Final = "cyborg-vgpu"
 
 
 class TwoOwners(fixtures.Fixture):
-    """The sample of accelerators, published by the program: by two instances of two drivers."""
+    """The sample of accelerators, which the program publishes with two instances of two drivers."""
 
     def __init__(self, harness: Harness) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class TwoOwners(fixtures.Fixture):
         empty()
         self._program = Program(directory)
         self._configure(directory)
-        self.sync("--driver", "gpus")  # Cyborg reports below a root that has to be there
+        self.sync("--driver", "gpus")  # Cyborg reports below an existing root provider
         devices = json.loads((SAMPLE / "accelerators.json").read_text())[HOST]
         self._harness.report({HOST: devices})
         self._harness.cyborg.create_profile(PROFILE, {"resources:VGPU": "1"})
@@ -59,7 +59,7 @@ class TwoOwners(fixtures.Fixture):
             "@cyborg@": self._harness.cyborg.url,
         }.items():
             sample = sample.replace(name, value)
-        # One of nova's GPUs is enough.
+        # One GPU of nova is enough.
         sample += "\n[gpus:nvidia-231]\ndevice_addresses = 0000:84:00.0\n"
         self.config.write_text(sample)
 
@@ -68,16 +68,16 @@ class TwoOwners(fixtures.Fixture):
         return inprocess.run(self._program, *arguments)
 
     def sync(self, *arguments: str) -> str:
-        """Publish everything, without problems; what is printed comes back."""
+        """Publish everything without problems; return the output."""
         done = self.run("sync", *arguments)
         assert (done.code, done.err) == (0, ""), done
         return done.out
 
     def gates(self) -> dict[str, bool]:
-        """Whether the gate of each owner is on."""
+        """Return whether the gate of each owner is on."""
         found = gates(ServiceList.get_by_filters(self.context))
         return {owner: gate.is_on for owner, gate in found.items()}
 
     def provider(self, name: str) -> dict[str, Any]:
-        """Everything in Placement of a provider."""
+        """Return everything in Placement about a provider."""
         return everything()[name]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def bind(listener: socket.socket, path: Path) -> None:
-    """Bind a socket to a path, which may be longer than an address of a socket."""
+    """Bind a socket to a path, which may be longer than a socket address allows."""
     directory = os.open(path.parent, os.O_PATH)
     try:
         listener.bind(f"/proc/self/fd/{directory}/{path.name}")

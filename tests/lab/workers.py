@@ -1,6 +1,6 @@
-"""Which worker process of xdist runs a test, and which tests come first.
+"""Distribution of tests to xdist's worker processes, and their order.
 
-The tests of a file share what they set up, so that one worker runs them. The integration tests of a
+The tests of a file share their set-up, so one worker runs them all. The integration tests of a
 directory share a real service, which that worker starts once.
 """
 
@@ -10,12 +10,12 @@ from typing import Final
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-#: The longest first: what comes last leaves a worker idle.
+#: The longest first: a long test at the end leaves the other workers idle.
 _ORDER: Final = ("integration", "packaging", "functional", "unit")
 
 
 class ByFileOrService(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives a worker all tests of a file, or of a directory of integration tests."""
+    """Assigns all tests of a file, or of a directory of integration tests, to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         return shared_by(nodeid)

@@ -1,4 +1,4 @@
-"""What a host or a fleet has, before and after: for tests that go from one to the other."""
+"""Contents of a host or a fleet before and after a change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tests.lab.drivers import Edit, flat, with_children
 from wharfinger.driver import Allocations
 from wharfinger.providers import ProviderTree
 
-#: From node names to how their trees are edited.
+#: Edits of trees by node name.
 World = Mapping[str, Edit]
 
 FIRST_AGGREGATE = str(uuid5(NAMESPACE_OID, "first aggregate"))
@@ -18,7 +18,7 @@ SECOND_AGGREGATE = str(uuid5(NAMESPACE_OID, "second aggregate"))
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """A provider below a node. ``serial`` is what its uuid comes from: it keeps that one."""
+    """A provider below a node. Its uuid derives from ``serial``."""
 
     name: str
     serial: str
@@ -35,7 +35,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Host:
-    """A node with devices, parents first; whatever else was below it goes."""
+    """A node with exactly these devices below it, parents first."""
 
     totals: Mapping[str, int]
     devices: tuple[Device, ...]
@@ -102,8 +102,8 @@ HOST: World = MappingProxyType(
     }
 )
 
-#: Other figures (of cn, gpu-0), traits (of gpu-1), aggregates (of gpu-2, which has another
-#: name too); gpu-3 stands elsewhere, gpu-4 is being cleaned and gpu-5 no longer.
+#: Changed inventories (cn, gpu-0), traits (gpu-1), aggregates (gpu-2, which is renamed too); gpu-3
+#: has another parent; gpu-4 is being cleaned, and gpu-5 no longer.
 HOST_CHANGED: World = MappingProxyType(
     {
         "cn": Host(
@@ -123,7 +123,7 @@ HOST_CHANGED: World = MappingProxyType(
     }
 )
 
-#: Four are gone, numa-1 among them; what else was below that stands below numa-0.
+#: Four are gone, numa-1 among them; its other children stand below numa-0.
 HOST_SHRUNK: World = MappingProxyType(
     {
         "cn": Host(

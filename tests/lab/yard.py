@@ -1,7 +1,6 @@
-"""Machines on two hosts whose world changes step by step, and a driver that says what there is.
+"""Machines on two hosts that change step by step, and a driver that publishes them.
 
-What happens is drawn from a seed: whoever knows it, and how many steps were taken, has the same
-machines, in whichever process.
+A seed draws the changes: the same seed and number of steps give the same machines in each process.
 """
 
 import random
@@ -21,14 +20,14 @@ from wharfinger.providers import ProviderTree
 
 HOSTS: Final = ("quay-north", "quay-south")
 _MACHINES: Final = 6
-#: What a machine keeps for itself, whoever has it reserved besides.
+#: The driver's own reserved amount of a machine, beside other reservations.
 _OWN: Final = 1
 _VGPUS: Final = 4
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A provider as it is to be published; ``inventories`` are totals and own reserved amounts."""
+    """A provider to publish; ``inventories`` are totals and own reserved amounts."""
 
     uuid: str
     name: str
@@ -39,7 +38,7 @@ class Wanted:
 
 @dataclass
 class Device:
-    """How many FPGAs, and what it is reserved for."""
+    """The number of FPGAs of a device, and the reason for which it is reserved."""
 
     total: int
     why: str = ""
@@ -47,7 +46,7 @@ class Device:
 
 @dataclass
 class Machine:
-    """A node; its vGPUs are its root's until they are ``apart``, in a provider of their own."""
+    """A node. Its vGPUs belong to the root, or to a provider of their own if ``apart``."""
 
     serial: str
     host: str
@@ -63,7 +62,7 @@ class Machine:
         return _uuid(self.serial)
 
     def providers(self) -> Iterator[Wanted]:
-        """What it has, the root first."""
+        """Yield the providers of the machine, root first."""
         vgpus = {"VGPU": (_VGPUS, 0)}
         root = {"VCPU": (self.cpus, _OWN), "MEMORY_MB": (4096, 0)}
         yield Wanted(
@@ -76,7 +75,7 @@ class Machine:
             yield Wanted(_uuid(name), name, self.uuid, {"FPGA": (device.total, 0)}, device.why)
 
     def edit(self, tree: ProviderTree, allocations: Allocations | None) -> None:
-        """Have a tree say so."""
+        """Edit a tree to match the machine."""
         if self.apart and "VGPU" in tree.data(self.uuid).inventory and allocations is None:
             raise ReshapeNeeded
         wanted = list(self.providers())
@@ -100,7 +99,7 @@ class Machine:
             self._move(its["allocations"])
 
     def _move(self, held: dict[str, dict[str, dict[str, int]]]) -> None:
-        """What a consumer has of the root's vGPUs is had of those apart."""
+        """Move a consumer's vGPUs from the root to their own provider."""
         vgpus = held.get(self.uuid, {"resources": {}})["resources"].pop("VGPU", 0)
         if vgpus:
             held[_uuid(f"{self.serial}-vgpus")] = {"resources": {"VGPU": vgpus}}
@@ -109,10 +108,10 @@ class Machine:
 
 
 class Yard:
-    """All machines, as they are after ``step`` steps; ``gone`` are those that are away.
+    """All machines after ``step`` steps; ``gone`` are the absent ones.
 
-    ``places`` are the serial numbers by all names that machines have had. What is given back is
-    clean at even steps, or ``always_clean``. For several threads.
+    ``places`` are the serial numbers by all names that machines have had. Released resources are
+    clean at even steps, or always with ``always_clean``. Threads may share a yard.
     """
 
     def __init__(self, seed: int, step: int = 0) -> None:
@@ -134,7 +133,7 @@ class Yard:
             self.advance()
 
     def advance(self) -> int:
-        """Something happens; how many steps there have been."""
+        """Take a step; return the number of steps so far."""
         with self._lock:
             self.step += 1
             happens = self._random.choice(_EVENTS)
@@ -144,12 +143,12 @@ class Yard:
             return self.step
 
     def of(self, host: str) -> dict[str, Machine]:
-        """The machines of a host now, by name."""
+        """Return the present machines of a host, by name."""
         with self._lock:
             return {one.name: deepcopy(one) for one in self.machines.values() if one.host == host}
 
     def wanted(self) -> dict[str, Wanted]:
-        """All providers that are to be published, by uuid."""
+        """Return all providers to publish, by uuid."""
         return {one.uuid: one for machine in self.machines.values() for one in machine.providers()}
 
     def _new(self) -> int:
@@ -212,7 +211,7 @@ _EVENTS: Final = (
 
 
 class YardDriver(ScriptedDriver):
-    """Says what a host of a yard has."""
+    """A driver that publishes the machines of a host in a yard."""
 
     capabilities: ClassVar[Capabilities] = replace(
         ScriptedDriver.capabilities, change_feed=SUPPORTED, cleans_after_release=SUPPORTED

@@ -15,7 +15,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy what git would commit: a build in the tree picks up what earlier ones left."""
+    """Copy the files that git would commit: a build in the tree would reuse files of earlier
+    builds.
+    """
     target = tmp_path_factory.mktemp("source")
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

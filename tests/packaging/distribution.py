@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from zipfile import ZipFile
 
-#: Cannot be imported by themselves: alembic runs the first, the interpreter the second. A service
-#: is a program that starts itself anew, and loads its hardware, which is for no other process; the
-#: hardware of the nova driver's harness needs nova.
+#: They cannot be imported alone: alembic runs the first, the interpreter the second. A service is a
+#: program that starts itself anew, and loads its hardware only there; the hardware of the nova
+#: driver's harness needs nova.
 _NOT_MODULES = ("migrations/env.py", "__main__.py", "_service.py", "_hardware.py")
 
 EntryPoints = dict[str, dict[str, str]]
@@ -32,7 +32,7 @@ class Distribution:
 
     @property
     def modules(self) -> list[str]:
-        """The names of those that can be imported."""
+        """The names of the importable modules."""
         names = (name for name in sorted(self.source_files) if name.endswith(".py"))
         return [
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -42,13 +42,13 @@ class Distribution:
 
     @property
     def source_entry_points(self) -> EntryPoints:
-        """Those that setup.cfg declares."""
+        """The entry points that setup.cfg declares."""
         declared = self.setup["options.entry_points"]
         return {group: _entries(text) for group, text in declared.items()}
 
     @cached_property
     def wheel_files(self) -> set[str]:
-        """Every file of the package in the wheel: neither metadata nor files for operators."""
+        """Every file of the package in the wheel, without metadata and files for operators."""
         with ZipFile(self.wheel) as archive:
             names = archive.namelist()
         return {name for name in names if not re.search(r"^[^/]+\.(dist-info|data)/", name)}
@@ -62,7 +62,7 @@ class Distribution:
 
     @property
     def wheel_entry_points(self) -> EntryPoints:
-        """Those that an installation would register."""
+        """The entry points that an installation registers."""
         with ZipFile(self.wheel) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
             parser = _parser()

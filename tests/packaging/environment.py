@@ -1,4 +1,4 @@
-"""A clean environment to install wheels into."""
+"""A clean environment in which to install wheels."""
 
 import os
 import subprocess
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def make(directory: Path) -> Path:
-    """Make an environment and return its bin directory.
+    """Create an environment and return its bin directory.
 
-    What its wheels require is what the environment that runs the tests has. Of the
-    editable installations there it sees nothing: path files work only where they are.
+    It has the requirements of its wheels from the environment that runs the tests. It does not see
+    the editable installations there: path files work only in their own directory.
     """
     venv.create(directory)
     paths = {"base": str(directory), "platbase": str(directory)}
@@ -32,7 +32,7 @@ def install(directory: Path, wheels: Iterable[Path]) -> None:
 
 
 def run(command: Iterable[object], code: int = 0, cwd: Path = Path("/")) -> str:
-    """Run a command outside the tree; what it compiles is kept. Return what it prints."""
+    """Run a command outside the tree, with bytecode files; return its output."""
     environment = {**os.environ}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(

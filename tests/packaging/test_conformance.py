@@ -1,4 +1,4 @@
-"""The conformance kit from wheels, for drivers of other packages, where there is nothing else."""
+"""The conformance kit from wheels, for drivers of other packages, without the sources."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,7 +20,7 @@ def empty(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_small_driver_conforms_at_core(installed: Path, empty: Path, tmp_path: Path) -> None:
+def test_small_driver_conforms_at_core(installed: Path, empty: Path, tmp_path: Path) -> None:
     configuration, junit = tmp_path / "wharfinger.conf", tmp_path / "junit.xml"
     configuration.write_text(
         "[DEFAULT]\nenabled_drivers = shelf\nhost = rack-7\n[shelf]\nboxes = 3\n"
@@ -43,7 +43,7 @@ def test_a_small_driver_conforms_at_core(installed: Path, empty: Path, tmp_path:
 
 
 def _rules(junit: Path) -> list[str]:
-    """The rules of the tests, by their properties."""
+    """Return the rules of the tests, from their properties."""
     return [
         one.attrib["value"]
         for case in ElementTree.parse(junit).iter("testcase")

@@ -1,4 +1,4 @@
-"""The image of the agent: what its file declares, and the image where a builder has the base."""
+"""The image of the agent: its file, and, with a builder that has the base, the built image."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def test_image_runs_the_agent_as_a_user_by_number(parsed: DockerfileParser) -> N
     assert [*json.loads(entry_point), *json.loads(command)] == started.split()
 
 
-def test_image_writes_to_its_volumes_alone(parsed: DockerfileParser) -> None:
+def test_image_writes_only_to_its_volumes(parsed: DockerfileParser) -> None:
     (volumes,) = last_stage(parsed)["VOLUME"]
     (directory,) = last_stage(parsed)["WORKDIR"]
 
@@ -74,7 +74,7 @@ def test_image_writes_to_its_volumes_alone(parsed: DockerfileParser) -> None:
     assert last_stage(parsed)["COPY"] == ["--from=build /opt/wharfinger /opt/wharfinger"]
 
 
-def test_build_takes_in_only_what_the_ignore_file_allows(parsed: DockerfileParser) -> None:
+def test_build_context_has_only_files_that_the_ignore_file_allows(parsed: DockerfileParser) -> None:
     lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
     lines = [line for line in lines if not line.startswith("#")]
     allowed = {line[1:] for line in lines if line.startswith("!")}
@@ -87,7 +87,7 @@ def test_build_takes_in_only_what_the_ignore_file_allows(parsed: DockerfileParse
     assert "ADD" not in {one["instruction"] for one in parsed.structure}
 
 
-def test_image_that_is_built_runs_with_a_read_only_root(parsed: DockerfileParser) -> None:
+def test_built_image_runs_with_a_read_only_root(parsed: DockerfileParser) -> None:
     program = builder(base(parsed))
     if program is None:
         pytest.skip(f"neither podman nor docker runs here with the image {base(parsed)}")

@@ -1,4 +1,4 @@
-"""The wheels work where the sources are not."""
+"""The wheels work without the sources."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A driver of another author: installed by pip, chosen by configuration, and nothing else."""
+"""A driver of another author: installed by pip, and enabled only by configuration."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ owner = OWNER_CYBORG
 """
 
 
-def test_it_is_found_checked_and_published_by_configuration_alone(
+def test_third_party_driver_is_found_checked_and_published_by_configuration(
     installed: Path, tmp_path: Path
 ) -> None:
     configuration = tmp_path / "wharfinger.conf"

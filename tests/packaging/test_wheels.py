@@ -1,22 +1,22 @@
-"""A wheel holds all that its source tree does, and nothing else."""
+"""A wheel has exactly the files of its source tree."""
 
 from pathlib import Path
 
 from tests.packaging.distribution import Distribution
 
 
-def test_each_wheel_holds_every_module_and_data_file(distributions: list[Distribution]) -> None:
+def test_wheel_has_every_module_and_data_file(distributions: list[Distribution]) -> None:
     for distribution in distributions:
         assert f"{distribution.package}/py.typed" in distribution.source_files
         assert distribution.wheel_files == distribution.source_files
 
 
-def test_each_wheel_holds_every_entry_point(distributions: list[Distribution]) -> None:
+def test_wheel_has_every_entry_point(distributions: list[Distribution]) -> None:
     for distribution in distributions:
         assert distribution.wheel_entry_points == distribution.source_entry_points
 
 
-def test_framework_wheel_holds_every_file_for_operators(
+def test_framework_wheel_has_every_file_for_operators(
     source: Path, distributions: list[Distribution]
 ) -> None:
     directory = source / "etc" / "wharfinger"

@@ -1,4 +1,4 @@
-"""tools/demo waits for events, for minutes, and not for a process that has ended."""
+"""tools/demo waits for events, for minutes, and stops if their process has ended."""
 
 import re
 import subprocess
@@ -17,14 +17,14 @@ def wait(directory: Path, background: str, look: str) -> subprocess.CompletedPro
     )
 
 
-def test_wait_until_the_event_has_come_shows_what_it_waits_for(tmp_path: Path) -> None:
+def test_wait_until_an_event_shows_its_name(tmp_path: Path) -> None:
     done = wait(tmp_path, "touch sign", "test -e sign")
 
     assert done.returncode == 0
     assert "Waiting for a sign ..." in done.stdout
 
 
-def test_wait_until_an_event_of_a_process_that_has_ended_fails_and_shows_the_last_look(
+def test_wait_until_an_event_of_an_ended_process_fails_with_the_last_output(
     tmp_path: Path,
 ) -> None:
     done = wait(tmp_path, "true", "cat sign")
@@ -34,7 +34,7 @@ def test_wait_until_an_event_of_a_process_that_has_ended_fails_and_shows_the_las
     assert "cat: sign: No such file" in done.stderr
 
 
-def test_every_wait_of_the_demo_lasts_minutes() -> None:
+def test_every_wait_of_the_demo_may_last_minutes() -> None:
     patience = re.search(r"^patience=(\d+)$", DEMO, re.MULTILINE)
 
     assert patience is not None

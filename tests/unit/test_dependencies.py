@@ -1,4 +1,4 @@
-"""The base install brings what docs/dependencies.rst says, and no eventlet."""
+"""The base install has the dependencies of docs/dependencies.rst, and no eventlet."""
 
 import ast
 import re
@@ -36,7 +36,7 @@ def read(text: str) -> list[Requirement]:
 
 
 def brought(requirements: Iterable[Requirement]) -> set[str]:
-    """Return the names of these distributions and of all that they require."""
+    """Return the names of these distributions and of all their requirements."""
     found: set[tuple[str, str]] = set()
     waiting = list(requirements)
     while waiting:
@@ -52,7 +52,7 @@ def brought(requirements: Iterable[Requirement]) -> set[str]:
 def _required(name: str) -> list[Requirement]:
     try:
         return [Requirement(line) for line in requires(name) or ()]
-    except PackageNotFoundError:  # for another system or interpreter than this
+    except PackageNotFoundError:  # for another system or interpreter
         return []
 
 
@@ -61,7 +61,7 @@ def _applies(requirement: Requirement, extra: str) -> bool:
 
 
 @pytest.mark.parametrize("extra", [None, "embedded", "mysql", "postgresql"])
-def test_install_brings_no_eventlet(extra: str | None) -> None:
+def test_install_does_not_include_eventlet(extra: str | None) -> None:
     names = brought([*wanted(), *(wanted(extra) if extra else ())])
     assert {"stevedore", "oslo-config"} < names
     assert not names & UNWANTED
@@ -72,7 +72,7 @@ def test_base_install_has_61_distributions_at_most() -> None:
 
 
 def imported(directory: Path) -> set[str]:
-    """Return the modules that tests import when they are collected, and their helpers do."""
+    """Return the modules that tests and their helpers import when they are collected."""
     found: set[str] = set()
     waiting = [*directory.rglob("*.py"), ROOT / "tests" / "conftest.py"]
     seen = set(waiting)
@@ -89,7 +89,7 @@ def imported(directory: Path) -> set[str]:
     return found
 
 
-def test_unit_extra_and_the_drivers_bring_what_unit_tests_import() -> None:
+def test_unit_extra_and_drivers_include_the_imports_of_unit_tests() -> None:
     drivers = [setup_of(path) for path in (ROOT / "drivers").iterdir()]
     needed = [one for setup in drivers for one in read(setup["options"]["install_requires"])]
     names = brought([*wanted(), *wanted("unit"), *needed])

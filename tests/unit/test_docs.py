@@ -1,4 +1,4 @@
-"""Tables of the documentation: they leave nothing out, and nothing unexplained."""
+"""Tables of the documentation are complete, and explain each row."""
 
 import importlib
 import re
@@ -16,7 +16,7 @@ from wharfinger_ironic.states import PROVISION_STATES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
-#: What the package offers of them; the tables go by what is registered.
+#: The objects that the package exports; the tables use the registered ones.
 OFFERED = [
     kind
     for kind in map(vars(objects).get, objects.__all__)
@@ -26,7 +26,7 @@ OFFERED = [
 ]
 
 
-def test_each_step_of_each_object_has_a_row() -> None:
+def test_each_version_of_each_object_has_a_row() -> None:
     table = object_rows.version_rows()
     rows = {(name, version): (brought, added) for name, version, brought, added in table}
 
@@ -45,14 +45,14 @@ def test_each_version_of_a_service_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("kind", OFFERED, ids=lambda kind: kind.obj_name())
-def test_each_field_is_explained(kind: type[WharfingerObject]) -> None:
+def test_each_field_has_a_row_with_its_meaning(kind: type[WharfingerObject]) -> None:
     rows = object_rows.field_rows(kind)
 
     assert {row.name for row in rows} == set(kind.fields)
     assert all(row.type and row.meaning.endswith(".") for row in rows)
 
 
-def test_a_row_says_what_the_class_says() -> None:
+def test_row_of_a_field_matches_the_class() -> None:
     rows = {row.name: row for row in object_rows.field_rows(ComputeNode)}
 
     assert rows["last_seen"].nullable == "yes"
@@ -62,7 +62,7 @@ def test_a_row_says_what_the_class_says() -> None:
     assert rows["pci_stats"].type == "PciDeviceList"
 
 
-def test_clauses_are_about_their_fields_and_what_follows_about_all() -> None:
+def test_clauses_of_a_docstring_belong_to_their_fields() -> None:
     class Tray(WharfingerObject):
         """A tray.
 
@@ -92,7 +92,7 @@ class Bare(WharfingerObject):
 
 
 class Other(WharfingerObject):
-    """One whose field has another name.
+    """An object whose docstring names another field.
 
     - ``cup``: how many there are.
     """
@@ -101,7 +101,7 @@ class Other(WharfingerObject):
 
 
 class Twice(WharfingerObject):
-    """One that says it twice.
+    """An object whose docstring names a field twice.
 
     - ``cups``: how many there are.
     - ``cups``: of what colour.
@@ -111,7 +111,7 @@ class Twice(WharfingerObject):
 
 
 @pytest.mark.parametrize("kind", [Bare, Other, Twice])
-def test_a_field_without_one_meaning_is_an_error(kind: type[WharfingerObject]) -> None:
+def test_field_without_one_meaning_is_an_error(kind: type[WharfingerObject]) -> None:
     with pytest.raises(Unsaid, match="cup"):
         object_rows.field_rows(kind)
 
@@ -169,7 +169,7 @@ def test_imports_on_the_pages_work() -> None:
 
 # The page on architecture.
 
-#: A file below framework/wharfinger, and perhaps the name of something in it.
+#: A file below framework/wharfinger, optionally with a name in it.
 _REFERENCE = re.compile(r"``([a-z_]+(?:/[a-z_]+)*)\.py(?::([A-Za-z_.]+))?``")
 
 
@@ -184,7 +184,7 @@ def test_files_and_functions_of_the_architecture_exist() -> None:
         assert found is not None, f"{path}.py:{name}"
 
 
-def test_each_package_has_a_sentence_in_the_architecture() -> None:
+def test_each_package_is_in_the_architecture() -> None:
     text = (DOCS / "architecture.rst").read_text()
     packages = {
         one.parent.name for one in (Path(wharfinger.__file__).parent).glob("*/__init__.py")

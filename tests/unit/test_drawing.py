@@ -1,4 +1,4 @@
-"""A run draws its cases by the seed alone, so that they can be tried again."""
+"""A run draws its cases only by the seed, so that they can be tried again."""
 
 import pytest
 
@@ -31,12 +31,12 @@ def test_failed(draw):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the runs within load no plugins."""
+    """Let the runs in these tests load no plugins."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> list[str]:
-    """Run the suite, one test of which fails; what it prints."""
+    """Run the suite, one test of which fails; return its output."""
     pytester.makeconftest("from tests.conftest import *")
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider", *arguments)
@@ -47,7 +47,7 @@ def tried(printed: list[str]) -> set[str]:
     return {line.partition("tried ")[2] for line in printed if "tried " in line}
 
 
-def test_run_with_a_seed_tries_the_same_cases_again_and_those_to_keep(
+def test_run_with_a_seed_tries_the_same_cases_again_and_the_kept_ones(
     pytester: pytest.Pytester,
 ) -> None:
     first = tried(run(pytester, "--seed", "1"))
@@ -85,7 +85,7 @@ def test_failure_names_the_seed_and_the_cases(pytester: pytest.Pytester) -> None
     )
 
 
-def test_draw_keeps_the_order_and_what_is_to_be_kept() -> None:
+def test_draw_keeps_the_order_and_the_kept_cases() -> None:
     cases = [f"case {number}" for number in range(50)]
 
     drawn = Draw(4, "a test")(cases, 5, keep=["case 49", "case 0"])

@@ -27,13 +27,13 @@ def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_umask")
-def test_make_file_new_has_mode_0600_whatever_the_umask(tmp_path: Path) -> None:
+def test_make_file_with_any_umask_has_mode_0600(tmp_path: Path) -> None:
     private_files.make_file(tmp_path / "new")
     assert mode(tmp_path / "new") == 0o600
 
 
 @pytest.mark.parametrize(("before", "after"), [(0o644, 0o600), (0o444, 0o400), (0o600, 0o600)])
-def test_make_file_that_others_can_read_loses_that_and_keeps_the_rest(
+def test_make_file_readable_by_others_loses_only_these_permissions(
     tmp_path: Path, before: int, after: int
 ) -> None:
     path = tmp_path / "old"
@@ -66,7 +66,7 @@ def test_file_that_is_no_regular_file_is_refused(
 @pytest.mark.parametrize(
     "use", [private_files.make_file, private_files.make_database, private_files.open_file]
 )
-def test_file_that_is_a_hard_link_is_refused_and_stays(
+def test_file_that_is_a_hard_link_is_refused_and_kept(
     tmp_path: Path, use: Callable[[Path], object]
 ) -> None:
     (tmp_path / "elsewhere").write_text("42")
@@ -85,7 +85,7 @@ def test_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         private_files.make_file(tmp_path / "it")
 
 
-def test_make_directory_makes_those_above_private_too_and_leaves_others(tmp_path: Path) -> None:
+def test_make_directory_creates_private_parents_and_keeps_existing_ones(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o755)
     before = os.umask(0)
     try:
@@ -97,7 +97,7 @@ def test_make_directory_makes_those_above_private_too_and_leaves_others(tmp_path
     assert modes == [0o755, 0o700, 0o700]
 
 
-def test_make_database_has_what_sqlite_puts_beside_it_private(tmp_path: Path) -> None:
+def test_make_database_keeps_sqlites_extra_files_private(tmp_path: Path) -> None:
     path = tmp_path / "db"
     before = os.umask(0)
     try:
@@ -115,7 +115,7 @@ def test_make_database_has_what_sqlite_puts_beside_it_private(tmp_path: Path) ->
     assert modes == tightened == dict.fromkeys(("db", "db-shm", "db-wal"), 0o600)
 
 
-def test_make_database_whose_files_sqlite_deletes_meanwhile_creates_none(
+def test_make_database_whose_extra_files_sqlite_deletes_meanwhile_creates_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite deletes them when the last other process closes the database."""
@@ -147,7 +147,7 @@ except sqlite3.OperationalError as error:
 
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
 def test_make_database_that_is_being_written_keeps_its_locks(tmp_path: Path, journal: str) -> None:
-    """Closing a file would release all locks of a process on it, and SQLite would not notice."""
+    """To close a file would release all locks of the process on it, and SQLite would not notice."""
     path = tmp_path / "db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA journal_mode={journal}")

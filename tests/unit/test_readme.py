@@ -1,4 +1,4 @@
-"""The drivers that README.md and docs/ show are drivers: they load, and say what they should."""
+"""The drivers in README.md and docs/ load, and publish the documented trees."""
 
 import re
 import sys
@@ -20,9 +20,9 @@ GONE = "8c9e0d3a-5a6f-4a86-9a39-0c1d4a1f7a11"
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a directory where packages can be installed for the length of a test."""
+    """Return a directory where packages can be installed during a test."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    # stevedore looks once in a process for what is installed.
+    # stevedore looks for installed packages once in a process.
     monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
     before = set(sys.modules)
     yield tmp_path
@@ -46,13 +46,13 @@ def rack(site: Path) -> Path:
     return configuration
 
 
-def test_the_driver_of_the_readme_fits_the_contract(rack: Path) -> None:
+def test_driver_of_the_readme_passes_the_check(rack: Path) -> None:
     conf = load([str(rack)])
     (instance,) = conf.enabled_drivers
     assert loader.check(InstanceSection.read(conf, instance).driver) == []
 
 
-def test_the_driver_of_the_readme_reserves_what_is_busy(rack: Path) -> None:
+def test_driver_of_the_readme_reserves_busy_machines(rack: Path) -> None:
     conf = load([str(rack)])
     (instance,) = conf.enabled_drivers
     driver = loader.load(InstanceSection.read(conf, instance).driver)(conf, "host", instance)
@@ -64,7 +64,7 @@ def test_the_driver_of_the_readme_reserves_what_is_busy(rack: Path) -> None:
     assert (busy.provider.inventories, busy.reservations) == (machine, ("cleaning",))
 
 
-def test_the_driver_of_the_documentation_edits_its_cards_alone(site: Path) -> None:
+def test_driver_of_the_documentation_edits_only_its_cards(site: Path) -> None:
     name = "wharfinger_cards"
     (site / f"{name}.py").write_text((REPOSITORY / "docs" / "examples" / f"{name}.py").read_text())
     _install(site, name, ("wharfinger.drivers", {"cards": f"{name}:CardsDriver"}))
@@ -92,14 +92,14 @@ def test_the_driver_of_the_documentation_edits_its_cards_alone(site: Path) -> No
 
 
 def _block(name: str) -> str:
-    """The contents of a file, as README.md shows them below its name."""
+    """Return the contents of a file that README.md shows below its name."""
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(rf"^`{re.escape(name)}`:\n\n```\w+\n(.*?)^```$", text, re.M | re.S)
     return str(block)
 
 
 def _install(site: Path, name: str, entry_points: tuple[str, dict[str, str]]) -> None:
-    """What pip leaves of a package, besides its modules."""
+    """Write the metadata of a package, as pip does."""
     group, entries = entry_points
     information = site / f"{name.replace('-', '_')}-0.1.dist-info"
     information.mkdir()
@@ -109,7 +109,7 @@ def _install(site: Path, name: str, entry_points: tuple[str, dict[str, str]]) ->
 
 
 def _publish(driver: ComputeDriver, node: str, *live: Provider) -> dict[str, DesiredProvider]:
-    """What a driver makes of a node's tree, by provider name."""
+    """Return the driver's description of a node's tree, by provider name."""
     tree = ProviderTree.from_providers(live)
     if not live:
         tree.new_root(node)

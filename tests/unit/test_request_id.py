@@ -1,11 +1,11 @@
-"""Ids of work that is under way, in threads of its own and in others."""
+"""Request ids in threads of a cycle and in others."""
 
 import re
 import threading
 
 from wharfinger import request_id
 
-#: Form of an id that OpenStack's services accept from a caller (oslo.middleware).
+#: The format that OpenStack's services accept from a client, from oslo.middleware.
 TAKEN = re.compile(r"req-[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}$")
 
 
@@ -23,7 +23,7 @@ def test_same_request_within_another_keeps_its_id() -> None:
         assert TAKEN.match(request_id.current() or "")
 
 
-def test_thread_pool_works_with_the_id_of_its_maker_and_other_threads_without() -> None:
+def test_thread_pool_has_the_id_of_its_creator_and_other_threads_have_none() -> None:
     both = threading.Barrier(2)
 
     def look() -> str | None:

@@ -1,4 +1,4 @@
-"""What the tests of claims and moves have in common."""
+"""Fixtures of the tests of claims and moves."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,19 +23,19 @@ NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 
 @pytest.fixture(scope="module", autouse=True)
 def files_stay_open() -> Iterator[None]:
-    """That each transaction may connect anew is tested with the objects, and by the program."""
+    """Keep files open; new connections for each transaction are tested with the objects."""
     with StayingOpen():
         yield
 
 
 @pytest.fixture(autouse=True)
-def nobody_waits(no_waiting: None) -> None:
-    """That attempts are bounded is tested, not how long one waits between two."""
+def no_waits(no_waiting: None) -> None:
+    """Skip waits between attempts; tests check only that attempts are bounded."""
 
 
 @pytest.fixture
 def desk(publishing: Publishing) -> Iterator[Desk]:
-    """Over two nodes of two CPUs each."""
+    """A desk with two nodes of two CPUs each."""
     publishing.driver.nodes |= {"cn-0": flat(VCPU=2), "cn-1": flat(VCPU=2)}
     assert not publishing.cycle.sync().problems
     with Desk(publishing.client, publishing.context) as fixture:
@@ -44,7 +44,7 @@ def desk(publishing: Publishing) -> Iterator[Desk]:
 
 @pytest.fixture
 def gpus(desk: Desk, publishing: Publishing) -> Desk:
-    """Below one of the nodes there are a VGPU of nova's, one of Cyborg's and some of nobody's."""
+    """A desk with a node below which are a VGPU of nova, one of Cyborg and some untagged ones."""
     publishing.driver.nodes = {"cn-0": with_children({"VCPU": 4}, {"novas": {"VGPU": 1}})}
     publishing.driver.nodes["cn-1"] = flat(VCPU=4)
     assert not publishing.cycle.sync().problems
@@ -59,7 +59,7 @@ def gpus(desk: Desk, publishing: Publishing) -> Desk:
 
 @pytest.fixture
 def metal(desk: Desk, publishing: Publishing) -> Desk:
-    """Over the same nodes, which are cleaned after their release."""
+    """A desk with the same nodes, which are cleaned after their release."""
     driver = CleaningDriver()
     drives(publishing, driver)
     driver.nodes |= {"cn-0": flat(VCPU=2), "cn-1": flat(VCPU=2)}

@@ -46,19 +46,19 @@ from wharfinger.objects import Instance, InstanceList, Migration, MigrationList
 
 ONE = uuid("an instance")
 SMALL, LARGE = FLAVORS["small"], FLAVORS["large"]
-#: Where somebody stands still: before he reads what it has, after that, and before he writes.
+#: Steps at which an actor pauses: before and after it reads allocations, and before it writes.
 LOOKS, HAS_LOOKED = f"before GET /allocations/{ONE}", f"after GET /allocations/{ONE}"
 WRITES = "before POST /allocations"
-#: Where no step is: it comes to its end.
+#: No step has this name: the actor runs to its end.
 END: Final = "its end"
-#: Errors that a claim, release or move may raise where another act comes between its steps.
+#: Errors that a claim, release or move may raise if another act comes between its steps.
 DOCUMENTED = (AllocationRefused, NoCandidates, ObjectError, PlacementError)
-#: Errors of the loser of two that decide on one move at the same time.
+#: Errors of the loser when two decide on one move at the same time.
 TOO_LATE = (AllocationRefused, ConcurrentSave, ConcurrentUpdate)
 
 
 class Actor:
-    """Somebody who does something in a thread of his own, from step to step as he is told."""
+    """Runs an act in a thread of its own, and pauses at the steps that a test names."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -69,7 +69,7 @@ class Actor:
         self.thread.start()
 
     def to(self, *steps: str) -> "Actor":
-        """Have him go on to the next step that begins so, and to the one after that."""
+        """Continue to the next step that begins so, and to the one after that."""
         for goal in steps:
             self._goal = goal
             self._may_go.release()
@@ -78,13 +78,13 @@ class Actor:
         return self
 
     def end(self) -> Any:
-        """Have him go on to the end; what he has got, or what was raised."""
+        """Continue to the end; return the result or the error."""
         self.to(END)
         self.thread.join(TIMEOUT)
         return self._outcome
 
     def reach(self, step: str) -> None:
-        """Stand still where he was told to."""
+        """Pause if this is the step to reach."""
         if step.startswith(self._goal):
             self._stand_still(step)
 
@@ -105,14 +105,14 @@ class Actor:
 
 
 class Stage(Boundaries):
-    """Where actors act; their steps are named as boundaries are."""
+    """A place for actors, which pause at the boundaries of their steps."""
 
     def __init__(self, placement: PlacementFixture) -> None:
         super().__init__(placement, reads=True)
         self._actors: list[Actor] = []
 
     def actor(self, act: Callable[[], object]) -> Actor:
-        """Somebody who has not begun yet."""
+        """Return an actor that has not begun yet."""
         self._actors.append(Actor(act))
         return self._actors[-1]
 
@@ -128,7 +128,7 @@ def stage(placement: PlacementFixture) -> Iterator[Stage]:
         yield fixture
 
 
-# One at any step of the other.
+# One act at any step of the other.
 
 ACTS: dict[str, Callable[[Desk], object]] = {
     "claim": lambda desk: desk.claim(SMALL, uuid=ONE),
@@ -138,7 +138,7 @@ ACTS: dict[str, Callable[[Desk], object]] = {
     "confirm": lambda desk: desk.moves.confirm(ONE),
     "revert": lambda desk: desk.moves.revert(ONE),
 }
-#: The state at first, an act, and the act of another process meanwhile.
+#: The initial state, an act, and the act of another process meanwhile.
 RACES = [
     ("nothing", "claim", "claim"),
     ("nothing", "claim", "release"),
@@ -165,7 +165,7 @@ def prepare(desk: Desk, before: str) -> None:
 
 @pytest.mark.drawn(2, keep=["claimed-resize-release"])
 @pytest.mark.parametrize(("before", "mine", "others"), RACES)
-def test_act_between_any_two_steps_of_another_leaves_nothing_wrong(
+def test_act_between_any_two_steps_of_another_leaves_no_faults(
     desk: Desk, publishing: Publishing, *, draw: Draw, before: str, mine: str, others: str
 ) -> None:
     prepare(desk, before)
@@ -198,7 +198,7 @@ def test_act_between_any_two_steps_of_another_leaves_nothing_wrong(
 
 
 def attempt(desk: Desk, act: str) -> str:
-    """Do it; return what it did, or that it came too late."""
+    """Do an act; return its name, or "too late"."""
     try:
         ACTS[act](desk)
     except TOO_LATE:
@@ -207,10 +207,10 @@ def attempt(desk: Desk, act: str) -> str:
 
 
 def outcome(desk: Desk, source: str) -> str:
-    """Return what one move has come to: "start" while it waits, or how it ended.
+    """Return the outcome of one move: "start" while it waits, or how it ended.
 
-    "too late" means no move: each of two that begin at once may find the other one. Nothing is
-    wrong then.
+    "too late" means no move: each of two that begin at once may find the other one. That is no
+    fault.
     """
     assert faults(desk.context) == []
     assert noted(desk.context) == taken(desk.context)
@@ -233,7 +233,7 @@ def outcome(desk: Desk, source: str) -> str:
 
 @pytest.fixture
 def patient(desk: Desk) -> Iterator[Desk]:
-    """Where no process that is at work counts as dead; and a small instance is on cn-0."""
+    """A desk for which no running process counts as dead, with a small instance on cn-0."""
     with Desk(desk.client, desk.context, down_time=A_WHILE) as fixture:
         fixture.claim(SMALL, uuid=ONE, suits=on("cn-0"))
         yield fixture
@@ -252,7 +252,7 @@ def patient(desk: Desk) -> Iterator[Desk]:
         ("start", "revert"),
     ],
 )
-def test_one_of_two_decides_on_a_move_at_any_step_of_the_other(
+def test_two_decisions_on_a_move_interleaved_at_any_step_have_one_winner(
     patient: Desk, publishing: Publishing, *, draw: Draw, first: str, second: str
 ) -> None:
     if first != "start":
@@ -274,7 +274,9 @@ def test_one_of_two_decides_on_a_move_at_any_step_of_the_other(
 
 
 @pytest.mark.parametrize("acts", [("confirm", "revert"), ("start", "resize")], ids="-".join)
-def test_one_of_many_threads_decides_on_a_move(patient: Desk, acts: tuple[str, str]) -> None:
+def test_decisions_of_many_threads_on_a_move_have_one_winner(
+    patient: Desk, acts: tuple[str, str]
+) -> None:
     if "start" not in acts:
         patient.moves.start(ONE)
     many = 6
@@ -294,14 +296,14 @@ def test_one_of_many_threads_decides_on_a_move(patient: Desk, acts: tuple[str, s
         assert {*done} == {came}
 
 
-# What is given back is what was read.
+# A release returns what it has read.
 
 
 @pytest.mark.parametrize(("source", "act"), [(CLEANED, "revert"), ("cn-0", "start")])
-def test_what_somebody_gets_while_it_is_released_is_reserved_before_it_is_given_back(
+def test_provider_allocated_during_a_release_is_reserved_before_it_is_released(
     quay: Quay, stage: Stage, source: str, act: str
 ) -> None:
-    """And what is cleaned has been allocated or reserved at all times."""
+    """A provider that needs cleaning is allocated or reserved at all times."""
     desk, other = quay.desk(), quay.desk()
     desk.claim(SMALL, uuid=ONE, suits=on(source))
     if act == "revert":
@@ -336,10 +338,10 @@ def test_what_somebody_gets_while_it_is_released_is_reserved_before_it_is_given_
     assert noted(quay.context) == taken(quay.context)
 
 
-def test_what_is_claimed_anew_is_not_given_back_by_the_release_of_what_was_before(
+def test_late_release_of_a_new_claim_releases_all_or_nothing(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
-    """Unless all of it is released: its row says so before it loses anything."""
+    """If it releases the new claim, the row has this state before the allocation is deleted."""
     desk.claim(SMALL, uuid=ONE, suits=on("cn-0"))
     late = stage.actor(lambda: desk.claims.release(ONE)).to(LOOKS, HAS_LOOKED)
     desk.claims.release(ONE)
@@ -363,10 +365,10 @@ def test_what_is_claimed_anew_is_not_given_back_by_the_release_of_what_was_befor
     assert noted(publishing.context) == taken(publishing.context)
 
 
-# Two who claim one uuid.
+# Two claims of one uuid.
 
 
-def test_what_is_claimed_for_an_instance_that_another_claim_forgets_is_given_back(
+def test_allocation_of_an_instance_that_a_failed_claim_deleted_is_released(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
     for _ in range(3):
@@ -388,10 +390,10 @@ def test_what_is_claimed_for_an_instance_that_another_claim_forgets_is_given_bac
     assert noted(publishing.context) == taken(publishing.context)
 
 
-def test_one_uuid_is_claimed_by_one_at_a_time(
+def test_claims_of_one_uuid_at_once_are_refused_but_one(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
-    """Two consumers of one uuid, made at a time, Placement does not keep apart."""
+    """Placement does not keep two consumers of one uuid apart that are created at once."""
     patient = Desk(desk.client, desk.context, down_time=timedelta(hours=1))
     patient.setUp()
     first = stage.actor(lambda: patient.claim(SMALL, uuid=ONE)).to(WRITES)
@@ -407,7 +409,7 @@ def test_one_uuid_is_claimed_by_one_at_a_time(
     assert faults(publishing.context) == []
 
 
-def test_a_claim_that_finds_its_instance_released_leaves_alone_what_is_claimed_anew(
+def test_late_claim_of_a_released_instance_keeps_its_new_allocation(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
     desk.claim(SMALL, uuid=ONE)
@@ -422,7 +424,7 @@ def test_a_claim_that_finds_its_instance_released_leaves_alone_what_is_claimed_a
     assert there_are(publishing.context) == [*held()] == [ONE]
 
 
-def test_a_claim_that_is_released_before_it_is_over_leaves_alone_what_is_claimed_anew(
+def test_claim_released_before_its_end_keeps_the_new_allocation(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
     late = stage.actor(lambda: desk.claim(SMALL, uuid=ONE)).to("after POST /allocations")
@@ -436,11 +438,11 @@ def test_a_claim_that_is_released_before_it_is_over_leaves_alone_what_is_claimed
     assert there_are(publishing.context) == [*held()] == [ONE]
 
 
-# Two who give back one thing that is cleaned.
+# Two releases of one provider that needs cleaning.
 
 
 @pytest.mark.parametrize("act", ["recover", "release"])
-def test_two_who_give_one_thing_back_reserve_it_once(quay: Quay, stage: Stage, act: str) -> None:
+def test_two_releases_at_once_reserve_a_provider_once(quay: Quay, stage: Stage, act: str) -> None:
     desk = quay.desk()
     desk.claim(SMALL, uuid=ONE, suits=on(CLEANED))
     move = desk.moves.start(ONE, suits=on("cn-0"))
@@ -464,7 +466,7 @@ def test_two_who_give_one_thing_back_reserve_it_once(quay: Quay, stage: Stage, a
     assert (reserved(quay.placement), rows(quay.context)) == (set(), {})
 
 
-def test_what_was_given_back_and_cleaned_meanwhile_is_not_reserved_by_nobody(
+def test_second_release_after_the_cleaning_leaves_no_endless_reservation(
     quay: Quay, stage: Stage
 ) -> None:
     desk = quay.desk()

@@ -1,4 +1,4 @@
-"""Claims: what is written for an instance, where, and what becomes of one that is cut short."""
+"""Claims: what they write for an instance, where, and what follows if they are interrupted."""
 
 import json
 from pathlib import Path
@@ -41,14 +41,14 @@ NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 ONE = uuid("an instance")
 SMALL = flavor("small")
 BOTH = flavor("both", **NOVAS, **CYBORGS, group_policy="none")
-#: Nodes whose service is of another cloud, as many as are never asked for at once.
+#: Nodes whose service belongs to another cloud, more than one request asks for.
 MANY = 1200
 
 
-# What is written.
+# Writes of a claim.
 
 
-def test_claim_is_written_in_three_requests_and_to_the_instance_and_its_node(
+def test_claim_makes_three_requests_and_writes_instance_and_node(
     desk: Desk, publishing: Publishing
 ) -> None:
     warm(desk)
@@ -81,7 +81,7 @@ def test_claim_is_written_in_three_requests_and_to_the_instance_and_its_node(
     assert faults(publishing.context) == []
 
 
-def test_claims_without_uuid_are_of_new_instances_until_nothing_is_free(
+def test_claims_without_uuid_create_instances_until_nothing_is_free(
     desk: Desk, publishing: Publishing
 ) -> None:
     assert {desk.claim(SMALL, suits=on("cn-1")).instance.node for _ in range(2)} == {"cn-1"}
@@ -100,7 +100,7 @@ def test_claims_without_uuid_are_of_new_instances_until_nothing_is_free(
 # Owners.
 
 
-def test_claim_of_vgpus_without_owner_takes_only_novas(gpus: Desk, publishing: Publishing) -> None:
+def test_claim_of_vgpus_without_owner_uses_only_novas(gpus: Desk, publishing: Publishing) -> None:
     novas = gpus.claim(flavor("novas", **{"resources:VGPU": "1"}), uuid=ONE)
 
     assert held() == {ONE: {"cn-0": {"VCPU": 1}, "novas": {"VGPU": 1}}}
@@ -112,7 +112,9 @@ def test_claim_of_vgpus_without_owner_takes_only_novas(gpus: Desk, publishing: P
     assert faults(publishing.context) == []
 
 
-def test_claim_of_two_owners_vgpus_has_both_or_nothing(gpus: Desk, publishing: Publishing) -> None:
+def test_claim_of_vgpus_of_two_owners_gets_both_or_nothing(
+    gpus: Desk, publishing: Publishing
+) -> None:
     gpus.claim(BOTH, uuid=ONE)
     assert held() == {ONE: {"cn-0": {"VCPU": 1}, "novas": {"VGPU": 1}, "cyborgs": {"VGPU": 1}}}
     for one in (flavor("novas", **NOVAS), flavor("cyborgs", **CYBORGS), BOTH):
@@ -127,7 +129,7 @@ def test_claim_of_two_owners_vgpus_has_both_or_nothing(gpus: Desk, publishing: P
     assert faults(publishing.context) == []
 
 
-def test_claim_of_a_device_profile_is_of_cyborg(
+def test_claim_of_a_device_profile_uses_cyborgs_provider(
     gpus: Desk, publishing: Publishing, tmp_path: Path
 ) -> None:
     groups = [{"resources:VGPU": "1"}]
@@ -195,19 +197,19 @@ def test_shared_disk_is_claimed_with_the_node_that_shares_it(
     assert faults(publishing.context) == []
 
 
-def test_nodes_of_others_are_passed_by_however_many_there_are(
+def test_claim_ignores_nodes_of_others_however_many(
     publishing: Publishing, desk: Desk, request: pytest.FixtureRequest
 ) -> None:
     publishing.driver.nodes = {"cn-0": flat(VCPU=1)}
     publishing.allow_mass_removal = True
-    for _ in range(2):  # gone is what two listings lack
+    for _ in range(2):  # absent from two listings
         publishing.restarted().sync()
     assert everything().keys() == {"cn-0"}
     others = tuple(
         forests.Provider(number, None, frozenset([NOVA]), {"VCPU": forests.Stock(4)})
         for number in range(MANY, 2 * MANY)
     )
-    request.addfinalizer(forests.empty)  # Placement knows no more owners than before
+    request.addfinalizer(forests.empty)  # removes the additional owners
     forests.publish(others)
     with anew(publishing) as late:
         assert late.claim(SMALL, uuid=ONE).instance.node == "cn-0"
@@ -230,7 +232,7 @@ def test_second_claim_of_an_instance_changes_nothing(desk: Desk, publishing: Pub
     assert again.allocations == first.allocations
     assert (again.instance.node, again.instance.revision) == (first.instance.node, revision)
     assert set(publishing.placement.requests.seen) == {f"GET /allocations/{ONE}"}
-    # That there is one already is found by trying to add it.
+    # The existing instance is found by the attempt to add it.
     assert boundaries.passed == ["before insert instances"]
     assert everything() == before
     assert faults(publishing.context) == []
@@ -277,7 +279,7 @@ def test_claim_of_an_instance_that_lost_its_allocation_is_for_its_node(
     assert faults(publishing.context) == []
 
 
-def test_instance_whose_allocation_others_have_got_stays_and_waits_for_it(
+def test_instance_whose_lost_allocation_others_have_waits_for_it(
     desk: Desk, publishing: Publishing
 ) -> None:
     node = str(desk.claim(SMALL, uuid=ONE).instance.node)
@@ -292,10 +294,10 @@ def test_instance_whose_allocation_others_have_got_stays_and_waits_for_it(
     assert desk.claim(SMALL, uuid=ONE).instance.node == node
 
 
-# Cut short.
+# Interrupted claims.
 
 
-def test_claim_that_dies_at_any_step_is_finished_or_undone_and_takes_nothing_from_others(
+def test_claim_that_dies_at_any_step_is_finished_or_undone(
     desk: Desk, publishing: Publishing, draw: Draw
 ) -> None:
     for _ in range(3):  # one unit is free
@@ -341,7 +343,9 @@ def gone(context: Context, node: str) -> None:
     row.destroy()
 
 
-def test_claim_whose_node_goes_meanwhile_leaves_nothing(desk: Desk, publishing: Publishing) -> None:
+def test_claim_whose_node_is_deleted_meanwhile_leaves_nothing(
+    desk: Desk, publishing: Publishing
+) -> None:
     warm(desk)
     context = publishing.context
     claim = Rehearsal(
@@ -363,7 +367,7 @@ def test_claim_whose_node_goes_meanwhile_leaves_nothing(desk: Desk, publishing: 
     assert ends == {NoCandidates, ObjectNotFound, type(None)}
 
 
-def test_claim_cut_short_goes_on_only_if_what_it_has_is_on_a_node(
+def test_interrupted_claim_continues_only_if_its_allocation_is_on_a_node(
     desk: Desk, publishing: Publishing
 ) -> None:
     claim = Rehearsal(

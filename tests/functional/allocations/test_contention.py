@@ -1,4 +1,4 @@
-"""Claims of what others want too: the next candidate, bounded attempts, and the last one."""
+"""Claims of contested resources: the next candidate, bounded attempts, and the last unit."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -36,7 +36,7 @@ THREADS = 8
 
 
 def once(act: Callable[[Any], object]) -> Callable[[Any], None]:
-    """An act for the first time only."""
+    """Return an act that runs only once."""
     times = count()
 
     def first(body: Any) -> None:
@@ -46,33 +46,33 @@ def once(act: Callable[[Any], object]) -> Callable[[Any], None]:
     return first
 
 
-#: What claims ask.
+#: The requests of a claim.
 HAS, CANDIDATES, TAKES = "GET /allocations", "GET /allocation_candidates", "POST /allocations"
 
 
 def asked(requests: list[str]) -> list[str]:
-    """Return which of those are requests of claims: nothing else here asks the same."""
+    """Return the requests of claims; nothing else here sends these."""
     heads = [one.partition("?")[0].removesuffix(f"/{ONE}") for one in requests]
     return [one for one in heads if one in {HAS, CANDIDATES, TAKES}]
 
 
 class Thief:
-    """Takes all of what a claim is about to get."""
+    """Allocates what a claim is about to get."""
 
     def __init__(self, publishing: Publishing) -> None:
         self._publishing = publishing
         self.consumers: list[str] = []
 
     def take(self, body: dict[str, Any]) -> None:
-        """Take all that the claim is about to get."""
+        """Allocate all that the claim is about to get."""
         self.consumers.append(uuid(f"thief {len(self.consumers)}"))
         [claim] = body.values()
         self._publishing.placement.adapter.request(
             f"/allocations/{self.consumers[-1]}", "PUT", microversion="1.39", json=claim
         )
 
-    def give_back(self, _body: object) -> None:
-        """Give it back."""
+    def release_all(self, _body: object) -> None:
+        """Release it."""
         self._publishing.client.delete_allocations(self.consumers[-1])
 
 
@@ -83,7 +83,7 @@ def thief(publishing: Publishing) -> Thief:
 
 @pytest.fixture
 def posts(desk: Desk, publishing: Publishing) -> Iterator[Posts]:
-    """Requests of claims from now on; the desk has made those that it makes once."""
+    """The requests of claims from now on; one-time requests of the desk are done."""
     warm(desk)
     publishing.placement.requests.clear()
     with Posts(publishing.placement) as fixture:
@@ -93,7 +93,7 @@ def posts(desk: Desk, publishing: Publishing) -> Iterator[Posts]:
 # The next candidate.
 
 
-def test_next_candidate_is_claimed_where_the_first_went_to_others(
+def test_claim_after_a_lost_candidate_gets_the_next(
     desk: Desk, publishing: Publishing, posts: Posts, thief: Thief
 ) -> None:
     posts.before = once(thief.take)
@@ -112,7 +112,7 @@ def test_next_candidate_is_claimed_where_the_first_went_to_others(
 
 
 @pytest.mark.parametrize("comes_free", [False, True])
-def test_candidates_are_asked_for_anew_where_all_went_to_others(
+def test_claim_after_all_candidates_are_lost_asks_for_new_ones(
     desk: Desk, publishing: Publishing, posts: Posts, thief: Thief, comes_free: bool
 ) -> None:
     def take(body: dict[str, Any]) -> None:
@@ -143,8 +143,8 @@ def test_attempts_of_a_claim_are_bounded_and_no_candidate_is_tried_twice(
     warm(desk)
     publishing.placement.requests.clear()
     with Posts(publishing.placement) as posts:
-        # Whatever is claimed is gone, and free again at once.
-        posts.before, posts.after = thief.take, thief.give_back
+        # The other consumer takes each candidate, and releases it at once.
+        posts.before, posts.after = thief.take, thief.release_all
         with pytest.raises(NoCandidates, match="went to others"):
             desk.claim(WHOLE, uuid=ONE)
 
@@ -158,7 +158,7 @@ def test_attempts_of_a_claim_are_bounded_and_no_candidate_is_tried_twice(
 
 
 @pytest.mark.parametrize("change", ["deleted", "reserved", "smaller"])
-def test_candidate_that_changed_meanwhile_is_passed_by(
+def test_candidate_that_changed_meanwhile_is_skipped(
     desk: Desk, publishing: Publishing, posts: Posts, change: str
 ) -> None:
     def changes(body: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ def test_instance_whose_only_candidates_were_deleted_can_be_claimed_again(
     assert faults(publishing.context) == []
 
 
-def test_conflict_that_is_not_the_consumers_is_the_candidates(
+def test_conflict_of_a_candidate_is_not_taken_for_one_of_the_consumer(
     desk: Desk, interceptor: Interceptor, publishing: Publishing
 ) -> None:
     with Desk(WritingClient(adapter_to(interceptor.url)), desk.context) as far:
@@ -207,11 +207,11 @@ def test_conflict_that_is_not_the_consumers_is_the_candidates(
     assert [*held()] == there_are(publishing.context) == [ONE]
 
 
-#: One of each kind: what is not carried out, what is and nobody is told, and what is not true.
+#: One fault of each type: not carried out, carried out without an answer, and a wrong answer.
 SWEPT = ["refused", "reset when done", "404", "409", "500", "500 when done", "nonsense when done"]
 
 
-def test_claim_of_which_a_request_failed_is_finished_or_undone(
+def test_claim_with_a_failed_request_is_finished_or_undone(
     desk: Desk, publishing: Publishing, interceptor: Interceptor, draw: Draw
 ) -> None:
     moments = Moments(publishing.state_path)
@@ -253,13 +253,13 @@ def test_claim_of_which_a_request_failed_is_finished_or_undone(
         assert faults(publishing.context) == [], case
 
 
-# The same instance, and the last one.
+# The same instance, and the last unit.
 
 
-def test_instance_that_many_threads_claim_is_claimed_once(
+def test_instance_claimed_by_many_threads_is_claimed_once(
     desk: Desk, publishing: Publishing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.undo()  # a thread that comes too early has to wait
+    monkeypatch.undo()  # a thread that comes too early must wait
     minute = timedelta(minutes=1)
     with Desk(desk.client, desk.context, down_time=minute) as patient:
         ends = together([lambda: patient.claim(SMALL, uuid=ONE)] * THREADS)
@@ -272,7 +272,7 @@ def test_instance_that_many_threads_claim_is_claimed_once(
 
 
 def only_one_won(ends: list[Any], publishing: Publishing) -> None:
-    """See that those who did not win have nothing, and are no instances."""
+    """Assert that the losers have no allocation and no instance."""
     [won] = [end for end in ends if not isinstance(end, Exception)]
     assert len(ends) == THREADS
     assert [*held()] == there_are(publishing.context) == [won.instance.uuid]
@@ -280,7 +280,7 @@ def only_one_won(ends: list[Any], publishing: Publishing) -> None:
     assert noted(publishing.context) == taken(publishing.context)
 
 
-def test_last_one_goes_to_one_of_many_threads(desk: Desk, publishing: Publishing) -> None:
+def test_last_unit_goes_to_one_of_many_threads(desk: Desk, publishing: Publishing) -> None:
     publishing.driver.nodes["cn-1"] = flat(VCPU=1)
     assert not publishing.cycle.sync().problems
     allocate(publishing.placement, uuid("others"), "1.39", **{"cn-0": {"VCPU": 2}})
@@ -297,7 +297,7 @@ def test_last_one_goes_to_one_of_many_threads(desk: Desk, publishing: Publishing
     only_one_won(ends, publishing)
 
 
-def test_last_ones_of_two_owners_go_to_one_thread_or_to_one_each(
+def test_last_units_of_two_owners_go_to_one_thread_or_to_one_each(
     gpus: Desk, publishing: Publishing
 ) -> None:
     both = flavor("both", **NOVAS, **CYBORGS, group_policy="none")

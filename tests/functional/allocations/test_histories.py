@@ -1,7 +1,7 @@
-"""Claims, releases and moves in any order, which are cut short anywhere and gone on with.
+"""Random histories of claims, releases and moves that are interrupted anywhere and resumed.
 
-WHARFINGER_HISTORIES is how many histories are tried, such as WHARFINGER_HISTORIES=500 for the long
-version, which is another one each time.
+WHARFINGER_HISTORIES is the number of histories, such as WHARFINGER_HISTORIES=500 for the long
+version, which draws others each time.
 """
 
 import os
@@ -48,21 +48,21 @@ from wharfinger.objects import Instance, InstanceList, ReservationList
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 HISTORIES = int(os.environ.get("WHARFINGER_HISTORIES") or 0)
-#: What those are told who come too late, or too early.
+#: Errors of an act that is too late or too early.
 REFUSALS = (AllocationRefused, NoCandidates, ObjectNotFound)
 MOST_INSTANCES = 5
 
 which = st.integers(0, MOST_INSTANCES - 1)
 flavors = st.sampled_from(sorted(FLAVORS))
-#: At which boundary it is cut short, if it comes so far.
+#: The boundary at which an act dies, if it gets there.
 crashes = st.one_of(st.none(), st.integers(0, 13), st.integers(0, 24))
 nodes = st.sampled_from(NODES)
 
 
 class History(RuleBasedStateMachine):
-    """What has happened, and beside it what there may be of each instance.
+    """The history, and beside it the possible states of each instance.
 
-    ``possible`` are the states that an instance may be in: one, unless something was cut short.
+    ``possible`` has one state per instance unless an act was interrupted.
     """
 
     quay: ClassVar[Quay]
@@ -81,7 +81,7 @@ class History(RuleBasedStateMachine):
         self.holders: set[str] = set()
         self.count = 0
 
-    # What is done with an instance.
+    # Acts on one instance.
 
     @precondition(lambda self: len(self.possible) < MOST_INSTANCES)
     @rule(name=flavors, crash=crashes)
@@ -150,7 +150,7 @@ class History(RuleBasedStateMachine):
         else:
             self._release(self._uuid(index), crash)
 
-    # What is done with all.
+    # Acts on all instances.
 
     @precondition(lambda self: self.broken)
     @rule(crash=crashes)
@@ -191,21 +191,21 @@ class History(RuleBasedStateMachine):
 
     @precondition(lambda self: self.broken)
     @rule(claims=st.booleans())
-    def mend(self, claims: bool) -> None:
-        """Go on with all that was cut short."""
+    def resume_all(self, claims: bool) -> None:
+        """Resume everything that was interrupted."""
         age(self.quay.state_path)
         for move in self.desk.moves.left():
             self._do(move.instance_uuid, partial(self.desk.moves.recover, move), None, None)
         for one in InstanceList.get_by_filters(self.context):
             if one.task_state is not None:
-                self._mend(one, claims=claims)
+                self._resume(one, claims=claims)
         self.broken.clear()
         self.quay.cycle()
         assert noted(self.context) == taken(self.context)
         self._check()
 
-    def _mend(self, one: Instance, *, claims: bool) -> None:
-        """Have an instance that was being claimed be so, or no more; one that was released go."""
+    def _resume(self, one: Instance, *, claims: bool) -> None:
+        """Finish or undo an interrupted claim; finish an interrupted release."""
         if claims:
             self._claim_again(one.uuid, None)
         if one.uuid in self._unsettled():
@@ -225,12 +225,12 @@ class History(RuleBasedStateMachine):
                 crash,
             )
 
-    # What there has to be then.
+    # Final checks.
 
     def teardown(self) -> None:
         if not hasattr(self, "possible"):
             return
-        self.mend(claims=False)
+        self.resume_all(claims=False)
         for uuid in sorted(self.possible):
             self._release(uuid, None)
         for name in sorted(self.holders):
@@ -245,7 +245,7 @@ class History(RuleBasedStateMachine):
         assert noted(self.context) == dict.fromkeys(noted(self.context), (0, 0, 0))
 
     def _check(self) -> None:
-        """All are in a state that they may be in, and have just what they are to have then."""
+        """Assert that each instance is in a possible state with exactly its allocations."""
         if self.broken:
             return
         assert faults(self.context) == []
@@ -266,9 +266,9 @@ class History(RuleBasedStateMachine):
         crash: int | None,
         may: Callable[[State], bool] = lambda state: True,
     ) -> None:
-        """Do something; ``after`` says what comes of a state that it ``may`` be done in.
+        """Do an act; ``after`` returns its result for a state in which it ``may`` be done.
 
-        Without that, something is gone on with: what comes of it is among what is possible.
+        Without ``after``, an interrupted act is resumed: its result is among the possible states.
         """
         before, could = self.possible[uuid], free()
         come = {after(one) for one in before if may(one)} if after else before
@@ -300,7 +300,7 @@ class History(RuleBasedStateMachine):
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_whatever_is_done_and_cut_short_nothing_leaks_and_nobody_has_anything_twice(
+def test_random_histories_leak_and_double_nothing(
     placement: PlacementFixture, tmp_path: Path, draw: Draw
 ) -> None:
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Lost allocations: another program deletes what a claimed instance has in Placement."""
+"""Lost allocations: another program deletes the allocations of a claimed instance."""
 
 from collections.abc import Callable
 from itertools import product
@@ -40,7 +40,7 @@ SMALL = flavor("small")
 
 @pytest.fixture
 def cards(desk: Desk, publishing: Publishing) -> Desk:
-    """Over one node of four CPUs with two cards, and an instance that has one of the cards."""
+    """A desk with one node of four CPUs with two cards, and an instance that uses one card."""
     cards = {"card-0": {"VGPU": (4, 1)}, "card-1": {"VGPU": (4, 1)}}
     publishing.driver.nodes = {"cn-0": node({"VCPU": (4, 0)}, **cards)}
     assert not publishing.cycle.sync().problems
@@ -104,7 +104,7 @@ def test_dry_run_of_a_deleted_allocation_plans_the_reservation_and_stores_nothin
     assert rows(publishing.context) == {}
 
 
-def test_unchanged_sync_asks_once_for_each_claimed_instance_and_writes_nothing(
+def test_unchanged_sync_makes_one_request_per_claimed_instance_and_writes_nothing(
     cards: Desk, publishing: Publishing
 ) -> None:
     cards.claim(SMALL, uuid=OTHER)
@@ -161,7 +161,7 @@ def test_sync_after_the_driver_has_failed_for_the_node_reserves_its_providers(
     assert is_full(publishing.placement, card)
 
 
-def test_sync_of_an_instance_of_an_earlier_version_notes_its_allocations_and_then_finds_their_loss(
+def test_sync_of_an_instance_of_an_earlier_version_records_its_allocations_and_finds_their_loss(
     cards: Desk, publishing: Publishing
 ) -> None:
     row = there(publishing, ONE)
@@ -244,11 +244,11 @@ def test_sync_after_another_program_has_allocated_it_again_ends_the_reservation(
     assert not is_full(publishing.placement, card)
 
 
-# At the same time as others.
+# Other actors at the same time.
 
 
 @pytest.mark.parametrize("act", ["release", "repair"])
-def test_others_at_any_moment_of_the_sync_that_finds_the_loss_leave_nothing_reserved_for_ever(
+def test_other_acts_during_the_sync_that_finds_the_loss_leave_no_endless_reservation(
     act: str, cards: Desk, publishing: Publishing
 ) -> None:
     before = held()[ONE]
@@ -394,7 +394,7 @@ def test_repair_cut_short_at_any_step_is_finished_by_another(
         assert faults(publishing.context) == [], moment
 
 
-def test_repair_of_what_another_consumer_has_meanwhile_is_refused_and_changes_nothing(
+def test_repair_of_resources_that_another_consumer_got_is_refused_and_changes_nothing(
     cards: Desk, publishing: Publishing
 ) -> None:
     card = card_of(ONE)
@@ -431,7 +431,7 @@ def test_repair_without_the_service_role_is_refused_and_changes_nothing(
     assert there(publishing, ONE).task_state is None
 
 
-def test_repair_is_refused_for_an_instance_that_is_released_or_of_which_nothing_is_known(
+def test_repair_of_a_released_or_unknown_instance_is_refused(
     cards: Desk, publishing: Publishing
 ) -> None:
     with pytest.raises(ObjectNotFound):
@@ -470,7 +470,7 @@ def test_release_of_a_lost_allocation_frees_the_device_and_can_be_repeated(
         assert publishing.restarted().sync().problems == ()
 
 
-def test_release_of_a_lost_allocation_keeps_the_node_reserved_until_it_has_been_cleaned(
+def test_release_of_a_lost_allocation_keeps_the_node_reserved_until_it_was_cleaned(
     metal: Desk, publishing: Publishing
 ) -> None:
     driver = publishing.driver

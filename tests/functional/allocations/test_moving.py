@@ -1,4 +1,4 @@
-"""Moves: what is written of them at both ends, who has what in between, and how they end."""
+"""Moves: writes at both ends, allocations in between, and endings."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def only_move(desk: Desk) -> Migration:
 
 
 def usage(desk: Desk) -> dict[str, int]:
-    """CPUs that rows say are taken, by node; and it is what instances and moves have."""
+    """Return used CPUs by node from rows, which equal those of instances and moves."""
     found = noted(desk.context)
     assert found == taken(desk.context)
     return {name: vcpus for (_, name), (vcpus, _, _) in found.items()}
@@ -42,15 +42,15 @@ def usage(desk: Desk) -> dict[str, int]:
 
 @pytest.fixture
 def placed(desk: Desk) -> str:
-    """The node that a small instance is on."""
+    """The node of a small instance."""
     return str(desk.claim(SMALL, uuid=ONE).instance.node)
 
 
-# What is written.
+# Writes of a move.
 
 
 @pytest.mark.parametrize("kind", ["resize", "migration"])
-def test_start_gives_the_move_what_was_had_and_the_instance_what_is_to_be(
+def test_start_gives_the_former_allocation_to_the_move_and_the_new_one_to_the_instance(
     desk: Desk, placed: str, publishing: Publishing, kind: str
 ) -> None:
     there, vcpus = other_than(placed), 2 if kind == "resize" else 1
@@ -89,7 +89,7 @@ def test_start_gives_the_move_what_was_had_and_the_instance_what_is_to_be(
 
 
 @ENDINGS
-def test_move_that_ended_leaves_the_instance_at_one_end_and_never_the_other(
+def test_ended_move_leaves_the_instance_at_one_end_only(
     desk: Desk, placed: str, publishing: Publishing, ending: str
 ) -> None:
     there = other_than(placed)
@@ -135,7 +135,7 @@ def test_move_that_ended_leaves_the_instance_at_one_end_and_never_the_other(
     assert only_move(desk).revision == revision
 
 
-# Where to.
+# Destinations.
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ def alone(desk: Desk, publishing: Publishing) -> Desk:
     return desk
 
 
-def test_resize_on_the_same_provider_has_both_until_it_ends(alone: Desk) -> None:
-    # Neither needs less room than both, nor may a migration go to where the instance is.
+def test_resize_on_the_same_provider_holds_both_until_it_ends(alone: Desk) -> None:
+    # Both must fit together, and a migration may not stay on its node.
     for wanted in (flavor("huge", 3), None):
         with pytest.raises(NoCandidates):
             alone.moves.start(ONE, wanted)
@@ -169,7 +169,7 @@ def test_resize_on_the_same_provider_has_both_until_it_ends(alone: Desk) -> None
     assert statuses == ["failed", "failed", "reverted", "confirmed"]
 
 
-def test_move_to_a_full_node_leaves_all_as_before_and_another_may_follow(
+def test_move_to_a_full_node_changes_nothing_and_another_may_follow(
     desk: Desk, placed: str
 ) -> None:
     there = other_than(placed)
@@ -194,10 +194,10 @@ def test_move_to_a_full_node_leaves_all_as_before_and_another_may_follow(
     assert faults(desk.context) == []
 
 
-# What cannot be moved.
+# Refused moves.
 
 
-def test_move_of_what_is_as_wanted_or_has_nothing_is_refused(desk: Desk, placed: str) -> None:
+def test_move_without_a_change_or_an_allocation_is_refused(desk: Desk, placed: str) -> None:
     with pytest.raises(AllocationRefused, match="it has flavor small"):
         desk.moves.start(ONE, flavor("small"))
     for act in (desk.moves.start, desk.moves.confirm, desk.moves.revert):
@@ -214,7 +214,7 @@ def test_move_of_what_is_as_wanted_or_has_nothing_is_refused(desk: Desk, placed:
     assert usage(desk) == {placed: 1, other_than(placed): 0}
 
 
-# What is reserved, and what has shrunk.
+# Reserved and smaller providers.
 
 
 @pytest.mark.parametrize(("when", "ending"), [("before", "confirm"), ("in mid-move", "revert")])
@@ -241,7 +241,7 @@ def test_instance_moves_from_a_node_that_is_fully_reserved(
     assert faults(publishing.context) == []
 
 
-def test_move_is_reverted_to_a_node_that_has_less_by_now_than_is_had_of_it(
+def test_revert_to_a_node_with_less_inventory_than_allocated_succeeds(
     desk: Desk, placed: str, publishing: Publishing
 ) -> None:
     desk.claim(SMALL, uuid=OTHER, suits=on(placed))
@@ -256,14 +256,14 @@ def test_move_is_reverted_to_a_node_that_has_less_by_now_than_is_had_of_it(
     assert faults(publishing.context) == []
 
 
-# Two owners, and what is cleaned.
+# Two owners, and cleaned providers.
 
 
 @ENDINGS
-def test_move_between_owners_in_one_tree_ends_only_where_what_is_kept_is_there(
+def test_move_between_owners_in_one_tree_ends_only_if_the_kept_allocation_exists(
     quay: Quay, ending: str
 ) -> None:
-    """On one node only the owner tells one end from the other."""
+    """On one node only the owners tell the ends apart."""
     desk = quay.desk()
     desk.claim(FLAVORS["novas"], uuid=ONE, suits=on("cn-0"))
     desk.moves.start(ONE, FLAVORS["cyborgs"], suits=on("cn-0"))
@@ -287,7 +287,7 @@ def test_move_between_owners_in_one_tree_ends_only_where_what_is_kept_is_there(
 
 
 def writes_of(quay: Quay, act: Callable[[], object]) -> list[str]:
-    """Return what something writes to Placement, with providers by name."""
+    """Return the writes of an act to Placement, with providers by name."""
     names = {one["uuid"]: name for name, one in everything().items()}
     quay.placement.requests.clear()
     act()
@@ -299,7 +299,7 @@ def writes_of(quay: Quay, act: Callable[[], object]) -> list[str]:
     ]
 
 
-#: Flavors and nodes before and after, how the move ends, and the providers that it releases.
+#: Flavors and nodes before and after, the ending of the move, and the providers that it releases.
 CLEANINGS = (
     ("novas", CLEANED, "small", "cn-0", "confirm", {"metal", "metal-nova"}),
     ("small", "cn-0", "novas", CLEANED, "revert", {"metal", "metal-nova"}),

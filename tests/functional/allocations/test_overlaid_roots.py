@@ -1,4 +1,4 @@
-"""Claims of what is published below a root that another service, nova-compute, publishes."""
+"""Claims on providers below a root that nova-compute publishes."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ CARD = flavor("card", 2, **{"resources:CUSTOM_CARD_UNIT": "1"})
 
 @pytest.fixture
 def desk(publishing: Publishing, tmp_path: Path) -> Iterator[Desk]:
-    """Over a root of nova-compute, with two cards of the documentation's driver below it."""
+    """A desk with a root of nova-compute, and two cards of the documentation's driver below it."""
     publish(publishing.client, HOST, {"VCPU": 8, "MEMORY_MB": 64}, NOVA)
     file = tmp_path / "cards.json"
     file.write_text(json.dumps({str(slot): {"units": 1} for slot in range(2)}))
@@ -40,7 +40,7 @@ def desk(publishing: Publishing, tmp_path: Path) -> Iterator[Desk]:
         yield fixture
 
 
-def test_claim_of_a_card_below_novas_root_takes_both_on_the_overlaid_node(
+def test_claim_of_a_card_below_novas_root_uses_both_on_the_overlaid_node(
     desk: Desk, publishing: Publishing
 ) -> None:
     claimed = desk.claim(CARD, uuid=ONE)
@@ -58,7 +58,7 @@ def card_of(consumer: str) -> str:
     return card
 
 
-def test_claim_below_a_root_that_no_driver_instance_overlays_is_refused_and_names_the_root(
+def test_claim_below_a_root_without_an_overlay_is_refused_with_its_name(
     desk: Desk, publishing: Publishing
 ) -> None:
     publish(publishing.client, "cn-1", {"VCPU": 8, "CUSTOM_CARD_UNIT": 1}, NOVA)
@@ -73,7 +73,7 @@ def test_claim_below_a_root_that_no_driver_instance_overlays_is_refused_and_name
     )
 
 
-def test_resize_and_release_on_an_overlaid_node_give_back_what_was_claimed(
+def test_resize_and_release_on_an_overlaid_node_release_the_claimed_resources(
     desk: Desk, publishing: Publishing
 ) -> None:
     desk.claim(CARD, uuid=ONE)
@@ -88,7 +88,7 @@ def test_resize_and_release_on_an_overlaid_node_give_back_what_was_claimed(
     assert faults(publishing.context) == []
 
 
-def test_lost_allocation_on_an_overlaid_node_reserves_the_card_alone_and_is_repaired(
+def test_lost_allocation_on_an_overlaid_node_reserves_only_the_card_and_is_repaired(
     desk: Desk, publishing: Publishing
 ) -> None:
     desk.claim(CARD, uuid=ONE)

@@ -1,4 +1,4 @@
-"""Moves that are cut short at any boundary: the next process ends them, one way or the other."""
+"""Moves that are interrupted at any boundary: the next process ends them, one way or the other."""
 
 import signal
 from collections.abc import Iterator
@@ -48,9 +48,9 @@ from wharfinger.objects import ReservationList
 ONE = uuid("an instance")
 BEFORE, AFTER = State("novas"), State("cyborgs")
 MOVING = State("novas", "cyborgs")
-#: What each act makes of an instance.
+#: The state of an instance after each act.
 COMES = {"start": MOVING, "confirm": AFTER, "revert": BEFORE}
-#: Its states after an act was cut short and recovered.
+#: Its possible states after an act was interrupted and recovered.
 MAY_COME = {"start": {BEFORE, MOVING}, "confirm": {MOVING, AFTER}, "revert": {MOVING, BEFORE}}
 MOVES = ("start", "confirm", "revert")
 TOO_LATE = (AllocationRefused, ConcurrentSave, ConcurrentUpdate, ObjectNotFound)
@@ -59,7 +59,7 @@ TOO_LATE = (AllocationRefused, ConcurrentSave, ConcurrentUpdate, ObjectNotFound)
 class Scene:
     """An instance that moves from a VGPU of nova to one of Cyborg, again and again.
 
-    An act begins before the move, or, but for "start", in mid-move. The node that the act releases
+    "start" begins before the move, the other acts during the move. The node that the act releases
     is cleaned.
     """
 
@@ -83,7 +83,7 @@ class Scene:
         ACTS[act](desk, ONE, "cn-0")
 
     def is_done(self, desk: Desk, act: str) -> bool:
-        """Do it; return False where it is refused."""
+        """Do the act; return False if it is refused."""
         try:
             self.do(desk, act)
         except AllocationRefused:
@@ -91,12 +91,14 @@ class Scene:
         return True
 
     def begin(self, act: str) -> Desk:
-        """Return to the beginning of an act, and start a process."""
+        """Restore the state before an act, and start a process."""
         self._moments.go_back(self._beginnings[act])
         return self.quay.desk()
 
     def state(self) -> State:
-        """Return the instance's state; see that it has just that, and that nothing is left."""
+        """Return the instance's state; assert that it has exactly this, and that nothing is left
+        over.
+        """
         context = self.quay.context
         assert leaks(context) == []
         found = states(context)
@@ -110,7 +112,7 @@ class Scene:
         return found[ONE]
 
     def boundaries(self, act: str) -> range:
-        """Return the numbers of the boundaries of an act that is not cut short."""
+        """Return the numbers of the boundaries of an uninterrupted act."""
         if act not in self._counts:
             desk = self.begin(act)
             with Boundaries(self.quay.placement) as steps:
@@ -140,7 +142,7 @@ def scene_elsewhere(keeper: Served, request: pytest.FixtureRequest) -> Iterator[
 
 
 def recovered(scene: Scene) -> State:
-    """Recover all moves a day later, in a process that starts then; return what has come of it."""
+    """Recover all moves a day later, in a new process; return the resulting state."""
     age(scene.quay.state_path)
     desk = scene.quay.desk()
     scene.is_done(desk, "recover")
@@ -148,13 +150,13 @@ def recovered(scene: Scene) -> State:
     return scene.state()
 
 
-# Processes that end.
+# Processes that die.
 
 
-def test_move_cut_short_with_objects_elsewhere_is_recovered(
+def test_move_interrupted_with_remote_objects_is_recovered(
     scene_elsewhere: Scene, draw: Draw
 ) -> None:
-    """With objects here, the histories cut moves short (test_histories)."""
+    """With local objects, the histories interrupt moves (test_histories)."""
     scene = scene_elsewhere
     cases = [(act, number) for act in MOVES for number in scene.boundaries(act)]
     for act, number in draw(cases, 3):
@@ -185,10 +187,10 @@ def test_move_of_a_process_killed_at_a_boundary_is_recovered(
         assert recovered(scene) in MAY_COME[act], number
 
 
-# Processes that are thought to be dead, and are not.
+# Processes that count as dead, and are not.
 
 
-def test_process_that_goes_on_after_its_move_was_recovered_is_refused_or_finds_it_done(
+def test_process_whose_move_was_recovered_meanwhile_is_refused_or_finds_it_done(
     scene: Scene, draw: Draw
 ) -> None:
     def recover() -> None:
@@ -221,7 +223,7 @@ def test_process_that_goes_on_after_its_move_was_recovered_is_refused_or_finds_i
             run(act, number)
 
 
-def test_move_at_work_is_neither_recovered_nor_reverted(scene: Scene) -> None:
+def test_move_in_progress_is_neither_recovered_nor_reverted(scene: Scene) -> None:
     desk = scene.begin("start")
     seen: list[str] = []
 
@@ -264,7 +266,7 @@ def test_post_of_a_start_that_was_recovered_is_refused(scene: Scene) -> None:
 # Placement that fails.
 
 
-def test_start_without_an_answer_is_not_undone_until_placement_answers(scene: Scene) -> None:
+def test_start_without_an_answer_is_undone_only_once_placement_answers(scene: Scene) -> None:
     desk = scene.begin("start")
 
     def is_away(method: str, _path: str) -> None:
@@ -282,7 +284,7 @@ def test_start_without_an_answer_is_not_undone_until_placement_answers(scene: Sc
     assert recovered(scene) == BEFORE
 
 
-#: No room, in Placement's words.
+#: No capacity, in Placement's words.
 NO_ROOM = Fault(
     "no room",
     "409",
@@ -293,7 +295,7 @@ NO_ROOM = Fault(
 SWEPT = (FAULTS["503"], FAULTS["reset when done"], FAULTS["409"], FAULTS["500 when done"], NO_ROOM)
 
 
-def test_move_in_which_a_request_failed_is_finished_by_doing_it_again(
+def test_move_with_a_failed_request_is_finished_by_a_repeat(
     scene: Scene, interceptor: Interceptor, draw: Draw
 ) -> None:
     quay = scene.quay
@@ -310,7 +312,7 @@ def test_move_in_which_a_request_failed_is_finished_by_doing_it_again(
             interceptor.expect()
             age(quay.state_path)
             scene.is_done(desk, "recover")
-            # A start is undone; another one, or what else was not done, is done again.
+            # A start is undone; another start, or another act that was not done, is repeated.
             if act != "start" or states(quay.context) != {ONE: MOVING}:
                 scene.do(desk, act)
         assert scene.state() == COMES[act], (act, fault and fault.name, number)

@@ -45,11 +45,11 @@ def only_move(publishing: Publishing) -> Migration:
 
 
 def die_at(publishing: Publishing, name: str, act: Callable[[], object]) -> None:
-    """Have an act come to its first boundary of that name, and no further."""
+    """Let an act die at its first boundary of that name."""
     Rehearsal(publishing.placement, publishing.state_path, act).die_at(name)
 
 
-# What is somebody else's.
+# Resources of others.
 
 
 def test_consumer_that_is_no_instance_is_neither_claimed_nor_released(
@@ -66,7 +66,7 @@ def test_consumer_that_is_no_instance_is_neither_claimed_nor_released(
     assert set(noted(publishing.context).values()) == {(0, 0, 0)}
 
 
-def test_claim_cut_short_goes_on_only_with_what_its_flavor_asks_for(
+def test_interrupted_claim_continues_only_with_the_allocation_of_its_flavor(
     desk: Desk, publishing: Publishing
 ) -> None:
     warm(desk)
@@ -78,7 +78,7 @@ def test_claim_cut_short_goes_on_only_with_what_its_flavor_asks_for(
     assert set(noted(publishing.context).values()) == {(0, 0, 0)}
 
 
-def test_claim_cut_short_goes_on_though_what_it_shares_is_published_as_a_node(
+def test_interrupted_claim_continues_although_its_shared_provider_is_a_node_too(
     desk: Desk, publishing: Publishing
 ) -> None:
     def shares(tree: ProviderTree) -> None:
@@ -106,7 +106,7 @@ def test_claim_cut_short_goes_on_though_what_it_shares_is_published_as_a_node(
     assert noted(publishing.context) == taken(publishing.context)
 
 
-# What is not answered.
+# Missing answers.
 
 
 def is_slow(_body: object) -> None:
@@ -114,7 +114,7 @@ def is_slow(_body: object) -> None:
 
 
 @pytest.mark.parametrize("then", ["claimed again", "released"])
-def test_claim_that_is_carried_out_after_its_process_gave_up_is_known(
+def test_claim_carried_out_after_its_process_gave_up_is_known(
     desk: Desk, publishing: Publishing, then: str
 ) -> None:
     with Desk(desk.client, desk.context, down_time=A_WHILE) as patient:
@@ -123,7 +123,7 @@ def test_claim_that_is_carried_out_after_its_process_gave_up_is_known(
             patient.claim(SMALL, uuid=ONE)
         assert there_are(publishing.context) == [ONE]
         with pytest.raises(AllocationRefused, match="it is being claimed"):
-            patient.claims.release(ONE)  # after which it could still be carried out
+            patient.claims.release(ONE)  # it could still be carried out after that
 
         desk.client.set_allocations(posts.bodies[0])  # now it is
 
@@ -140,7 +140,7 @@ def test_claim_that_is_carried_out_after_its_process_gave_up_is_known(
     assert noted(publishing.context) == taken(publishing.context)
 
 
-def test_claim_that_is_carried_out_while_another_finds_nothing_is_known(
+def test_claim_carried_out_while_a_repeat_finds_no_candidate_is_known(
     desk: Desk, publishing: Publishing
 ) -> None:
     for _ in range(3):  # one unit is free
@@ -161,7 +161,7 @@ def test_claim_that_is_carried_out_while_another_finds_nothing_is_known(
 
 
 @pytest.mark.parametrize("given", [None, ONE])
-def test_claim_that_could_ask_for_nothing_leaves_no_instance(
+def test_claim_before_whose_request_an_error_occurs_leaves_no_instance(
     desk: Desk, publishing: Publishing, given: str | None
 ) -> None:
     def is_away(_method: str, path: str) -> None:
@@ -177,11 +177,11 @@ def test_claim_that_could_ask_for_nothing_leaves_no_instance(
     assert there_are(publishing.context) == []
 
 
-# Units that have changed since.
+# Changed unit limits.
 
 
 def units(total: int) -> Edit:
-    """Publish a node of that many CPUs; one instance may take them all."""
+    """Publish a node of that many CPUs; one instance may use them all."""
 
     def edit(tree: ProviderTree, node: str, _allocations: Allocations | None) -> None:
         tree.update_inventory(node, {"VCPU": {"total": total, "max_unit": total}})
@@ -197,13 +197,13 @@ def shrink(publishing: Publishing, node: str) -> None:
 
 @pytest.fixture
 def large(metal: Desk) -> Desk:
-    """Where an instance has all of cn-0; what it leaves is cleaned."""
+    """A desk with an instance that uses all of cn-0; released providers are cleaned."""
     metal.claim(LARGE, uuid=ONE, suits=on("cn-0"))
     return metal
 
 
 def confirmed(desk: Desk, publishing: Publishing) -> bool:
-    """Return whether its move can be confirmed, and nothing is amiss then."""
+    """Return whether its move can be confirmed, and assert that no faults remain."""
     move, _ = desk.moves.confirm(ONE)
     assert held() == {ONE: {"cn-1": {"VCPU": 1}}}
     assert settled(publishing) == []
@@ -223,7 +223,7 @@ def test_move_that_placement_does_not_revert_can_be_confirmed_or_reverted_later(
         assert only_move(publishing).status == "finished"
         assert large.moves.left() == []
         assert held() == {move.uuid: {"cn-0": {"VCPU": 2}}, ONE: {"cn-1": {"VCPU": 1}}}
-        # Nothing was given back, and nothing waits to be cleaned.
+        # Nothing was released, and nothing waits for cleaning.
         assert rows(publishing.context) == {}
         assert not is_full(publishing.placement, "cn-1")
     if then == "confirmed":
@@ -237,7 +237,7 @@ def test_move_that_placement_does_not_revert_can_be_confirmed_or_reverted_later(
     assert settled(publishing) == []
 
 
-def test_start_of_what_placement_does_not_let_the_move_have_is_refused_at_once(
+def test_start_whose_source_placement_refuses_to_the_move_is_refused_at_once(
     large: Desk, publishing: Publishing
 ) -> None:
     shrink(publishing, "cn-0")
@@ -257,7 +257,7 @@ def test_start_of_what_placement_does_not_let_the_move_have_is_refused_at_once(
 
 @pytest.mark.parametrize("by", ["recover", "revert"])
 @pytest.mark.parametrize("died", ["before", "after"])
-def test_start_that_died_is_undone_or_can_be_confirmed_though_units_have_changed(
+def test_start_that_died_is_undone_or_can_be_confirmed_after_changed_unit_limits(
     large: Desk, publishing: Publishing, died: str, by: str
 ) -> None:
     name = f"{died} POST /allocations"
@@ -295,7 +295,7 @@ def test_claim_without_project_or_user_is_refused(desk: Desk, publishing: Publis
     assert there_are(publishing.context) == []
 
 
-def test_uuid_is_the_same_however_it_is_written(desk: Desk, publishing: Publishing) -> None:
+def test_uuid_in_any_form_is_the_same(desk: Desk, publishing: Publishing) -> None:
     for written in (ONE.upper(), ONE.replace("-", ""), f"{{{ONE}}}", f"urn:uuid:{ONE}"):
         assert desk.claim(SMALL, uuid=written).instance.uuid == ONE
         assert [*held()] == there_are(publishing.context) == [ONE]
@@ -309,7 +309,7 @@ def test_uuid_is_the_same_however_it_is_written(desk: Desk, publishing: Publishi
     assert nothing_is_left(publishing.context)
 
 
-def test_what_is_no_uuid_is_refused(desk: Desk, publishing: Publishing) -> None:
+def test_invalid_uuid_is_refused(desk: Desk, publishing: Publishing) -> None:
     acts: list[Callable[[str], Any]] = [
         lambda one: desk.claim(SMALL, uuid=one),
         desk.claims.release,

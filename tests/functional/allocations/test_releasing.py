@@ -1,4 +1,4 @@
-"""Releases of instances and their moves, which may be cut short anywhere."""
+"""Releases of instances and their moves, which may be interrupted anywhere."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,10 +36,12 @@ def rehearsed(
     return Rehearsal(publishing.placement, publishing.state_path, act, reads=reads)
 
 
-# An instance.
+# Instances.
 
 
-def test_release_gives_all_back_and_reserves_nothing(desk: Desk, publishing: Publishing) -> None:
+def test_release_deletes_allocations_and_reserves_nothing(
+    desk: Desk, publishing: Publishing
+) -> None:
     desk.claim(SMALL, uuid=ONE)
     other = desk.claim(SMALL).instance
     before = {name: one["inventories"] for name, one in everything().items()}
@@ -60,7 +62,7 @@ def test_release_gives_all_back_and_reserves_nothing(desk: Desk, publishing: Pub
     assert faults(publishing.context) == []
 
 
-def test_release_of_no_instance_is_refused_and_of_one_without_allocation_is_done(
+def test_release_of_a_missing_instance_is_refused_and_of_one_without_allocation_succeeds(
     desk: Desk, publishing: Publishing
 ) -> None:
     before = everything()
@@ -78,7 +80,7 @@ def test_release_of_no_instance_is_refused_and_of_one_without_allocation_is_done
     assert noted(publishing.context) == FREE
 
 
-def test_release_of_an_instance_whose_node_is_gone_is_done(
+def test_release_of_an_instance_on_an_absent_node_succeeds(
     desk: Desk, publishing: Publishing
 ) -> None:
     desk.claim(SMALL, uuid=ONE)
@@ -86,7 +88,7 @@ def test_release_of_an_instance_whose_node_is_gone_is_done(
     desk.claims.release(desk.claim(SMALL).instance.uuid)
     del publishing.driver.nodes[node]
     publishing.allow_mass_removal = True
-    for _ in range(2):  # gone is what two listings lack; it is kept while it is allocated
+    for _ in range(2):  # absent from two listings, but kept while it is allocated
         publishing.restarted().sync()
 
     desk.claims.release(ONE)
@@ -94,7 +96,7 @@ def test_release_of_an_instance_whose_node_is_gone_is_done(
     assert settled(publishing) == []
 
 
-# What is cleaned.
+# Providers that are cleaned.
 
 
 def test_released_node_is_reserved_before_its_release_until_it_is_clean(
@@ -120,8 +122,8 @@ def test_released_node_is_reserved_before_its_release_until_it_is_clean(
     driver = publishing.driver
     assert isinstance(driver, CleaningDriver)
     driver.clean |= {one["uuid"] for one in everything().values()}
-    for pace in ("drift", "poll", "sync"):
-        getattr(publishing.cycle, pace)()
+    for cycle_type in ("drift", "poll", "sync"):
+        getattr(publishing.cycle, cycle_type)()
     assert {str(metal.claim(WHOLE).instance.node) for _ in range(2)} == set(nodes)
     assert faults(publishing.context) == []
 
@@ -163,12 +165,10 @@ def test_release_of_a_cleaned_node_that_dies_at_any_step_leaves_nothing_to_be_cl
         assert settled(publishing) == [], name
 
 
-# Cut short.
+# Interrupted releases.
 
 
-def test_instance_whose_release_has_begun_is_not_claimed_anew(
-    desk: Desk, publishing: Publishing
-) -> None:
+def test_instance_in_release_is_not_claimed_again(desk: Desk, publishing: Publishing) -> None:
     desk.claim(SMALL, uuid=ONE)
     release = rehearsed(publishing, lambda: desk.claims.release(ONE))
     ends = []
@@ -188,19 +188,19 @@ def test_instance_whose_release_has_begun_is_not_claimed_anew(
         assert [len(its) for its in held().values()] == [1], name
         assert settled(publishing) == [], name
         assert noted(publishing.context) == taken(publishing.context), name
-    # Where nothing is written of it yet, and where it is no more.
+    # The states before its first write, and after its deletion.
     assert ends[0] == ends[-1] == "claimed"
     assert ends.count("refused") >= 2
 
 
-#: One of each kind: what is not carried out, what is and nobody is told, and what is not true.
+#: One fault of each type: not carried out, carried out without an answer, and a wrong answer.
 SWEPT = ["409", "500", "500 when done", "nonsense when done"]
 
 
-def test_release_of_which_a_request_failed_is_finished_by_another(
+def test_release_with_a_failed_request_is_finished_by_a_repeat(
     metal: Desk, publishing: Publishing, interceptor: Interceptor, draw: Draw
 ) -> None:
-    """In mid-move, where it asks most."""
+    """During a move, which needs the most requests."""
     node = str(metal.claim(SMALL, uuid=ONE).instance.node)
     metal.moves.start(ONE, WHOLE, suits=lambda its: its.hypervisor_hostname != node)
     moments = Moments(publishing.state_path)
@@ -232,9 +232,9 @@ def test_release_of_which_a_request_failed_is_finished_by_another(
         assert faults(publishing.context) == [], case
 
 
-# In mid-move.
+# During a move.
 
-#: How its move ends, by how far it has come: a start dies there, or waits, or has been decided.
+#: The ending of a move by its progress: a start dies, or waits, or the move is decided.
 ENDS = {
     "accepted": "failed",
     "accepted, allocated": "failed",
@@ -246,7 +246,7 @@ ENDS = {
 
 
 def moving(desk: Desk, publishing: Publishing, status: str) -> Migration:
-    """Have an instance be on its way from one node to the other, as far as that."""
+    """Start a move from one node to the other, up to that status."""
     desk.claim(SMALL, uuid=ONE, suits=on("cn-0"))
 
     def start() -> None:
@@ -270,7 +270,7 @@ def moving(desk: Desk, publishing: Publishing, status: str) -> Migration:
 
 
 @pytest.mark.parametrize("status", ENDS)
-def test_move_whose_instance_goes_is_ended_and_gives_back_what_it_has(
+def test_release_during_a_move_ends_it_with_its_allocations(
     desk: Desk, publishing: Publishing, draw: Draw, status: str
 ) -> None:
     migration = moving(desk, publishing, status)
@@ -305,7 +305,7 @@ def test_move_whose_instance_goes_is_ended_and_gives_back_what_it_has(
     assert nothing_is_left(publishing.context)
 
 
-def test_release_in_mid_move_has_both_its_ends_cleaned(metal: Desk, publishing: Publishing) -> None:
+def test_release_during_a_move_has_both_ends_cleaned(metal: Desk, publishing: Publishing) -> None:
     migration = moving(metal, publishing, "finished")
     held_for = metal.claims.release(ONE)
 

@@ -17,7 +17,9 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 
 @pytest.fixture(scope="module", autouse=True)
 def files_stay_open() -> Iterator[None]:
-    """Those of the objects, in this process: a program in its own connects for each transaction."""
+    """Keep connections to the objects' files open; a program in its own process connects anew each
+    time.
+    """
     with StayingOpen():
         yield
 
@@ -42,7 +44,7 @@ def kept(program: Program) -> Iterator[KeptInFile]:
 
 @pytest.fixture
 def client(placement_url: object, placement_service: EmbeddedPlacement) -> WritingClient:
-    """A client whose requests are not counted; the host of ``publish_owners`` is there."""
+    """A client whose requests are not counted, with the host of ``publish_owners`` in Placement."""
     client = WritingClient(placement_service.adapter)
     publish_owners(client)
     return client
@@ -50,5 +52,5 @@ def client(placement_url: object, placement_service: EmbeddedPlacement) -> Writi
 
 @pytest.fixture
 def hosts(client: WritingClient, program: Program) -> Program:
-    """The program, when the host is there."""
+    """The program, with the host in Placement."""
     return program

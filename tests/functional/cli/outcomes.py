@@ -1,4 +1,4 @@
-"""What tests of commands expect of a run."""
+"""Expectations that tests of commands have of a run."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from tests.lab.program import Done, Program
 
 
 def failed(done: Done, *told: str) -> None:
-    """Assert that a command failed, printed no result, and says why in words."""
+    """Assert that a command failed, printed no result, and prints these words in its error."""
     assert (done.code, done.out) == (1, ""), done
     says(done, *told)
 
 
 def says(done: Done, *told: str) -> None:
-    """Assert that a command says all of this, without a traceback."""
+    """Assert that a command prints all these words, without a traceback."""
     for part in told:
         assert part in done.out + done.err, done
     assert "Traceback" not in done.err
@@ -21,7 +21,7 @@ def says(done: Done, *told: str) -> None:
 
 
 def shown(program: Program, *command: str) -> Any:
-    """Return what a command that has no problem prints as JSON."""
+    """Return the JSON output of a command that has no problem."""
     done = inprocess.run(program, *command, "-f", "json")
     assert (done.code, done.err) == (0, ""), done
     return done.json()

@@ -1,6 +1,6 @@
-"""``wharfinger candidate explain``: its text, its document, its exit codes.
+"""``wharfinger candidate explain``: its text, its JSON, its exit codes.
 
-What is explained is tried in tests/functional/scheduling/test_explaining.py and
+The explanations themselves are tested in tests/functional/scheduling/test_explaining.py and
 tests/unit/scheduling/test_explanation.py.
 """
 
@@ -34,18 +34,18 @@ def steps(part: Any) -> dict[str, int]:
 
 
 def reserves(client: WritingClient, name: str) -> None:
-    """Have all of a provider reserved in Placement."""
+    """Reserve all of a provider in Placement."""
     now = client.get_inventories(uuid(name))
     full = {"VGPU": Inventory(total=4, reserved=4)}
     client.set_inventories(uuid(name), now.resource_provider_generation, full)
 
 
 def closes_the_gate(kept: KeptInFile) -> None:
-    """Have one service, which has tagged all that it publishes for nova."""
+    """Create one service, which tags everything that it publishes for nova."""
     samples.service(kept.context, version=OWNER_TAG_VERSION, owners=["OWNER_NOVA"]).create()
 
 
-def test_text_is_for_people(hosts: Program, kept: KeptInFile) -> None:
+def test_explain_as_text_shows_counts_and_advice(hosts: Program, kept: KeptInFile) -> None:
     closes_the_gate(kept)
 
     done = run(hosts, "--resource", "VGPU=5")
@@ -73,7 +73,7 @@ def test_text_is_for_people(hosts: Program, kept: KeptInFile) -> None:
     ]
 
 
-def test_a_document_is_for_machines(
+def test_explain_as_json_has_every_stage(
     hosts: Program, kept: KeptInFile, client: WritingClient
 ) -> None:
     closes_the_gate(kept)
@@ -116,7 +116,7 @@ def test_a_document_is_for_machines(
     assert [one["reason"] for one in part["reserved"]] == ["disk is loud"]
 
 
-def test_candidates_are_as_many_as_the_list_has(hosts: Program) -> None:
+def test_explain_counts_the_same_candidates_as_list(hosts: Program) -> None:
     arguments = (*GPU, "--resource", "VCPU=1", "--limit", "1")
 
     listed = shown(hosts, "candidate", "list", *arguments)
@@ -126,9 +126,7 @@ def test_candidates_are_as_many_as_the_list_has(hosts: Program) -> None:
     assert told["trees"][-1]["candidates"] == 2
 
 
-def test_groups_are_explained_up_to_the_policy_and_the_subtree(
-    hosts: Program, kept: KeptInFile
-) -> None:
+def test_explain_of_groups_includes_policy_and_subtree(hosts: Program, kept: KeptInFile) -> None:
     closes_the_gate(kept)
     groups = ("--group", "_A", *GPU, "--group", "_B", *GPU)
 
@@ -147,7 +145,7 @@ def test_groups_are_explained_up_to_the_policy_and_the_subtree(
     assert told["advice"] == "Without --same-subtree there would be 2."
 
 
-def test_without_filters_no_database_is_made_or_needed(hosts: Program) -> None:
+def test_explain_without_filters_needs_no_database(hosts: Program) -> None:
     file = hosts.directory / "wharfinger.sqlite"
     explained(hosts, *GPU, "--no-filters")
     assert not file.exists()
@@ -160,8 +158,8 @@ def test_without_filters_no_database_is_made_or_needed(hosts: Program) -> None:
     assert steps(done.json()["parts"][0])["fitting"] == 4
 
 
-def test_candidate_explain_with_the_embedded_placement_explains(tmp_path: Path) -> None:
-    """In a process of its own, as each may have one embedded Placement."""
+def test_explain_with_embedded_placement_explains(tmp_path: Path) -> None:
+    """Runs in processes of their own, since each can have one embedded Placement."""
     done = Program(tmp_path).run("candidate", "explain", *GPU, "-f", "json")
 
     assert (done.code, done.err) == (0, "")
@@ -169,7 +167,7 @@ def test_candidate_explain_with_the_embedded_placement_explains(tmp_path: Path) 
     assert (tmp_path / "placement.sqlite").exists()
 
 
-def test_what_a_name_has_in_it_does_not_reach_the_terminal(
+def test_explain_of_name_with_escape_sequences_escapes_them(
     hosts: Program, client: WritingClient
 ) -> None:
     client.update_provider(uuid("y"), "\x1b[31mevil\x1b[0m", uuid("cn"))
@@ -180,7 +178,9 @@ def test_what_a_name_has_in_it_does_not_reach_the_terminal(
         assert "x1b[31mevil" in done.out or "u001b[31mevil" in done.out
 
 
-def test_a_place_and_traits_are_steps_of_their_own(hosts: Program, client: WritingClient) -> None:
+def test_explain_of_place_and_traits_shows_separate_steps(
+    hosts: Program, client: WritingClient
+) -> None:
     publish(client, "box", {"VGPU": 8}, "OWNER_NOVA")
 
     [part] = explained(hosts, *GPU, "--in-tree", "cn", "--required", "CUSTOM_FAST")["parts"]
@@ -198,7 +198,7 @@ def test_a_place_and_traits_are_steps_of_their_own(hosts: Program, client: Writi
     }
 
 
-def test_a_name_that_placement_does_not_know_is_told_as_in_a_list(hosts: Program) -> None:
+def test_explain_of_unknown_name_fails_like_list(hosts: Program) -> None:
     for arguments, told in (
         (("--resource", "CUSTOM_NIX=1"), "Placement knows no such resource class"),
         ((*GPU, "--required", "CUSTOM_FASTER"), "Did you mean CUSTOM_FAST?"),

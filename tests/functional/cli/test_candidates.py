@@ -1,6 +1,6 @@
-"""``wharfinger candidate list``: options, output, exit codes, and how many requests it takes.
+"""``wharfinger candidate list``: options, output, exit codes, and number of requests.
 
-What candidates a request has is tried in tests/functional/scheduling and tests/unit/scheduling.
+The candidates themselves are tested in tests/functional/scheduling and tests/unit/scheduling.
 """
 
 import json
@@ -23,7 +23,7 @@ from wharfinger.cli import request_options
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
 
-ELSEWHERE = uuid("an aggregate that nobody is in")
+ELSEWHERE = uuid("an empty aggregate")
 NOTHING = "There are no candidates: `candidate explain` says why."
 GPU = ("--resource", "VGPU=1")
 OWNER_TRAITS = ["GET /traits?name=startswith:OWNER_", "GET /traits?name=startswith:CUSTOM_OWNER_"]
@@ -45,26 +45,26 @@ def givers(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def offered(program: Program, *arguments: str) -> list[str]:
-    """Return the providers of each candidate, whatever else is printed."""
+    """Return the providers of each candidate, whatever the command prints besides."""
     done = run(program, *arguments, "-f", "json")
     assert done.code == 0, done
     return givers(done.json())
 
 
 def close_gates(kept: KeptInFile, *owners: str) -> None:
-    """Have one service for each owner, which has tagged all that it publishes."""
+    """Create one service for each owner, which tags everything that it publishes."""
     for number, owner in enumerate(owners):
         samples.service(kept.context, number, version=OWNER_TAG_VERSION, owners=[owner]).create()
 
 
 def has_flavor(kept: KeptInFile, **specs: str) -> None:
-    """Have the flavor gpu, id 1, which asks for 2 VCPU and what is given."""
+    """Create the flavor gpu, id 1, with 2 VCPU and these extra specs."""
     own = {"resources:MEMORY_MB": "0", **{key.replace("__", ":"): specs[key] for key in specs}}
     samples.flavor(kept.context, flavorid="1", name="gpu", extra_specs=own).create()
 
 
 def has_profiles(program: Program, **profiles: list[dict[str, str]]) -> None:
-    """Have device profiles in a file."""
+    """Write device profiles to a file."""
     file = program.directory / "profiles.json"
     kept = [{"name": name, "groups": groups} for name, groups in profiles.items()]
     file.write_text(json.dumps({"device_profiles": kept}))
@@ -76,10 +76,10 @@ def wrong_usage(done: Done, told: str) -> None:
     assert told in done.err
 
 
-# What is shown.
+# Output.
 
 
-def test_candidates_are_listed_provider_by_provider(hosts: Program, client: WritingClient) -> None:
+def test_candidate_list_has_a_row_per_provider(hosts: Program, client: WritingClient) -> None:
     consumer = {
         "allocations": {uuid("n"): {"resources": {"VGPU": 3}}},
         "consumer_generation": None,
@@ -114,7 +114,7 @@ def test_candidates_are_listed_provider_by_provider(hosts: Program, client: Writ
     ]
 
 
-def test_a_table_is_for_people(hosts: Program, client: WritingClient) -> None:
+def test_candidate_list_as_table_is_readable(hosts: Program, client: WritingClient) -> None:
     publish(client, "box", {"VCPU": 8, "SRIOV_NET_VF": 6}, "OWNER_NOVA")
 
     done = run(
@@ -131,7 +131,7 @@ def test_a_table_is_for_people(hosts: Program, client: WritingClient) -> None:
     assert second == ["", "VCPU=1", "_NET", "VCPU=0/8"]
 
 
-def test_every_format_escapes_what_a_terminal_would_obey(
+def test_candidate_list_of_every_format_escapes_control_characters(
     hosts: Program, client: WritingClient
 ) -> None:
     client.update_provider(uuid("y"), "\x1b[31mevil\x1b[0m", uuid("cn"))
@@ -144,7 +144,7 @@ def test_every_format_escapes_what_a_terminal_would_obey(
             assert part in done.out
 
 
-def test_a_provider_is_there_with_each_group_that_it_serves(hosts: Program) -> None:
+def test_candidate_list_of_groups_shows_each_group_of_a_provider(hosts: Program) -> None:
     rows = listed(
         hosts,
         *("--group", "_A", *GPU, "--required", "CUSTOM_FAST"),
@@ -161,10 +161,10 @@ def test_a_provider_is_there_with_each_group_that_it_serves(hosts: Program) -> N
     assert givers(rows) == ["cn n", "n"]
 
 
-# What is asked of Placement.
+# Requests to Placement.
 
 
-def test_a_list_takes_four_requests(hosts: Program, requests: Requests) -> None:
+def test_candidate_list_makes_four_requests(hosts: Program, requests: Requests) -> None:
     listed(hosts, *GPU, "--required", "CUSTOM_FAST")
 
     assert requests.seen == [
@@ -176,11 +176,11 @@ def test_a_list_takes_four_requests(hosts: Program, requests: Requests) -> None:
     ]
     requests.clear()
     run(hosts, "--resource", "VGPU=5")
-    # There is nothing: perhaps Placement does not know what is asked for.
+    # There is no candidate: perhaps Placement does not know a requested name.
     assert requests.seen[3:] == ["GET /traits?name=startswith:", "GET /resource_classes"]
 
 
-def test_nothing_but_the_request_is_asked_without_filters(
+def test_candidate_list_without_filters_requests_only_candidates_and_names(
     hosts: Program, requests: Requests
 ) -> None:
     listed(hosts, *GPU, "--no-filters", "--limit", "7")
@@ -192,7 +192,7 @@ def test_nothing_but_the_request_is_asked_without_filters(
     assert not (hosts.directory / "wharfinger.sqlite").exists()
 
 
-def test_options_are_of_the_group_before_them(hosts: Program, requests: Requests) -> None:
+def test_option_applies_to_the_group_before_it(hosts: Program, requests: Requests) -> None:
     listed(
         hosts,
         *("--resource", "VCPU=1", "--forbidden", "CUSTOM_FAST", "--in-tree", "cn"),
@@ -209,10 +209,10 @@ def test_options_are_of_the_group_before_them(hosts: Program, requests: Requests
     ]
 
 
-# Whose it is.
+# Owners.
 
 
-def test_each_owner_is_offered_its_own(hosts: Program, kept: KeptInFile) -> None:
+def test_candidate_list_of_each_owner_has_its_providers(hosts: Program, kept: KeptInFile) -> None:
     assert givers(listed(hosts, *GPU)) == ["n", "u"]  # the gate is off
 
     close_gates(kept, "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME")
@@ -229,7 +229,7 @@ def test_each_owner_is_offered_its_own(hosts: Program, kept: KeptInFile) -> None
     assert [(row["Provider"], row["Groups"]) for row in rows] == [("n", ["", "_N"]), ("y", ["_Y"])]
 
 
-def test_what_filters_drop_is_counted_and_explained(
+def test_dropped_candidates_are_counted_and_explained(
     hosts: Program, kept: KeptInFile, client: WritingClient
 ) -> None:
     close_gates(kept, "OWNER_NOVA")
@@ -241,7 +241,7 @@ def test_what_filters_drop_is_counted_and_explained(
     assert done.err == (
         "Request filters dropped candidates: 1 by owner. -v tells why, of the first.\n"
     )
-    # A limit is of what filters let through.
+    # A limit applies after the filters.
     assert givers(run(hosts, *arguments, "--limit", "1").json()) == ["cn n"]
 
     client.set_traits(uuid("n"), client.get_traits(uuid("n")).resource_provider_generation, [])
@@ -254,8 +254,10 @@ def test_what_filters_drop_is_counted_and_explained(
     assert givers(listed(hosts, *GPU, "--no-filters")) == ["a", "n", "u", "y"]
 
 
-def test_v_tells_why_the_first_candidate_was_dropped(hosts: Program, kept: KeptInFile) -> None:
-    """As a process: it has a log of its own."""
+def test_verbose_names_why_the_first_candidate_was_dropped(
+    hosts: Program, kept: KeptInFile
+) -> None:
+    """Runs in a process, which has a log of its own."""
     close_gates(kept, "OWNER_NOVA")
 
     done = hosts.run("-v", "candidate", "list", *GPU, "--resource", "VCPU=1", "-f", "json")
@@ -264,7 +266,7 @@ def test_v_tells_why_the_first_candidate_was_dropped(hosts: Program, kept: KeptI
     assert f"for OWNER_NOVA from {uuid('u')}, which belongs to nobody" in done.err
 
 
-def test_that_there_is_nothing_is_told(hosts: Program) -> None:
+def test_candidate_list_without_candidates_says_so(hosts: Program) -> None:
     for form, out in (("table", ""), ("json", "[]")):
         done = run(hosts, "--resource", "VGPU=5", "-f", form)
         assert (done.code, done.out.strip()) == (0, out)
@@ -272,7 +274,7 @@ def test_that_there_is_nothing_is_told(hosts: Program) -> None:
     assert run(hosts, "--resource", "VGPU=5", "--no-filters").err == f"{NOTHING}\n"
 
 
-def test_the_filters_are_those_that_are_configured(hosts: Program, kept: KeptInFile) -> None:
+def test_candidate_list_uses_the_configured_filters(hosts: Program, kept: KeptInFile) -> None:
     close_gates(kept, "OWNER_NOVA")
     configure(hosts, "[scheduling]\nuntagged = allow")
     assert givers(listed(hosts, *GPU)) == ["n", "u"]
@@ -286,9 +288,7 @@ def test_the_filters_are_those_that_are_configured(hosts: Program, kept: KeptInF
     assert run(hosts, *GPU, "--no-filters").code == 0
 
 
-def test_what_a_disabled_service_publishes_is_not_offered(
-    hosts: Program, client: WritingClient
-) -> None:
+def test_candidate_list_of_disabled_service_is_empty(hosts: Program, client: WritingClient) -> None:
     now = client.get_traits(uuid("cn"))
     disabled = {*now.traits, "COMPUTE_STATUS_DISABLED"}
     client.set_traits(uuid("cn"), now.resource_provider_generation, disabled)
@@ -297,9 +297,9 @@ def test_what_a_disabled_service_publishes_is_not_offered(
     assert offered(hosts, *GPU, "--no-filters") == ["a", "n", "u", "y"]
 
 
-# What can be asked for.
+# Conditions.
 
-#: What has the GPU. Which conditions mean what is tried in scheduling/test_required.py.
+#: The GPUs that match. The meaning of conditions is tested in scheduling/test_required.py.
 CONDITIONS = {
     "--required !CUSTOM_FAST": "a u y",
     "--forbidden CUSTOM_FAST --forbidden OWNER_CYBORG": "a u",
@@ -311,7 +311,7 @@ CONDITIONS = {
     "--root-required OWNER_NOVA --root-required !CUSTOM_FAST": "a n u y",
     "--root-required !OWNER_NOVA": "",
 }
-#: What has the processor.
+#: The providers of VCPU that match.
 AGGREGATES = {
     f"--member-of {ELSEWHERE},{AGGREGATE}": "cn",
     f"--member-of {AGGREGATE} --member-of {ELSEWHERE}": "",
@@ -321,20 +321,20 @@ AGGREGATES = {
 }
 
 
-def test_a_group_has_conditions(hosts: Program, client: WritingClient) -> None:
+def test_group_conditions_select_providers(hosts: Program, client: WritingClient) -> None:
     publish(client, "box", {"VCPU": 4}, "OWNER_NOVA")
 
     def found(asked: str, conditions: str) -> str:
         command = ["--no-filters", *asked.split(), *conditions.split()]
         return " ".join(offered(hosts, *command))
 
-    # One with a suffix, and one without.
+    # One group with a suffix, and one without.
     gpu, processor = "--group _GPU --resource VGPU=1", "--resource VCPU=1"
     assert {words: found(gpu, words) for words in CONDITIONS} == CONDITIONS
     assert {words: found(processor, words) for words in AGGREGATES} == AGGREGATES
 
 
-def test_groups_may_share_a_provider_unless_they_are_isolated(hosts: Program) -> None:
+def test_groups_share_a_provider_unless_isolated(hosts: Program) -> None:
     fast = (*GPU, "--required", "CUSTOM_FAST")
     both = ("--group", "1", *fast, "--group", "2", *fast)
 
@@ -343,7 +343,7 @@ def test_groups_may_share_a_provider_unless_they_are_isolated(hosts: Program) ->
     assert offered(hosts, *both, "--group-policy", "isolate") == []
 
 
-def test_that_there_may_be_more_is_told_to_who_wanted_all(
+def test_candidate_list_at_default_limit_warns_of_more(
     hosts: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_options, "LIMIT", 4)
@@ -360,9 +360,7 @@ def test_that_there_may_be_more_is_told_to_who_wanted_all(
 
 
 @pytest.mark.parametrize("flavor", ["1", "gpu"])
-def test_a_flavor_is_asked_for_by_id_and_by_name(
-    hosts: Program, kept: KeptInFile, flavor: str
-) -> None:
+def test_flavor_is_found_by_id_and_name(hosts: Program, kept: KeptInFile, flavor: str) -> None:
     has_flavor(kept, resources__VGPU="1", trait__CUSTOM_FAST="required")
 
     rows = listed(hosts, "--flavor", flavor)
@@ -375,7 +373,7 @@ def test_a_flavor_is_asked_for_by_id_and_by_name(
     wrong_usage(run(hosts, "--flavor", flavor, *GPU), told)
 
 
-def test_a_flavor_is_joined_by_groups(hosts: Program, kept: KeptInFile) -> None:
+def test_flavor_and_groups_are_combined(hosts: Program, kept: KeptInFile) -> None:
     close_gates(kept, "OWNER_NOVA")
     has_flavor(kept, resources_G__VGPU="1")
 
@@ -392,7 +390,7 @@ def test_a_flavor_is_joined_by_groups(hosts: Program, kept: KeptInFile) -> None:
     assert {row["Provider"] for row in rows if "_G" in row["Groups"]} == {"n"}
 
 
-def test_a_flavors_group_policy_holds_unless_another_is_said(
+def test_group_policy_option_overrides_that_of_the_flavor(
     hosts: Program, kept: KeptInFile, requests: Requests
 ) -> None:
     has_flavor(kept, resources_G__VGPU="1", resources_H__VGPU="1", group_policy="isolate")
@@ -407,7 +405,7 @@ def test_a_flavors_group_policy_holds_unless_another_is_said(
         assert f"&group_policy={policy}&" in requests.seen[0]
 
 
-def test_what_is_wrong_in_a_flavor_is_told(
+def test_flavor_with_invalid_extra_spec_fails_with_its_key(
     hosts: Program, kept: KeptInFile, requests: Requests
 ) -> None:
     failed(run(hosts, "--flavor", "gpu"), "there is no Flavor gpu")
@@ -418,7 +416,7 @@ def test_what_is_wrong_in_a_flavor_is_told(
     assert not requests
 
 
-def test_a_device_profile_is_asked_for_as_cyborgs(hosts: Program, kept: KeptInFile) -> None:
+def test_device_profile_requests_what_cyborg_would(hosts: Program, kept: KeptInFile) -> None:
     close_gates(kept, "OWNER_CYBORG")
     has_profiles(hosts, gold=[{"resources:VGPU": "1", "accel:function_id": "3AFB"}])
 
@@ -428,7 +426,7 @@ def test_a_device_profile_is_asked_for_as_cyborgs(hosts: Program, kept: KeptInFi
     assert row["Groups"] == ["device_profile_0"]
 
 
-def test_a_flavor_is_joined_by_its_device_profile(hosts: Program, kept: KeptInFile) -> None:
+def test_flavor_with_device_profile_includes_its_groups(hosts: Program, kept: KeptInFile) -> None:
     close_gates(kept, "OWNER_NOVA", "OWNER_CYBORG")
     has_profiles(hosts, gold=[{"resources:VGPU": "1"}, {"resources:VGPU": "2"}])
     has_flavor(kept, resources__VGPU="1", accel__device_profile="gold")
@@ -446,14 +444,16 @@ def test_a_flavor_is_joined_by_its_device_profile(hosts: Program, kept: KeptInFi
     )
 
 
-def test_a_flavor_is_joined_by_another_device_profile(hosts: Program, kept: KeptInFile) -> None:
+def test_device_profile_option_is_added_to_that_of_the_flavor(
+    hosts: Program, kept: KeptInFile
+) -> None:
     has_profiles(hosts, gold=[{"resources:VGPU": "1"}])
     has_flavor(kept)
 
     assert givers(listed(hosts, "--flavor", "gpu", "--device-profile", "gold")) == ["cn u", "cn y"]
 
 
-def test_a_device_profile_that_cannot_be_used_is_named(hosts: Program, kept: KeptInFile) -> None:
+def test_unusable_device_profile_fails_with_its_name(hosts: Program, kept: KeptInFile) -> None:
     gold = ("--device-profile", "gold")
     failed(run(hosts, *gold), "[accelerator]", "device_profiles")
     has_profiles(hosts, gold=[{"resources:VGPU": "1", "trait:CUSTOM_FAST": "yes"}], silver=[])
@@ -464,7 +464,7 @@ def test_a_device_profile_that_cannot_be_used_is_named(hosts: Program, kept: Kep
         failed(run(hosts, *arguments), "device profile tin: ", "gold, silver")
 
 
-# What Placement does not know.
+# Names that Placement does not know.
 
 UNKNOWN = {
     "VGPU=1 --required CUSTOM_FASTER": ("required = 'CUSTOM_FASTER'", "CUSTOM_FAST?"),
@@ -480,7 +480,7 @@ UNKNOWN = {
 }
 
 
-def test_a_name_that_placement_does_not_know_is_told(hosts: Program, kept: KeptInFile) -> None:
+def test_unknown_name_fails_with_suggestion(hosts: Program, kept: KeptInFile) -> None:
     for arguments, told in UNKNOWN.items():
         failed(run(hosts, "--resource", *arguments.split()), *told)
 
@@ -503,7 +503,7 @@ def test_flavor_with_unknown_resource_class_names_extra_spec(
     failed(run(hosts, "--flavor", "gpu"), told, "no such resource class")
 
 
-def test_an_owner_of_whom_nobody_has_heard_is_told(hosts: Program) -> None:
+def test_unknown_owner_warns_with_suggestion(hosts: Program) -> None:
     done = run(hosts, *GPU, "--owner", "CUSTOM_OWNER_ACNE", "-f", "json")
 
     assert (done.code, givers(done.json())) == (0, ["u"])
@@ -514,7 +514,7 @@ def test_an_owner_of_whom_nobody_has_heard_is_told(hosts: Program) -> None:
 # Another Placement, or none.
 
 
-def test_older_placement_is_used_as_far_as_it_goes(
+def test_older_placement_limits_the_possible_requests(
     hosts: Program, kept: KeptInFile, requests: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close_gates(kept, "OWNER_NOVA")
@@ -528,13 +528,13 @@ def test_older_placement_is_used_as_far_as_it_goes(
     assert (done.code, givers(done.json())) == (0, ["n"])
     assert done.err.startswith("Request filters dropped candidates: 1 by owner.")
 
-    lab.lower(monkeypatch, "1.33")  # it does not say which group takes what
+    lab.lower(monkeypatch, "1.33")  # it does not report which group uses a provider
     [row] = listed(hosts, *GPU, "--required", "CUSTOM_FAST")
     assert (row["Provider"], row["Allocation"], row["Groups"]) == ("n", {"VGPU": 1}, "?")
 
 
 @pytest.mark.parametrize("command", ["list", "explain"])
-def test_placement_that_does_not_answer_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+def test_unreachable_placement_fails_with_one_line(tmp_path: Path, command: str) -> None:
     done = inprocess.run(Program(tmp_path, "http://127.0.0.1:9"), "candidate", command, *GPU)
 
     failed(done, "Placement: GET ", "no answer")

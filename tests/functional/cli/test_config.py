@@ -1,4 +1,4 @@
-"""``wharfinger config``: what is configured, where that comes from, and what is wrong."""
+"""``wharfinger config``: values, their sources, and errors."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ def add(program: Program, text: str) -> None:
     program.config.write_text(program.config.read_text() + text)
 
 
-def test_every_value_is_shown_with_where_it_comes_from(
+def test_config_show_lists_every_value_with_its_source(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_GPUS__REMOVAL_DELAY", "7")
@@ -40,7 +40,7 @@ def test_every_value_is_shown_with_where_it_comes_from(
     assert values["gpus", "removal_delay"]["Source"] == "environment: OS_GPUS__REMOVAL_DELAY"
 
 
-def test_a_configuration_that_can_be_used_is_valid_and_nothing_is_started(
+def test_config_validate_of_valid_configuration_starts_nothing(
     program: Program,
 ) -> None:
     valid = inprocess.run(program, "config", "validate")
@@ -50,7 +50,7 @@ def test_a_configuration_that_can_be_used_is_valid_and_nothing_is_started(
     assert not list(program.directory.glob("*.sqlite"))
 
 
-def test_everything_that_is_wrong_is_told_at_once(program: Program) -> None:
+def test_config_validate_reports_all_errors_at_once(program: Program) -> None:
     add(
         program,
         "[placemnt]\nembedded = false\n[placement]\nconnections = 99\n"
@@ -89,7 +89,9 @@ def test_everything_that_is_wrong_is_told_at_once(program: Program) -> None:
         ),
     ],
 )
-def test_what_nobody_reads_or_can_use_is_refused(program: Program, more: str, told: str) -> None:
+def test_invalid_configuration_is_refused_before_placement_starts(
+    program: Program, more: str, told: str
+) -> None:
     add(program, more)
 
     for command in ("sync", "config validate -f csv"):
@@ -100,7 +102,7 @@ def test_what_nobody_reads_or_can_use_is_refused(program: Program, more: str, to
     assert not list(program.directory.glob("placement.sqlite"))
 
 
-def test_a_request_filter_that_is_not_installed_is_told_before_anybody_asks(
+def test_request_filter_that_is_not_installed_fails_validation(
     program: Program,
 ) -> None:
     add(program, "[scheduling]\nrequest_filters = compute_status, ownr\n")
@@ -113,7 +115,7 @@ def test_a_request_filter_that_is_not_installed_is_told_before_anybody_asks(
     assert inprocess.run(program, "config", "show").code == 1
 
 
-def test_files_of_a_directory_are_listed_shown_and_checked(
+def test_config_directory_lists_shows_and_checks_its_files(
     program: Program, tmp_path: Path
 ) -> None:
     directory = tmp_path / "more.d"
@@ -141,7 +143,7 @@ def test_files_of_a_directory_are_listed_shown_and_checked(
 
 
 @pytest.mark.parametrize("where", ["file", "environment"])
-def test_a_section_of_credentials_is_shown_wherever_it_is_named(
+def test_credentials_section_is_masked_wherever_it_is_named(
     program: Program, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     if where == "environment":
@@ -166,7 +168,7 @@ def test_a_section_of_credentials_is_shown_wherever_it_is_named(
 
 
 @pytest.mark.parametrize("command", ["sync --dry-run", "config validate", "config show"])
-def test_a_malformed_line_is_never_shown(program: Program, command: str) -> None:
+def test_malformed_line_is_never_printed(program: Program, command: str) -> None:
     number = len(program.config.read_text().splitlines()) + 1
     add(program, "password s3cret\n")
 

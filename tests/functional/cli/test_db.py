@@ -1,4 +1,4 @@
-"""``wharfinger db``: which version the database has, what it lacks, and bringing it up to date."""
+"""``wharfinger db``: versions of the schema, missing columns, and upgrades."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ BEFORE = "0002"
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
-    """It has the file in its state directory, which is not there yet."""
+    """The program with a database file in its state directory, which does not exist yet."""
     program = Program(tmp_path)
     text = program.config.read_text()
     place = f"state_path = {tmp_path}"
@@ -38,7 +38,7 @@ def file(program: Program) -> Path:
 
 @pytest.fixture
 def other(program: Program) -> Path:
-    """A file that the configuration names, which is not there yet."""
+    """The path of a database that the configuration names, which does not exist yet."""
     path = program.directory / "other.sqlite"
     is_at(program, f"sqlite:///{path}")
     return path
@@ -56,7 +56,7 @@ def engine(path: Path) -> Iterator[sa.Engine]:
 
 
 def has_version(path: Path, revision: str = "head") -> None:
-    """Bring a file to a version, and leave it as services do that have ended."""
+    """Upgrade a file to a version, as services leave it that have ended."""
     path.parent.mkdir(exist_ok=True)
     with engine(path) as made:
         allow_concurrent_writers(made)
@@ -69,7 +69,7 @@ def execute(path: Path, statement: str) -> None:
 
 
 def is_newer(path: Path) -> None:
-    """Let a file be one that only a later release knows."""
+    """Give a file a version that only a later release knows."""
     has_version(path)
     execute(path, "UPDATE alembic_version SET version_num = '9999'")
 
@@ -81,7 +81,7 @@ def db(program: Program, *arguments: str) -> Done:
 
 
 def checked(program: Program) -> tuple[int, dict[str, str]]:
-    """The exit code of a check, and what it says of each thing; it writes nothing at all."""
+    """Return the exit code and the results of a check, which must write nothing."""
     before = everything(program.directory)
     done = db(program, "check", "-f", "json")
     assert done.err == ""
@@ -90,7 +90,7 @@ def checked(program: Program) -> tuple[int, dict[str, str]]:
 
 
 def version(program: Program) -> tuple[str, str | None, str]:
-    """The database, its version and the newest; nothing is written."""
+    """Return the database, its version and the newest; the command must write nothing."""
     before = everything(program.directory)
     done = db(program, "version", "-f", "json")
     assert (done.code, done.err) == (0, "")
@@ -117,11 +117,11 @@ def is_all_there(path: Path) -> bool:
         return migration.schema(made).is_head and not migration.missing(made)
 
 
-# A database that is not there.
+# A missing database.
 
 
 @pytest.mark.parametrize("place", ["file", "other"])
-def test_a_file_that_is_not_there_is_made_by_an_upgrade_alone(
+def test_missing_file_is_created_only_by_upgrade(
     program: Program, place: str, request: pytest.FixtureRequest
 ) -> None:
     path: Path = request.getfixturevalue(place)
@@ -145,10 +145,10 @@ def test_a_file_that_is_not_there_is_made_by_an_upgrade_alone(
     assert upgraded(program) == f"{path}: nothing to do: it has version {HEAD}\n"
 
 
-# One that is current.
+# A current database.
 
 
-def test_a_file_with_a_journal_of_another_kind_keeps_it(program: Program, file: Path) -> None:
+def test_file_with_another_journal_mode_keeps_it(program: Program, file: Path) -> None:
     has_version(file)
     with engine(file) as made, made.connect() as connection:
         assert connection.scalar(sa.text("PRAGMA journal_mode=DELETE")) == "delete"
@@ -157,7 +157,7 @@ def test_a_file_with_a_journal_of_another_kind_keeps_it(program: Program, file: 
     assert version(program)[1] == HEAD
 
 
-def test_a_database_in_use_is_looked_at_all_the_same(program: Program, file: Path) -> None:
+def test_check_of_database_in_use_succeeds(program: Program, file: Path) -> None:
     has_version(file)
     with engine(file) as made, made.connect() as writer:
         writer.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
@@ -167,12 +167,10 @@ def test_a_database_in_use_is_looked_at_all_the_same(program: Program, file: Pat
         assert db(program, "version").code == 0
 
 
-# One that is older.
+# An older database.
 
 
-def test_what_an_older_one_lacks_is_listed_and_comes_with_an_upgrade(
-    program: Program, other: Path
-) -> None:
+def test_check_of_older_database_lists_what_upgrade_adds(program: Program, other: Path) -> None:
     path = other
     has_version(path, BEFORE)
 
@@ -193,7 +191,9 @@ def test_what_an_older_one_lacks_is_listed_and_comes_with_an_upgrade(
     assert checked(program)[0] == 0
 
 
-def test_tables_of_the_first_version_are_told_and_moved(program: Program, file: Path) -> None:
+def test_check_of_first_version_lists_all_tables_and_upgrade_moves_them(
+    program: Program, file: Path
+) -> None:
     has_version(file, "0001")
 
     code, told = checked(program)
@@ -205,12 +205,10 @@ def test_tables_of_the_first_version_are_told_and_moved(program: Program, file: 
     assert is_all_there(file)
 
 
-# One that is newer.
+# A newer database.
 
 
-def test_a_newer_one_that_has_all_that_is_needed_is_fine_and_left(
-    program: Program, other: Path
-) -> None:
+def test_newer_database_with_all_needed_columns_is_kept(program: Program, other: Path) -> None:
     is_newer(other)
     execute(other, "ALTER TABLE services ADD COLUMN mood TEXT")
     before = other.read_bytes()
@@ -226,7 +224,7 @@ def test_a_newer_one_that_has_all_that_is_needed_is_fine_and_left(
     assert inprocess.run(program, "service", "list").code == 0
 
 
-def test_a_newer_one_that_lacks_what_is_needed_is_told_and_left(
+def test_newer_database_without_a_needed_column_fails_and_is_kept(
     program: Program, file: Path
 ) -> None:
     path = file
@@ -243,12 +241,10 @@ def test_a_newer_one_that_lacks_what_is_needed_is_told_and_left(
     assert version(program)[1] == "9999"
 
 
-# One that is damaged.
+# A damaged database.
 
 
-def test_one_that_lacks_what_its_version_has_is_not_mended_by_an_upgrade(
-    program: Program, file: Path
-) -> None:
+def test_upgrade_of_current_version_without_a_table_fails(program: Program, file: Path) -> None:
     has_version(file)
     execute(file, "ALTER TABLE flavors DROP COLUMN description")
     execute(file, "DROP TABLE instances")
@@ -262,7 +258,7 @@ def test_one_that_lacks_what_its_version_has_is_not_mended_by_an_upgrade(
     failed(refused, "restore it from a backup")
 
 
-def test_tables_of_somebody_else_are_told(program: Program, other: Path) -> None:
+def test_upgrade_of_another_programs_tables_is_refused(program: Program, other: Path) -> None:
     execute(other, "CREATE TABLE services (id INTEGER, mood TEXT)")
 
     assert checked(program)[1]["services"].startswith("lacks binary, deleted,")
@@ -270,7 +266,7 @@ def test_tables_of_somebody_else_are_told(program: Program, other: Path) -> None
     failed(refused, f"state in {other}: ", "name another")
 
 
-def test_what_is_no_database_is_told_and_left(program: Program, file: Path) -> None:
+def test_file_that_is_no_database_fails_and_is_kept(program: Program, file: Path) -> None:
     file.parent.mkdir()
     file.write_bytes(b"what is this? " * 1000)
 
@@ -280,7 +276,7 @@ def test_what_is_no_database_is_told_and_left(program: Program, file: Path) -> N
     assert file.read_bytes() == b"what is this? " * 1000
 
 
-def test_a_database_that_cannot_be_reached_is_told_without_its_password(program: Program) -> None:
+def test_unreachable_database_fails_without_its_password(program: Program) -> None:
     sound = program.config.read_text()
     for url, told in {
         "postgresql+psycopg://me:s3cret@127.0.0.1:1/x": "postgresql+psycopg://me:***@127.0.0.1:1/x",
@@ -299,10 +295,10 @@ def test_a_database_that_cannot_be_reached_is_told_without_its_password(program:
     failed(db(program, "upgrade"), "/nowhere/at/all.sqlite")
 
 
-# A server's.
+# A database of a server.
 
 
-def test_a_servers_database_is_checked_upgraded_and_used(program: Program, file: Path) -> None:
+def test_database_of_a_server_is_checked_upgraded_and_used(program: Program, file: Path) -> None:
     with PostgreSQL() as server:
         is_at(program, server.create_database())
 

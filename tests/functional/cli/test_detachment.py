@@ -15,12 +15,12 @@ CONSUMER = "7a6f4f6e-6b4c-4d0e-9b1a-3f1d2c5b8e70"
 
 @pytest.fixture
 def published(program: Program) -> Program:
-    """The program, whose sample host is in Placement."""
+    """The program, with its sample host in Placement."""
     assert inprocess.run(program, "sync").code == 0
     return program
 
 
-def test_detach_of_a_child_prints_its_root_and_how_it_stays(published: Program) -> None:
+def test_detach_of_a_child_prints_its_root_and_its_state(published: Program) -> None:
     uuids = {one["Name"]: one["UUID"] for one in shown(published, "provider", "list")}
 
     done = inprocess.run(published, "provider", "detach", GPU)

@@ -27,13 +27,13 @@ FULL = {"VGPU": (8, 8)}
 
 @pytest.fixture
 def client(placement_service: EmbeddedPlacement) -> WritingClient:
-    """Beside the program's."""
+    """A client beside the program's."""
     return WritingClient(placement_service.adapter)
 
 
 @pytest.fixture
 def published(program: Program, requests: Requests) -> Program:
-    """The program, whose sample host is in Placement."""
+    """The program, with its sample host in Placement."""
     assert inprocess.run(program, "sync").code == 0
     requests.clear()
     return program
@@ -50,7 +50,7 @@ def device(program: Program, *arguments: str) -> Done:
 
 
 def left(kept: KeptInFile, client: WritingClient, provider: ProviderSummary, **values: Any) -> None:
-    """What a job has left of a device: a row, and the reservation."""
+    """Create the row and the reservation that an interrupted job leaves."""
     chosen = {
         "provider_uuid": provider.uuid,
         "provider_name": provider.name,
@@ -76,7 +76,7 @@ def listed(program: Program, *arguments: str) -> list[dict[str, Any]]:
 # Programming.
 
 
-def test_what_cannot_be_programmed_here_is_failed(
+def test_program_of_unprogrammable_device_fails(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     client.create_provider(samples.uuid("theirs"), "theirs", None)
@@ -100,7 +100,7 @@ def test_what_cannot_be_programmed_here_is_failed(
 # Listing.
 
 
-def test_jobs_are_listed_with_how_they_stand(program: Program, kept: KeptInFile) -> None:
+def test_jobs_are_listed_with_their_state(program: Program, kept: KeptInFile) -> None:
     long_ago = now() - timedelta(hours=1)
     states: dict[int, dict[str, Any]] = {
         0: {"state": "programmed", "trait": TRAIT},
@@ -112,7 +112,7 @@ def test_jobs_are_listed_with_how_they_stand(program: Program, kept: KeptInFile)
     }
     for number, values in states.items():
         samples.device_job(kept.context, number, **values).create()
-    for number in (4, 5):  # a job may have ended, and its device be reserved still
+    for number in (4, 5):  # a job may have ended while its device stays reserved
         samples.reservation(
             kept.context, number, provider_uuid=samples.uuid(f"device {number}"), holder=HOLDER
         ).create()
@@ -140,7 +140,7 @@ def test_jobs_are_listed_with_how_they_stand(program: Program, kept: KeptInFile)
 
 
 @pytest.mark.parametrize("outcome", ["--programmed", "--unchanged"])
-def test_what_was_left_is_as_somebody_says(
+def test_resolve_sets_the_outcome_that_the_operator_names(
     published: Program,
     gpu: ProviderSummary,
     client: WritingClient,
@@ -162,7 +162,7 @@ def test_what_was_left_is_as_somebody_says(
     failed(device(published, "resolve", GPU, outcome), "There is nothing to do")
 
 
-def test_the_function_is_the_one_that_is_said(
+def test_resolve_with_function_sets_its_trait(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     left(kept, client, gpu)
@@ -180,7 +180,7 @@ def test_the_function_is_the_one_that_is_said(
     assert "CUSTOM_FPGA_FUNCTION_ID_OTHER" in client.get_traits(gpu.uuid).traits
 
 
-def test_what_else_reserves_it_is_told(
+def test_resolve_with_another_reservation_prints_it(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     left(kept, client, gpu)
@@ -190,7 +190,7 @@ def test_what_else_reserves_it_is_told(
     assert figures(client, gpu) == FULL
 
 
-def test_what_a_process_is_at_work_on_is_left_to_it(
+def test_resolve_of_job_in_progress_is_refused(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     left(kept, client, gpu, state="programming")
@@ -199,7 +199,7 @@ def test_what_a_process_is_at_work_on_is_left_to_it(
 
 
 @pytest.mark.parametrize("which", ["name", "uuid", "another part"])
-def test_what_is_left_of_a_device_that_is_gone_is_forgotten(
+def test_resolve_of_deleted_device_deletes_its_job(
     published: Program,
     gpu: ProviderSummary,
     client: WritingClient,

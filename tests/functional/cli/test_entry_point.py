@@ -1,4 +1,4 @@
-"""Commands start fast: they import only what they need, and do not search for garbage."""
+"""Commands start fast: they import only what they need, and do not collect garbage."""
 
 import subprocess
 import sys
@@ -21,9 +21,9 @@ finally:
 
 
 def started(*arguments: str) -> set[str]:
-    """Return what a process has imported at the end of a command.
+    """Return the modules that a process has imported at the end of a command.
 
-    With "True" if it searches for garbage as Python does, or else "False".
+    The set also contains "True" if Python's garbage collector is on, or else "False".
     """
     done = subprocess.run(
         [sys.executable, "-c", _STARTED, *arguments], capture_output=True, text=True, check=True
@@ -59,6 +59,6 @@ def test_provider_list_imports_no_objects(configuration: str) -> None:
     assert not names & {"rich", "wharfinger.objects", "wharfinger.cli.service"}
 
 
-def test_agent_which_runs_for_long_searches_for_garbage_as_python_does(configuration: str) -> None:
+def test_agent_keeps_the_garbage_collector_on(configuration: str) -> None:
     names = started(configuration, "agent")  # it has no instance to run
     assert {"wharfinger.cli.agent", "True"} <= names

@@ -1,7 +1,7 @@
-"""Whatever happens to any one request of ``wharfinger sync``: nothing is lost by it.
+"""A fault at any one request of ``wharfinger sync`` loses nothing.
 
-Each test takes one fault and has it happen to one of the requests of a sync, or with --all to
-each of them in turn.
+Each test injects one fault into one of the requests of a sync, or with --all into each of them in
+turn.
 """
 
 import uuid
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ROOT = "gpu-host-1"
 MARKS = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"})
-#: More than the number of times that one sync plans one tree.
+#: More than the number of attempts that one sync makes to plan a tree.
 MANY = 10
 
 
 @dataclass(frozen=True)
 class View:
-    """What Placement holds: ours by name, and all of the others', generations too."""
+    """Contents of Placement: our providers by name, and all others with their generations."""
 
     ours: soundness.Contents
     others: soundness.Contents
@@ -38,7 +38,7 @@ class View:
 
 @dataclass(frozen=True)
 class Act:
-    """A sync without a fault: before, after, and what was asked of Placement for it."""
+    """A sync without a fault: Placement before and after it, and its requests."""
 
     start: Moment
     host: str
@@ -48,7 +48,7 @@ class Act:
     requests: list[str]
 
 
-#: In the configuration: enough for an answer, and short for those that do not come.
+#: The configured timeout: enough for an answer, and short for answers that do not come.
 TIMEOUT = "timeout = 2\n"
 
 
@@ -64,7 +64,7 @@ class Stage:
         self._acts: dict[str, Act] = {}
         self._views: dict[str, View] = {}
         self._recoveries: dict[tuple[str, Moment], list[str]] = {}
-        # A database of the newest schema, so that no sync spends its time on that.
+        # A database of the newest schema, so that no sync spends time on migrations.
         self.program_does("sync", "--dry-run")
         self.moments = Moments(program.directory)
         self._empty = self.moments.take()
@@ -74,32 +74,32 @@ class Stage:
         return inprocess.run(self.program, *arguments)
 
     def act(self, name: str) -> Act:
-        """The act of that name; rehearsed when it is first asked for."""
+        """Return the act of that name; its first use rehearses it."""
         if name not in self._acts:
             self._acts[name] = self._rehearse(ACTS[name])
         return self._acts[name]
 
     def go_back(self, act: Act) -> None:
-        """Have everything as it is when the act begins."""
+        """Restore the initial state of the act."""
         self.interceptor.expect()
         self.moments.go_back(act.start)
         self.program.config.write_text(act.config)
         (self.program.directory / "host.xml").write_text(act.host)
 
     def has_time(self) -> None:
-        """Have the program wait for whatever Placement answers, however slow the machine is."""
+        """Let the program wait for Placement's answers, however slow the machine is."""
         config = self.program.config
         config.write_text(config.read_text().replace(TIMEOUT, ""))
 
     def view(self, moment: Moment) -> View:
-        """What Placement holds now, which is that moment."""
+        """Return the contents of Placement, which is in the state of that moment."""
         key = moment.placement_key
         if key not in self._views:
             self._views[key] = self._view()
         return self._views[key]
 
     def complaints_of_recovery(self, name: str, moment: Moment) -> list[str]:
-        """What is wrong with the two syncs that come next; now is that moment."""
+        """Return the complaints about the next two syncs after that moment."""
         if (name, moment) not in self._recoveries:
             self.interceptor.expect()
             self.has_time()
@@ -107,7 +107,7 @@ class Stage:
         return self._recoveries[name, moment]
 
     def foreign(self, name: str, parent: str | None, owner: str) -> None:
-        """Have somebody else publish a provider."""
+        """Create a provider of another owner."""
         client = self._placement.client
         by_name = {one.name: one.uuid for one in client.list_providers()}
         client.create_trait("CUSTOM_OWNER_ACME")
@@ -164,11 +164,11 @@ class Stage:
 
 
 def _first(stage: Stage) -> None:
-    """Nothing of the host is there."""
+    """Change nothing: Placement is empty."""
 
 
 def _changed(stage: Stage) -> None:
-    """The host has another GPU, and its configuration other figures and traits."""
+    """Add a GPU to the host, and change inventories and traits in the configuration."""
     stage.program_does("sync")
     stage.foreign("neighbour in our tree", ROOT, "OWNER_CYBORG")
     stage.program.has_host("host-grown.xml")
@@ -178,7 +178,7 @@ def _changed(stage: Stage) -> None:
 
 
 def _removal(stage: Stage) -> None:
-    """A GPU has gone, which one listing has shown."""
+    """Remove a GPU from the host, and sync once without it."""
     stage.change_config("[gpus]\n", "[gpus]\nremoval_delay = 0\n")
     stage.program.has_host("host-grown.xml")
     stage.program_does("sync")
@@ -192,9 +192,9 @@ ACTS: dict[str, Callable[[Stage], None]] = {
     "changed": _changed,
     "removal": _removal,
 }
-#: All faults are tried in the removal, which has reads and writes, one of each kind in the
-#: change too, and a few in every act: it is the kind, and whether Placement did what it was
-#: asked for, that makes a difference to what is done about it.
+#: The removal, which has reads and writes, meets all faults; the change meets one of each kind, and
+#: every act meets a few. The reaction depends on the kind, and on whether Placement has carried out
+#: the request.
 IN_ALL = {"refused", "reset when done", "409"}
 IN_TWO = {
     "403",
@@ -206,8 +206,7 @@ IN_TWO = {
     "truncated when done",
     "page",
 }
-#: A read that has been carried out is no different from one that has not. Their twins are
-#: tried at reads too.
+#: A read that was carried out is no different from another. Their twins are tried at reads too.
 AT_WRITES = {"reset", "500 when done", "lost"}
 
 
@@ -236,7 +235,7 @@ def stage(
 
 @pytest.mark.drawn(16)
 @pytest.mark.parametrize(("act", "name"), _pairs(), ids=lambda value: value.replace(" ", "-"))
-def test_a_fault_at_any_request_is_told_and_mended(
+def test_sync_with_fault_at_any_request_reports_it_and_the_next_repairs(
     stage: Stage, draw: Draw, act: str, name: str
 ) -> None:
     fault = FAULTS[name]
@@ -261,7 +260,7 @@ def test_a_fault_at_any_request_is_told_and_mended(
             f"{name} at {request} ({index}): {complaint}"
             for complaint in (
                 *_of_striking(fault, struck),
-                *_of_what_is_told(fault, request, done),
+                *_of_messages(fault, request, done),
                 *_of_contents(stage.act(act), view, done),
                 *stage.complaints_of_recovery(act, moment),
             )
@@ -271,7 +270,7 @@ def test_a_fault_at_any_request_is_told_and_mended(
     assert not complaints, "\n".join(complaints)
 
 
-def test_without_the_service_role_the_same_comes_of_it(
+def test_sync_without_service_role_has_the_same_result(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     act = stage.act("changed")
@@ -293,8 +292,8 @@ def _of_striking(fault: Fault, struck: int) -> Iterator[str]:
         yield f"it happened {struck} times"
 
 
-def _of_what_is_told(fault: Fault, request: str, done: Done) -> Iterator[str]:
-    """The exit code, and what an operator reads."""
+def _of_messages(fault: Fault, request: str, done: Done) -> Iterator[str]:
+    """Check the exit code and the messages for an operator."""
     if "Traceback" in done.out + done.err or "This is a fault" in done.err:
         yield f"a fault of ours: {done.err}"
     if done.code == 0:
@@ -318,15 +317,15 @@ def _of_what_is_told(fault: Fault, request: str, done: Done) -> Iterator[str]:
 
 
 def _may_be_done(fault: Fault, request: str) -> bool:
-    """Whether a sync can have everything done in spite of a fault."""
-    # Inventories that are not set in one request are set one by one.
+    """Return whether a sync can do everything despite a fault."""
+    # If inventories cannot be set in one request, they are set one by one.
     if fault.name in ("403", "409 always"):
         return request == "POST /reshaper"
     return fault.name not in ("refused", "401")
 
 
 def _has_to_be_done(fault: Fault, request: str) -> bool:
-    """Whether a fault is one that a sync takes in its stride."""
+    """Return whether a sync must do everything despite a fault."""
     return (
         (fault.name == "409" and not request.startswith("GET "))
         or (fault.name == "404" and request.startswith("DELETE "))
@@ -335,7 +334,7 @@ def _has_to_be_done(fault: Fault, request: str) -> bool:
 
 
 def _of_contents(act: Act, view: View, done: Done) -> Iterator[str]:
-    """What Placement holds: what it held, what it is to hold, or a sound step between."""
+    """Check the contents of Placement: as before, as after, or a sound step between."""
     if view.others != act.before.others:
         yield f"the neighbours have changed: {view.others}"
     if done.code == 0 and view.ours != act.after.ours:

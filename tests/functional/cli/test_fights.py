@@ -1,4 +1,4 @@
-"""``wharfinger status``, and what ``sync`` and ``provider reserve`` do on a host with nova."""
+"""``wharfinger status``, ``sync`` and ``provider reserve`` on a host with nova."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def client(placement_service: EmbeddedPlacement) -> WritingClient:
 
 
 def nova_writes(client: WritingClient) -> str:
-    """Have nova-compute write the root, with 10 CPUs; return its uuid."""
+    """Write the root as nova-compute, with 10 CPUs; return its uuid."""
     found = client.list_providers(name=NODE)
     one = (
         found[0]

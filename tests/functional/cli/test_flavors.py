@@ -1,4 +1,4 @@
-"""``wharfinger flavor``: as ``openstack flavor`` has it, for those without nova."""
+"""``wharfinger flavor``, which follows ``openstack flavor``, for sites without nova."""
 
 import shlex
 from pathlib import Path
@@ -26,12 +26,10 @@ def names(kept: KeptInFile) -> list[str]:
     return [one.name for one in FlavorList.get_by_filters(kept.context)]
 
 
-# Created.
+# Create.
 
 
-def test_a_flavor_without_further_words_is_as_nova_has_it(
-    program: Program, kept: KeptInFile
-) -> None:
+def test_create_without_options_has_novas_defaults(program: Program, kept: KeptInFile) -> None:
     created = flavor(program, "create", "small", "--id", "auto", "-f", "json")
 
     assert (created.code, created.err) == (0, "")
@@ -54,7 +52,7 @@ def test_a_flavor_without_further_words_is_as_nova_has_it(
     }
 
 
-def test_a_flavor_is_created_with_all_that_is_said(program: Program, kept: KeptInFile) -> None:
+def test_create_with_all_options_stores_them(program: Program, kept: KeptInFile) -> None:
     done = flavor(
         program,
         *("create", "large ⚓", "--id", "a 1._-Z", "--vcpus", "64", "--ram", "2147483647"),
@@ -74,7 +72,7 @@ def test_a_flavor_is_created_with_all_that_is_said(program: Program, kept: KeptI
     assert (done.json()["extra_specs"], done.json()["revision"]) == (specs, made.revision)
 
 
-def test_what_is_taken_is_told(program: Program, kept: KeptInFile) -> None:
+def test_create_with_existing_id_or_name_is_refused(program: Program, kept: KeptInFile) -> None:
     for number in (1, 2):
         samples.flavor(kept.context, number).create()
 
@@ -87,10 +85,10 @@ def test_what_is_taken_is_told(program: Program, kept: KeptInFile) -> None:
     assert names(kept) == ["flavor-1", "flavor-2"]
 
 
-# Listed and shown.
+# List and show.
 
 
-def test_flavors_are_listed_as_they_were_created(program: Program, kept: KeptInFile) -> None:
+def test_list_has_flavors_in_order_of_creation(program: Program, kept: KeptInFile) -> None:
     for number in (2, 1):
         samples.flavor(kept.context, number, swap=number).create()
 
@@ -109,7 +107,7 @@ def test_flavors_are_listed_as_they_were_created(program: Program, kept: KeptInF
     ]
 
 
-def test_a_flavor_of_which_part_is_damaged_is_listed_and_shown(
+def test_damaged_flavor_is_listed_and_shown_with_question_marks(
     program: Program, kept: KeptInFile
 ) -> None:
     for number in (1, 2):
@@ -127,7 +125,7 @@ def test_a_flavor_of_which_part_is_damaged_is_listed_and_shown(
         assert f"Flavor id-1: nothing is known of {field}: what is stored in" in one.err
 
 
-def test_what_a_terminal_would_not_take_is_escaped(program: Program, kept: KeptInFile) -> None:
+def test_control_characters_in_flavors_are_escaped(program: Program, kept: KeptInFile) -> None:
     samples.flavor(kept.context, flavorid="\x1b[2J", description="two\nlines").create()
     kept.write("flavors", {"swap": -1})
 
@@ -137,7 +135,7 @@ def test_what_a_terminal_would_not_take_is_escaped(program: Program, kept: KeptI
         assert r"\x1b[2J" in done.out
 
 
-def test_an_id_goes_before_a_name(program: Program, kept: KeptInFile) -> None:
+def test_show_prefers_an_id_to_a_name(program: Program, kept: KeptInFile) -> None:
     samples.flavor(kept.context, 1, flavorid="id", name="other").create()
     samples.flavor(kept.context, 2, flavorid="another", name="id").create()
 
@@ -177,10 +175,10 @@ def test_show_for_nova_of_unsafe_flavor_fails_and_names_extra_spec(
     failed(done, "flavor flavor-0: accel:device_profile = 'fpga': nova asks for")
 
 
-# Deleted.
+# Delete.
 
 
-def test_flavors_are_deleted_by_id_or_name_though_one_is_not_there(
+def test_delete_of_several_continues_after_a_missing_one(
     program: Program, kept: KeptInFile
 ) -> None:
     for number in (1, 2, 3):
@@ -197,7 +195,7 @@ def test_flavors_are_deleted_by_id_or_name_though_one_is_not_there(
     assert flavor(program, "create", "flavor-2", "--id", "id-2").code == 0
 
 
-def test_a_flavor_of_which_no_revision_is_known_is_told_and_left(
+def test_delete_of_flavor_with_damaged_revision_fails_and_keeps_it(
     program: Program, kept: KeptInFile
 ) -> None:
     samples.flavor(kept.context, 1).create()

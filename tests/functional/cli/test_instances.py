@@ -1,4 +1,4 @@
-"""``wharfinger instance`` and ``migration recover``: what is claimed, moved and given back."""
+"""``wharfinger instance`` and ``migration recover``: claims, moves and releases."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,14 +20,14 @@ from wharfinger.scheduling import provider_details
 
 HOST = "gpu-host-1"
 GPU = f"{HOST}_pci_0000_84_00_0"
-#: What an instance of each flavor has.
+#: Allocations of an instance of each flavor.
 SMALL = {HOST: {"VCPU": 2, "MEMORY_MB": 1024}, GPU: {"VGPU": 1}}
 LARGE = {HOST: {"VCPU": 2, "MEMORY_MB": 1024}, GPU: {"VGPU": 5}}
 
 
 @pytest.fixture
 def program(program: Program) -> Program:
-    """The sample host is published, and there are two flavors."""
+    """The program with the sample host in Placement, and two flavors."""
     assert inprocess.run(program, "sync").code == 0
     for name, amount in (("small", 1), ("large", 5)):
         options = ("--vcpus", "2", "--ram", "1024", "--property", f"resources:VGPU={amount}")
@@ -40,13 +40,13 @@ def run(program: Program, *arguments: str) -> Done:
 
 
 def claimed(program: Program, flavor: str = "small", *more: str) -> str:
-    """The uuid of a new instance."""
+    """Claim for a new instance; return its uuid."""
     uuid: str = shown(program, "instance", "claim", "--flavor", flavor, *more)["uuid"]
     return uuid
 
 
 def left(kept: KeptInFile, uuid: str, status: str) -> Migration:
-    """The one move of an instance, as a process would leave it that has died long ago."""
+    """Return the only move of an instance, as a process leaves it that died long ago."""
     [migration] = MigrationList.get_by_filters(kept.context, instance_uuid=uuid)
     with kept.engine.begin() as connection:
         connection.execute(
@@ -59,7 +59,7 @@ def left(kept: KeptInFile, uuid: str, status: str) -> Migration:
     return migration
 
 
-def test_what_is_claimed_is_shown(program: Program, kept: KeptInFile) -> None:
+def test_claim_is_shown_with_its_allocations(program: Program, kept: KeptInFile) -> None:
     data = shown(program, "instance", "claim", "--flavor", "small")
 
     uuid = data["uuid"]
@@ -93,7 +93,7 @@ def test_what_is_claimed_is_shown(program: Program, kept: KeptInFile) -> None:
         assert line in text
 
 
-def test_a_claim_of_a_uuid_is_made_once(program: Program, kept: KeptInFile) -> None:
+def test_claim_repeated_with_one_uuid_is_made_once(program: Program, kept: KeptInFile) -> None:
     uuid = str(uuid4())
     for _ in range(2):
         assert claimed(program, "large", "--uuid", uuid) == uuid
@@ -110,7 +110,7 @@ def test_a_claim_of_a_uuid_is_made_once(program: Program, kept: KeptInFile) -> N
     assert len(InstanceList.get_by_filters(kept.context).objects) == 1
 
 
-def test_what_is_not_there_is_named(program: Program) -> None:
+def test_missing_flavor_node_or_instance_is_named(program: Program) -> None:
     for arguments, told in (
         (("claim", "--flavor", "none"), "there is no Flavor none"),
         (("claim", "--flavor", "small", "--node", "none"), "there is no ComputeNode none"),
@@ -122,7 +122,7 @@ def test_what_is_not_there_is_named(program: Program) -> None:
     assert not held()
 
 
-def test_a_resize_is_confirmed_once(program: Program, kept: KeptInFile) -> None:
+def test_confirm_repeated_has_one_effect(program: Program, kept: KeptInFile) -> None:
     uuid = claimed(program)
     begun = run(program, "resize", uuid, "--flavor", "large", "-f", "json")
     assert begun.code == 0
@@ -146,7 +146,7 @@ def test_a_resize_is_confirmed_once(program: Program, kept: KeptInFile) -> None:
     assert held() == {uuid: LARGE}
 
 
-def test_a_resize_is_reverted_once(program: Program) -> None:
+def test_revert_repeated_has_one_effect(program: Program) -> None:
     uuid = claimed(program)
     assert run(program, "resize", uuid, "--flavor", "large").code == 0
 
@@ -158,7 +158,7 @@ def test_a_resize_is_reverted_once(program: Program) -> None:
     assert run(program, "confirm", uuid).code == 1
 
 
-def test_what_is_released_is_no_more(program: Program, kept: KeptInFile) -> None:
+def test_release_deletes_instance_and_allocations(program: Program, kept: KeptInFile) -> None:
     first, second = claimed(program), claimed(program)
     assert run(program, "resize", first, "--flavor", "large").code == 0
 
@@ -171,7 +171,7 @@ def test_what_is_released_is_no_more(program: Program, kept: KeptInFile) -> None
     assert not faults(kept.context)
 
 
-def test_a_list_says_how_they_stand(program: Program, kept: KeptInFile, requests: Requests) -> None:
+def test_instance_list_shows_status(program: Program, kept: KeptInFile, requests: Requests) -> None:
     one, moving, unfinished = (claimed(program) for _ in range(3))
     assert run(program, "resize", moving, "--flavor", "large").code == 0
     cut_short = Instance.get_by_uuid(kept.context, unfinished)
@@ -208,7 +208,7 @@ def test_a_list_says_how_they_stand(program: Program, kept: KeptInFile, requests
         ("accepted", "failed", SMALL),
     ],
 )
-def test_what_was_left_is_recovered(
+def test_recover_ends_an_interrupted_move(
     program: Program, kept: KeptInFile, status: str, becomes: str, has: dict[str, Any]
 ) -> None:
     uuid = claimed(program)
@@ -224,9 +224,7 @@ def test_what_was_left_is_recovered(
     assert inprocess.run(program, "migration", "recover").out == ""
 
 
-def test_what_waits_for_somebody_or_is_at_work_is_left_alone(
-    program: Program, kept: KeptInFile
-) -> None:
+def test_recover_keeps_waiting_and_running_moves(program: Program, kept: KeptInFile) -> None:
     waits, works = claimed(program), claimed(program)
     assert run(program, "resize", waits, "--flavor", "large").code == 0
     left(kept, waits, "finished")
@@ -253,7 +251,7 @@ def test_what_waits_for_somebody_or_is_at_work_is_left_alone(
     assert "It is being started: wait until it is finished." in refused.err
 
 
-def test_one_that_cannot_be_recovered_does_not_stop_the_others(
+def test_recover_continues_after_a_move_that_fails(
     program: Program, kept: KeptInFile, placement_url: tuple[str, Requests]
 ) -> None:
     options = ("--vcpus", "2", "--ram", "1024", "--property", "resources:VGPU=2")
@@ -262,7 +260,7 @@ def test_one_that_cannot_be_recovered_does_not_stop_the_others(
     for uuid, flavor in ((first, "two"), (second, "small")):
         assert run(program, "resize", uuid, "--flavor", flavor).code == 0
         left(kept, uuid, "reverting")
-    # The first has what it does not let go of: it is of another size by now.
+    # The first cannot return to its former allocation: the inventory has changed.
     client = WritingClient(adapter_to(placement_url[0]))
     device = provider_details.find(client, GPU)
     live = client.get_inventories(device.uuid)
@@ -279,12 +277,12 @@ def test_one_that_cannot_be_recovered_does_not_stop_the_others(
     assert not faults(kept.context)
 
 
-# An allocation that another program has deleted.
+# Allocations that another program has deleted.
 
 
 @pytest.fixture
 def service_role(placement_service: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program's user has the service role, too."""
+    """Give the program's user the service role, too."""
     application = placement_service.application
 
     def with_role(environ: dict[str, Any], start_response: Any) -> Any:
@@ -295,7 +293,7 @@ def service_role(placement_service: EmbeddedPlacement, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def lost(program: Program, placement_url: tuple[str, Requests]) -> str:
-    """The uuid of an instance whose allocation is gone, and a cycle has found that."""
+    """Delete the allocation of an instance and run a cycle, which finds this; return its uuid."""
     uuid = claimed(program)
     assert inprocess.run(program, "sync").code == 0
     WritingClient(adapter_to(placement_url[0])).delete_allocations(uuid)

@@ -1,4 +1,4 @@
-"""``wharfinger migration``: what moves, and from where to where."""
+"""``wharfinger migration``: moves with their sources and destinations."""
 
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,12 @@ def has_migration(kept: KeptInFile, number: int = 0, **values: Any) -> Migration
 
 
 def numbers(program: Program, *arguments: str) -> list[int]:
-    """Which of the first ten there are in a list."""
+    """Return which of the first ten moves a list contains."""
     of = {samples.uuid(f"migration {number}"): number for number in range(10)}
     return [of[row["UUID"]] for row in shown(program, "migration", "list", *arguments)]
 
 
-def test_migrations_are_listed_with_both_ends(program: Program, kept: KeptInFile) -> None:
+def test_migration_list_shows_source_and_destination(program: Program, kept: KeptInFile) -> None:
     migration = has_migration(kept, dest_compute="host-2", dest_node="node-2", status="queued")
 
     assert shown(program, "migration", "list") == [
@@ -48,7 +48,9 @@ def test_migrations_are_listed_with_both_ends(program: Program, kept: KeptInFile
     ]
 
 
-def test_a_list_is_of_a_host_or_node_at_either_end(program: Program, kept: KeptInFile) -> None:
+def test_migration_list_of_host_or_node_matches_either_end(
+    program: Program, kept: KeptInFile
+) -> None:
     has_migration(kept, 1, source_compute="a", source_node="n")
     has_migration(kept, 2, source_compute="b", dest_compute="a", dest_node="m")
     has_migration(kept, 3, source_compute="b", source_node="m")
@@ -59,7 +61,9 @@ def test_a_list_is_of_a_host_or_node_at_either_end(program: Program, kept: KeptI
     assert numbers(program, "--host", "c") == []
 
 
-def test_a_list_is_of_an_instance_a_status_or_a_type(program: Program, kept: KeptInFile) -> None:
+def test_migration_list_filters_by_instance_status_or_type(
+    program: Program, kept: KeptInFile
+) -> None:
     has_migration(kept, 1, status="done")
     has_migration(kept, 2, status="queued", migration_type="live-migration")
     has_migration(kept, 3, migration_type="live-migration")
@@ -71,7 +75,7 @@ def test_a_list_is_of_an_instance_a_status_or_a_type(program: Program, kept: Kep
     assert numbers(program, "--type", "live-migration", "--status", "accepted") == [3]
 
 
-def test_those_in_progress_are_those_that_count_at_both_ends(
+def test_migration_list_in_progress_has_moves_that_count_on_both_hosts(
     program: Program, kept: KeptInFile
 ) -> None:
     for number, status in enumerate(["accepted", "done", "finished", "error", "running"]):
@@ -82,9 +86,7 @@ def test_those_in_progress_are_those_that_count_at_both_ends(
     assert numbers(program, "--in-progress", "--status", "done") == []
 
 
-def test_a_migration_of_which_part_is_damaged_is_listed_with_the_others(
-    program: Program, kept: KeptInFile
-) -> None:
+def test_damaged_migration_is_listed_with_the_others(program: Program, kept: KeptInFile) -> None:
     for number in (1, 2):
         has_migration(kept, number)
     damage = {"status": "adrift", "dest_node": "", "old_flavor": "{"}
@@ -98,7 +100,7 @@ def test_a_migration_of_which_part_is_damaged_is_listed_with_the_others(
     assert "Traceback" not in done.err
 
 
-def test_everything_about_a_migration_is_shown(program: Program, kept: KeptInFile) -> None:
+def test_migration_show_has_all_fields(program: Program, kept: KeptInFile) -> None:
     flavors = [
         samples.flavor(kept.context, number, extra_specs={"resources:VGPU": str(number)})
         for number in (1, 2)
@@ -116,7 +118,9 @@ def test_everything_about_a_migration_is_shown(program: Program, kept: KeptInFil
     assert data["old_flavor"]["name"] == "flavor-1"
 
 
-def test_a_damaged_flavor_is_told_and_the_rest_is_shown(program: Program, kept: KeptInFile) -> None:
+def test_migration_show_with_damaged_flavor_reports_it_and_shows_the_rest(
+    program: Program, kept: KeptInFile
+) -> None:
     migration = has_migration(kept)
     kept.write("migrations", {"old_flavor": "what is this?"})
 
@@ -128,7 +132,7 @@ def test_a_damaged_flavor_is_told_and_the_rest_is_shown(program: Program, kept: 
     assert "nothing is known of old_flavor: what is stored in migrations.old_flavor" in done.err
 
 
-def test_a_migration_that_is_not_there_is_told(program: Program, kept: KeptInFile) -> None:
+def test_migration_show_of_missing_migration_fails(program: Program, kept: KeptInFile) -> None:
     done = inprocess.run(program, "migration", "show", samples.uuid("migration 1"))
 
     failed(done, f"there is no Migration {samples.uuid('migration 1')}")

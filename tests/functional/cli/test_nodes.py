@@ -1,4 +1,4 @@
-"""``wharfinger node``: what drivers have found."""
+"""``wharfinger node``: the nodes that drivers have found."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,10 +31,10 @@ def names(program: Program, *arguments: str) -> list[str]:
     return [row["Name"] for row in shown(program, "node", "list", *arguments)]
 
 
-# Listed.
+# List.
 
 
-def test_nodes_are_listed_with_their_figures(program: Program, kept: KeptInFile) -> None:
+def test_node_list_shows_resources(program: Program, kept: KeptInFile) -> None:
     has_node(
         kept,
         1,
@@ -71,9 +71,7 @@ def test_nodes_are_listed_with_their_figures(program: Program, kept: KeptInFile)
     ]
 
 
-def test_a_list_is_of_a_host_a_driver_instance_or_an_owner(
-    program: Program, kept: KeptInFile
-) -> None:
+def test_node_list_filters_by_host_instance_or_owner(program: Program, kept: KeptInFile) -> None:
     has_node(kept, 1, host="a", driver_instance="gpus")
     has_node(kept, 2, host="a", owner="OWNER_CYBORG")
     has_node(kept, 3, host="b", owner="OWNER_CYBORG")
@@ -85,7 +83,7 @@ def test_a_list_is_of_a_host_a_driver_instance_or_an_owner(
     assert names(program, "--driver", "gpus", "--host", "b") == []
 
 
-def test_damaged_nodes_are_listed_with_the_others(program: Program, kept: KeptInFile) -> None:
+def test_damaged_node_is_listed_with_the_others(program: Program, kept: KeptInFile) -> None:
     stranger = (
         '{"wharfinger_object.name": "Ship\\u001b[2J", "wharfinger_object.version": "1.0", '
         '"wharfinger_object.namespace": "wharfinger", "wharfinger_object.data": {}}'
@@ -109,10 +107,10 @@ def test_damaged_nodes_are_listed_with_the_others(program: Program, kept: KeptIn
     assert "\x1b" not in done.err
 
 
-# Shown.
+# Show.
 
 
-def test_everything_about_a_node_is_shown(program: Program, kept: KeptInFile) -> None:
+def test_node_show_has_all_fields(program: Program, kept: KeptInFile) -> None:
     has_node(kept, pci_stats=samples.gpus(4), capabilities={"COMPUTE_NODE": True}, vcpus=64)
 
     data = shown(program, "node", "show", "node-0")
@@ -128,7 +126,7 @@ def test_everything_about_a_node_is_shown(program: Program, kept: KeptInFile) ->
     ]
 
 
-def test_pci_devices_can_be_read_in_a_table(program: Program, kept: KeptInFile) -> None:
+def test_node_show_as_table_prints_readable_pci_devices(program: Program, kept: KeptInFile) -> None:
     has_node(kept, 1, pci_stats=samples.gpus(4))
     has_node(kept, 2)
 
@@ -137,7 +135,7 @@ def test_pci_devices_can_be_read_in_a_table(program: Program, kept: KeptInFile) 
     assert done.json() == {"pci_stats": None}
 
 
-def test_why_nothing_is_known_of_a_field_is_told(program: Program, kept: KeptInFile) -> None:
+def test_node_show_with_damaged_field_reports_why(program: Program, kept: KeptInFile) -> None:
     node = has_node(kept, pci_stats=samples.gpus())
     kept.write("compute_nodes", {"pci_stats": "what is this?", "memory_mb": -1})
 
@@ -151,7 +149,7 @@ def test_why_nothing_is_known_of_a_field_is_told(program: Program, kept: KeptInF
     assert "Traceback" not in done.err
 
 
-def test_of_a_field_whose_column_is_not_there_yet_nothing_is_known(program: Program) -> None:
+def test_node_show_without_a_new_column_shows_a_question_mark(program: Program) -> None:
     url = f"sqlite:///{program.directory / 'other.sqlite'}"
     engine = sa.create_engine(url)
     migration.upgrade(engine, "host", directory=program.directory, revision="0002")
@@ -173,7 +171,7 @@ def test_of_a_field_whose_column_is_not_there_yet_nothing_is_known(program: Prog
     assert "nothing is known of pci_stats" in one.err
 
 
-def test_part_of_pci_stats_of_which_nothing_is_known_is_told(
+def test_node_show_with_damaged_pci_stats_shows_the_rest(
     program: Program, kept: KeptInFile
 ) -> None:
     has_node(kept, pci_stats=samples.gpus())
@@ -188,11 +186,11 @@ def test_part_of_pci_stats_of_which_nothing_is_known_is_told(
     assert "nothing is known of product_id" in done.err
 
 
-# Which one.
+# Selection.
 
 
-def test_a_node_goes_by_uuid_or_name(program: Program, kept: KeptInFile) -> None:
-    """A name may be a uuid, but a uuid goes before it."""
+def test_node_is_found_by_uuid_or_name(program: Program, kept: KeptInFile) -> None:
+    """A name may look like a uuid; the uuid takes precedence."""
     has_node(kept, 1)
     has_node(kept, 2, uuid=samples.uuid("other"), hypervisor_hostname=samples.uuid("node 1"))
     has_node(kept, 3, hypervisor_hostname=samples.uuid("machine"))
@@ -207,7 +205,7 @@ def test_a_node_goes_by_uuid_or_name(program: Program, kept: KeptInFile) -> None
         assert shown(program, "node", "show", name)["uuid"] == uuid
 
 
-def test_a_name_of_no_node_or_of_several_is_refused(program: Program, kept: KeptInFile) -> None:
+def test_name_of_no_node_or_of_several_is_refused(program: Program, kept: KeptInFile) -> None:
     for number, host in ((1, "a"), (2, "b")):
         has_node(kept, number, host=host, hypervisor_hostname="same")
 

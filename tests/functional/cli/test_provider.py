@@ -1,4 +1,4 @@
-"""``wharfinger provider``: what is in Placement, for people and for programs."""
+"""``wharfinger provider``: the contents of Placement, as text and JSON."""
 
 import json
 import uuid
@@ -37,7 +37,7 @@ def published(program: Program) -> Program:
 
 @pytest.fixture
 def hosts(program: Program, placement_service: EmbeddedPlacement) -> Program:
-    """The program, where there is a host with devices of several owners."""
+    """The program, with a host in Placement that has devices of several owners."""
     publish_owners(WritingClient(placement_service.adapter))
     return program
 
@@ -46,7 +46,7 @@ def listed(program: Program, *arguments: str) -> Done:
     return inprocess.run(program, "provider", "list", *arguments)
 
 
-def test_the_tree_is_drawn(published: Program) -> None:
+def test_provider_tree_is_drawn(published: Program) -> None:
     drawn = tree(published, "--inventory", "--usage")
     assert (drawn.code, drawn.out) == (0, TREE)
 
@@ -65,7 +65,7 @@ def test_the_tree_is_drawn(published: Program) -> None:
         assert (done.code, GPU in done.out) == (0, True)
 
 
-def test_one_provider_is_shown_by_name_and_by_uuid(published: Program) -> None:
+def test_provider_show_finds_by_name_and_uuid(published: Program) -> None:
     by_name = inprocess.run(published, "provider", "show", "gpu-host-1", "-f", "json").json()
 
     by_uuid = inprocess.run(published, "provider", "show", by_name["uuid"], "-f", "json").json()
@@ -75,7 +75,7 @@ def test_one_provider_is_shown_by_name_and_by_uuid(published: Program) -> None:
     assert by_name["aggregates"] == []
 
 
-def test_a_name_with_escape_sequences_does_not_reach_the_terminal(
+def test_provider_name_with_escape_sequences_is_escaped(
     published: Program, placement_service: EmbeddedPlacement
 ) -> None:
     client = WritingClient(placement_service.adapter)
@@ -89,14 +89,14 @@ def test_a_name_with_escape_sequences_does_not_reach_the_terminal(
     assert "\x1b" not in inprocess.run(published, "provider", "show", "\x1b[31m").err
 
 
-def test_a_provider_that_is_not_there_is_named(published: Program) -> None:
+def test_provider_show_of_missing_provider_names_it(published: Program) -> None:
     for command in ("show", "tree"):
         for name in ("nobody", ""):
             done = inprocess.run(published, "provider", command, name)
             failed(done, f"no provider with the name or uuid '{name}'")
 
 
-# Who has reserved them.
+# Holders of reservations.
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 LARGE = "gpu-host-1_pci_0000_c4_00_0"
@@ -114,7 +114,7 @@ def reserve(program: Program, *arguments: str) -> None:
 
 
 def reports(kept: KeptInFile, provider: str, reason: str, seconds: float) -> None:
-    """Have the driver report a reason for so long, as a cycle would note it."""
+    """Record a reason of the driver since so many seconds ago, as a cycle does."""
     [record] = [
         one for one in kept.rows("provider_records") if f'"{provider}"' in (one["applied"] or "")
     ]
@@ -129,7 +129,7 @@ def reports(kept: KeptInFile, provider: str, reason: str, seconds: float) -> Non
 
 
 def fill(placement_service: EmbeddedPlacement, provider: str) -> str:
-    """Have another program reserve all of a provider; return its uuid."""
+    """Reserve all of a provider as another program; return its uuid."""
     client = WritingClient(placement_service.adapter)
     [found] = client.list_providers(name=provider)
     live = client.get_inventories(found.uuid)
@@ -138,7 +138,7 @@ def fill(placement_service: EmbeddedPlacement, provider: str) -> str:
     return found.uuid
 
 
-def test_the_tree_says_who_has_reserved_what_since_when(
+def test_provider_tree_shows_holder_and_start_of_reservations(
     published: Program, kept: KeptInFile
 ) -> None:
     reserve(published, "--until", "2031-05-01T08:00")
@@ -159,7 +159,7 @@ def test_the_tree_says_who_has_reserved_what_since_when(
     )
 
 
-def test_the_tree_as_json_says_who_has_reserved_what(published: Program, kept: KeptInFile) -> None:
+def test_provider_tree_as_json_has_reservations(published: Program, kept: KeptInFile) -> None:
     reserve(published)
     since = kept.row("reservations")["since"].replace(tzinfo=UTC).isoformat()
 
@@ -175,7 +175,7 @@ def test_the_tree_as_json_says_who_has_reserved_what(published: Program, kept: K
     assert "until 2020-01-01T00:00:00+00:00, overdue (operator)" in tree(published).out
 
 
-def test_what_others_have_reserved_is_told_with_the_inventory(
+def test_provider_tree_with_inventory_shows_foreign_reservations(
     published: Program, placement_service: EmbeddedPlacement
 ) -> None:
     uuid = fill(placement_service, LARGE)
@@ -194,7 +194,7 @@ def test_what_others_have_reserved_is_told_with_the_inventory(
     assert [one["reserved_by_others"] for one in root["children"]] == [[], ["CUSTOM_VGPU_LARGE"]]
 
 
-def test_what_is_given_back_and_not_yet_written_is_not_others(
+def test_released_reservation_before_its_write_is_not_foreign(
     published: Program, placement_service: EmbeddedPlacement, kept: KeptInFile
 ) -> None:
     reserve(published)
@@ -209,7 +209,7 @@ def test_what_is_given_back_and_not_yet_written_is_not_others(
     assert "by others" not in drawn
 
 
-def test_who_has_reserved_what_takes_three_statements_however_many_there_are(
+def test_reservations_of_a_tree_take_three_statements(
     published: Program, placement_service: EmbeddedPlacement, kept: KeptInFile
 ) -> None:
     def said() -> int:
@@ -230,7 +230,7 @@ def test_who_has_reserved_what_takes_three_statements_however_many_there_are(
     assert few == said() == 3
 
 
-def test_the_tree_asks_no_more_of_placement_for_who_has_reserved_it(
+def test_provider_tree_with_reservations_makes_no_more_requests(
     published: Program, requests: Requests
 ) -> None:
     reserve(published)
@@ -246,7 +246,7 @@ def test_the_tree_asks_no_more_of_placement_for_who_has_reserved_it(
     ]
 
 
-def test_looking_at_the_tree_makes_no_database(
+def test_provider_tree_creates_no_database(
     program: Program, placement_service: EmbeddedPlacement
 ) -> None:
     publish_owners(WritingClient(placement_service.adapter))
@@ -261,7 +261,7 @@ def test_looking_at_the_tree_makes_no_database(
     assert set(program.directory.iterdir()) == before
 
 
-def test_the_tree_is_drawn_although_the_database_cannot_be_opened(published: Program) -> None:
+def test_provider_tree_without_a_database_is_drawn(published: Program) -> None:
     reserve(published)
     (published.directory / "wharfinger.sqlite").write_bytes(b"nonsense" * 1000)
 
@@ -276,7 +276,7 @@ def test_the_tree_is_drawn_although_the_database_cannot_be_opened(published: Pro
     assert not {"reservations", "reserved_by_others"} & root["children"][0].keys()
 
 
-def test_damaged_rows_are_question_marks_in_the_tree_and_told(
+def test_provider_tree_with_damaged_rows_shows_question_marks(
     published: Program, placement_service: EmbeddedPlacement, kept: KeptInFile
 ) -> None:
     reserve(published)
@@ -288,13 +288,13 @@ def test_damaged_rows_are_question_marks_in_the_tree_and_told(
 
     assert drawn.code == 0
     assert "├── reserved: ?, " in drawn.out
-    assert "by others" not in drawn.out  # nobody can say
+    assert "by others" not in drawn.out  # the cause is unknown
     assert "what is stored in reservations.reason cannot be read" in drawn.err
     assert "the record of provider " in drawn.err
     assert "Traceback" not in drawn.err
 
 
-# Those that have, or have not, traits.
+# Filters by traits.
 
 OWNERS = [
     "GET /traits?name=startswith:OWNER_",
@@ -322,7 +322,7 @@ CONDITIONS = {
 }
 
 
-def test_providers_are_listed_by_their_traits(hosts: Program) -> None:
+def test_provider_list_filters_by_traits(hosts: Program) -> None:
     def names(conditions: str) -> str:
         done = listed(hosts, *conditions.split(), "-f", "json")
         assert (done.code, done.err) == (0, "")
@@ -331,7 +331,7 @@ def test_providers_are_listed_by_their_traits(hosts: Program) -> None:
     assert {conditions: names(conditions) for conditions in CONDITIONS} == CONDITIONS
 
 
-def test_placement_picks_what_has_the_traits(hosts: Program, requests: Requests) -> None:
+def test_provider_list_lets_placement_filter_by_traits(hosts: Program, requests: Requests) -> None:
     listed(hosts)
     assert requests.seen == ["GET /resource_providers", *OWNERS]
     requests.clear()
@@ -346,7 +346,7 @@ def test_placement_picks_what_has_the_traits(hosts: Program, requests: Requests)
     assert requests.seen == [f"GET /resource_providers?{asked}", *OWNERS]
 
 
-def test_a_parent_is_named_that_is_not_in_the_list(hosts: Program, requests: Requests) -> None:
+def test_provider_list_names_a_parent_outside_the_list(hosts: Program, requests: Requests) -> None:
     [gpu] = listed(hosts, "--owner", "OWNER_CYBORG", "-f", "json").json()
 
     assert (gpu["Name"], gpu["Parent"], gpu["Owner"]) == ("y", "cn", "OWNER_CYBORG")
@@ -357,7 +357,7 @@ def test_a_parent_is_named_that_is_not_in_the_list(hosts: Program, requests: Req
     ]
 
 
-def test_an_older_placement_is_asked_all_but_a_choice_between_traits(
+def test_provider_list_on_older_placement_refuses_only_alternative_traits(
     hosts: Program, requests: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.lower(monkeypatch, "1.38")
@@ -375,7 +375,7 @@ def test_an_older_placement_is_asked_all_but_a_choice_between_traits(
         assert provider["Name"] == name
 
 
-def test_a_trait_that_placement_does_not_know_is_told(hosts: Program) -> None:
+def test_provider_list_of_unknown_trait_fails_with_suggestion(hosts: Program) -> None:
     for option, trait, known in (
         ("--required", "CUSTOM_FATS", "CUSTOM_FAST?"),
         ("--required", "in:OWNER_NOVA,CUSTOM_FATS", "CUSTOM_FAST?"),

@@ -1,4 +1,4 @@
-"""Removal as an operator sees it: what is pending, what is refused, and what to say then."""
+"""Removal for an operator: pending and refused removals, and the options that allow them."""
 
 import copy
 from xml.etree import ElementTree
@@ -16,7 +16,7 @@ GONE = "gpu-host-1_pci_0000_c5_00_0"
 
 @pytest.fixture
 def shrunk(program: Program) -> Program:
-    """A host that was published with three GPUs and has two."""
+    """The program, whose host was published with three GPUs and has two now."""
     program.has_host("host-grown.xml")
     assert inprocess.run(program, "sync").code == 0
     program.has_host("host.xml")
@@ -24,7 +24,7 @@ def shrunk(program: Program) -> Program:
 
 
 def has_more_gpus(program: Program, count: int) -> None:
-    """Give the sample host so many GPUs more, each like the one that it has free."""
+    """Give the sample host so many GPUs more, each like its free one."""
     program.has_host("host.xml")
     path = program.directory / "host.xml"
     tree = ElementTree.parse(path)
@@ -44,7 +44,9 @@ def names(program: Program) -> set[str]:
     return {row["Name"] for row in inprocess.run(program, "provider", "list", "-f", "json").json()}
 
 
-def test_what_is_pending_is_told_and_is_no_difference(shrunk: Program, requests: Requests) -> None:
+def test_pending_removal_is_reported_without_a_difference(
+    shrunk: Program, requests: Requests
+) -> None:
     requests.clear()
 
     planned = inprocess.run(shrunk, "sync", "--dry-run")
@@ -62,7 +64,7 @@ def test_what_is_pending_is_told_and_is_no_difference(shrunk: Program, requests:
     assert GONE in names(shrunk)
 
 
-def test_without_a_delay_the_second_listing_removes(shrunk: Program) -> None:
+def test_second_listing_without_delay_removes(shrunk: Program) -> None:
     first = inprocess.run(shrunk, "sync", "--removal-delay", "0")
     planned = inprocess.run(shrunk, "sync", "--removal-delay", "0", "--dry-run")
     later = inprocess.run(shrunk, "sync", "--dry-run")
@@ -75,7 +77,7 @@ def test_without_a_delay_the_second_listing_removes(shrunk: Program) -> None:
     assert GONE not in names(shrunk)
 
 
-def test_the_delay_of_the_configuration_holds_where_none_is_given(shrunk: Program) -> None:
+def test_removal_delay_of_the_configuration_applies_without_the_option(shrunk: Program) -> None:
     change(shrunk, "[gpus]\n", "[gpus]\nremoval_delay = 0\n")
 
     inprocess.run(shrunk, "sync")
@@ -86,14 +88,14 @@ def test_the_delay_of_the_configuration_holds_where_none_is_given(shrunk: Progra
     assert f"- {GONE} (" in removed.out
 
 
-def test_too_many_at_once_are_refused_until_somebody_says_so(program: Program) -> None:
+def test_mass_removal_is_refused_until_allowed(program: Program) -> None:
     has_more_gpus(program, 5)
     assert inprocess.run(program, "sync").code == 0
     everything = names(program)
     assert len(everything) == 8
     program.has_host("host.xml")
 
-    for _ in range(2):  # it may remove many, but not before the delay
+    for _ in range(2):  # many removals are allowed, but none before the delay
         done = inprocess.run(program, "sync", "--allow-mass-removal")
         assert (done.code, done.err) == (0, "")
         assert "gpus: no change\n" in done.out

@@ -26,7 +26,7 @@ from wharfinger.providers.provider_record import encode
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 FREE, FULL = {"VGPU": (8, 0)}, {"VGPU": (8, 8)}
-#: A driver's own name for itself as a holder, of the sample host's instance.
+#: The holder name of the sample host's driver instance.
 DRIVER = "driver gpus on gpu-host-1"
 
 
@@ -38,7 +38,7 @@ def client(placement_service: EmbeddedPlacement) -> WritingClient:
 
 @pytest.fixture
 def published(program: Program, requests: Requests) -> Program:
-    """The program, whose sample host is in Placement."""
+    """The program, with its sample host in Placement."""
     assert inprocess.run(program, "sync").code == 0
     requests.clear()
     return program
@@ -84,7 +84,7 @@ def figures(client: WritingClient, provider: ProviderSummary) -> dict[str, tuple
 
 
 def reports(kept: KeptInFile, provider: ProviderSummary, *reasons: str) -> None:
-    """Have the driver of the sample host report reasons, as a cycle would note them."""
+    """Record reasons of the sample host's driver, as a cycle does."""
     since = {reason: now().timestamp() - 720 for reason in reasons}
     kept.write(
         "provider_records",
@@ -94,7 +94,7 @@ def reports(kept: KeptInFile, provider: ProviderSummary, *reasons: str) -> None:
 
 
 def spoil(kept: KeptInFile, table: str, column: str, value: str, where: str) -> None:
-    """Write what no column of its type would take elsewhere."""
+    """Write a value that a typed column would refuse."""
     with kept.engine.begin() as connection:
         done = connection.exec_driver_sql(
             f"UPDATE {table} SET {column} = ? WHERE {where}", (value,)
@@ -102,10 +102,10 @@ def spoil(kept: KeptInFile, table: str, column: str, value: str, where: str) -> 
         assert done.rowcount == 1
 
 
-# Reserving.
+# Reserve.
 
 
-def test_a_provider_is_reserved_and_released_by_name_and_by_uuid(
+def test_reserve_and_release_find_provider_by_name_and_uuid(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     for name in (gpu.name, gpu.uuid):
@@ -126,7 +126,7 @@ def test_a_provider_is_reserved_and_released_by_name_and_by_uuid(
     assert inprocess.run(published, "sync").out == "gpus: no change\n"
 
 
-def test_reserving_and_releasing_ask_no_more_of_placement_than_they_need(
+def test_reserve_and_release_make_the_fewest_requests(
     published: Program, gpu: ProviderSummary, requests: Requests
 ) -> None:
     path = f"/resource_providers/{gpu.uuid}"
@@ -153,7 +153,7 @@ def test_reserving_and_releasing_ask_no_more_of_placement_than_they_need(
     ]
 
 
-def test_an_expected_end_is_a_time_in_utc_unless_it_has_a_zone(published: Program) -> None:
+def test_expected_end_without_a_zone_is_utc(published: Program) -> None:
     for given, end in {
         "2031-05-01": "2031-05-01T00:00:00+00:00",
         "2031-05-01T08:00": "2031-05-01T08:00:00+00:00",
@@ -168,7 +168,7 @@ def test_an_expected_end_is_a_time_in_utc_unless_it_has_a_zone(published: Progra
         assert row["Expected End"] == end
 
 
-def test_an_expected_end_may_be_said_from_now_on(published: Program, kept: KeptInFile) -> None:
+def test_expected_end_may_be_relative(published: Program, kept: KeptInFile) -> None:
     for given, length in {
         "7000s": timedelta(seconds=7000),
         "90m": timedelta(minutes=90),
@@ -181,7 +181,7 @@ def test_an_expected_end_may_be_said_from_now_on(published: Program, kept: KeptI
         assert before + length <= row["expected_end"].replace(tzinfo=UTC) <= now() + length
 
 
-def test_nothing_ends_by_itself(
+def test_reservation_after_its_expected_end_stays(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     told = " ".join(inprocess.run(published, "help", "provider", "reserve").out.split())
@@ -198,7 +198,7 @@ def test_nothing_ends_by_itself(
     assert row["Expected End"] == "2020-01-01T00:00:00+00:00"
 
 
-def test_a_second_reservation_by_one_holder_says_of_the_first(
+def test_second_reservation_by_one_holder_shows_the_first(
     published: Program, kept: KeptInFile
 ) -> None:
     night = ("--holder", "night shift")
@@ -216,7 +216,7 @@ def test_a_second_reservation_by_one_holder_says_of_the_first(
     assert len(kept.rows("reservations")) == 1
 
 
-def test_what_nobody_here_publishes_is_refused_and_not_written(
+def test_reserve_of_unpublished_provider_is_refused(
     published: Program, client: WritingClient, kept: KeptInFile, requests: Requests
 ) -> None:
     client.create_provider(str(uuid.uuid4()), "stranger", None)
@@ -232,7 +232,7 @@ def test_what_nobody_here_publishes_is_refused_and_not_written(
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_what_was_stored_when_placement_went_away_is_written_by_the_next_cycle(
+def test_reserve_during_an_outage_is_written_by_the_next_cycle(
     tmp_path: Path, placement_service: EmbeddedPlacement, client: WritingClient
 ) -> None:
     def looks(request: Request) -> bool:
@@ -268,7 +268,9 @@ def test_what_was_stored_when_placement_went_away_is_written_by_the_next_cycle(
         assert release(program).out == f"{GPU} ({gpu.uuid}): free\n"
 
 
-def test_a_database_that_cannot_be_opened_is_told(published: Program, requests: Requests) -> None:
+def test_reserve_with_unreadable_database_fails_before_writes(
+    published: Program, requests: Requests
+) -> None:
     (published.directory / "wharfinger.sqlite").write_bytes(b"nonsense" * 1000)
 
     for command in (reserve, release):
@@ -276,10 +278,10 @@ def test_a_database_that_cannot_be_opened_is_told(published: Program, requests: 
     assert not requests.writes
 
 
-# Releasing.
+# Release.
 
 
-def test_a_provider_is_reserved_as_long_as_any_holder_has_it(
+def test_provider_stays_reserved_until_the_last_holder_releases(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     which = f"{GPU} ({gpu.uuid})"
@@ -304,7 +306,7 @@ def test_a_provider_is_reserved_as_long_as_any_holder_has_it(
     assert figures(client, gpu) == FULL
 
 
-def test_a_reservation_of_a_provider_that_is_gone_is_released_by_uuid(
+def test_reservation_of_deleted_provider_is_released_by_uuid(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     reserve(published)
@@ -319,7 +321,7 @@ def test_a_reservation_of_a_provider_that_is_gone_is_released_by_uuid(
 
 
 @pytest.mark.parametrize("stored", [None, "{"])
-def test_what_a_cycle_has_seen_is_released_although_its_figures_are_damaged(
+def test_release_with_damaged_figures_frees_the_provider(
     published: Program,
     client: WritingClient,
     gpu: ProviderSummary,
@@ -340,7 +342,7 @@ def test_what_a_cycle_has_seen_is_released_although_its_figures_are_damaged(
 
 
 def fill(client: WritingClient, provider: ProviderSummary) -> None:
-    """Have another program reserve all of a provider."""
+    """Reserve all of a provider as another program."""
     live = client.get_inventories(provider.uuid)
     full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}
     client.set_inventories(provider.uuid, live.resource_provider_generation, full)
@@ -410,11 +412,11 @@ def test_release_foreign_of_another_programs_provider_is_refused(
     assert requests.writes == []
 
 
-# The list.
+# List.
 
 
 def has_record(kept: KeptInFile, number: int, **values: object) -> str:
-    """Have a driver instance remember a provider; its uuid."""
+    """Record a provider of a driver instance; return its uuid."""
     record = samples.record(number, **values)
     ProviderRecordList.replace(
         kept.context, "host-1", "metal", ProviderRecordList(objects=[record]), []
@@ -427,7 +429,7 @@ def document(name: str, number: int) -> str:
     return encode(Provider(uuid=found, name=name, root_uuid=found, inventories=inventories))
 
 
-def test_what_is_stored_and_what_drivers_report_is_listed_together(
+def test_reservation_list_has_stored_and_reported_reservations(
     offline: Program, kept_offline: KeptInFile
 ) -> None:
     assert listed(offline) == []
@@ -484,7 +486,7 @@ def test_what_is_stored_and_what_drivers_report_is_listed_together(
         assert "overdue" not in done.out
 
 
-def test_a_list_is_of_a_provider_a_holder_or_both(
+def test_reservation_list_filters_by_provider_or_holder(
     offline: Program, kept_offline: KeptInFile
 ) -> None:
     one = has_record(kept_offline, 1, applied=document("node-1", 1), reservations=["cleaning"])
@@ -504,7 +506,7 @@ def test_a_list_is_of_a_provider_a_holder_or_both(
     assert holders("--provider", "node-3") == []
 
 
-def test_a_provider_is_named_by_what_is_known_of_it_last(
+def test_reservation_list_takes_names_from_the_latest_description(
     offline: Program, kept_offline: KeptInFile
 ) -> None:
     cases: dict[str, dict[str, object]] = {
@@ -518,7 +520,7 @@ def test_a_provider_is_named_by_what_is_known_of_it_last(
     assert {row["Provider"] for row in listed(offline)} == set(cases)
 
 
-def test_damaged_rows_are_listed_with_the_others_and_told(
+def test_reservation_list_with_damaged_rows_lists_the_others(
     offline: Program, kept_offline: KeptInFile
 ) -> None:
     for number in range(3):
@@ -552,7 +554,7 @@ def test_damaged_rows_are_listed_with_the_others_and_told(
     assert rows[driver, samples.uuid("provider 3")]["Provider"] == samples.uuid("provider 3")
 
 
-def test_what_a_terminal_would_not_take_is_escaped(published: Program) -> None:
+def test_control_characters_in_reservations_are_escaped(published: Program) -> None:
     arguments = ("--reason", "\x1b[31mred", "--holder", "a\nb")
     done = inprocess.run(published, "provider", "reserve", GPU, *arguments)
     again = inprocess.run(published, "provider", "reserve", GPU, *arguments)
@@ -564,7 +566,7 @@ def test_what_a_terminal_would_not_take_is_escaped(published: Program) -> None:
         assert "\\x1b[31mred" in printed
 
 
-def test_a_list_takes_three_statements_however_many_there_are(
+def test_reservation_list_of_any_length_takes_three_statements(
     offline: Program, kept_offline: KeptInFile
 ) -> None:
     taken = []

@@ -1,4 +1,4 @@
-"""``wharfinger service``: who publishes, and whether they do."""
+"""``wharfinger service``: services that publish, and whether they are up."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ def program(tmp_path: Path) -> Program:
 
 @pytest.fixture
 def service(kept: KeptInFile) -> Service:
-    """The only one there is; it has never reported."""
+    """Return the only service; it has never reported."""
     return has_service(kept)
 
 
@@ -31,7 +31,7 @@ def has_service(kept: KeptInFile, number: int = 0, **values: object) -> Service:
 
 
 def damage_times(kept: KeptInFile) -> None:
-    """Have the time of the first service be none."""
+    """Damage the time of the first service's last report."""
     with kept.engine.begin() as connection:
         connection.execute(text("UPDATE services SET last_seen_up = 'soon' WHERE id = 1"))
 
@@ -44,12 +44,10 @@ def hosts(program: Program, *arguments: str) -> list[str]:
     return [row["Host"] for row in shown(program, "service", "list", *arguments)]
 
 
-# What there is.
+# List and show.
 
 
-def test_services_are_listed_with_what_an_operator_asks_for(
-    program: Program, kept: KeptInFile
-) -> None:
+def test_service_list_shows_state_version_and_owners(program: Program, kept: KeptInFile) -> None:
     reporting = has_service(kept, 1, version=2, owners=["CUSTOM_OWNER_ACME", "OWNER_NOVA"])
     reporting.report()
     assert reporting.last_seen_up is not None
@@ -81,9 +79,7 @@ def test_services_are_listed_with_what_an_operator_asks_for(
     ]
 
 
-def test_a_gate_is_off_while_one_service_is_behind_and_of_no_other_owner(
-    program: Program, kept: KeptInFile
-) -> None:
+def test_gate_of_one_owner_is_off_while_a_service_lags(program: Program, kept: KeptInFile) -> None:
     has_service(kept, 1, version=2, owners=["CUSTOM_OWNER_ACME", "OWNER_NOVA"])
     has_service(kept, 2, version=1, owners=["OWNER_NOVA"])
 
@@ -95,7 +91,7 @@ def test_a_gate_is_off_while_one_service_is_behind_and_of_no_other_owner(
     assert "OWNER_NOVA: off" in table
 
 
-def test_a_list_is_of_a_host_a_program_or_both(program: Program, kept: KeptInFile) -> None:
+def test_service_list_filters_by_host_and_program(program: Program, kept: KeptInFile) -> None:
     for number, (host, binary) in enumerate([("a", "agent"), ("a", "conductor"), ("b", "agent")]):
         has_service(kept, number, host=host, binary=binary)
 
@@ -106,7 +102,7 @@ def test_a_list_is_of_a_host_a_program_or_both(program: Program, kept: KeptInFil
     assert hosts(program, "--binary", "conductor", "--host", "b") == []
 
 
-def test_a_service_is_down_when_it_has_not_reported_for_as_long_as_is_configured(
+def test_service_without_a_report_in_service_down_time_is_down(
     program: Program, kept: KeptInFile, service: Service
 ) -> None:
     yesterday = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=1)
@@ -121,7 +117,7 @@ def test_a_service_is_down_when_it_has_not_reported_for_as_long_as_is_configured
     assert run(program, *listing).out == "down\n"
 
 
-def test_options_of_services_that_cannot_be_are_refused(program: Program) -> None:
+def test_invalid_service_options_are_refused(program: Program) -> None:
     sound = program.config.read_text()
     for seconds in ("0", "-1", "soon", "1e3", "2147483648"):
         line = f"service_down_time = {seconds}"
@@ -141,7 +137,7 @@ def test_options_of_services_that_cannot_be_are_refused(program: Program) -> Non
     assert run(program, "list").code == 0
 
 
-def test_damaged_services_are_listed_with_the_others(program: Program, kept: KeptInFile) -> None:
+def test_damaged_service_is_listed_with_the_others(program: Program, kept: KeptInFile) -> None:
     late, damaged, sound = (has_service(kept, number) for number in (1, 2, 3))
     kept.write("services", {"owners": "{", "topic": "", "version": -1}, uuid=damaged.uuid)
     damage_times(kept)
@@ -155,7 +151,7 @@ def test_damaged_services_are_listed_with_the_others(program: Program, kept: Kep
     assert unknown == [{"State", "Last Seen Up"}, {"Gates", "Version"}, set()]
 
 
-def test_everything_about_a_service_is_shown(program: Program, kept: KeptInFile) -> None:
+def test_service_show_has_all_fields(program: Program, kept: KeptInFile) -> None:
     service = has_service(kept, 1, owners=["OWNER_NOVA"], forced_down=True)
 
     data = shown(program, "service", "show", "host-1")
@@ -167,7 +163,7 @@ def test_everything_about_a_service_is_shown(program: Program, kept: KeptInFile)
     assert data["last_seen_up"] is None
 
 
-def test_what_a_terminal_would_not_take_is_escaped(program: Program, kept: KeptInFile) -> None:
+def test_control_characters_in_services_are_escaped(program: Program, kept: KeptInFile) -> None:
     has_service(kept, 1, host="\x1b[31mred", disabled_reason="two\nlines")
 
     for command in (("list",), ("show", "\x1b[31mred")):
@@ -177,10 +173,10 @@ def test_what_a_terminal_would_not_take_is_escaped(program: Program, kept: KeptI
         assert r"two\nlines" in out
 
 
-# Which one.
+# Selection.
 
 
-def test_a_service_goes_by_uuid_host_or_host_and_program(
+def test_service_is_found_by_uuid_host_or_host_and_program(
     program: Program, kept: KeptInFile, service: Service
 ) -> None:
     for name in (service.uuid, service.uuid.upper(), "host-0", "host-0/wharfinger-agent"):
@@ -188,7 +184,7 @@ def test_a_service_goes_by_uuid_host_or_host_and_program(
         assert (done.code, done.out) == (0, f"{service.uuid}\n")
 
 
-def test_a_name_of_no_service_or_of_several_is_refused(program: Program, kept: KeptInFile) -> None:
+def test_name_of_no_service_or_of_several_is_refused(program: Program, kept: KeptInFile) -> None:
     services = [has_service(kept, number, host="a", binary=f"p-{number}") for number in (1, 2)]
     has_service(kept, 3, host="b", binary="c")
     has_service(kept, 4, host="b/c", binary="d")  # b/c is that host, or the program c on b
@@ -203,10 +199,10 @@ def test_a_name_of_no_service_or_of_several_is_refused(program: Program, kept: K
     assert kept.rows("services") == before
 
 
-# Disabled, enabled, deleted.
+# Disable, enable, delete.
 
 
-def test_a_service_is_disabled_with_the_last_reason_and_enabled_without(
+def test_disable_replaces_the_reason_and_enable_clears_it(
     program: Program, kept: KeptInFile, service: Service
 ) -> None:
     which = f"host-0/wharfinger-agent ({service.uuid})"
@@ -223,7 +219,7 @@ def test_a_service_is_disabled_with_the_last_reason_and_enabled_without(
         assert (now.disabled, now.disabled_reason) == (command[0] == "disable", reason)
 
 
-def test_a_service_that_is_down_is_deleted_and_its_host_may_have_one_again(
+def test_delete_of_down_service_allows_a_new_one_on_its_host(
     program: Program, kept: KeptInFile, service: Service
 ) -> None:
     done = run(program, "delete", service.uuid)
@@ -236,7 +232,7 @@ def test_a_service_that_is_down_is_deleted_and_its_host_may_have_one_again(
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_service_that_is_up_or_may_be_is_deleted_only_by_force(
+def test_delete_of_service_that_may_be_up_requires_force(
     program: Program, kept: KeptInFile, service: Service, is_known: bool
 ) -> None:
     if is_known:
@@ -253,7 +249,7 @@ def test_a_service_that_is_up_or_may_be_is_deleted_only_by_force(
     assert hosts(program) == []
 
 
-def test_a_database_that_cannot_be_opened_is_told(program: Program) -> None:
+def test_service_commands_with_unreadable_database_fail(program: Program) -> None:
     (program.directory / "wharfinger.sqlite").mkdir()
 
     for command in (("list",), ("show", "host-0"), ("disable", "host-0")):

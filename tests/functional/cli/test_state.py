@@ -1,4 +1,4 @@
-"""The state directory, lost, spoilt, full or in use: what the program says and leaves alone."""
+"""A lost, damaged, full or locked state directory: messages, and what stays unchanged."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ NEW_DEVICE = "gpu-host-1_pci_0000_c5_00_0"
 
 
 def apart(program: Program) -> Path:
-    """Give the program a state directory with nothing else in it."""
+    """Give the program a state directory of its own."""
     state = program.directory / "state"
     text = program.config.read_text()
     text = text.replace(f"state_path = {program.directory}", f"state_path = {state}")
@@ -34,7 +34,7 @@ def apart(program: Program) -> Path:
 
 
 def failed_with(done: Done, *told: str) -> None:
-    """Assert that it failed, and what it says besides its result."""
+    """Assert that the command failed with these words besides its result."""
     assert done.code == 1, done
     says(done, *told)
 
@@ -46,7 +46,7 @@ def state(program: Program) -> Path:
 
 @pytest.fixture
 def grown(program: Program, state: Path) -> Program:
-    """The host has a device more; what is gone is removed when two listings lack it."""
+    """The program with one more device on the host, and no removal delay."""
     program.has_host("host-grown.xml")
     text = program.config.read_text()
     program.config.write_text(text.replace("= libvirt", "= libvirt\nremoval_delay = 0"))
@@ -55,7 +55,7 @@ def grown(program: Program, state: Path) -> Program:
 
 @pytest.fixture
 def synced(program: Program, state: Path) -> Program:
-    """What it has published is not all that the host has now."""
+    """The program after a sync, whose host has changed since."""
     assert inprocess.run(program, "sync").code == 0
     program.has_host("host-grown.xml")
     return program
@@ -64,7 +64,7 @@ def synced(program: Program, state: Path) -> Program:
 # Lost.
 
 
-def test_a_lost_state_directory_changes_nothing_in_placement(
+def test_sync_after_loss_of_state_changes_nothing_in_placement(
     grown: Program, state: Path, placement: PlacementFixture, requests: Requests
 ) -> None:
     inprocess.run(grown, "sync")
@@ -73,7 +73,7 @@ def test_a_lost_state_directory_changes_nothing_in_placement(
     grown.has_host("host.xml")
     requests.clear()
 
-    for _ in range(2):  # what the driver lacks is reported and left
+    for _ in range(2):  # providers that the driver lacks are reported and kept
         after = inprocess.run(grown, "sync")
         assert after.code == 0
         says(after, f"? {NEW_DEVICE} is absent: it has this instance's mark", "left as it is")
@@ -86,14 +86,14 @@ def test_a_lost_state_directory_changes_nothing_in_placement(
     assert not requests.writes
     assert contents(placement) == before
 
-    grown.has_host("host.xml")  # what was adopted after the loss is removed when it is gone
+    grown.has_host("host.xml")  # a provider adopted after the loss is removed when it is absent
     assert "removed when" in inprocess.run(grown, "sync").out
     assert NEW_DEVICE in contents(placement)
     assert f"- {NEW_DEVICE}" in inprocess.run(grown, "sync").out
     assert NEW_DEVICE not in contents(placement)
 
 
-# Spoilt.
+# Damaged.
 
 
 def execute(database: Path, *statements: str) -> None:
@@ -102,9 +102,7 @@ def execute(database: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-def test_the_state_of_a_newer_version_that_has_all_that_is_needed_is_used(
-    synced: Program, state: Path
-) -> None:
+def test_newer_state_with_all_needed_columns_is_used(synced: Program, state: Path) -> None:
     database = state / "wharfinger.sqlite"
     execute(
         database,
@@ -122,7 +120,7 @@ def test_the_state_of_a_newer_version_that_has_all_that_is_needed_is_used(
         assert version == "9999"
 
 
-def test_the_state_of_a_newer_version_that_lacks_what_is_needed_is_told_and_left(
+def test_newer_state_without_a_needed_column_fails_and_is_kept(
     synced: Program, state: Path, requests: Requests
 ) -> None:
     database = state / "wharfinger.sqlite"
@@ -155,7 +153,7 @@ def garbage_behind_the_header(database: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [garbage, garbage_behind_the_header])
-def test_a_state_that_cannot_be_understood_is_told_and_left(
+def test_damaged_state_fails_and_is_kept(
     synced: Program, state: Path, requests: Requests, spoil: Callable[[Path], None]
 ) -> None:
     database = state / "wharfinger.sqlite"
@@ -172,7 +170,7 @@ def test_a_state_that_cannot_be_understood_is_told_and_left(
     assert inprocess.run(synced, "sync").code == 0
 
 
-def test_a_record_that_cannot_be_understood_is_told_and_its_tree_left(
+def test_damaged_record_is_reported_and_its_tree_kept(
     synced: Program, state: Path, requests: Requests
 ) -> None:
     database = state / "wharfinger.sqlite"
@@ -198,7 +196,7 @@ def limited(tmp_path: Path, placement_url: tuple[str, Requests]) -> LimitedProgr
     return LimitedProgram(tmp_path, placement_url[0])
 
 
-def test_no_space_for_state_is_told_and_nothing_is_published(
+def test_full_disk_is_reported_and_nothing_is_published(
     limited: LimitedProgram, placement: PlacementFixture, requests: Requests
 ) -> None:
     state = apart(limited)
@@ -224,10 +222,10 @@ def test_no_space_for_state_is_told_and_nothing_is_published(
     assert after == before
 
 
-def test_embedded_placement_keeps_what_was_published_even_when_its_disk_is_full(
+def test_embedded_placement_on_a_full_disk_keeps_published_providers(
     tmp_path: Path,
 ) -> None:
-    """Each command is a process: the embedded Placement is one for each process."""
+    """Each command is a process, since each process can have one embedded Placement."""
     program = LimitedProgram(tmp_path)
     file = str(tmp_path / "placement.sqlite")
 
@@ -254,7 +252,7 @@ def test_embedded_placement_keeps_what_was_published_even_when_its_disk_is_full(
 
 
 @pytest.mark.parametrize("below", ["", "below"])
-def test_a_file_in_place_of_the_state_directory_is_told_and_left(
+def test_file_in_place_of_state_directory_fails_and_is_kept(
     program: Program, state: Path, requests: Requests, below: str
 ) -> None:
     program.config.write_text(
@@ -268,9 +266,7 @@ def test_a_file_in_place_of_the_state_directory_is_told_and_left(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_state_directory_that_may_not_be_written_is_told(
-    program: Program, state: Path, requests: Requests
-) -> None:
+def test_read_only_state_directory_fails(program: Program, state: Path, requests: Requests) -> None:
     state.mkdir(mode=0o500)
 
     failed_with(
@@ -281,12 +277,12 @@ def test_a_state_directory_that_may_not_be_written_is_told(
     assert not requests.seen
 
 
-# In use.
+# Locked.
 
 
 @contextmanager
 def started(program: Program, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """The program, on its way; ends with the block."""
+    """Start the program; end it with the block."""
     wharfinger = str(Path(sys.executable).with_name("wharfinger"))
     with subprocess.Popen(
         [wharfinger, "--config-file", str(program.config), *arguments],
@@ -301,7 +297,7 @@ def started(program: Program, *arguments: str) -> Iterator["subprocess.Popen[str
             process.kill()
 
 
-def test_an_instance_that_somebody_has_is_left_alone(
+def test_sync_of_locked_instance_is_refused(
     synced: Program, state: Path, requests: Requests
 ) -> None:
     requests.clear()
@@ -319,16 +315,14 @@ def test_an_instance_that_somebody_has_is_left_alone(
     assert inprocess.run(synced, "sync").code == 0
 
 
-def test_a_process_that_is_killed_leaves_no_lock(
-    synced: Program, state: Path, requests: Requests
-) -> None:
+def test_killed_process_leaves_no_lock(synced: Program, state: Path, requests: Requests) -> None:
     requests.clear()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         stuck = Program(synced.directory / "state", url)
         silent.settimeout(60)
         with started(stuck, "sync") as holder:
-            # It asks Placement, and gets no answer.
+            # It sends a request to Placement, and gets no answer.
             connection, _ = silent.accept()
             with connection:
                 refused = inprocess.run(synced, "sync")

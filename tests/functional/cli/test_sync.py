@@ -1,4 +1,4 @@
-"""``wharfinger sync`` and what it publishes, as an operator sees it."""
+"""``wharfinger sync`` and its result, as an operator sees it."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 GPU = "gpu-host-1_pci_0000_84_00_0"
 
 
-def test_sync_publishes_the_host_and_then_only_what_it_gained(
+def test_sync_publishes_the_host_and_later_only_changes(
     program: Program, requests: Requests
 ) -> None:
     first = inprocess.run(program, "sync", "--dry-run")
@@ -50,7 +50,7 @@ def test_sync_publishes_the_host_and_then_only_what_it_gained(
     assert inprocess.run(program, "sync").out == "gpus: no change\n"
 
 
-def test_a_fresh_process_on_an_unchanged_host_makes_one_request(
+def test_new_process_on_unchanged_host_makes_one_request(
     program: Program, requests: Requests
 ) -> None:
     inprocess.run(program, "sync")
@@ -62,7 +62,7 @@ def test_a_fresh_process_on_an_unchanged_host_makes_one_request(
     assert len(requests) == 1, requests.seen
 
 
-def test_a_driver_without_its_connection_fails_and_changes_nothing(
+def test_driver_without_connection_fails_and_changes_nothing(
     program: Program, requests: Requests
 ) -> None:
     inprocess.run(program, "sync")
@@ -74,7 +74,7 @@ def test_a_driver_without_its_connection_fails_and_changes_nothing(
     assert not requests.writes
 
 
-def test_one_instance_that_cannot_be_loaded_does_not_stop_the_others(program: Program) -> None:
+def test_instance_that_cannot_be_loaded_does_not_stop_the_others(program: Program) -> None:
     text = program.config.read_text()
     program.config.write_text(text.replace("= gpus\n", "= nonsense, gpus\n"))
 
@@ -86,7 +86,7 @@ def test_one_instance_that_cannot_be_loaded_does_not_stop_the_others(program: Pr
     assert inprocess.run(program, "sync", "--driver", "gpus").code == 0
 
 
-def test_instances_are_synced_although_nobody_reads_what_is_printed(program: Program) -> None:
+def test_sync_with_closed_output_syncs_all_instances(program: Program) -> None:
     text = program.config.read_text()
     more = text[text.index("[gpus]") :].replace("gpus", "more").replace("gpu-host-1", "gpu-host-2")
     program.config.write_text(text.replace("= gpus\n", "= gpus, more\n") + more)
@@ -97,7 +97,7 @@ def test_instances_are_synced_although_nobody_reads_what_is_printed(program: Pro
     assert {"gpu-host-1", "gpu-host-2"} <= names
 
 
-def test_a_lock_file_that_cannot_be_opened_is_told(program: Program) -> None:
+def test_unopenable_lock_file_fails_with_its_path(program: Program) -> None:
     (program.directory / "gpus.lock").mkdir()
 
     failed = inprocess.run(program, "sync")
@@ -106,7 +106,7 @@ def test_a_lock_file_that_cannot_be_opened_is_told(program: Program) -> None:
     assert f"state in {program.directory / 'gpus.lock'}" in failed.err
 
 
-def test_what_was_written_is_printed_although_its_service_cannot_be_read(
+def test_sync_with_damaged_service_prints_what_was_written(
     program: Program,
 ) -> None:
     inprocess.run(program, "sync")
@@ -125,7 +125,7 @@ def test_what_was_written_is_printed_although_its_service_cannot_be_read(
     assert "Traceback" not in synced.err
 
 
-def test_a_database_that_cannot_be_opened_is_told_once(program: Program) -> None:
+def test_unreadable_database_is_reported_once(program: Program) -> None:
     file = program.directory / "wharfinger.sqlite"
     file.mkdir()
 
@@ -141,17 +141,17 @@ def test_a_database_that_cannot_be_opened_is_told_once(program: Program) -> None
     assert as_json.err == ""
 
 
-def test_placement_that_does_not_answer_is_told(tmp_path: Path) -> None:
+def test_unreachable_placement_fails(tmp_path: Path) -> None:
     program = Program(tmp_path, "http://127.0.0.1:1")
 
     failed(inprocess.run(program, "sync"), "Placement: GET /: no answer")
 
 
-# What others have reserved.
+# Foreign reservations.
 
 
 def fill(placement_service: EmbeddedPlacement, name: str) -> str:
-    """Have somebody else reserve all of a provider; its uuid."""
+    """Reserve all of a provider as another program; return its uuid."""
     client = WritingClient(placement_service.adapter)
     [found] = client.list_providers(name=name)
     live = client.get_inventories(found.uuid)
@@ -160,7 +160,7 @@ def fill(placement_service: EmbeddedPlacement, name: str) -> str:
     return found.uuid
 
 
-def test_what_others_have_reserved_is_printed_and_is_no_difference(
+def test_foreign_reservation_is_printed_without_a_difference(
     program: Program, requests: Requests, placement_service: EmbeddedPlacement
 ) -> None:
     device = GPU
@@ -184,10 +184,10 @@ def test_what_others_have_reserved_is_printed_and_is_no_difference(
     assert not requests.writes
 
 
-# Whether the service is up.
+# Reports of the service.
 
 
-def test_the_service_is_known_to_be_up_before_anything_is_asked(
+def test_service_is_reported_up_before_the_first_request(
     tmp_path: Path, placement_service: EmbeddedPlacement
 ) -> None:
     seen: list[list[dict[str, Any]]] = []
@@ -211,13 +211,13 @@ def test_the_service_is_known_to_be_up_before_anything_is_asked(
             assert (last["owners"], last["version"]) == ('["OWNER_NOVA"]', 2)
 
 
-def test_a_dry_run_does_not_say_that_the_service_is_up(program: Program, kept: KeptInFile) -> None:
+def test_dry_run_does_not_report_the_service_up(program: Program, kept: KeptInFile) -> None:
     assert inprocess.run(program, "sync", "--dry-run").code == 2
     assert kept.rows("services") == []
 
 
 def on_another_host(program: Program, seconds: int | None = None) -> None:
-    """From now on the program is another host's that has the same node."""
+    """Move the program to another host, which has the same node."""
     text = program.config.read_text().replace("host = gpu-host-1\nstate", "host = spare\nstate")
     if seconds is not None:
         text = text.replace("[DEFAULT]", f"[DEFAULT]\nservice_down_time = {seconds}")
@@ -228,7 +228,7 @@ def on_another_host(program: Program, seconds: int | None = None) -> None:
     ("seconds", "hours", "taken_over"),
     [(None, 1, True), (None, 0, False), (7200, 1, False), (1800, 1, True)],
 )
-def test_nodes_of_another_host_are_taken_over_when_it_is_down_for_as_long_as_is_configured(
+def test_nodes_of_a_down_host_are_taken_over_after_service_down_time(
     program: Program, kept: KeptInFile, seconds: int | None, hours: int, taken_over: bool
 ) -> None:
     inprocess.run(program, "sync")

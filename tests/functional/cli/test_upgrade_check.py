@@ -1,4 +1,4 @@
-"""``wharfinger-status upgrade check``: what it says of what there is, and that all stays so."""
+"""``wharfinger-status upgrade check``: its results, and that it changes nothing."""
 
 import io
 import json
@@ -36,20 +36,22 @@ PROVIDERS = "Providers without an owner"
 FOREIGN = "Reservations by other programs"
 UNUSED_PORT = "127.0.0.1:1"
 NEWER = "UPDATE alembic_version SET version_num = '9999'"
-#: What cannot be checked without another.
+#: Checks that need another check to succeed.
 _NEED = {DATABASE: [SERVICES, FOREIGN], PLACEMENT: [PROVIDERS]}
 
 
 @dataclass(frozen=True)
 class Found:
-    """How the program ended, and what it says of each check."""
+    """Exit code of the program, and the result of each check."""
 
     code: int
     results: dict[str, int]
     details: dict[str, str]
 
     def is_the_only(self, code: int, result: int, check: str, *details: str) -> None:
-        """Assert how the program ended, and that all is well that does not need this."""
+        """Assert the exit code and one result, and that all checks that do not depend on it
+        succeed.
+        """
         assert (self.code, self.results[check]) == (code, result), self
         for part in details:
             assert part in self.details[check]
@@ -64,7 +66,7 @@ def run(program: Program, *arguments: str) -> Done:
 
 
 def check(program: Program) -> Found:
-    """Have everything checked in this process, without the start-up."""
+    """Run all checks in this process."""
     out = io.StringIO()
     with redirect_stdout(out):
         code = upgrade_check.main(
@@ -84,7 +86,7 @@ def found(code: int, out: str) -> Found:
 
 @pytest.fixture
 def engine(program: Program) -> Iterator[sa.Engine]:
-    """The file that is the program's database, and may not be there yet."""
+    """The file of the program's database, which may not exist yet."""
     engine = sa.create_engine(f"sqlite:///{program.directory / FILE_NAME}")
     yield engine
     engine.dispose()
@@ -102,10 +104,10 @@ def execute(engine: sa.Engine, *statements: str) -> None:
             connection.execute(sa.text(statement))
 
 
-# Nothing is wrong.
+# Success.
 
 
-def test_before_anything_was_used_all_is_well_and_nothing_is_made(tmp_path: Path) -> None:
+def test_check_before_first_use_succeeds_and_creates_nothing(tmp_path: Path) -> None:
     program = Program(tmp_path)  # with the embedded Placement
     before = set(tmp_path.iterdir())
 
@@ -118,7 +120,7 @@ def test_before_anything_was_used_all_is_well_and_nothing_is_made(tmp_path: Path
     assert set(tmp_path.iterdir()) == before
 
 
-def test_after_a_sync_all_is_well_and_nothing_is_written(
+def test_check_after_a_sync_succeeds_and_writes_nothing(
     program: Program, requests: Requests
 ) -> None:
     assert inprocess.run(program, "sync").code == 0
@@ -134,7 +136,7 @@ def test_after_a_sync_all_is_well_and_nothing_is_written(
     assert requests.writes == []
 
 
-def test_without_json_it_is_a_table(tmp_path: Path) -> None:
+def test_check_without_json_prints_a_table(tmp_path: Path) -> None:
     program = Program(tmp_path)
 
     done = run(program, "--config-file", str(program.config), "upgrade", "check")
@@ -147,16 +149,14 @@ def test_without_json_it_is_a_table(tmp_path: Path) -> None:
 # The database.
 
 
-def test_a_database_that_is_behind_fails_and_stays_as_it_is(
-    program: Program, engine: sa.Engine
-) -> None:
+def test_older_database_fails_and_is_kept(program: Program, engine: sa.Engine) -> None:
     migration.upgrade(engine, "host", directory=program.directory, revision="0002")
 
     told = check(program)
 
     told.is_the_only(2, FAILURE, DATABASE, "table compute_nodes lacks pci_stats", "db upgrade")
     assert migration.schema(engine).current == "0002"
-    # To read them, the database would have to be opened, and with that upgraded.
+    # The checks cannot read services: to open the database would upgrade it.
     assert told.results[SERVICES] == WARNING
 
 
@@ -176,7 +176,7 @@ def test_a_database_that_is_behind_fails_and_stays_as_it_is(
         ),
     ],
 )
-def test_a_database_that_is_newer_or_damaged_is_told(
+def test_newer_or_damaged_database_is_reported(
     program: Program, newest: sa.Engine, statements: list[str], code: int, details: list[str]
 ) -> None:
     execute(newest, *statements)
@@ -184,7 +184,7 @@ def test_a_database_that_is_newer_or_damaged_is_told(
     check(program).is_the_only(code, code, DATABASE, *details)
 
 
-def test_a_database_that_cannot_be_reached_fails_without_its_password(program: Program) -> None:
+def test_unreachable_database_fails_without_its_password(program: Program) -> None:
     url = f"postgresql+psycopg://wharfinger:hunter2@{UNUSED_PORT}/none?sslpassword=hunter2"
     configure(program, f"[database]\nconnection = {url}")
 
@@ -195,7 +195,7 @@ def test_a_database_that_cannot_be_reached_fails_without_its_password(program: P
     assert "hunter2" not in str(told)
 
 
-def test_a_file_without_tables_or_of_another_kind_fails_and_is_not_made(program: Program) -> None:
+def test_file_that_is_missing_or_no_database_fails_and_is_not_created(program: Program) -> None:
     (program.directory / FILE_NAME).write_text("no database, " * 100)
     check(program).is_the_only(2, FAILURE, DATABASE, "file is not a database")
 
@@ -209,7 +209,7 @@ def test_a_file_without_tables_or_of_another_kind_fails_and_is_not_made(program:
 def test_foreign_reservation_is_reported_with_the_command_that_ends_it(
     program: Program, placement_service: EmbeddedPlacement
 ) -> None:
-    """A reservation of another program is kept, and is no reason against an upgrade."""
+    """A reservation of another program is kept, and does not prevent an upgrade."""
     inprocess.run(program, "sync")
     client = WritingClient(placement_service.adapter)
     [gpu] = client.list_providers(name="gpu-host-1_pci_0000_84_00_0")
@@ -230,13 +230,13 @@ def test_foreign_reservation_is_reported_with_the_command_that_ends_it(
 # The configuration.
 
 
-def test_a_driver_that_cannot_be_loaded_fails_and_the_rest_is_looked_at(program: Program) -> None:
+def test_driver_that_cannot_be_loaded_fails_and_the_other_checks_run(program: Program) -> None:
     change(program, "= gpus", "= gpus, rack")
 
     check(program).is_the_only(2, FAILURE, DRIVERS, "driver rack: entry point: found none")
 
 
-def test_all_that_is_wrong_in_the_configuration_is_told(program: Program) -> None:
+def test_all_errors_of_the_configuration_are_reported(program: Program) -> None:
     configure(program, "[gpus]\nremoval_dlay = 7\n[placemnt]\n[database]\nconnection = nonsense")
 
     told = check(program)
@@ -247,7 +247,7 @@ def test_all_that_is_wrong_in_the_configuration_is_told(program: Program) -> Non
     assert "this is no URL" in told.details[DATABASE]
 
 
-def test_a_configuration_that_cannot_be_read_is_a_message(program: Program) -> None:
+def test_unreadable_configuration_is_reported(program: Program) -> None:
     configure(program, "[gpus")
     for file in (program.config, program.directory / "none.conf"):
         done = run(program, "--config-file", str(file), "upgrade", "check")
@@ -261,9 +261,7 @@ def test_a_configuration_that_cannot_be_read_is_a_message(program: Program) -> N
 @pytest.mark.parametrize(
     "arguments", ["", "upgrade", "upgrade chekc", "upgrade check --jsn", "--config-file"]
 )
-def test_wrong_usage_is_told_from_a_failure(
-    arguments: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_exits_with_64(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert upgrade_check.main(arguments.split()) == 64
     assert "usage: wharfinger-status" in capsys.readouterr().err
 
@@ -286,14 +284,14 @@ def test_status_without_the_embedded_placement_installed_fails_and_names_what_to
     assert (told.results[DATABASE], told.results[SERVICES]) == (SUCCESS, SUCCESS)
 
 
-def test_a_placement_that_is_away_fails(tmp_path: Path) -> None:
+def test_unreachable_placement_fails(tmp_path: Path) -> None:
     told = check(Program(tmp_path, f"http://{UNUSED_PORT}"))
 
     told.is_the_only(2, FAILURE, PLACEMENT, "no answer")
     assert told.results[PROVIDERS] == FAILURE
 
 
-def test_a_placement_that_lacks_a_feature_is_told(
+def test_placement_without_a_feature_is_reported(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.lower(monkeypatch, "1.36")
@@ -309,7 +307,7 @@ def test_a_placement_that_lacks_a_feature_is_told(
 
 @pytest.fixture
 def old_traits(placement_service: EmbeddedPlacement) -> Iterator[Interceptor]:
-    """A Placement beside which os-traits is too old to have owners."""
+    """A Placement beside an os-traits that is too old for owner traits."""
 
     def without_owners(answer: Answer) -> Answer:
         traits = json.loads(answer.body).get("traits", ())
@@ -324,7 +322,7 @@ def old_traits(placement_service: EmbeddedPlacement) -> Iterator[Interceptor]:
         yield interceptor
 
 
-def test_an_owner_trait_that_placement_does_not_know_fails_unless_it_is_a_custom_one(
+def test_unknown_owner_trait_fails_unless_it_is_custom(
     tmp_path: Path, old_traits: Interceptor
 ) -> None:
     program = Program(tmp_path, old_traits.url)
@@ -339,7 +337,7 @@ def test_an_owner_trait_that_placement_does_not_know_fails_unless_it_is_a_custom
 
 
 def publish(program: Program, *services: tuple[str, int, Collection[str]]) -> None:
-    """Have services with these hosts, versions and owners in the database."""
+    """Store services with these hosts, versions and owners."""
     context = local(program.directory, "host")
     try:
         ServiceList(
@@ -372,7 +370,7 @@ def test_services_that_do_not_tag_everything_are_named_by_host(program: Program)
         assert f"{host} (" not in details
 
 
-def test_a_deleted_service_is_not_waited_for(program: Program) -> None:
+def test_deleted_service_does_not_count(program: Program) -> None:
     publish(program, ("gone", 1, {"OWNER_NOVA"}), ("here", 2, {"OWNER_NOVA"}))
     context = local(program.directory, "host")
     [gone] = ServiceList.get_by_filters(context, host="gone")
@@ -384,7 +382,7 @@ def test_a_deleted_service_is_not_waited_for(program: Program) -> None:
     assert (told.code, told.results[SERVICES]) == (0, SUCCESS)
 
 
-def test_a_service_whose_owners_cannot_be_read_fails(program: Program, newest: sa.Engine) -> None:
+def test_service_with_unreadable_owners_fails(program: Program, newest: sa.Engine) -> None:
     publish(program, ("spoilt", 2, {"OWNER_NOVA"}))
     execute(newest, "UPDATE services SET owners = '[nonsense'")
 
@@ -399,7 +397,7 @@ def test_a_service_whose_owners_cannot_be_read_fails(program: Program, newest: s
 
 
 def provide(placement: PlacementFixture, name: str, *traits: str, **amounts: int) -> None:
-    """Have a provider in Placement with these traits and inventories."""
+    """Create a provider with these traits and inventories."""
     provider = placement.client.create_provider(str(uuid4()), name, None)
     generation = provider.generation
     if traits:
@@ -412,7 +410,7 @@ def provide(placement: PlacementFixture, name: str, *traits: str, **amounts: int
         placement.client.set_inventories(provider.uuid, generation, inventories)
 
 
-def test_providers_that_would_be_passed_by_are_named(
+def test_providers_with_inventory_but_no_owner_are_named(
     program: Program, placement: PlacementFixture
 ) -> None:
     provide(placement, "bare\x1b[31m-host", VCPU=8)
@@ -428,7 +426,7 @@ def test_providers_that_would_be_passed_by_are_named(
     assert told.details[PROVIDERS].startswith("1 with inventory: bare\\x1b[31m-host (")
 
 
-def test_a_fleet_without_owners_is_found_by_few_requests(
+def test_fleet_without_owners_is_found_with_few_requests(
     program: Program, placement: PlacementFixture, requests: Requests
 ) -> None:
     for number in range(51):

@@ -15,7 +15,7 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def test_the_process_exits_with_the_code_of_its_command(program: Program) -> None:
+def test_process_exits_with_the_code_of_its_command(program: Program) -> None:
     assert program.run("provider", "list", "--owner", "NOVA").code == 64
     done = program.run("sync", config=Path("/nowhere/wharfinger.conf"))
     failed(done, "/nowhere/wharfinger.conf")
@@ -72,7 +72,7 @@ def test_drivers_are_listed_and_checked(program: Program) -> None:
         ("[gpus]", "[placement]\nembedded = false\n[gpus]", "nothing says how to authenticate"),
     ],
 )
-def test_wrong_configuration_is_told(
+def test_wrong_configuration_fails_with_its_error(
     program: Program, found: str, replaced: str, told: str
 ) -> None:
     change(program, found, replaced)

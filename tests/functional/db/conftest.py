@@ -34,7 +34,7 @@ def on_mariadb(mariadb: MariaDB, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-#: All is tried with a file. With a server some of a module's tests are, drawn apart.
+#: All tests run on a file. Some of a module's tests, drawn apart, also run on a server.
 @pytest.fixture(
     params=[
         "file",

@@ -1,4 +1,4 @@
-"""Databases that start empty: what is done to them beside the code that uses them."""
+"""Databases that start empty, and access to them behind the code under test."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from wharfinger.objects import Context
 from wharfinger.objects.database_context import local
 
 HOST = "test-host"
-#: A version that nobody here knows.
+#: A version that this release does not know.
 FUTURE = "9999"
 
 
@@ -35,46 +35,46 @@ class Place(fixtures.Fixture):
 
     @property
     def kind(self) -> str:
-        """What SQLAlchemy calls it."""
+        """Return SQLAlchemy's name of the database."""
         return self.engine.dialect.name
 
     def open(self) -> Context:
-        """Use it as one that is configured."""
+        """Open it as a configured database."""
         context = connect(self.url, self.directory)
         self.addCleanup(context.close)
         return context
 
     def open_as_our_own(self) -> Context:
-        """Use it as the file of the state directory."""
+        """Open it as the file of the state directory."""
         context = local(self.directory, HOST)
         self.addCleanup(context.close)
         return context
 
     def upgrade(self, revision: str = "head") -> None:
-        """Bring it to a version, as another process would."""
+        """Upgrade it to a version, as another process does."""
         migration.upgrade(self.engine, HOST, directory=self.directory, revision=revision)
 
     def execute(self, *statements: str, **values: Any) -> None:
-        """Change it from behind."""
+        """Execute statements behind the code under test."""
         with self.engine.begin() as connection:
             for statement in statements:
                 connection.execute(sa.text(statement), values)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """What is in a table."""
+        """Return the rows of a table."""
         with self.engine.connect() as connection:
             found = connection.execute(sa.text(f"SELECT * FROM {table}")).mappings()
             return [dict(row) for row in found]
 
     def columns(self) -> dict[str, dict[str, str]]:
-        """The types of all columns, by table and name."""
+        """Return the types of all columns, by table and name."""
         return {
             table: {column["name"]: str(column["type"]) for column in columns}
             for (_, table), columns in sa.inspect(self.engine).get_multi_columns().items()
         }
 
     def differences(self) -> list[Any]:
-        """In what its schema is not the one that the code has in mind."""
+        """Return the differences between its schema and that of the code."""
         with self.engine.connect() as connection:
             schema = MigrationContext.configure(
                 connection, opts={"compare_type": True, "compare_server_default": True}
@@ -83,10 +83,10 @@ class Place(fixtures.Fixture):
 
 
 def connect(url: str, directory: Path) -> Context:
-    """Open a database that is configured."""
+    """Open a configured database."""
     return Context(Database(url, directory=directory, host=HOST, managed=False))
 
 
 def upgrade(url: str, directory: Path) -> None:
-    """What ``wharfinger db upgrade`` does."""
+    """Upgrade as ``wharfinger db upgrade`` does."""
     Database(url, directory=directory, host=HOST, managed=True).close()

@@ -1,4 +1,4 @@
-"""What other processes do to a database in these tests."""
+"""Functions that other processes run on a database in these tests."""
 
 import json
 import os
@@ -24,20 +24,20 @@ from wharfinger.objects.base import REGISTERED
 
 
 def is_change(statement: str) -> bool:
-    """Whether a statement does more than look."""
+    """Return whether a statement does more than read."""
     return statement.lstrip().startswith(
         ("CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE", "REPLACE")
     )
 
 
 def upgrade_together(barrier: Barrier, url: str, directory: Path) -> None:
-    """Upgrade when the others do."""
+    """Upgrade at the same time as the others."""
     barrier.wait()
     upgrade(url, directory)
 
 
 def upgrade_until_killed(url: str, directory: Path, steps: int) -> None:
-    """Upgrade, but for a SIGKILL before the step after so many; a commit is one too."""
+    """Upgrade, and kill the process before the step after so many; a commit is a step too."""
     taken = 0
 
     def step() -> None:
@@ -60,12 +60,12 @@ def upgrade_until_killed(url: str, directory: Path, steps: int) -> None:
 
 
 def versions() -> dict[str, tuple[str, list[str]]]:
-    """The version and the fields of each kind of object."""
+    """Return version and fields of each kind of object."""
     return {name: (kind.VERSION, sorted(kind.fields)) for name, kind in REGISTERED.items()}
 
 
 def create(url: str, directory: Path, number: int) -> None:
-    """Create a node, with all that is known of nodes here."""
+    """Create a node with all fields that this process knows."""
     context = connect(url, directory)
     try:
         values = {"pci_stats": samples.gpus()} if "pci_stats" in ComputeNode.fields else {}
@@ -75,7 +75,7 @@ def create(url: str, directory: Path, number: int) -> None:
 
 
 def known(url: str, directory: Path) -> dict[str, dict[str, Any]]:
-    """What is known of each node, by its name."""
+    """Return the fields of each node, by its name."""
     context = connect(url, directory)
     try:
         return {
@@ -87,7 +87,7 @@ def known(url: str, directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def count_up(url: str, directory: Path, uuid: str, field: str, times: int) -> int:
-    """Count a field up so many times, whoever else saves the node; how often that was noticed."""
+    """Increment a field so many times despite other writers; return the number of conflicts."""
     context = connect(url, directory)
     try:
         return count_up_in(context, uuid, field, times)
@@ -115,7 +115,7 @@ def count_up_in(context: Context, uuid: str, field: str, times: int) -> int:
 
 
 def use_from_afar(port: int, uuid: str) -> dict[str, Any]:
-    """What a client sees of the objects that another process serves; it changes some."""
+    """Read objects that another process serves, and change some; return what was read."""
     served = Served(Path())
     served.port, served.questions = port, []
     answers: list[Any] = []
@@ -150,7 +150,7 @@ def use_from_afar(port: int, uuid: str) -> dict[str, Any]:
 
 
 def count_up_from_afar(port: int, uuid: str, times: int) -> None:
-    """As ``count_up`` does, where another process serves the objects."""
+    """As ``count_up``, with objects that another process serves."""
     served = Served(Path())
     served.port, served.questions = port, []
     with remotely(served.send):
@@ -158,7 +158,7 @@ def count_up_from_afar(port: int, uuid: str, times: int) -> None:
 
 
 def save_or_not(services: ServiceList, reason: str) -> None:
-    """Give all the same reason, unless somebody else has saved one of them meanwhile."""
+    """Set the same reason on all services, unless another process has saved one meanwhile."""
     for one in services:
         one.disabled_reason = reason
     with suppress(ConcurrentSave):

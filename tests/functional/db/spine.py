@@ -1,4 +1,4 @@
-"""What the first version kept: a JSON document for each provider."""
+"""Contents of a database of the first version: a JSON document for each provider."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ _CARD = Provider(
     traits=frozenset({"OWNER_NOVA", "CUSTOM_FAST"}),
     aggregates=frozenset({uuid("aggregate")}),
 )
-#: One of each kind that there can be.
+#: One record of each possible kind.
 RECORDS: Mapping[str, Record] = {
     ROOT: Record(
         applied=Provider(uuid=ROOT, name="host-1", root_uuid=ROOT),
@@ -46,7 +46,7 @@ RECORDS: Mapping[str, Record] = {
 
 
 def documents(records: Mapping[str, Record] = RECORDS) -> dict[str, bytes]:
-    """The documents of records, as they were written: without what came later."""
+    """Return the documents of records as the first version wrote them, without later fields."""
     return {uuid: _document(record) for uuid, record in records.items()}
 
 
@@ -59,7 +59,7 @@ def _document(record: Record) -> bytes:
 
 
 def keep(place: Place, instance: str, documents: Mapping[str, bytes]) -> None:
-    """Have documents in a database of the first version."""
+    """Store documents in a database of the first version."""
     table = sa.table("provider_records", *map(sa.column, ("instance", "uuid", "document")))
     rows = [
         {"instance": instance, "uuid": uuid, "document": document}

@@ -1,4 +1,4 @@
-"""Connections and servers that go away, and come back."""
+"""Connections and servers that close, and return."""
 
 import gc
 import signal
@@ -27,7 +27,7 @@ def served(request: pytest.FixtureRequest) -> Place:
 
 
 def close_connections(place: Place) -> int:
-    """Have the server close all others; how many there were."""
+    """Close all other connections on the server; return their number."""
     if place.kind == "postgresql":
         return len(
             place.rows(
@@ -42,7 +42,7 @@ def close_connections(place: Place) -> int:
     return len(others)
 
 
-def test_a_connection_that_was_closed_meanwhile_is_made_again(served: Place) -> None:
+def test_connection_closed_meanwhile_is_opened_again(served: Place) -> None:
     context = served.open()
     node = samples.node(context)
     node.create()
@@ -54,7 +54,7 @@ def test_a_connection_that_was_closed_meanwhile_is_made_again(served: Place) -> 
     assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 1
 
 
-def test_a_connection_that_is_closed_during_a_save_is_told_and_nothing_is_written(
+def test_connection_closed_during_a_save_is_an_error_and_nothing_is_written(
     served: Place,
 ) -> None:
     context = served.open()
@@ -79,7 +79,7 @@ def test_a_connection_that_is_closed_during_a_save_is_told_and_nothing_is_writte
 
 
 def with_password(server: PostgreSQL | MariaDB, url: str) -> str:
-    """The same database for somebody who has a password."""
+    """Return the URL of the same database for a user with a password."""
     if isinstance(server, MariaDB):
         with sa.create_engine(url, poolclass=sa.NullPool).begin() as connection:
             connection.execute(sa.text(f"CREATE USER us@localhost IDENTIFIED BY '{PASSWORD}'"))
@@ -88,7 +88,7 @@ def with_password(server: PostgreSQL | MariaDB, url: str) -> str:
     return sa.make_url(url).set(password=PASSWORD).render_as_string(hide_password=False)
 
 
-def assert_told(use: Callable[[], object], url: str) -> None:
+def assert_error(use: Callable[[], object], url: str) -> None:
     with pytest.raises(StateError) as caught:
         use()
     assert caught.value.path == str(sa.make_url(url).set(query={}))
@@ -97,7 +97,7 @@ def assert_told(use: Callable[[], object], url: str) -> None:
     assert "Check [database] connection" in caught.value.remedy
 
 
-def test_an_option_that_the_driver_does_not_take_is_told(served: Place) -> None:
+def test_option_that_the_driver_refuses_is_an_error_without_the_password(served: Place) -> None:
     url = sa.make_url(served.url).update_query_dict({"foo": "bar"}).set(password=PASSWORD)
     with pytest.raises(StateError) as caught:
         connect(url.render_as_string(hide_password=False), served.directory)
@@ -106,12 +106,12 @@ def test_an_option_that_the_driver_does_not_take_is_told(served: Place) -> None:
     assert PASSWORD not in str(caught.value)
 
 
-# PyMySQL leaves a socket to the garbage collector where it cannot connect.
+# PyMySQL leaves a socket to the garbage collector if it cannot connect.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize(
     ("kind", "ending"), [(PostgreSQL, signal.SIGINT), (MariaDB, signal.SIGTERM)]
 )
-def test_a_server_that_is_stopped_is_told_and_used_again(
+def test_stopped_server_is_an_error_and_is_used_again_after_its_start(
     kind: type[PostgreSQL | MariaDB], ending: signal.Signals, tmp_path: Path
 ) -> None:
     with (
@@ -137,7 +137,7 @@ def test_a_server_that_is_stopped_is_told_and_used_again(
             lambda: connect(url, tmp_path),
         ]
         for use in uses:
-            assert_told(use, url)
+            assert_error(use, url)
         gc.collect()
 
         server.start_again()

@@ -1,4 +1,4 @@
-"""An upgrade that is killed before any of its steps: the next one goes on, and loses nothing."""
+"""An upgrade that is killed before any of its steps: the next one continues, and loses nothing."""
 
 import signal
 from typing import Any
@@ -13,7 +13,7 @@ from wharfinger.reconcile.record_store import RecordStore
 
 
 def is_killed_after(place: Place, steps: int) -> bool:
-    """Whether an upgrade has more steps to take than that; if so, it has taken as many."""
+    """Run an upgrade with so many steps; return whether it has more."""
     process = PROCESSES.Process(
         target=elsewhere.upgrade_until_killed, args=(place.url, place.directory, steps)
     )
@@ -44,7 +44,7 @@ def test_upgrade_is_completed_however_often_it_is_killed(place: Place, draw: Dra
     spine.keep(place, "gpus", spine.documents())
     kills = 0
     before = version(place), schema(place)
-    # All versions have 38 steps. MariaDB leaves each of them.
+    # All versions together have 38 steps. MariaDB commits each of them.
     for steps in draw(range(1, 16 if place.kind == "mysql" else 34), 4):
         kills += is_killed_after(place, steps)
         now = version(place), schema(place)

@@ -1,4 +1,4 @@
-"""The schema: from nothing, and from each version, to the one that the code has in mind."""
+"""The schema: an upgrade from nothing, and from each version, gives that of the code."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +22,7 @@ ALEMBIC = "alembic_version"
 
 
 def columns(place: Place) -> dict[tuple[str, str], bool]:
-    """By table and name, whether one may be left out of a new row."""
+    """Return whether each column may be left out of a new row, by table and name."""
     return {
         (table, column["name"]): column["nullable"] or column["default"] is not None
         for (_, table), some in sa.inspect(place.engine).get_multi_columns().items()
@@ -31,7 +31,9 @@ def columns(place: Place) -> dict[tuple[str, str], bool]:
 
 
 @pytest.mark.parametrize("revision", [None, *REVISIONS])
-def test_each_version_becomes_what_the_code_has_in_mind(place: Place, revision: str | None) -> None:
+def test_upgrade_of_each_version_gives_the_schema_of_the_code(
+    place: Place, revision: str | None
+) -> None:
     if revision is not None:
         place.upgrade(revision)
     upgrade(place.url, place.directory)
@@ -39,7 +41,7 @@ def test_each_version_becomes_what_the_code_has_in_mind(place: Place, revision: 
     assert place.open().db.schema().is_head
 
 
-def test_a_second_upgrade_writes_nothing(place: Place) -> None:
+def test_second_upgrade_writes_nothing(place: Place) -> None:
     place.upgrade()
     statements: list[str] = []
 
@@ -72,7 +74,7 @@ def test_names_that_differ_in_case_or_accents_differ_on_mariadb(on_mariadb: Plac
 
 
 @pytest.mark.parametrize("place", ["file", "on_postgresql", "on_mariadb"], indirect=True)
-def test_two_processes_upgrade_one_empty_database_at_once(place: Place) -> None:
+def test_upgrades_of_an_empty_database_by_two_processes_at_once_succeed(place: Place) -> None:
     barrier = PROCESSES.Barrier(2)
     processes = [
         PROCESSES.Process(
@@ -90,7 +92,7 @@ def test_two_processes_upgrade_one_empty_database_at_once(place: Place) -> None:
     assert place.rows(ALEMBIC) == [{"version_num": REVISIONS[-1]}]
 
 
-def test_nothing_is_upgraded_without_the_lock_for_it(on_mariadb: Place) -> None:
+def test_upgrade_without_its_lock_changes_nothing(on_mariadb: Place) -> None:
     def refuse(
         _connection: object, _cursor: object, statement: str, parameters: object, *_: object
     ) -> tuple[str, object]:
@@ -105,7 +107,7 @@ def test_nothing_is_upgraded_without_the_lock_for_it(on_mariadb: Place) -> None:
     assert not on_mariadb.columns()
 
 
-def test_threads_upgrade_a_database_each_at_once(
+def test_upgrades_of_several_databases_in_threads_succeed(
     postgresql: PostgreSQL, mariadb: MariaDB, tmp_path: Path
 ) -> None:
     urls = [
@@ -120,7 +122,7 @@ def test_threads_upgrade_a_database_each_at_once(
             assert place.differences() == []
 
 
-def test_what_comes_later_is_added_and_older_code_can_leave_it_out(file: Place) -> None:
+def test_later_columns_may_be_left_out_by_older_code(file: Place) -> None:
     first, second, *later = REVISIONS
     assert (first, second) == ("0001", "0002")
     file.upgrade(second)

@@ -1,4 +1,4 @@
-"""Code and a schema of different versions: what works, what is told, and what is left alone."""
+"""Code and schema of different versions: features that work, errors, and unchanged data."""
 
 import logging
 import threading
@@ -22,7 +22,7 @@ from wharfinger.objects import (
 )
 from wharfinger.reconcile.record_store import RecordStore
 
-#: Where the servers say that somebody waits until a table is not used.
+#: Queries for statements that wait until a table is not in use.
 WAITING = {
     "postgresql": "pg_locks WHERE NOT granted",
     "mysql": "information_schema.processlist WHERE state = 'Waiting for table metadata lock'",
@@ -36,7 +36,7 @@ TABLES = (
     "provider_records",
     "device_jobs",
 )
-#: What each version of the schema lacks, by table, of what the code has in mind.
+#: The columns that each version of the schema lacks, by table.
 LACKING = {
     "0003": {
         "reservations": {"own_reserved", "consumer_uuid", "phase"},
@@ -55,7 +55,7 @@ def counted(node: ComputeNode) -> int:
 
 
 def become_future(place: Place) -> None:
-    """Have the schema of a version to come: it only adds."""
+    """Give the database a schema of a future version, which has additions."""
     place.upgrade()
     for table in TABLES:
         place.execute(
@@ -68,7 +68,7 @@ def become_future(place: Place) -> None:
     )
 
 
-# A schema that is older.
+# An older schema.
 
 
 def test_field_without_a_column_in_an_older_schema_is_unset_until_the_upgrade(place: Place) -> None:
@@ -142,7 +142,7 @@ def test_reservations_and_records_work_on_the_schema_before_and_after_an_upgrade
     assert not context.db.missing()
 
 
-def test_a_table_that_is_younger_than_the_schema_is_asked_for_in_words(place: Place) -> None:
+def test_use_of_a_table_that_the_schema_lacks_is_an_error_with_the_remedy(place: Place) -> None:
     place.upgrade("0004")
     context = place.open()
     samples.node(context).create()
@@ -157,7 +157,7 @@ def test_a_table_that_is_younger_than_the_schema_is_asked_for_in_words(place: Pl
     assert len(DeviceJobList.get_by_filters(context)) == len(place.rows("compute_nodes")) == 1
 
 
-def test_what_is_missing_is_told_once(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_columns_are_logged_once(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     place.upgrade("0002")
     with caplog.at_level(logging.WARNING):
         context = place.open()
@@ -178,7 +178,7 @@ def test_what_is_missing_is_told_once(place: Place, caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("server", ["on_postgresql", "on_mariadb"])
-def test_an_upgrade_waits_for_a_save_and_the_save_not_for_the_upgrade(
+def test_upgrade_waits_for_a_save_and_not_the_other_way_round(
     request: pytest.FixtureRequest, server: str
 ) -> None:
     place: Place = request.getfixturevalue(server)
@@ -209,7 +209,7 @@ def test_an_upgrade_waits_for_a_save_and_the_save_not_for_the_upgrade(
     assert place.differences() == []
 
 
-def test_configured_database_that_is_empty_or_of_the_first_version_has_to_be_upgraded(
+def test_configured_database_without_an_upgrade_is_refused(
     place: Place,
 ) -> None:
     with pytest.raises(StateError, match="wharfinger db upgrade"):
@@ -230,10 +230,10 @@ def test_configured_database_that_is_empty_or_of_the_first_version_has_to_be_upg
     assert RecordStore(context, HOST, "gpus").records == spine.RECORDS
 
 
-# A schema that is newer.
+# A newer schema.
 
 
-def test_newer_schema_that_only_adds_is_used_and_keeps_what_is_its_own(place: Place) -> None:
+def test_newer_schema_with_additions_is_used_and_keeps_them(place: Place) -> None:
     become_future(place)
     context = place.open()
     assert not context.db.missing()
@@ -282,7 +282,9 @@ def test_newer_schema_that_only_adds_is_used_and_keeps_what_is_its_own(place: Pl
         "ALTER TABLE flavors RENAME TO kinds",
     ],
 )
-def test_a_newer_schema_without_what_is_needed_is_told_and_left(place: Place, change: str) -> None:
+def test_newer_schema_without_a_needed_column_is_refused_and_kept(
+    place: Place, change: str
+) -> None:
     place.upgrade()
     place.execute(change, f"UPDATE alembic_version SET version_num = '{FUTURE}'")
     before = place.columns()
@@ -297,7 +299,7 @@ def test_a_newer_schema_without_what_is_needed_is_told_and_left(place: Place, ch
     assert place.rows("alembic_version") == [{"version_num": FUTURE}]
 
 
-def test_a_file_of_our_own_that_is_newer_is_used_and_left(file: Place) -> None:
+def test_newer_file_of_our_own_is_used_and_kept(file: Place) -> None:
     become_future(file)
     before = file.columns()
 
@@ -310,7 +312,7 @@ def test_a_file_of_our_own_that_is_newer_is_used_and_left(file: Place) -> None:
 
 
 @pytest.mark.parametrize("server", ["on_postgresql", "on_mariadb"])
-def test_what_a_newer_version_upgrades_first_is_left_to_it(
+def test_upgrade_after_that_of_a_newer_version_changes_nothing(
     request: pytest.FixtureRequest, server: str
 ) -> None:
     place: Place = request.getfixturevalue(server)
@@ -345,7 +347,7 @@ def test_what_a_newer_version_upgrades_first_is_left_to_it(
     assert not place.open().db.missing()
 
 
-def test_what_a_schema_loses_while_it_is_used_is_told_and_nothing_is_written(place: Place) -> None:
+def test_column_lost_during_use_is_an_error_and_nothing_is_written(place: Place) -> None:
     place.upgrade()
     context = place.open()
     samples.service(context).create()

@@ -1,4 +1,4 @@
-"""What the first version remembered of providers, after the move to the tables of today."""
+"""Records of the first version, after their move to the tables of today."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ WRITTEN = (
 )
 
 
-def test_everything_is_there_afterwards(place: Place) -> None:
+def test_upgrade_keeps_all_records_of_the_first_version(place: Place) -> None:
     place.upgrade("0001")
     spine.keep(place, "gpus", spine.documents())
     spine.keep(place, "metal", spine.documents({spine.OTHERS: Record()}))
@@ -37,7 +37,7 @@ def test_everything_is_there_afterwards(place: Place) -> None:
     assert place.differences() == []
 
 
-def test_a_document_reads_as_it_was_written(file: Place) -> None:
+def test_document_of_the_first_version_is_read_unchanged(file: Place) -> None:
     file.upgrade("0001")
     spine.keep(file, "gpus", {spine.GPU: WRITTEN})
 
@@ -68,7 +68,7 @@ DAMAGED = {
 }
 
 
-def test_damaged_documents_are_logged_and_left_and_no_other_waits_for_them(
+def test_damaged_documents_are_logged_and_kept_and_the_others_moved(
     file: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert DOCUMENT not in DAMAGED.values()
@@ -88,7 +88,7 @@ def test_damaged_documents_are_logged_and_left_and_no_other_waits_for_them(
     assert RecordStore(context, HOST, "gpus").records == spine.RECORDS
 
 
-def test_what_is_damaged_is_left_on_each_kind_of_database(place: Place) -> None:
+def test_damaged_documents_are_kept_on_each_kind_of_database(place: Place) -> None:
     damaged = {spine.GPU: b"{", "no uuid": spine.documents()[spine.ROOT]}
     place.upgrade("0001")
     spine.keep(place, "gpus", spine.documents() | damaged)

@@ -38,7 +38,7 @@ def test_beside_the_embedded_placement(file: Place, placement: PlacementFixture)
     assert providers == nodes.keys()
 
 
-def test_lists_that_are_saved_in_any_order_do_not_wait_for_each_other(place: Place) -> None:
+def test_lists_saved_in_any_order_do_not_wait_for_each_other(place: Place) -> None:
     place.upgrade()
     context = place.open()
     ServiceList(

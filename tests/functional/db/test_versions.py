@@ -1,4 +1,4 @@
-"""Processes with the oldest objects, and with the newest, at work on one database."""
+"""Processes with the oldest and with the newest objects on one database."""
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -34,7 +34,7 @@ def counted(node: ComputeNode) -> int:
     return node.pci_stats[0].count
 
 
-def test_a_process_is_as_old_as_can_be(old: ProcessPoolExecutor) -> None:
+def test_oldest_process_has_the_first_version_of_each_object(old: ProcessPoolExecutor) -> None:
     then, now = old.submit(elsewhere.versions).result(), elsewhere.versions()
 
     assert {version for version, _ in then.values()} == {"1.0"}
@@ -50,7 +50,7 @@ def test_a_process_is_as_old_as_can_be(old: ProcessPoolExecutor) -> None:
     assert all(set(then[name][1]) <= set(now[name][1]) for name in now)
 
 
-def test_each_reads_what_the_other_creates(
+def test_each_version_reads_objects_that_the_other_creates(
     place: Place, old: ProcessPoolExecutor, new: ProcessPoolExecutor
 ) -> None:
     place.upgrade()
@@ -71,7 +71,7 @@ def test_each_reads_what_the_other_creates(
     assert for_old == for_new
 
 
-def test_neither_loses_what_the_other_saves(
+def test_each_version_keeps_fields_that_the_other_saves(
     place: Place, old: ProcessPoolExecutor, new: ProcessPoolExecutor
 ) -> None:
     place.upgrade()
@@ -95,7 +95,7 @@ def assert_oldest(primitive: dict[str, Any]) -> None:
     assert "pci_stats" not in primitive["wharfinger_object.data"]
 
 
-def test_an_old_client_of_a_new_server_gets_old_objects_and_loses_nothing(
+def test_old_client_of_a_new_server_gets_old_objects_and_loses_no_field(
     file: Place, old: ProcessPoolExecutor
 ) -> None:
     with KeptElsewhere(file.directory) as kept, kept.in_use():
@@ -112,7 +112,7 @@ def test_an_old_client_of_a_new_server_gets_old_objects_and_loses_nothing(
         assert (node.vcpus_used, node.memory_mb_used, counted(node)) == (5, 5, 9)
 
 
-def test_an_old_client_and_a_new_one_of_a_new_server_work_at_once(
+def test_old_and_new_client_of_a_new_server_work_at_once(
     file: Place, old: ProcessPoolExecutor
 ) -> None:
     with KeptElsewhere(file.directory) as kept, kept.in_use():

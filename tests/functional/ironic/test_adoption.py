@@ -22,7 +22,7 @@ GOLD: Final = "CUSTOM_BAREMETAL_GOLD"
 MARK: Final = "CUSTOM_WHARFINGER_METAL"
 FREE, FULL = {GOLD: (1, 0)}, {GOLD: (1, 1)}
 IN_USE: Final[dict[str, Any]] = {"provision_state": "active", "instance_uuid": INSTANCE}
-#: A node as nova's IronicDriver last saw it, and why it cannot be given out.
+#: A node as nova's IronicDriver last saw it, and the reason why it is not available.
 STATES: Final[dict[str, dict[str, Any]]] = {
     "in use": IN_USE,
     "in maintenance": {"maintenance": True},
@@ -56,7 +56,7 @@ class Metal(Publishing):
         self.restarted()
 
     def is_now(self, **fields: Any) -> None:
-        """From now on, the node is so in Ironic."""
+        """Change the node in Ironic."""
         self.ironic.rows[self.node].history.append(node(uuid=self.node, **fields))
 
     def left_by_nova(self, *traits: str, reserved: int = 1, is_allocated: bool = False) -> None:
@@ -102,12 +102,12 @@ class Metal(Publishing):
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The node's provider in Placement."""
+        """Return the node's provider in Placement."""
         return everything()[self.node]
 
     @property
     def figures(self) -> dict[str, tuple[int, int]]:
-        """Total and reserved of each class of the node."""
+        """Return total and reserved of each class of the node."""
         found: dict[str, tuple[int, int]] = self.shown["inventories"]
         return found
 

@@ -18,7 +18,7 @@ def test_table_has_every_state_of_ironic_and_no_other() -> None:
         if name.endswith("_STATES") and not name.startswith("_")
     ]
     assert len(kinds) > 5
-    # `service` is what is asked for, and no state: the node is servicing then.
+    # `service` is a target, and no state: the node is in servicing meanwhile.
     assert {state for kind in kinds for state in kind} - {states.SERVICE} <= set(PROVISION_STATES)
 
 
@@ -28,7 +28,7 @@ def test_reason_of_a_failed_state_has_the_error(state: str) -> None:
     assert reason == f"{PROVISION_STATES[state]}: no PXE"
 
 
-def test_node_is_held_wherever_nova_holds_it_and_else_where_the_driver_is_stricter() -> None:
+def test_node_is_reserved_if_nova_reserves_it_or_the_driver_is_stricter() -> None:
     assert (states.NOSTATE, states.ERROR, states.AVAILABLE) == (None, "error", "available")
     count = stricter = 0
     for state, maintenance, power, instance, fault, retired in product(

@@ -1,25 +1,25 @@
-"""Each test is run twice, as the tracker's are: with objects here, and kept by another process."""
+"""Fixtures of jobs; each test runs twice: with objects in this process, and in another."""
 
 import pytest
 
-from tests.functional.reconcile.conftest import files_stay_open, keeper, nobody_waits, where
+from tests.functional.reconcile.conftest import files_stay_open, keeper, no_waits, where
 from tests.lab.cycles import Publishing
 from tests.lab.devices import CARD, OWN, SIBLING, Device, ProgrammableDriver, publish_devices
 from tests.lab.placement import PlacementFixture
 from wharfinger.jobs import device_programming
 
-__all__ = ["files_stay_open", "keeper", "nobody_waits", "where"]
+__all__ = ["files_stay_open", "keeper", "no_waits", "where"]
 
 
 @pytest.fixture(autouse=True)
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is waited for is looked at often."""
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll at short intervals."""
     monkeypatch.setattr(device_programming, "_PACE", 0.005)
 
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> ProgrammableDriver:
-    """One that has published all devices."""
+    """A driver that has published all devices."""
     return publish_devices(publishing, placement)
 
 
@@ -30,13 +30,13 @@ def device(
     placement: PlacementFixture,
     request: pytest.FixtureRequest,
 ) -> Device:
-    """The one of the parameter, or ours."""
+    """The device of the parameter, or our own."""
     return Device(publishing, placement, getattr(request, "param", OWN))
 
 
 @pytest.fixture
 def sibling(device: Device, driver: ProgrammableDriver) -> Device:
-    """Another part of the device, which is programmed with it."""
+    """Another function of the device, which is programmed together with it."""
     sibling = Device(device.publishing, device.placement, SIBLING)
     for uuid in (device.uuid, sibling.uuid):
         driver.scopes[uuid] = [device.uuid, sibling.uuid]
@@ -45,5 +45,5 @@ def sibling(device: Device, driver: ProgrammableDriver) -> Device:
 
 @pytest.fixture
 def card(device: Device) -> Device:
-    """One that somebody else publishes."""
+    """A device that another owner publishes."""
     return Device(device.publishing, device.placement, CARD)

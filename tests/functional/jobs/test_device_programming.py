@@ -1,4 +1,4 @@
-"""Programming a device: it is free afterwards only where it is known what it holds."""
+"""Jobs that program a device: it is free afterwards only if its function is known."""
 
 import threading
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 CONSUMER = uuid("consumer")
-#: Seconds; what is waited for takes milliseconds.
+#: Seconds; the events take milliseconds.
 PATIENCE = 30.0
 REFUSED = ProgrammingRefused(driver="scripted", provider=OWN, reason="wrong image")
 FAILED = ProgrammingFailed(driver="scripted", provider=OWN, reason="bad checksum")
@@ -46,7 +46,7 @@ def raises(error: BaseException) -> Callable[..., None]:
 
 
 class Told:
-    """The steps that a job reports; ``at`` is done when one of them is reported."""
+    """The steps that a job reports; ``at`` has acts to do when one of them is reported."""
 
     def __init__(self, **at: Callable[[], object]) -> None:
         self.steps: list[str] = []
@@ -60,12 +60,12 @@ class Told:
             self._at.pop(step)()
 
     def act(self, step: str, act: Callable[[], object]) -> None:
-        """Set the act of the next report of a step."""
+        """Do an act at the next report of a step."""
         self._at[step] = act
 
 
 def awaited(is_so: Callable[[], bool]) -> None:
-    """Look until something is so that another thread does."""
+    """Wait until a condition holds that another thread brings about."""
     pause = threading.Event()
     for _ in range(int(PATIENCE / 0.005)):
         if is_so():
@@ -80,7 +80,7 @@ def revision(device: Device) -> int:
 
 
 def unchanged(device: Device) -> None:
-    """Resolve what a job has left: the device holds what it held."""
+    """Resolve what a job has left: the device has its former function."""
     resolve(device.publishing.client, device.context, device.uuid, programmed=False)
     assert device.is_free()
 
@@ -90,11 +90,11 @@ def in_use(device: Device, *consumers: str) -> None:
         allocate(device.placement, consumer, "1.39", **{device.name: {"FPGA": 1}})
 
 
-# What goes well.
+# Success.
 
 
 @pytest.mark.parametrize("device", [OWN, CARD], indirect=True)
-def test_device_is_reserved_programmed_marked_and_released(
+def test_device_is_reserved_programmed_tagged_and_released(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     device.says("OLD")
@@ -127,11 +127,11 @@ def test_device_is_reserved_programmed_marked_and_released(
     assert device.is_free()
 
 
-def test_device_is_marked_with_what_it_says_that_it_holds_or_with_what_was_asked(
+def test_device_is_tagged_with_its_reported_or_else_the_requested_function(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     device.says("OLD")
-    #: The function of the call, the functions that the device reports, and the marks.
+    #: The function of the call, the functions that the device reports, and the traits.
     cases: list[tuple[str | None, dict[str, str | None], set[str]]] = [
         ("a", {}, {"A"}),
         (None, {}, set()),
@@ -165,10 +165,10 @@ def test_device_is_marked_with_what_it_says_that_it_holds_or_with_what_was_asked
         unchanged(device)
 
 
-# Jobs that do not begin.
+# Jobs that are refused.
 
 
-def test_job_that_cannot_begin_leaves_no_job(device: Device, driver: ProgrammableDriver) -> None:
+def test_refused_job_leaves_no_row(device: Device, driver: ProgrammableDriver) -> None:
     client, context = device.publishing.client, device.context
     before = contents(device.placement)
     with pytest.raises(InvalidName, match="image"):
@@ -186,7 +186,9 @@ def test_job_that_cannot_begin_leaves_no_job(device: Device, driver: Programmabl
 
 
 @pytest.mark.parametrize("owner", [None, "CUSTOM_OWNER_ACME"])
-def test_device_that_nobody_publishes_here_is_left_alone(device: Device, owner: str | None) -> None:
+def test_device_that_this_service_does_not_publish_is_refused(
+    device: Device, owner: str | None
+) -> None:
     client = device.placement.client
     theirs = makes(device.placement, "theirs", **FREE)
     if owner:
@@ -205,7 +207,7 @@ def test_device_that_nobody_publishes_here_is_left_alone(device: Device, owner: 
     assert job.state == "failed"
 
 
-def test_device_in_use_is_waited_for_while_it_is_reserved(device: Device) -> None:
+def test_job_for_a_device_in_use_waits_while_it_is_reserved(device: Device) -> None:
     in_use(device)
     with pytest.raises(JobRefused, match=f"it is in use by {CONSUMER}"):
         device.program("new")
@@ -234,7 +236,7 @@ def test_device_in_use_is_waited_for_while_it_is_reserved(device: Device) -> Non
     assert (device.functions, device.is_free()) == ({"NEW"}, True)
 
 
-# What fails.
+# Failures.
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ def test_device_in_use_is_waited_for_while_it_is_reserved(device: Device) -> Non
     [(REFUSED, []), (FAILED, ["old"]), (FAILED, [None])],
     ids=["refused", "holds the old one", "holds none"],
 )
-def test_failure_releases_device_that_is_known_to_hold_what_it_held(
+def test_failure_releases_a_device_that_reports_its_former_function(
     device: Device, driver: ProgrammableDriver, error: Exception, holds: list[str | None]
 ) -> None:
     device.says("OLD")
@@ -258,7 +260,7 @@ def test_failure_releases_device_that_is_known_to_hold_what_it_held(
     assert str(error) in (job.problem or "")
 
 
-#: What it says before and after, if anything.
+#: The functions that the device reports before and after, if any.
 UNKNOWN: list[tuple[list[str | None], list[str | None]]] = [
     ([], []),
     ([], ["old"]),
@@ -269,7 +271,7 @@ UNKNOWN: list[tuple[list[str | None], list[str | None]]] = [
 ]
 
 
-def test_failure_keeps_reserved_what_is_not_known_to_hold_what_it_held(
+def test_failure_keeps_a_device_of_unknown_function_reserved(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     for before, after in UNKNOWN:
@@ -287,7 +289,7 @@ def test_failure_keeps_reserved_what_is_not_known_to_hold_what_it_held(
         unchanged(device)
 
 
-def test_error_of_which_the_outcome_is_not_known_keeps_the_device_reserved(
+def test_error_without_a_known_outcome_keeps_the_device_reserved(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     device.says("OLD")
@@ -297,7 +299,7 @@ def test_error_of_which_the_outcome_is_not_known_keeps_the_device_reserved(
         SystemExit("no answer"),
         KeyboardInterrupt("no answer"),
     ):
-        # Not even where it says the old one: that may be while it is still being written.
+        # Even if it reports the former function: it may still be being written.
         driver.held[device.uuid] = "old"
         driver.loading = raises(error)
         with pytest.raises(JobUnresolved, match="no answer") as caught:
@@ -311,7 +313,7 @@ def test_error_of_which_the_outcome_is_not_known_keeps_the_device_reserved(
         unchanged(device)
 
 
-def test_device_that_a_job_has_left_is_not_programmed_until_it_is_resolved(
+def test_device_with_an_unresolved_job_is_refused(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     driver.loading = raises(NO_ANSWER)
@@ -328,7 +330,7 @@ def test_device_that_a_job_has_left_is_not_programmed_until_it_is_resolved(
         assert (device.is_held, device.state) == (True, state)
     device.falls_silent()
     unchanged(device)
-    # A reservation alone is one to resolve, too.
+    # A reservation without a job must be resolved, too.
     holds = Reservations(device.publishing.client, device.context)
     holds.reserve(device.summary, holder=HOLDER, reason="programming")
     with pytest.raises(JobRefused, match="another job has it"):
@@ -348,7 +350,7 @@ def test_device_that_a_job_has_left_is_not_programmed_until_it_is_resolved(
     ],
     ids=repr,
 )
-def test_failure_to_report_a_step_keeps_nothing_reserved_unsaid(
+def test_failed_report_of_a_step_keeps_nothing_reserved_without_an_error(
     device: Device, sibling: Device, step: str, error: BaseException
 ) -> None:
     with pytest.raises(BaseException) as caught:
@@ -366,7 +368,7 @@ def test_failure_to_report_a_step_keeps_nothing_reserved_unsaid(
 # Other processes meanwhile.
 
 
-def test_device_that_goes_meanwhile_is_left_to_be_resolved(
+def test_device_deleted_during_a_job_leaves_it_to_be_resolved(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     driver.loading = lambda uuid, _: device.placement.client.delete_provider(uuid)
@@ -375,7 +377,7 @@ def test_device_that_goes_meanwhile_is_left_to_be_resolved(
     assert device.state == "unknown"
 
 
-def test_device_that_has_another_owner_meanwhile_is_not_marked(
+def test_device_that_another_owner_took_during_a_job_is_not_tagged(
     card: Device, driver: ProgrammableDriver
 ) -> None:
     client = card.placement.client
@@ -391,7 +393,7 @@ def test_device_that_has_another_owner_meanwhile_is_not_marked(
     assert card.state == "unknown"
 
 
-def test_figures_that_the_owner_writes_meanwhile_are_reserved_and_come_back(
+def test_figures_that_the_owner_writes_during_a_job_are_reserved_and_restored(
     card: Device, driver: ProgrammableDriver
 ) -> None:
     def loading(*_: Any) -> None:
@@ -408,7 +410,7 @@ def test_figures_that_the_owner_writes_meanwhile_are_reserved_and_come_back(
     assert not card.is_held
 
 
-def test_device_that_an_operator_has_reserved_besides_stays_reserved(device: Device) -> None:
+def test_device_that_an_operator_reserved_too_stays_reserved(device: Device) -> None:
     holds = Reservations(device.publishing.client, device.context)
     holds.reserve(device.summary, holder="operator", reason="a fan is loud")
     told = Told()
@@ -419,7 +421,7 @@ def test_device_that_an_operator_has_reserved_besides_stays_reserved(device: Dev
     assert device.is_free()
 
 
-def test_device_that_is_released_meanwhile_is_not_reserved_again(
+def test_device_released_during_a_job_is_not_reserved_again(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     looks = threading.Event()
@@ -442,7 +444,7 @@ def test_device_that_is_released_meanwhile_is_not_reserved_again(
     assert (job.state, device.functions, device.is_free()) == ("programmed", {"NEW"}, True)
 
 
-def test_job_that_is_resolved_meanwhile_ends_as_it_was_resolved(
+def test_job_resolved_while_it_runs_ends_as_resolved(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     def loading(*_: Any) -> None:
@@ -457,13 +459,13 @@ def test_job_that_is_resolved_meanwhile_ends_as_it_was_resolved(
     assert (device.state, device.functions, device.is_free()) == ("failed", {"OLD"}, True)
 
 
-# Signs of life, and what is away.
+# Signs of life, and outages.
 
 
 @pytest.mark.parametrize(
     "what", ["Placement answers nobody", "Placement hangs", "the database is away", "nothing"]
 )
-def test_job_says_that_it_is_at_work_whatever_is_away_for_a_while(
+def test_job_reports_signs_of_life_during_an_outage(
     device: Device, driver: ProgrammableDriver, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     is_back, asked, save = threading.Event(), threading.Semaphore(0), DeviceJob.save
@@ -501,7 +503,7 @@ def test_job_says_that_it_is_at_work_whatever_is_away_for_a_while(
     assert (device.state, device.functions, device.is_free()) == ("programmed", {"NEW"}, True)
 
 
-def test_job_says_that_it_is_at_work_while_it_reserves_and_waits(
+def test_job_reports_signs_of_life_while_it_reserves_and_waits(
     device: Device, sibling: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wharfinger.jobs.device_programming._BEATS", 10**9)
@@ -528,7 +530,7 @@ def test_job_says_that_it_is_at_work_while_it_reserves_and_waits(
 
 
 @pytest.mark.parametrize("away", ["Placement", "the database"])
-def test_device_programmed_before_a_service_went_away_is_left_to_be_resolved(
+def test_device_programmed_before_an_outage_is_left_to_be_resolved(
     device: Device, driver: ProgrammableDriver, monkeypatch: pytest.MonkeyPatch, away: str
 ) -> None:
     def loading(*_: Any) -> None:
@@ -548,10 +550,10 @@ def test_device_programmed_before_a_service_went_away_is_left_to_be_resolved(
     assert device.state == ("unknown" if away == "Placement" else "programming")
 
 
-# Other parts of the device.
+# Other functions of the device.
 
 
-def test_all_parts_of_a_device_are_reserved_marked_and_released(
+def test_all_functions_of_a_device_are_reserved_tagged_and_released(
     device: Device, sibling: Device, driver: ProgrammableDriver
 ) -> None:
     seen: list[Any] = []
@@ -570,7 +572,7 @@ def test_all_parts_of_a_device_are_reserved_marked_and_released(
     assert sibling.name in told.details["reserved"]
 
 
-def test_part_that_cannot_be_reserved_keeps_the_device_from_being_programmed(
+def test_function_that_cannot_be_reserved_prevents_the_job(
     device: Device, sibling: Device, driver: ProgrammableDriver
 ) -> None:
     in_use(sibling)
@@ -597,7 +599,7 @@ def test_part_that_cannot_be_reserved_keeps_the_device_from_being_programmed(
     assert not driver.programmed
 
 
-def test_part_that_another_job_has_keeps_the_device_from_being_programmed(
+def test_function_of_another_job_prevents_the_job(
     device: Device, sibling: Device, driver: ProgrammableDriver
 ) -> None:
     refusals: list[str] = []

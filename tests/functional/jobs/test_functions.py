@@ -1,4 +1,4 @@
-"""What a device was programmed with stays said, until somebody says something else."""
+"""The function trait of a programmed device stays until another writer replaces it."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.outdated_device_jobs import supersede_functions
 
 CONSUMER = uuid("consumer")
-#: Seconds; what is waited for takes milliseconds.
+#: Seconds; the events take milliseconds.
 PATIENCE = 30.0
 BOTH = pytest.mark.parametrize("device", [OWN, CARD], indirect=True)
 CYCLES: dict[str, Callable[[Reconciler], object]] = {
@@ -40,12 +40,12 @@ CYCLES: dict[str, Callable[[Reconciler], object]] = {
 
 
 def handed_back(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-    """A node that somebody else publishes, as it is there."""
+    """Overlay a node of another owner without a change."""
     tree.set_publishing_mode(name, PublishingMode.OVERLAY)
 
 
 def in_use(device: Device) -> None:
-    """Have a job for a device refused, since it is in use."""
+    """Let a job be refused since the device is in use."""
     allocate(device.placement, CONSUMER, "1.39", **{device.name: {"FPGA": 1}})
     with pytest.raises(JobRefused, match="it is in use"):
         device.program("never")
@@ -53,7 +53,7 @@ def in_use(device: Device) -> None:
 
 
 def refused(device: Device) -> None:
-    """Have a job for a device refused by its driver."""
+    """Let a job be refused by the driver."""
     loading, error = (
         device.driver.loading,
         ProgrammingRefused(driver="scripted", provider=device.name, reason="wrong image"),
@@ -109,7 +109,7 @@ def test_function_of_a_job_is_published_until_another_program_sets_another(
 
 
 @pytest.mark.parametrize("come_to_nothing", [in_use, refused])
-def test_job_that_is_refused_changes_no_function(
+def test_refused_job_changes_no_function(
     device: Device, sibling: Device, publishing: Publishing, come_to_nothing: Callable[..., None]
 ) -> None:
     device.says("THEIRS")
@@ -129,7 +129,7 @@ def test_job_that_is_refused_changes_no_function(
         assert device.functions == {"NEW"}
 
 
-# What a driver says that does not look again.
+# A driver that reports an outdated function.
 
 
 def reports(tree: ProviderTree, function: str) -> None:
@@ -139,7 +139,7 @@ def reports(tree: ProviderTree, function: str) -> None:
 
 @pytest.fixture
 def reported(device: Device, publishing: Publishing) -> list[str]:
-    """What the driver says that both parts hold: the last of the list."""
+    """The functions that the driver reports for both; the last one of the list counts."""
     edit, reported = device.driver.nodes["cn"], ["OLD"]
 
     def with_reported(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
@@ -152,14 +152,14 @@ def reported(device: Device, publishing: Publishing) -> list[str]:
     return reported
 
 
-#: A name for each job that is done; what refuses one; and None where nobody knows the function.
+#: A function for each job that succeeds, a refusal, or None for an unknown function.
 STORIES: list[tuple[Any, ...]] = [("one", None, "two"), ("one", refused, "two", in_use)]
 
 
 @pytest.mark.parametrize(
     ("story", "meanwhile"), zip(STORIES, [True, False], strict=True), ids=["meanwhile", "after"]
 )
-def test_a_driver_that_reports_a_former_function_is_not_believed(
+def test_former_function_from_the_driver_is_ignored(
     device: Device, publishing: Publishing, reported: list[str], story: Any, meanwhile: bool
 ) -> None:
     def all_cycles(*_: Any) -> None:
@@ -180,7 +180,7 @@ def test_a_driver_that_reports_a_former_function_is_not_believed(
             assert device.functions == ({function} if function else set())
 
 
-def test_a_driver_that_has_looked_is_not_believed_for_ever(
+def test_new_function_from_the_driver_does_not_count_after_the_next_job(
     device: Device, publishing: Publishing, reported: list[str]
 ) -> None:
     device.program("one")
@@ -199,10 +199,10 @@ def test_a_driver_that_has_looked_is_not_believed_for_ever(
         assert device.functions == {"THREE"}
 
 
-def test_what_was_said_of_one_part_is_stale_of_the_others(
+def test_function_of_one_part_is_stale_for_the_others(
     device: Device, sibling: Device, publishing: Publishing, reported: list[str]
 ) -> None:
-    # They are done within a second, in which times are kept.
+    # All jobs end within one second, which is the precision of times.
     for part, function in ((sibling, "one"), (device, "two"), (sibling, "three"), (device, None)):
         part.program(function)
         for cycle in CYCLES.values():
@@ -211,11 +211,11 @@ def test_what_was_said_of_one_part_is_stale_of_the_others(
             assert device.functions == sibling.functions == expected
 
 
-# Jobs that end while a cycle is under way.
+# Jobs that end during a cycle.
 
 
 @pytest.mark.parametrize("device", [CARD], indirect=True)
-def test_a_job_that_ends_while_a_cycle_asks_the_driver_has_the_last_word(
+def test_job_that_ends_during_the_snapshot_of_a_cycle_wins(
     device: Device, publishing: Publishing
 ) -> None:
     device.driver.nodes[CARD] = handed_back
@@ -232,14 +232,14 @@ def test_a_job_that_ends_while_a_cycle_asks_the_driver_has_the_last_word(
 @pytest.mark.parametrize(
     ("device", "how"), [(OWN, "drift"), (CARD, "sync")], indirect=["device"], ids=["own", "card"]
 )
-def test_a_job_that_ends_at_any_step_of_a_cycle_has_the_last_word(
+def test_job_that_ends_at_any_step_of_a_cycle_wins(
     device: Device, publishing: Publishing, how: str, draw: Draw
 ) -> None:
     device.driver.nodes[CARD] = handed_back
     device.program("one")
 
     def run(act_at: int) -> list[str]:
-        """A cycle that puts a lost function back, and a job at one of its steps."""
+        """Run a cycle that restores a lost function, with a job at one of its steps."""
         device.program("one")
         for _ in range(2):  # the changes of several runs would be a fight
             publishing.cycle.sync()
@@ -248,7 +248,7 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_has_the_last_word(
             CYCLES[how](publishing.cycle)
         return steps.passed
 
-    run(10**9)  # which makes the traits
+    run(10**9)  # creates the traits
     steps = run(10**9)
     assert device.functions == {"ONE"}
     before = [number for number, step in enumerate(steps) if step.startswith("before ")]
@@ -263,14 +263,14 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_has_the_last_word(
 
 
 @pytest.mark.parametrize("device", [CARD], indirect=True)
-def test_a_job_that_ends_at_any_step_of_a_cycle_is_not_ended_by_what_was_said_before(
+def test_job_that_ends_at_any_step_of_a_cycle_is_not_superseded_by_a_former_function(
     device: Device, publishing: Publishing, draw: Draw
 ) -> None:
     device.driver.nodes[CARD] = handed_back
     device.program("new")
 
     def run(act_at: int) -> list[str]:
-        """A cycle that finds another function said, and a job at one of its steps."""
+        """Run a cycle that finds another function, with a job at one of its steps."""
         device.program("new")
         publishing.cycle.sync()
         device.says("OLD")
@@ -278,7 +278,7 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_is_not_ended_by_what_was_said_be
             publishing.cycle.sync()
         return steps.passed
 
-    run(10**9)  # which makes the traits
+    run(10**9)  # creates the traits
     steps = run(10**9)
     assert device.functions == {"OLD"}
     looks = [number for number, step in enumerate(steps) if step.startswith("before ")]
@@ -291,7 +291,7 @@ def test_a_job_that_ends_at_any_step_of_a_cycle_is_not_ended_by_what_was_said_be
 
 
 @pytest.mark.parametrize("device", [CARD], indirect=True)
-def test_a_cycle_that_writes_when_a_job_has_nothing_to_write_does_not_have_the_last_word(
+def test_late_write_of_a_cycle_does_not_replace_the_function_of_a_job(
     device: Device, publishing: Publishing
 ) -> None:
     device.driver.nodes[CARD] = handed_back
@@ -326,7 +326,7 @@ def test_a_cycle_that_writes_when_a_job_has_nothing_to_write_does_not_have_the_l
 
 
 @pytest.mark.parametrize("state", ["reserving", "unknown", "programmed"])
-def test_a_device_that_is_gone_is_forgotten_unless_its_job_is_unfinished(
+def test_job_of_an_absent_device_is_forgotten_unless_it_is_unfinished(
     device: Device, publishing: Publishing, state: str
 ) -> None:
     device.program("new")
@@ -391,10 +391,10 @@ def test_jobs_of_a_device_belong_to_the_host_that_takes_it_over(
         assert device.functions == {"NEW"}
 
 
-# What a driver cannot publish.
+# Problems of a driver.
 
 
-def test_what_a_driver_cannot_publish_is_reported_and_keeps_nothing_else(
+def test_problem_that_a_driver_reports_is_shown_and_stops_nothing_else(
     device: Device, publishing: Publishing
 ) -> None:
     device.driver.problems = ["deployable x has no provider"]
@@ -412,7 +412,7 @@ def test_what_a_driver_cannot_publish_is_reported_and_keeps_nothing_else(
     assert not publishing.cycle.sync().problems
 
 
-def test_a_driver_whose_problems_cannot_be_had_fails_alone_and_nothing_is_removed(
+def test_driver_with_invalid_problems_fails_and_nothing_is_removed(
     device: Device, publishing: Publishing
 ) -> None:
     device.driver.problems = None  # type: ignore[assignment]
@@ -426,7 +426,7 @@ def test_a_driver_whose_problems_cannot_be_had_fails_alone_and_nothing_is_remove
     assert not publishing.cycle.sync().problems
 
 
-def test_who_programs_nothing_asks_for_no_jobs(
+def test_driver_without_programming_reads_no_jobs(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)
@@ -441,9 +441,7 @@ def test_who_programs_nothing_asks_for_no_jobs(
     assert [one for one in said if "device_jobs" in one]
 
 
-def test_what_another_process_has_programmed_is_said(
-    device: Device, publishing: Publishing
-) -> None:
+def test_function_of_another_process_is_published(device: Device, publishing: Publishing) -> None:
     device.program("new")
     job = device.job
     assert job is not None

@@ -1,4 +1,4 @@
-"""Deciding on what a job has left: whoever knows says so, and no process does it by itself."""
+"""Resolution of jobs: an operator decides, and no process does so by itself."""
 
 from collections.abc import Iterator
 
@@ -21,14 +21,14 @@ SAID = f"{TRAIT}SAID"
 
 @pytest.fixture(scope="module", autouse=True)
 def where(keeper: Served) -> Iterator[None]:
-    """Elsewhere alone: that asks more than to keep objects here."""
+    """Use remote objects only, which test more than local ones."""
     with elsewhere(keeper):
         yield
     keeper.questions.clear()
 
 
 def leave(device: Device, sibling: Device) -> DeviceJob:
-    """Have a job for both parts of a device leave them, and nobody know what became of it."""
+    """Leave both functions of a device with a job of unknown outcome."""
     for one in (device, sibling):
         one.says("OLD")
     device.driver.loading = raises(NO_ANSWER)
@@ -41,7 +41,7 @@ def leave(device: Device, sibling: Device) -> DeviceJob:
 
 @pytest.fixture
 def left(device: Device, sibling: Device) -> DeviceJob:
-    """What has been left."""
+    """A job of unknown outcome."""
     return leave(device, sibling)
 
 
@@ -55,10 +55,10 @@ def decide(device: Device, *, programmed: bool, **more: object) -> tuple[str, ..
     )
 
 
-# What is said is believed.
+# The operator's decision.
 
 
-def test_a_device_holds_what_is_said(device: Device, sibling: Device) -> None:
+def test_resolve_sets_the_function_that_the_operator_names(device: Device, sibling: Device) -> None:
     for asked, programmed, trait, function in (
         (device, True, None, "NEW"),
         (sibling, True, SAID, "SAID"),
@@ -78,7 +78,9 @@ def test_a_device_holds_what_is_said(device: Device, sibling: Device) -> None:
     assert device.functions == {"NEWER"}
 
 
-def test_what_else_reserves_it_is_told(device: Device, sibling: Device, left: DeviceJob) -> None:
+def test_resolve_returns_the_reasons_that_keep_the_device_reserved(
+    device: Device, sibling: Device, left: DeviceJob
+) -> None:
     holds = Reservations(device.publishing.client, device.context)
     for one in (device, sibling):
         holds.reserve(one.summary, holder="operator", reason="a fan is loud")
@@ -86,7 +88,7 @@ def test_what_else_reserves_it_is_told(device: Device, sibling: Device, left: De
     assert (device.figures, device.is_held) == (FULL, False)
 
 
-def test_reservation_that_was_left_alone_is_released_and_nothing_else(device: Device) -> None:
+def test_resolve_of_a_reservation_without_a_job_only_releases(device: Device) -> None:
     holds = Reservations(device.publishing.client, device.context)
     for has_job in (False, True):
         if has_job:
@@ -107,7 +109,7 @@ def test_reservation_that_was_left_alone_is_released_and_nothing_else(device: De
 
 
 @pytest.mark.parametrize("device", [CARD], indirect=True)
-def test_what_another_owner_has_now_is_only_released(
+def test_resolve_of_a_device_that_another_owner_took_only_releases(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     driver.loading = raises(NO_ANSWER)
@@ -126,10 +128,10 @@ def test_what_another_owner_has_now_is_only_released(
     assert contents(device.placement)[CARD]["traits"] == {"OWNER_CYBORG"}
 
 
-# Processes at work.
+# Running processes.
 
 
-def test_job_that_a_process_is_at_work_on_is_neither_resolved_nor_forgotten(
+def test_job_in_progress_is_neither_resolved_nor_forgotten(
     device: Device, sibling: Device, left: DeviceJob
 ) -> None:
     for state in ("reserving", "waiting", "programming"):
@@ -147,14 +149,14 @@ def test_job_that_a_process_is_at_work_on_is_neither_resolved_nor_forgotten(
     assert is_forgotten(device, sibling)
 
 
-# Two at once.
+# Two decisions at once.
 
 
 def first_put(method: str, path: str) -> bool:
     return method == "PUT" and path.endswith("/traits")
 
 
-def test_two_that_decide_at_once_do_not_both(device: Device, sibling: Device) -> None:
+def test_two_decisions_at_once_have_one_winner(device: Device, sibling: Device) -> None:
     for programmed in (True, False):
         leave(device, sibling)
 
@@ -171,7 +173,7 @@ def test_two_that_decide_at_once_do_not_both(device: Device, sibling: Device) ->
         assert sibling.is_free()
 
 
-# Devices that are gone.
+# Absent devices.
 
 
 def gone(*devices: Device) -> None:
@@ -180,7 +182,7 @@ def gone(*devices: Device) -> None:
 
 
 def is_forgotten(*devices: Device) -> bool:
-    """Whether no job and no reservation is left of devices."""
+    """Return whether no job and no reservation of the devices is left."""
     uuids = {device.uuid for device in devices}
     context = devices[0].context
     return not any(
@@ -188,7 +190,7 @@ def is_forgotten(*devices: Device) -> bool:
     ) and not ReservationList.get_by_filters(context, provider_uuid=sorted(uuids))
 
 
-def test_device_that_comes_back_is_free_once_its_job_is_forgotten(
+def test_device_that_returns_is_free_once_its_job_is_forgotten(
     device: Device, sibling: Device, left: DeviceJob
 ) -> None:
     gone(device, sibling)
@@ -217,7 +219,7 @@ def test_device_that_comes_back_is_free_once_its_job_is_forgotten(
     ("lost", "asked", "programmed"),
     [("it", "it", True), ("it", "other", False), ("other", "it", False), ("other", "other", True)],
 )
-def test_the_parts_that_are_there_say_what_a_device_holds_of_which_a_part_is_gone(
+def test_resolve_of_a_device_with_an_absent_part_uses_the_other_part(
     device: Device, sibling: Device, lost: str, asked: str, programmed: bool
 ) -> None:
     leave(device, sibling)
@@ -231,7 +233,7 @@ def test_the_parts_that_are_there_say_what_a_device_holds_of_which_a_part_is_gon
     assert not ReservationList.get_by_filters(device.context, holder=HOLDER)
 
 
-def test_part_that_comes_later_is_reserved_while_the_device_is(
+def test_part_that_appears_later_is_reserved_with_the_device(
     device: Device, sibling: Device, left: DeviceJob
 ) -> None:
     late = child_uuid(summary(device.placement, "cn").uuid, "fpga-3")
@@ -247,7 +249,7 @@ def test_part_that_comes_later_is_reserved_while_the_device_is(
     assert contents(device.placement)["fpga-3"]["inventories"] == FREE
 
 
-def test_nothing_that_a_restart_does_releases_it(
+def test_restart_does_not_release_an_unresolved_device(
     device: Device, sibling: Device, left: DeviceJob
 ) -> None:
     cycles = (Reconciler.sync, Reconciler.drift)

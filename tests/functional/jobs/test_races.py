@@ -19,13 +19,13 @@ NEVER = 10**9
 
 @pytest.fixture(scope="module", autouse=True)
 def where() -> str:
-    """One place is enough: each step is one call, wherever it goes."""
+    """Use one store: each step is one call on any store."""
     return "here"
 
 
 @pytest.fixture
 def jobs_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written of jobs is among the steps, too."""
+    """Count the writes of jobs as steps, too."""
     more = (*reserving._WRITES, (DeviceJob, ("create", "save", "destroy")))
     monkeypatch.setattr(reserving, "_WRITES", more)
 
@@ -41,7 +41,7 @@ def remembered(device: Device) -> None:
 
 
 class Overlap:
-    """Notes who is being programmed at a time."""
+    """Records concurrent programming."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -58,7 +58,7 @@ class Overlap:
     [("it", forgotten), ("another part", remembered)],
     ids=["the first of it", "one more of another part"],
 )
-def test_at_every_step_of_a_job_another_is_refused_or_comes_first(
+def test_second_job_at_any_step_of_a_job_is_refused_or_comes_first(
     device: Device,
     sibling: Device,
     driver: ProgrammableDriver,
@@ -79,7 +79,7 @@ def test_at_every_step_of_a_job_another_is_refused_or_comes_first(
             done.append(function)
 
     def run(act_at: int) -> tuple[list[str], list[str]]:
-        """A job, and another at one of its steps: what they come to, and the steps."""
+        """Run a job with another at one of its steps; return their outcomes and the steps."""
         prepare(device)
         forgotten(sibling)
         for one in (device, sibling):
@@ -90,9 +90,9 @@ def test_at_every_step_of_a_job_another_is_refused_or_comes_first(
             attempt(done, device, "one")
         return done, steps.passed
 
-    run(NEVER)  # which makes the traits
+    run(NEVER)  # creates the traits
     _, steps = run(NEVER)
-    # What is read may be another's by the time that something is written.
+    # Values that were read may change before the next write.
     before_writes = [
         number
         for number, step in enumerate(steps)

@@ -1,6 +1,6 @@
-"""Impossible hosts: the error names the place and the value, and Placement stays as it is.
+"""Impossible hosts: the error names the place and the value, and Placement is unchanged.
 
-They go through libvirt's own test driver, which reads a host from a file. tests/unit/libvirt tries
+They go through libvirt's own test driver, which reads a host from a file. tests/unit/libvirt tests
 the faults of one device. This module has hosts that libvirt refuses, and faults that only a whole
 host or its providers show.
 """
@@ -26,20 +26,20 @@ NODE = "gpu-host-1"
 GOOD = (SAMPLE / "host.xml").read_text()
 GPU = "<name>pci_0000_84_00_0</name>"
 SECRET = "pci_0000_99_00_0"
-#: More devices than any list of a request or of a message has.
+#: More devices than any list of a request or of a message contains.
 MANY = 3_000
 
 Spoil = Callable[[Path], str]
 
 
 def replaced(old: str, new: str, count: int = 1) -> Spoil:
-    """The good host with something else in it."""
+    """Return the good host with a replacement."""
     assert old in GOOD
     return lambda directory: GOOD.replace(old, new, count)
 
 
 def named(name: str) -> Spoil:
-    """The good host, its first GPU under another name."""
+    """Return the good host with another name for its first GPU."""
     return replaced(GPU, f"<name>{name}</name>")
 
 
@@ -50,7 +50,7 @@ def with_an_outside_entity(directory: Path) -> str:
     return GOOD.replace("<node>", head, 1).replace(GPU, "<name>&e;</name>")
 
 
-#: By name: how the file is spoilt, and what the error says of it.
+#: By name: the damage to the file, and words of the error.
 CASES: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "truncated": (lambda directory: GOOD[: len(GOOD) // 2], ("host.xml", "expected '>'")),
     "not-utf-8": (lambda directory: GOOD.replace("NVIDIA", "\udcff"), ("host.xml", "UTF-8")),
@@ -113,7 +113,7 @@ class Host:
         self.path.write_bytes(content.encode("utf-8", "surrogateescape"))
 
     def error(self) -> str:
-        """What the sync says went wrong, in its outcome or instead of one."""
+        """Return the error of the sync, from its result or raised."""
         try:
             [problem] = self.cycle.sync().problems
         except WharfingerError as error:
@@ -172,7 +172,7 @@ def test_program_reports_an_impossible_host_in_one_line(
 
 
 def functions(start: int) -> Iterator[str]:
-    """PCI functions without end, as libvirt describes them; none of them offers mdevs."""
+    """Return the XML of many PCI functions without mdevs."""
     number = start
     while True:
         rest, function = divmod(number, 8)

@@ -18,7 +18,7 @@ FIRST, SECOND, NEW = (f"{NODE}_pci_0000_{bus}_00_0" for bus in ("84", "c4", "c5"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """The file that describes the host: the sample, which tests change."""
+    """The file of the host: the sample, which tests change."""
     return Path(shutil.copy(SAMPLE / "host.xml", tmp_path / "host.xml"))
 
 
@@ -42,12 +42,12 @@ def edit(host: Path, old: str, new: str, count: int = -1) -> None:
 
 
 def live(providers: dict[str, DesiredProvider]) -> list[Provider]:
-    """What a driver wanted, as if it were in Placement."""
+    """Return the providers that a driver wants, as if Placement had them."""
     return [desired.provider for desired in providers.values()]
 
 
 def other_provider(number: int, name: str, parent: Provider) -> Provider:
-    """A provider that another service has put into the host's tree."""
+    """Return a provider of another service in the host's tree."""
     return Provider(
         uuid=f"00000000-0000-0000-0000-{number:012}",
         name=name,
@@ -59,7 +59,7 @@ def other_provider(number: int, name: str, parent: Provider) -> Provider:
 # The tree.
 
 
-def test_the_sample_is_published_as_it_says(host: Path) -> None:
+def test_sample_is_published_as_documented(host: Path) -> None:
     configuration = (SAMPLE / "wharfinger.conf").read_text()
     driver = make_driver(host.parent, configuration.replace("@demo@", str(host.parent)))
 
@@ -72,7 +72,7 @@ def test_the_sample_is_published_as_it_says(host: Path) -> None:
     assert not providers[NODE].provider.traits
 
 
-def test_the_root_has_the_hosts_own_figures(host: Path) -> None:
+def test_root_has_the_inventory_of_the_host(host: Path) -> None:
     driver = driver_of(
         host,
         "reserved_host_cpus = 4\nreserved_host_memory_mb = 1024\n"
@@ -93,7 +93,7 @@ def test_the_root_has_the_hosts_own_figures(host: Path) -> None:
     )
 
 
-def test_an_overlaid_root_is_not_written_to(host: Path) -> None:
+def test_overlaid_root_is_not_changed(host: Path) -> None:
     theirs = Provider(
         uuid="be0f8ff3-60f9-5d30-b039-82553ac6c6ab",
         name=NODE,
@@ -110,7 +110,7 @@ def test_an_overlaid_root_is_not_written_to(host: Path) -> None:
     assert driver.get_inventory(NODE) == {}
 
 
-def test_a_device_has_a_child_of_the_root_with_all_its_figures(host: Path) -> None:
+def test_device_is_a_child_of_the_root_with_full_inventory(host: Path) -> None:
     providers = publish(driver_of(host, "[gpus:nvidia-231]\ntraits = CUSTOM_A, CUSTOM_B\n"))
     child = providers[FIRST].provider
 
@@ -123,13 +123,13 @@ def test_a_device_has_a_child_of_the_root_with_all_its_figures(host: Path) -> No
     }
 
 
-def test_devices_that_offer_no_enabled_type_have_no_provider(host: Path) -> None:
+def test_device_without_an_enabled_type_has_no_provider(host: Path) -> None:
     driver = driver_of(host, "[gpus:nvidia-232]\ndevice_addresses = 0000:c4:00.0\n", "nvidia-232")
     assert totals(publish(driver)) == {SECOND: {"VGPU": 4}}
     assert list(publish(driver_of(host, types=""))) == [NODE]
 
 
-def test_a_device_that_the_limit_leaves_nothing_has_a_provider_without_inventory(
+def test_device_beyond_the_limit_has_a_provider_without_inventory(
     host: Path,
 ) -> None:
     driver = driver_of(host, "[gpus:nvidia-231]\nmax_instances = 8\n")
@@ -140,10 +140,10 @@ def test_a_device_that_the_limit_leaves_nothing_has_a_provider_without_inventory
     assert providers[SECOND].reservations == ()
 
 
-# A device that is occupied by another type.
+# A device that mdevs of another type occupy.
 
 
-def test_what_is_occupied_stays_published_and_is_reserved(host: Path) -> None:
+def test_occupied_device_stays_published_and_is_reserved(host: Path) -> None:
     before = publish(driver_of(host))
     edit(host, "<type id='nvidia-231'/>", "<type id='nvidia-232'/>")
     edit(host, "<availableInstances>6<", "<availableInstances>0<")
@@ -168,14 +168,14 @@ def test_what_is_occupied_stays_published_and_is_reserved(host: Path) -> None:
         assert after[SECOND].reservations == ()
 
 
-def test_what_is_occupied_and_was_never_published_has_no_inventory(host: Path) -> None:
+def test_occupied_device_that_was_never_published_has_no_inventory(host: Path) -> None:
     providers = publish(driver_of(host, types="nvidia-232"))
 
     assert totals(providers) == {FIRST: {}, SECOND: {"VGPU": 4}}
     assert providers[FIRST].reservations == ("occupied by mdevs of nvidia-231",)
 
 
-def test_a_pool_that_is_used_up_elsewhere_reserves_the_device(host: Path) -> None:
+def test_device_whose_pool_is_exhausted_is_reserved(host: Path) -> None:
     before = publish(driver_of(host))
     edit(host, "<availableInstances>8<", "<availableInstances>0<")
     after = publish(driver_of(host), live(before))
@@ -187,7 +187,7 @@ def test_a_pool_that_is_used_up_elsewhere_reserves_the_device(host: Path) -> Non
 # Refreshing.
 
 
-def test_a_host_that_grew_is_seen_at_the_next_refresh_and_not_before(host: Path) -> None:
+def test_new_device_appears_at_the_next_refresh_only(host: Path) -> None:
     driver = driver_of(host)
     before = publish(driver)
     grow(host)
@@ -195,7 +195,7 @@ def test_a_host_that_grew_is_seen_at_the_next_refresh_and_not_before(host: Path)
     after = publish(driver, live(before))
 
     assert unrefreshed == before
-    # The mdev that was created changes no total: there is one less to be had.
+    # The new mdev changes no total: one instance less is available.
     assert {name: before[name] for name in (NODE, FIRST, SECOND)} == {
         name: desired for name, desired in after.items() if name != NEW
     }
@@ -203,7 +203,7 @@ def test_a_host_that_grew_is_seen_at_the_next_refresh_and_not_before(host: Path)
     assert publish(driver, live(after)) == after
 
 
-def test_tree_has_devices_of_the_host_alone(host: Path) -> None:
+def test_tree_contains_only_devices_of_the_host(host: Path) -> None:
     # The planner leaves the children of other programs in Placement: see test_renaming.py.
     grow(host)
     driver = driver_of(host)
@@ -224,9 +224,7 @@ def test_tree_has_devices_of_the_host_alone(host: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "no XML", "nonsense"])
-def test_a_host_that_cannot_be_read_is_an_error_and_changes_nothing(
-    host: Path, damage: str
-) -> None:
+def test_unreadable_host_is_an_error_and_changes_nothing(host: Path, damage: str) -> None:
     driver = driver_of(host)
     before = publish(driver)
     if damage == "missing":
@@ -241,7 +239,7 @@ def test_a_host_that_cannot_be_read_is_an_error_and_changes_nothing(
     assert publish(driver, refresh=False) == before
 
 
-def test_a_first_snapshot_that_fails_is_no_empty_host(host: Path) -> None:
+def test_failed_first_snapshot_is_an_error_and_no_empty_host(host: Path) -> None:
     host.unlink()
     driver = driver_of(host)
     for refresh in (True, False):
@@ -251,7 +249,7 @@ def test_a_first_snapshot_that_fails_is_no_empty_host(host: Path) -> None:
         driver.get_available_resource(NODE)
 
 
-def test_a_device_that_disappears_from_under_its_type_is_an_error_and_changes_nothing(
+def test_configured_device_that_disappears_is_an_error_and_changes_nothing(
     host: Path,
 ) -> None:
     driver = driver_of(host, "[gpus:nvidia-231]\ndevice_addresses = 0000:c4:00.0\n")
@@ -267,7 +265,7 @@ def test_a_device_that_disappears_from_under_its_type_is_an_error_and_changes_no
     assert publish(driver, refresh=False) == before
 
 
-def test_a_type_that_no_device_offers_is_told(host: Path) -> None:
+def test_type_that_no_device_offers_is_an_error(host: Path) -> None:
     with pytest.raises(
         ConfigurationError,
         match=r"^\[gpus\] enabled_mdev_types = nvidia-999: no device of the host offers this "
@@ -283,7 +281,9 @@ def test_a_type_that_no_device_offers_is_told(host: Path) -> None:
         ("reserved_host_memory_mb", 262145, "262144 MiB of memory"),
     ],
 )
-def test_more_kept_than_there_is_is_told(host: Path, key: str, value: int, total: str) -> None:
+def test_reservation_of_more_than_the_host_has_is_an_error(
+    host: Path, key: str, value: int, total: str
+) -> None:
     with pytest.raises(
         ConfigurationError,
         match=rf"^\[gpus\] {key} = {value}: the host has only {total}\. Keep less",
@@ -294,7 +294,7 @@ def test_more_kept_than_there_is_is_told(host: Path, key: str, value: int, total
 # The node.
 
 
-def test_the_nodes_name_is_libvirts_unless_it_is_configured_and_does_not_change(
+def test_node_name_is_libvirts_or_configured_and_stable(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = make_driver(
@@ -323,7 +323,9 @@ def test_provider_is_available_asks_libvirt_for_the_device(host: Path) -> None:
     assert not driver.provider_is_available("a", NEW)
     assert not driver.provider_is_available("a", f"another-host_{FIRST}")
     grow(host)
-    assert driver.provider_is_available("a", NEW), "it is not the snapshot that says so"
+    assert driver.provider_is_available("a", NEW), (
+        "the answer comes from libvirt, not from the snapshot"
+    )
 
     one = driver_of(host, "[gpus:nvidia-231]\ndevice_addresses = 0000:84:00.0\n")
     assert one.provider_is_available("a", FIRST)
@@ -336,12 +338,12 @@ def test_provider_is_available_asks_libvirt_for_the_device(host: Path) -> None:
         driver.node_is_available("other")
 
 
-def test_another_nodes_name_is_an_error(host: Path) -> None:
+def test_name_of_another_node_is_an_error(host: Path) -> None:
     with pytest.raises(BackendError, match="looking up node other failed: this host is gpu-host-1"):
         driver_of(host).get_inventory("other")
 
 
-def test_the_node_as_an_object_has_the_pci_devices_by_kind(host: Path) -> None:
+def test_node_object_has_pci_devices_by_kind(host: Path) -> None:
     driver = driver_of(host)
     driver.get_available_nodes(refresh=True)
     node = driver.get_available_resource(NODE)

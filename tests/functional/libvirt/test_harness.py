@@ -25,13 +25,13 @@ from wharfinger_harnesses.libvirt_harness import NODE, LibvirtHarness
 from wharfinger_libvirt.connection import Connection
 from wharfinger_libvirt.host_snapshot import read_devices
 
-#: Seconds for what takes milliseconds.
+#: Seconds for events that take milliseconds.
 SOON = 10.0
 
 
 @dataclass(frozen=True)
 class Served:
-    """What the harness is given of Placement."""
+    """The parts of Placement that the harness receives."""
 
     url: str
     client: WritingClient
@@ -46,7 +46,7 @@ class Host:
         self.restarted()
 
     def restarted(self) -> None:
-        """Another process from now on."""
+        """Continue with a new process."""
         self.publishing.restarted()
         driver = make_driver(
             self.publishing.state_path,
@@ -63,13 +63,13 @@ class Host:
         )
 
     def sync(self, times: int = 1) -> dict[str, dict[str, Any]]:
-        """What is in Placement after cycles without a problem."""
+        """Run cycles without problems; return the contents of Placement."""
         for _ in range(times):
             assert not self.cycle.sync().problems
         return contents(self.publishing.placement)
 
     def problem(self) -> str:
-        """What a cycle says went wrong, in its outcome or instead of one."""
+        """Return the error of a cycle, from its result or raised."""
         try:
             [problem] = self.cycle.sync().problems
         except BackendError as error:
@@ -96,7 +96,7 @@ def host(harness: LibvirtHarness, placement: PlacementFixture, tmp_path: Path) -
         yield Host(harness, publishing)
 
 
-def test_things_come_and_go_and_a_reset_restores_the_first_host(host: Host) -> None:
+def test_reset_after_added_and_removed_things_restores_the_first_host(host: Host) -> None:
     harness, before = host.harness, host.sync()
     one, two = harness.things()
     assert {name for name in before if name != NODE} > {one, two}
@@ -122,7 +122,7 @@ def test_things_come_and_go_and_a_reset_restores_the_first_host(host: Host) -> N
     assert harness.things() == (one, two)
 
 
-def test_no_name_and_no_address_is_given_twice(harness: LibvirtHarness) -> None:
+def test_new_thing_never_reuses_a_name_or_an_address(harness: LibvirtHarness) -> None:
     harness.grow(300)
     things = harness.things()
     harness.remove(things[-1])
@@ -171,7 +171,7 @@ def test_calls_fail_or_hang_as_expected_and_a_stop_restores_libvirt(
     assert host.sync() == before
 
 
-def test_a_stale_description_is_the_last_one_and_a_late_one_comes_with_the_next_expect(
+def test_stale_description_is_the_last_one_and_a_late_one_comes_with_the_next_expect(
     harness: LibvirtHarness,
 ) -> None:
     harness.expect()

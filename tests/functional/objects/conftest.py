@@ -1,4 +1,4 @@
-"""Everywhere that objects can be kept: the same tests, whichever it is."""
+"""Fixtures for all stores of objects: the tests are the same."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def by_another_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kep
         yield kept
 
 
-#: All is tried with a file. With another place some of a module's tests are, drawn apart.
+#: All tests run on a file. Some of a module's tests, drawn apart, also run on another store.
 ELSEWHERE = [
     pytest.param(place, marks=pytest.mark.drawn(6, of="module"))
     for place in ("by_postgresql", "by_mariadb", "by_another_process")
@@ -47,7 +47,7 @@ ELSEWHERE = [
 
 @pytest.fixture(params=["in_file", *ELSEWHERE])
 def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """Where objects are kept, empty."""
+    """An empty store of objects."""
     where: Kept = request.getfixturevalue(request.param)
     with where.in_use():
         yield where
@@ -60,13 +60,13 @@ def context(kept: Kept) -> Context:
 
 @pytest.fixture
 def file(in_file: KeptInFile) -> Iterator[KeptInFile]:
-    """A file, empty, for what is the same wherever objects are kept."""
+    """An empty file, for tests that do not depend on the store."""
     with in_file.in_use():
         yield in_file
 
 
 @pytest.fixture
 def elsewhere(by_another_process: KeptElsewhere) -> Iterator[KeptElsewhere]:
-    """Another process, for what can be seen on the way there alone."""
+    """Another process, for tests of its requests."""
     with by_another_process.in_use():
         yield by_another_process

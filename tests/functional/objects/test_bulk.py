@@ -18,7 +18,7 @@ def sort(request: pytest.FixtureRequest) -> Sort:
 
 @pytest.fixture
 def three(context: Context, sort: Sort) -> Any:
-    """Three objects that are there, in a list."""
+    """Three stored objects, in a list."""
     every = sort.list_of(context, objects=[sort.make(None, number) for number in range(3)])
     every.create()
     return every
@@ -65,7 +65,7 @@ def test_list_is_created_saved_and_destroyed(kept: Kept, sort: Sort, three: Any)
     assert not sort.list_of.get_by_filters(kept.context)
 
 
-def test_list_of_which_one_cannot_be_created_creates_none(kept: Kept, sort: Sort) -> None:
+def test_create_of_a_list_with_an_invalid_object_creates_none(kept: Kept, sort: Sort) -> None:
     every = [sort.make(None, number) for number in (0, 1, 0)]
     with pytest.raises(ObjectExists):
         sort.list_of(kept.context, objects=every).create()
@@ -86,7 +86,7 @@ def test_list_of_which_one_cannot_be_created_creates_none(kept: Kept, sort: Sort
     assert len(kept.rows(sort.table)) == 1
 
 
-def test_list_of_which_another_process_saved_one_is_neither_saved_nor_destroyed(
+def test_list_with_an_object_that_another_process_saved_is_neither_saved_nor_destroyed(
     kept: Kept, sort: Sort, three: Any
 ) -> None:
     kept.write(sort.table, {"revision": 5}, **{sort.key: three[1].key})
@@ -101,20 +101,20 @@ def test_list_of_which_another_process_saved_one_is_neither_saved_nor_destroyed(
     assert all(one.obj_what_changed() for one in three)
 
 
-def test_list_with_two_copies_of_one_that_differ_is_not_saved(
+def test_list_with_two_different_copies_of_one_object_is_not_saved(
     kept: Kept, sort: Sort, three: Any
 ) -> None:
     first, *others = sort.list_of.get_by_filters(kept.context)
     [second, *_] = sort.list_of.get_by_filters(kept.context)
     change(sort, first, *others)
-    second.revision += 0  # a change too, and not the same one
+    second.revision += 0  # a change as well, but another one
     with pytest.raises(ConcurrentSave) as caught:
         sort.list_of(kept.context, objects=[*others, first, second]).save()
     assert list(caught.value.keys) == [first.key]
     assert revisions(kept, sort) == [1, 1, 1]
 
 
-def test_list_of_which_one_is_gone_is_neither_saved_nor_destroyed(
+def test_list_with_a_destroyed_object_is_neither_saved_nor_destroyed(
     kept: Kept, sort: Sort, three: Any
 ) -> None:
     sort.get(kept.context, three[2].key).destroy()
@@ -127,7 +127,7 @@ def test_list_of_which_one_is_gone_is_neither_saved_nor_destroyed(
         assert len(sort.list_of.get_by_filters(kept.context)) == 2
 
 
-def test_object_of_a_list_shows_what_became_of_it(context: Context, sort: Sort) -> None:
+def test_object_of_a_list_reflects_the_result(context: Context, sort: Sort) -> None:
     mine = sort.make(context)
     every = sort.list_of(context, objects=[mine])
     every.create()
@@ -140,7 +140,7 @@ def test_object_of_a_list_shows_what_became_of_it(context: Context, sort: Sort) 
     assert sort.get(context, mine.key) is None
 
 
-def test_hundreds_of_objects_are_few_statements(file: KeptInFile) -> None:
+def test_list_of_hundreds_takes_few_statements(file: KeptInFile) -> None:
     nodes = ComputeNodeList(file.context, objects=[node(None, number) for number in range(400)])
     with statements() as creating:
         nodes.create()
@@ -164,7 +164,7 @@ def test_hundreds_of_objects_are_few_statements(file: KeptInFile) -> None:
     assert len(destroying) <= 4
 
 
-def test_list_is_one_question_to_another_process(elsewhere: KeptElsewhere) -> None:
+def test_list_is_one_request_to_another_process(elsewhere: KeptElsewhere) -> None:
     nodes = ComputeNodeList(elsewhere.context, objects=[node(None, number) for number in range(9)])
     before = len(elsewhere.server.questions)
     nodes.create()

@@ -23,7 +23,7 @@ TIMES = 3
 
 @contextmanager
 def together(work: Callable[[int], None]) -> Iterator[None]:
-    """Threads that begin at the same moment; what one of them raises is raised here."""
+    """Run work in threads that start at the same moment; raise the error of any of them."""
     start = Barrier(THREADS, timeout=60)
 
     def run(number: int) -> None:
@@ -46,7 +46,7 @@ def add_one(context: Context, key: str) -> None:
             continue
 
 
-def test_no_save_of_several_threads_is_lost(context: Context) -> None:
+def test_saves_of_several_threads_are_all_kept(context: Context) -> None:
     one = node(context)
     one.create()
 
@@ -75,7 +75,7 @@ def test_create_of_one_object_by_several_threads_succeeds_once(kept: Kept) -> No
     assert isinstance(found, Reservation)
 
 
-def test_no_report_is_lost_and_none_undoes_what_an_operator_saved(context: Context) -> None:
+def test_reports_and_saves_at_once_are_all_kept(context: Context) -> None:
     service(context).create()
 
     def work(number: int) -> None:
@@ -86,7 +86,7 @@ def test_no_report_is_lost_and_none_undoes_what_an_operator_saved(context: Conte
                 continue
             one.disabled = not one.disabled
             one.version = time + 2
-            one.save()  # a report is no save: nobody is in the way
+            one.save()  # a report is no save, so it causes no conflict
 
     with together(work):
         [found] = [Service.get_by_host_and_binary(context, "host-0", "wharfinger-agent")]
@@ -95,7 +95,7 @@ def test_no_report_is_lost_and_none_undoes_what_an_operator_saved(context: Conte
     assert found.revision == TIMES + 1
 
 
-def test_no_save_of_two_processes_on_one_file_is_lost(tmp_path: Path) -> None:
+def test_saves_of_two_processes_on_one_file_are_all_kept(tmp_path: Path) -> None:
     with KeptElsewhere(tmp_path) as kept, Served(tmp_path) as second:
         mine = local()
 

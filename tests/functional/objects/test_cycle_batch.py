@@ -44,7 +44,7 @@ def contents(kept: Kept) -> list[list[dict[str, Any]]]:
 
 
 def together(*works: Callable[[], None]) -> list[WharfingerError | None]:
-    """Do all at the same moment; return the error of each."""
+    """Run acts at the same moment; return the error of each."""
     start = Barrier(len(works), timeout=60)
 
     def run(work: Callable[[], None]) -> WharfingerError | None:
@@ -89,7 +89,8 @@ def test_save_of_known_objects_writes_changes_and_raises_their_revisions(context
     ).save()
 
     made.vcpus, first.absent_since, held.reason = 9, 5.5, "cleaning"
-    fresh = record(2, mode="overlay", revision=second.revision)  # not read, but as good
+    # not read from the database, but with the same revision
+    fresh = record(2, mode="overlay", revision=second.revision)
     more = reservation(None, 3, provider_uuid=uuid("provider 1"), holder=ended.holder)
     batch(
         context,
@@ -131,7 +132,7 @@ def test_save_of_an_unchanged_record_checks_it_and_does_not_write_it(context: Co
         batch(context, records=[stale]).save()
 
 
-def test_save_reports_that_the_service_is_up(context: Context) -> None:
+def test_save_reports_the_service_up(context: Context) -> None:
     service(context, 1, binary=AGENT_BINARY, last_seen_up=LONG_AGO, report_count=6).create()
     batch(context, records=[record(1)], reports_service=True).save()
 
@@ -241,10 +242,10 @@ def test_save_without_the_stale_objects_writes_the_others(kept: Kept, stale: Rec
     assert kept.row("services")["report_count"] == 1
 
 
-def test_save_with_a_reservation_that_is_gone_names_all_reserved_providers(
+def test_save_with_a_deleted_reservation_names_all_reserved_providers(
     context: Context,
 ) -> None:
-    """Its row is gone, and the caller has not told which provider it was of."""
+    """The row is deleted, and the caller does not know its provider."""
     providers = [uuid("provider 1"), uuid("provider 2")]
     gone = uuid("reservation 1")
     with pytest.raises(ConcurrentSave) as caught:
@@ -328,7 +329,7 @@ def test_save_is_one_transaction_of_few_statements(file: KeptInFile) -> None:
     assert {one.revision for one in written} == {2}
 
 
-def test_save_is_one_question_to_another_process(elsewhere: KeptElsewhere) -> None:
+def test_save_is_one_request_to_another_process(elsewhere: KeptElsewhere) -> None:
     before = len(elsewhere.server.questions)
     mine = record(1)
     batch(elsewhere.context, new_nodes=[node(None)], records=[mine]).save()

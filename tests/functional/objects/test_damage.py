@@ -1,4 +1,4 @@
-"""What is stored and cannot be read: told where it is needed, and nowhere else."""
+"""Damaged rows: an error for the fields that need them, and for nothing else."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ from wharfinger.objects import (
 
 
 def primitive(**parts: Any) -> dict[str, Any]:
-    """Of PCI devices, with other parts."""
+    """Return the primitive of PCI devices with these parts replaced."""
     return gpus().obj_to_primitive() | {f"wharfinger_object.{name}": parts[name] for name in parts}
 
 
@@ -56,13 +56,13 @@ DAMAGED = {
 }
 
 
-#: Whatever the database, it is the same text.
+#: The text is the same on each database.
 FEW = pytest.mark.parametrize("kept", ["in_file", "by_another_process"], indirect=True)
 
 
 @pytest.fixture(params=DAMAGED)
 def damage(request: pytest.FixtureRequest, kept: Kept) -> str:
-    """What is stored as the PCI devices of the second of three nodes."""
+    """The damaged PCI devices of the second of three nodes."""
     every = [node(None, number, vcpus=number, pci_stats=gpus()) for number in range(3)]
     ComputeNodeList(kept.context, objects=every).create()
     stored = DAMAGED[request.param]
@@ -75,9 +75,7 @@ def stored_stats(kept: Kept) -> Any:
 
 
 @FEW
-def test_node_with_damaged_pci_stats_is_read_without_them_and_says_why(
-    kept: Kept, damage: str
-) -> None:
+def test_node_with_damaged_pci_stats_is_read_without_them(kept: Kept, damage: str) -> None:
     found = ComputeNode.get_by_uuid(kept.context, uuid("node 1"))
     assert (found.vcpus, found.hypervisor_hostname) == (1, "node-1")
     with pytest.raises(FieldUnset) as caught:
@@ -89,7 +87,7 @@ def test_node_with_damaged_pci_stats_is_read_without_them_and_says_why(
     assert [one.vcpus for one in nodes] == [0, 1, 2]
     assert [one.obj_attr_is_set("pci_stats") for one in nodes] == [True, False, True]
 
-    # They stay as they are until others are written.
+    # They stay unchanged until new ones are written.
     nodes[0].vcpus_used = nodes[1].vcpus_used = 1
     nodes.save()
     assert stored_stats(kept) == damage
@@ -103,7 +101,7 @@ def test_node_with_damaged_pci_stats_is_read_without_them_and_says_why(
 
 
 @pytest.mark.parametrize("damage", ["half of it"], indirect=True)
-def test_a_node_with_damaged_pci_stats_is_saved_and_destroyed(kept: Kept, damage: str) -> None:
+def test_node_with_damaged_pci_stats_is_saved_and_destroyed(kept: Kept, damage: str) -> None:
     found = ComputeNode.get_by_uuid(kept.context, uuid("node 1"))
     found.vcpus = 8
     found.save()
@@ -112,7 +110,7 @@ def test_a_node_with_damaged_pci_stats_is_saved_and_destroyed(kept: Kept, damage
     assert len(ComputeNodeList.get_by_filters(kept.context)) == 2
 
 
-def test_no_pci_stats_at_all_are_no_damage(kept: Kept) -> None:
+def test_absent_pci_stats_are_no_damage(kept: Kept) -> None:
     node(kept.context, 1, pci_stats=gpus()).create()
     for nothing in (None, "null"):
         kept.write("compute_nodes", {"pci_stats": nothing})
@@ -134,13 +132,13 @@ def test_damaged_owners_are_unset(kept: Kept) -> None:
         assert found[1].host == "host-1"
         with pytest.raises(FieldUnset):
             found[1].owners  # noqa: B018
-        # Whom it publishes for is not known: no owner's minimum can be.
+        # Its owners are unknown, so no owner has a minimum version.
         with pytest.raises(FieldUnset):
             Service.get_minimum_version_by_owner(kept.context)
 
 
 @FEW
-def test_damaged_capabilities_are_none(kept: Kept) -> None:
+def test_damaged_capabilities_are_unset(kept: Kept) -> None:
     node(kept.context, 1, capabilities={"X": True}).create()
     for stored in ("", "[]", '"X"', '{"X": "yes"}', '{"X": null}'):
         kept.write("compute_nodes", {"capabilities": stored})
@@ -149,7 +147,7 @@ def test_damaged_capabilities_are_none(kept: Kept) -> None:
             found.capabilities  # noqa: B018
 
 
-def test_an_instance_is_read_without_its_flavor(kept: Kept) -> None:
+def test_instance_with_a_damaged_flavor_is_read_without_it(kept: Kept) -> None:
     every = [instance(None, number, host=f"host-{number}") for number in range(2)]
     InstanceList(kept.context, objects=every).create()
     kept.write("instances", {"flavor": "{oops"}, uuid=uuid("instance 1"))
@@ -160,7 +158,7 @@ def test_an_instance_is_read_without_its_flavor(kept: Kept) -> None:
     assert len(InstanceList.get_by_filters(kept.context)) == 2
 
 
-def test_a_migration_is_read_without_its_status(kept: Kept) -> None:
+def test_migration_with_an_unknown_status_is_read_without_it(kept: Kept) -> None:
     every = [migration(None, number) for number in range(2)]
     MigrationList(kept.context, objects=every).create()
     kept.write("migrations", {"status": "flying"}, uuid=uuid("migration 1"))
@@ -179,10 +177,10 @@ def test_a_migration_is_read_without_its_status(kept: Kept) -> None:
     ["uuid", "host", "vcpus", "cpu_allocation_ratio", "last_seen", "capabilities", "pci_stats"],
 )
 @pytest.mark.parametrize("value", ["'\x01'", "-7", "x'ff00'", "1e300", "''", "'soon'"])
-def test_whatever_is_in_a_column_of_a_file_other_nodes_are_read(
+def test_any_value_in_a_column_leaves_other_nodes_readable(
     file: KeptInFile, column: str, value: str
 ) -> None:
-    # SQLite takes anything anywhere.
+    # SQLite accepts any value in any column.
     every = [node(None, number, pci_stats=gpus()) for number in range(3)]
     ComputeNodeList(file.context, objects=every).create()
     with file.engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""Lists by filters: of values that a field has, one or several."""
+"""Lists with filters: one or several values of a field."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -46,7 +46,7 @@ def vcpus(context: Context, **filters: object) -> list[int]:
     return [one.vcpus for one in ComputeNodeList.get_by_filters(context, **filters)]
 
 
-#: Filters, and the nodes that have one of the values of each filter.
+#: Filters, and the nodes that match each of them.
 FOUND: list[tuple[dict[str, Any], list[int]]] = [
     ({}, list(range(10))),
     ({"host": "host-1"}, [1, 3, 5, 7, 9]),
@@ -67,7 +67,7 @@ FOUND: list[tuple[dict[str, Any], list[int]]] = [
 ]
 
 
-def test_filters_find_the_objects_that_have_the_values_in_the_order_of_their_creation(
+def test_filters_return_matching_objects_in_order_of_creation(
     context: Context, nodes: ComputeNodeList
 ) -> None:
     for filters, found in FOUND:
@@ -79,7 +79,7 @@ def test_filters_find_the_objects_that_have_the_values_in_the_order_of_their_cre
     assert ComputeNode.get_by_uuid(context, written).vcpus == 4
 
 
-def test_more_values_than_a_statement_takes_are_asked_for(context: Context) -> None:
+def test_filter_with_more_values_than_a_statement_allows_returns_all(context: Context) -> None:
     every = [node(context, number, vcpus=number) for number in range(600)]
     ComputeNodeList(context, objects=every).create()
     wanted = [uuid(f"node {number}") for number in range(700)]
@@ -87,7 +87,7 @@ def test_more_values_than_a_statement_takes_are_asked_for(context: Context) -> N
     assert vcpus(context, uuid=wanted) == list(range(600))
 
 
-def test_true_and_false_are_values(context: Context) -> None:
+def test_filter_by_true_or_false_matches(context: Context) -> None:
     service(context, 1, disabled=True).create()
     service(context, 2, forced_down=True).create()
     [disabled] = ServiceList.get_by_filters(context, disabled=True)
@@ -95,8 +95,10 @@ def test_true_and_false_are_values(context: Context) -> None:
     assert (disabled.host, forced.host) == ("host-1", "host-2")
 
 
-def test_filter_that_no_field_can_have_is_refused(context: Context, nodes: ComputeNodeList) -> None:
-    # Or MySQL takes "many" for 0, and PostgreSQL the question for an error of its own.
+def test_filter_with_a_value_of_the_wrong_type_is_refused(
+    context: Context, nodes: ComputeNodeList
+) -> None:
+    # Otherwise MySQL takes "many" for 0, and PostgreSQL raises an error of its own.
     wrong: list[dict[str, Any]] = [
         {"vcpus": "many"},
         {"host": 7},

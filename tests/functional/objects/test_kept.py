@@ -1,4 +1,4 @@
-"""What holds for each kind of object that has a row, wherever it is kept."""
+"""Tests of each kind of object that has a row, on each store."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode, Context, MigrationList, ServiceList
 from wharfinger.objects.field_base import UnspecifiedDefault
 
-#: What ``create`` says itself where nobody did.
+#: Fields that ``create`` sets by default.
 SAID_BY_CREATE = {"uuid", "revision", "created_at", "since", "started_at", "seen_at"}
-#: Of an instance, its creation counts as a save.
+#: The creation of an instance counts as a save.
 SAID_BY_CREATE_OF = {"Instance": {"updated_at"}}
 WITH_UUID = [name for name, sort in SORTS.items() if "uuid" in sort.kind.fields]
 WITH_MORE_THAN_A_KEY = [name for name, sort in SORTS.items() if sort.unique]
@@ -50,9 +50,7 @@ def change(sort: Sort, one: Any) -> None:
 # Created.
 
 
-def test_object_that_is_created_is_read_as_it_was_made_or_by_default(
-    context: Context, sort: Sort
-) -> None:
+def test_created_object_is_read_with_its_values_and_defaults(context: Context, sort: Sort) -> None:
     one = sort.make(context, **sort.change, **sort.elsewhere)
     one.create()
     found = sort.get(context, one.key)
@@ -67,7 +65,7 @@ def test_object_that_is_created_is_read_as_it_was_made_or_by_default(
 
 
 @pytest.mark.parametrize("sort", WITH_UUID, indirect=True)
-def test_object_that_is_created_gets_a_uuid_of_its_own(context: Context, sort: Sort) -> None:
+def test_created_object_without_a_uuid_gets_one(context: Context, sort: Sort) -> None:
     one, other = sort.make(context, 1), sort.make(context, 2)
     for each in (one, other):
         del each.uuid
@@ -76,7 +74,7 @@ def test_object_that_is_created_gets_a_uuid_of_its_own(context: Context, sort: S
     assert sort.get(context, one.uuid).uuid == one.uuid
 
 
-def test_object_without_what_it_needs_is_not_created(kept: Kept, sort: Sort) -> None:
+def test_object_without_a_required_field_is_not_created(kept: Kept, sort: Sort) -> None:
     needed = [
         name
         for name, field in sort.kind.fields.items()
@@ -96,7 +94,7 @@ def test_object_without_what_it_needs_is_not_created(kept: Kept, sort: Sort) -> 
     assert not kept.rows(sort.table)
 
 
-def test_object_that_is_there_is_not_created_again(kept: Kept, sort: Sort, created: Any) -> None:
+def test_create_of_an_existing_object_is_refused(kept: Kept, sort: Sort, created: Any) -> None:
     same = sort.make(kept.context)
     with pytest.raises(ObjectExists) as caught:
         same.create()
@@ -111,9 +109,7 @@ def test_object_that_is_there_is_not_created_again(kept: Kept, sort: Sort, creat
 
 
 @pytest.mark.parametrize("sort", WITH_MORE_THAN_A_KEY, indirect=True)
-def test_values_that_only_one_may_have_are_not_given_to_two(
-    kept: Kept, sort: Sort, created: Any
-) -> None:
+def test_unique_values_are_refused_to_a_second_object(kept: Kept, sort: Sort, created: Any) -> None:
     taken = {name: getattr(created, name) for name in sort.unique}
     with pytest.raises(ObjectExists):
         sort.make(kept.context, 2, **taken).create()
@@ -129,9 +125,7 @@ def test_values_that_only_one_may_have_are_not_given_to_two(
 # Saved.
 
 
-def test_save_writes_what_has_changed_and_nothing_else(
-    kept: Kept, sort: Sort, created: Any
-) -> None:
+def test_save_writes_only_changed_fields(kept: Kept, sort: Sort, created: Any) -> None:
     kept.write(sort.table, sort.elsewhere)
     [(name, value)] = sort.change.items()
     setattr(created, name, value)
@@ -152,7 +146,7 @@ def test_save_writes_what_has_changed_and_nothing_else(
     assert (kept.row(sort.table)["revision"], created.revision) == (3, 3)
 
 
-def test_of_two_that_save_what_both_have_read_one_has_to_read_again(
+def test_second_save_of_two_from_one_revision_is_refused(
     kept: Kept, sort: Sort, created: Any
 ) -> None:
     one, other = (sort.get(kept.context, created.key) for _ in range(2))
@@ -167,7 +161,7 @@ def test_of_two_that_save_what_both_have_read_one_has_to_read_again(
     assert caught.value.facts["kind"] == sort.kind.obj_name()
     assert list(caught.value.keys) == [created.key]
     assert kept.rows(sort.table) == before
-    # It still knows what it would have written.
+    # It keeps its unsaved changes.
     assert theirs in other.obj_what_changed()
     assert other.revision == 1
     again = sort.get(kept.context, created.key)
@@ -177,7 +171,7 @@ def test_of_two_that_save_what_both_have_read_one_has_to_read_again(
     assert (row[name], row["revision"]) == (value, 3)
 
 
-def test_object_does_not_become_another_one(kept: Kept, sort: Sort, created: Any) -> None:
+def test_change_of_the_key_is_refused(kept: Kept, sort: Sort, created: Any) -> None:
     other, third = sort.make(kept.context, 2), sort.make(kept.context, 3)
     other.create()
     third.create()
@@ -198,7 +192,7 @@ def test_object_does_not_become_another_one(kept: Kept, sort: Sort, created: Any
 # Destroyed.
 
 
-def test_object_that_is_destroyed_is_gone(context: Context, sort: Sort, created: Any) -> None:
+def test_destroyed_object_is_not_found(context: Context, sort: Sort, created: Any) -> None:
     same = sort.get(context, created.key)
     created.destroy()
     assert sort.get(context, created.key) is None
@@ -210,7 +204,7 @@ def test_object_that_is_destroyed_is_gone(context: Context, sort: Sort, created:
         assert caught.value.facts == {"kind": sort.kind.obj_name(), "key": created.key}
 
 
-def test_object_that_others_have_saved_is_not_destroyed(
+def test_destroy_of_an_object_that_others_saved_is_refused(
     context: Context, sort: Sort, created: Any
 ) -> None:
     same = sort.get(context, created.key)
@@ -223,7 +217,7 @@ def test_object_that_others_have_saved_is_not_destroyed(
     assert sort.get(context, created.key) is None
 
 
-def test_object_that_was_destroyed_can_be_created_again_and_again(kept: Kept, sort: Sort) -> None:
+def test_destroyed_object_can_be_created_again_and_again(kept: Kept, sort: Sort) -> None:
     for _ in range(2):
         one = sort.make(kept.context)
         one.create()
@@ -251,7 +245,7 @@ def test_list_that_was_edited_in_place_is_saved_once_with_its_object(context: Co
     assert ServiceList.get_by_filters(context)[0].owners == ["OWNER_NOVA", "OWNER_CYBORG"]
 
 
-def test_clone_knows_what_its_object_knows(kept: Kept) -> None:
+def test_clone_has_the_changes_and_errors_of_its_object(kept: Kept) -> None:
     one = service(kept.context, owners=["OWNER_NOVA"])
     one.create()
     one.owners.append("OWNER_CYBORG")
@@ -269,7 +263,7 @@ def test_clone_knows_what_its_object_knows(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_object_that_is_created_again_since_no_answer_came_is_there_once(
+def test_create_repeated_after_a_lost_answer_creates_one_object(
     elsewhere: KeptElsewhere, together: bool
 ) -> None:
     def lost(question: bytes) -> bytes:

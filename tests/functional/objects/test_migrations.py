@@ -1,4 +1,4 @@
-"""Migrations: those in progress, and when they were begun and changed."""
+"""Migrations: those in progress, and their times of creation and change."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ def in_progress(context: Context, host: str) -> list[str]:
     return [one.uuid for one in MigrationList.get_in_progress_by_host(context, host)]
 
 
-def test_those_in_progress_are_found_at_both_ends(context: Context) -> None:
+def test_migrations_in_progress_are_found_at_source_and_destination(context: Context) -> None:
     migration(context, 1, source_compute="a", dest_compute="b").create()
     migration(context, 2, source_compute="b", dest_compute=None).create()
     migration(context, 3, source_compute="c", dest_compute="a").create()
@@ -27,7 +27,7 @@ def test_those_in_progress_are_found_at_both_ends(context: Context) -> None:
     assert in_progress(context, "A") == []
 
 
-def test_what_leads_nowhere_is_over(context: Context) -> None:
+def test_final_status_is_not_in_progress(context: Context) -> None:
     statuses = list(MIGRATION_STATUSES)
     every = [migration(context, number, status=status) for number, status in enumerate(statuses)]
     MigrationList(context, objects=every).create()
@@ -37,14 +37,14 @@ def test_what_leads_nowhere_is_over(context: Context) -> None:
     assert not found.obj_what_changed()
 
 
-def test_one_whose_status_is_not_known_here_is_not_taken_to_be_over(kept: Kept) -> None:
+def test_unknown_status_is_in_progress(kept: Kept) -> None:
     one = migration(kept.context)
     one.create()
     kept.write("migrations", {"status": "parked"}, uuid=one.uuid)
     assert in_progress(kept.context, "host-1") == [one.uuid]
 
 
-def test_a_migration_goes_through_its_statuses_and_ends(context: Context) -> None:
+def test_migration_passes_its_statuses_to_the_end(context: Context) -> None:
     one = migration(context)
     one.create()
     for status in ("pre-migrating", "migrating", "post-migrating", "finished", "confirming"):
@@ -60,7 +60,7 @@ def test_a_migration_goes_through_its_statuses_and_ends(context: Context) -> Non
         found.status = "accepted"
 
 
-def test_a_migration_says_when_it_began_and_when_it_was_saved(context: Context) -> None:
+def test_migration_has_times_of_creation_and_save(context: Context) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
     one = migration(context)
     one.create()
@@ -78,7 +78,7 @@ def test_a_migration_says_when_it_began_and_when_it_was_saved(context: Context) 
 
 
 def move_of_instance(context: Context, number: int, **values: str) -> Migration:
-    """A move, not stored yet, of the one instance of these tests."""
+    """Return a new, unsaved move of the one instance of these tests."""
     return migration(context, number, instance_uuid=uuid("instance 0"), **values)
 
 

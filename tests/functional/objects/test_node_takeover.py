@@ -96,9 +96,7 @@ def test_save_moves_nodes_with_instances_moves_and_records(
     assert (mine[uuid("provider 1")].absence, mine[uuid("provider 1")].absent_since) == (None, None)
 
 
-def test_save_notes_in_the_objects_that_they_have_moved(
-    context: Context, takeover: Takeover
-) -> None:
+def test_save_updates_the_given_objects(context: Context, takeover: Takeover) -> None:
     nodes, moved = list(takeover.nodes), list(takeover.records)
     takeover.save()
     written: list[ComputeNode | ProviderRecord] = [*nodes, *moved]
@@ -145,7 +143,7 @@ def test_save_from_a_host_that_is_up_names_its_nodes_and_moves_nothing(
     assert not any(one.obj_what_changed() for one in (*takeover.nodes, *takeover.records))
 
 
-def test_save_from_a_host_whose_node_has_gone_elsewhere_and_is_up_names_all(
+def test_save_from_a_host_whose_node_moved_to_an_up_host_names_all(
     context: Context, takeover: Takeover
 ) -> None:
     service(context, 3, host="host-3", binary=AGENT_BINARY, last_seen_up=LONG_AGO).create()
@@ -177,7 +175,7 @@ def test_save_of_stale_objects_names_all_and_moves_nothing(kept: Kept, takeover:
     assert ComputeNode.get_by_uuid(kept.context, uuid("node 1")).host == TAKER
 
 
-def test_save_from_another_instance_on_the_same_host_leaves_the_load(context: Context) -> None:
+def test_save_from_another_instance_on_the_same_host_keeps_its_instances(context: Context) -> None:
     mine = node(context, 1, driver_instance="gpus")
     mine.create()
     instance(context, 1, host=FORMER, node="node-1").create()
@@ -211,7 +209,7 @@ def test_save_is_one_transaction(file: KeptInFile) -> None:
     assert len(records(file.context, TAKER)) == 100
 
 
-def test_save_is_one_question_to_another_process(elsewhere: KeptElsewhere) -> None:
+def test_save_is_one_request_to_another_process(elsewhere: KeptElsewhere) -> None:
     mine = node(elsewhere.context)
     mine.create()
     before = len(elsewhere.server.questions)
@@ -221,7 +219,7 @@ def test_save_is_one_question_to_another_process(elsewhere: KeptElsewhere) -> No
 
 
 @pytest.mark.parametrize("turn", range(3))
-def test_takeover_and_report_at_once_with_records_let_one_succeed(
+def test_takeover_and_report_at_once_with_records_have_one_winner(
     context: Context, takeover: Takeover, turn: int
 ) -> None:
     """The former host wakes up in the same moment in which its nodes are taken."""
@@ -249,7 +247,7 @@ def test_takeover_and_report_at_once_with_records_let_one_succeed(
     )
 
 
-def test_two_takeovers_at_once_let_one_succeed(context: Context, takeover: Takeover) -> None:
+def test_two_takeovers_at_once_have_one_winner(context: Context, takeover: Takeover) -> None:
     nodes = [ComputeNode.get_by_uuid(context, one.uuid) for one in takeover.nodes]
     other = Takeover(context, host="host-4", driver_instance=INSTANCE, nodes=nodes)
 

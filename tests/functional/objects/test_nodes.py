@@ -1,4 +1,4 @@
-"""Nodes: that they were seen is noted beside all that is saved of them."""
+"""Nodes: their last listing is recorded independently of saves."""
 
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ def note_seen(context: Context, *numbers: int, host: str = "host-1") -> None:
 
 
 def seen(context: Context) -> set[str]:
-    """Which nodes have been seen of late."""
+    """Return the nodes that were listed recently."""
     found = ComputeNodeList.get_by_filters(context)
     return {
         one.hypervisor_hostname
@@ -26,7 +26,7 @@ def seen(context: Context) -> set[str]:
     }
 
 
-def test_those_that_were_seen_say_when(context: Context) -> None:
+def test_note_seen_sets_the_time_of_named_nodes(context: Context) -> None:
     every = [node(None, number, last_seen=LONG_AGO if number else None) for number in range(3)]
     ComputeNodeList(context, objects=every).create()
     before = datetime.now(UTC).replace(microsecond=0)
@@ -38,7 +38,7 @@ def test_those_that_were_seen_say_when(context: Context) -> None:
     assert third.last_seen == LONG_AGO
 
 
-def test_only_an_instance_s_own_nodes_are_seen_by_it(context: Context) -> None:
+def test_note_seen_ignores_nodes_of_other_instances(context: Context) -> None:
     node(context, 1).create()
     node(context, 2, host="host-2").create()
     node(context, 3, driver_instance="gpus").create()
@@ -46,7 +46,7 @@ def test_only_an_instance_s_own_nodes_are_seen_by_it(context: Context) -> None:
     assert seen(context) == {"node-1"}
 
 
-def test_to_be_seen_is_no_save(kept: Kept) -> None:
+def test_note_seen_is_no_save(kept: Kept) -> None:
     mine = node(kept.context)
     mine.create()
     note_seen(kept.context, 0)
@@ -57,12 +57,12 @@ def test_to_be_seen_is_no_save(kept: Kept) -> None:
     assert (found.vcpus, seen(kept.context)) == (3, {"node-0"})
 
 
-def test_all_of_an_instance_on_a_host_are_seen_where_all_are_meant(kept: Kept) -> None:
+def test_note_seen_without_names_sets_all_nodes_of_the_instance(kept: Kept) -> None:
     mine = [node(None, number) for number in (0, 1)]
     others = [node(None, 2, host="host-2"), node(None, 3, driver_instance="gpus")]
     ComputeNodeList(kept.context, objects=[*mine, *others]).create()
     mine[1].destroy()
-    note_seen(kept.context)  # none is named
+    note_seen(kept.context)  # without a name
     assert seen(kept.context) == set()
     ComputeNodeList.note_seen(kept.context, "host-1", "metal", None)
     assert seen(kept.context) == {"node-0"}
@@ -70,7 +70,7 @@ def test_all_of_an_instance_on_a_host_are_seen_where_all_are_meant(kept: Kept) -
     assert {row["revision"] for row in kept.rows("compute_nodes")} == {1}
 
 
-def test_hundreds_of_nodes_are_seen_in_one_statement(file: KeptInFile) -> None:
+def test_note_seen_of_hundreds_is_one_statement(file: KeptInFile) -> None:
     nodes = ComputeNodeList(file.context, objects=[node(None, number) for number in range(300)])
     nodes.create()
     with statements() as noting:
@@ -109,7 +109,7 @@ def hosts(context: Context) -> list[str | None]:
     ]
 
 
-def test_move_to_another_host_takes_instances_and_moves_along(context: Context) -> None:
+def test_move_to_another_host_moves_instances_and_migrations(context: Context) -> None:
     made = node_with_load(context)
     node(context, 2).create()
     beside = instance(context, 2, host="host-1", node="node-2")
@@ -144,7 +144,7 @@ def test_move_to_another_host_of_a_node_that_another_process_saved_writes_nothin
     assert hosts(context) == ["host-1"] * 4
 
 
-def test_move_to_another_instance_on_the_same_host_leaves_the_load(context: Context) -> None:
+def test_move_to_another_instance_on_the_same_host_keeps_its_instances(context: Context) -> None:
     made = node_with_load(context)
 
     ComputeNodeList(context, objects=[made]).move_to("host-1", "gpus")

@@ -1,4 +1,4 @@
-"""Two processes, of the same version or not: what goes between them, and when one is gone."""
+"""Two processes, of the same version or not: their messages, and the loss of one of them."""
 
 import json
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from wharfinger.exceptions import InvalidObject, RemoteError
 from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Service, WharfingerObject
 from wharfinger.objects.remote_objects import Serializer
 
-#: Imported there alone.
+#: Imported only there.
 NEWER = "tests.lab.newer"
 
 
 @pytest.fixture(scope="module")
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptElsewhere]:
-    """A process of a later release, which keeps the objects."""
+    """A process of a later release, which stores the objects."""
     with KeptElsewhere(tmp_path_factory.mktemp("upgraded"), NEWER) as kept:
         yield kept
 
@@ -31,11 +31,11 @@ def ahead(upgraded: KeptElsewhere) -> Iterator[KeptElsewhere]:
 
 
 def ask(kept: KeptElsewhere, **question: Any) -> Any:
-    """What somebody of another version would ask, in primitives."""
+    """Send the request of a client of another version, in primitives."""
     return decoded(kept.server.send(json.dumps(question).encode()))
 
 
-def test_all_that_goes_over_is_primitives(elsewhere: KeptElsewhere) -> None:
+def test_messages_contain_only_primitives(elsewhere: KeptElsewhere) -> None:
     answers = []
 
     def send(question: bytes) -> bytes:
@@ -63,7 +63,7 @@ def test_all_that_goes_over_is_primitives(elsewhere: KeptElsewhere) -> None:
     assert [each["wharfinger_object.data"]["uuid"] for each in listed] == [one.uuid]
 
 
-def test_a_process_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_lost_process_is_an_error_and_changes_are_kept(tmp_path: Path) -> None:
     with KeptElsewhere(tmp_path) as kept, kept.in_use():
         one = service(kept.context)
         one.create()
@@ -80,7 +80,7 @@ def test_a_process_that_is_gone_is_told(tmp_path: Path) -> None:
             assert Service.get_by_uuid(kept.context, one.uuid).disabled
 
 
-def test_a_process_ends_with_the_one_that_uses_it(tmp_path: Path) -> None:
+def test_process_ends_with_its_user(tmp_path: Path) -> None:
     with Served(tmp_path) as server:
         assert server.process.stdin is not None
         server.process.stdin.close()
@@ -88,7 +88,9 @@ def test_a_process_ends_with_the_one_that_uses_it(tmp_path: Path) -> None:
         assert server.process.wait(60) == 0
 
 
-def test_a_fault_there_is_told_here_and_there_it_goes_on(elsewhere: KeptElsewhere) -> None:
+def test_error_in_the_other_process_is_raised_here_and_it_continues(
+    elsewhere: KeptElsewhere,
+) -> None:
     faulty: Any = Service.get_by_uuid
     with pytest.raises(RemoteError, match="TypeError"):
         faulty(elsewhere.context)
@@ -99,10 +101,10 @@ def test_a_fault_there_is_told_here_and_there_it_goes_on(elsewhere: KeptElsewher
     assert Service.get_by_uuid(elsewhere.context, uuid("service 0")).host == "host-0"
 
 
-# An upgraded process keeps the objects.
+# An upgraded process stores the objects.
 
 
-def test_what_is_newer_there_is_here_what_is_known_here(ahead: KeptElsewhere) -> None:
+def test_newer_object_arrives_in_the_version_known_here(ahead: KeptElsewhere) -> None:
     assert ComputeNode.VERSION == "1.1"
     one = node(ahead.context, pci_stats=gpus())
     one.create()
@@ -121,14 +123,14 @@ def test_what_is_newer_there_is_here_what_is_known_here(ahead: KeptElsewhere) ->
 
 
 def newest(kept: KeptElsewhere, name: str = "ComputeNode", **question: Any) -> Any:
-    """The primitive of something as its newest version has it."""
+    """Return the answer's primitive in its newest version."""
     versions = {"ComputeNode": "1.2", "ComputeNodeList": "1.4", "PciDeviceList": "1.0"}
     versions |= {"PciDevice": "1.0"}
     answer = ask(kept, action="class", name=name, versions=versions, args=[], **question)
     return answer["result"]
 
 
-def test_objects_that_are_too_new_are_asked_for_again(ahead: KeptElsewhere) -> None:
+def test_newer_primitive_is_requested_again_in_a_known_version(ahead: KeptElsewhere) -> None:
     node(ahead.context, vcpus=7, pci_stats=gpus()).create()
     primitive = newest(ahead, method="get_by_uuid", kwargs={"uuid": uuid("node 0")})
     assert primitive["wharfinger_object.version"] == "1.2"
@@ -151,13 +153,13 @@ def test_objects_that_are_too_new_are_asked_for_again(ahead: KeptElsewhere) -> N
     assert [one.VERSION for one in found["nodes"]] == ["1.1", "1.1"]
 
 
-def test_what_is_too_new_for_both_is_refused(elsewhere: KeptElsewhere) -> None:
+def test_primitive_too_new_for_both_processes_is_refused(elsewhere: KeptElsewhere) -> None:
     primitive = node(None).obj_to_primitive() | {"wharfinger_object.version": "1.9"}
     with pytest.raises(InvalidObject, match=r"ComputeNode 1\.9"):
         Serializer().deserialize_entity(elsewhere.context, primitive)
 
 
-def test_nobody_can_be_asked_for_what_is_too_new(ahead: KeptElsewhere) -> None:
+def test_newer_primitive_without_another_process_is_refused(ahead: KeptElsewhere) -> None:
     node(ahead.context).create()
     primitive = newest(ahead, method="get_by_uuid", kwargs={"uuid": uuid("node 0")})
     WharfingerObject.indirection_api = None

@@ -1,4 +1,4 @@
-"""What driver instances remember of providers: written together, each in its scope."""
+"""Records of driver instances about providers: written together, each in its scope."""
 
 from contextlib import suppress
 
@@ -31,7 +31,7 @@ def remembered(
     return {one.provider_uuid: one for one in found}
 
 
-def test_records_are_kept_as_they_were(context: Context) -> None:
+def test_records_are_read_as_written(context: Context) -> None:
     one = record(
         1,
         mode="overlay",
@@ -54,7 +54,7 @@ def test_records_are_kept_as_they_were(context: Context) -> None:
     assert (first.host, first.driver_instance) == (HOST, INSTANCE)
 
 
-def test_record_is_written_over_by_the_last_one(kept: Kept) -> None:
+def test_record_is_replaced_by_a_later_one(kept: Kept) -> None:
     replace(kept.context)
     assert kept.rows("provider_records") == []
     replace(kept.context, record(1, absent_since=5.5), record(2))
@@ -66,19 +66,19 @@ def test_record_is_written_over_by_the_last_one(kept: Kept) -> None:
     assert len(kept.rows("provider_records")) == 3
 
 
-def test_what_a_record_does_not_say_stays(context: Context) -> None:
+def test_unset_fields_of_a_record_stay(context: Context) -> None:
     said = {"reservations": ["cleaning"], "reserved_since": {"cleaning": 5.5}}
     replace(context, record(1, absent_since=5.5, **said))
     replace(context, ProviderRecord(provider_uuid=uuid("provider 1"), absent_since=None))
     read = remembered(context)[uuid("provider 1")]
     assert {name: getattr(read, name) for name in said} == said
     assert read.absent_since is None
-    read.absent_since = 7.0  # one that was read can be written again
+    read.absent_since = 7.0  # a record that was read can be written again
     replace(context, read)
     assert remembered(context)[uuid("provider 1")].absent_since == 7.0
 
 
-def test_what_is_forgotten_is_gone(context: Context) -> None:
+def test_forgotten_records_are_deleted(context: Context) -> None:
     replace(context, *(record(number) for number in range(4)))
     replace(
         context,
@@ -90,7 +90,7 @@ def test_what_is_forgotten_is_gone(context: Context) -> None:
     assert found[uuid("provider 0")].mode == "overlay"
 
 
-def test_hosts_and_instances_are_apart(context: Context) -> None:
+def test_records_of_hosts_and_instances_are_separate(context: Context) -> None:
     replace(context, record(1, mode="own"))
     replace(context, record(1, mode="overlay"), host="host-2")
     replace(context, record(1, absent_since=1.0), instance="fpgas")
@@ -100,9 +100,9 @@ def test_hosts_and_instances_are_apart(context: Context) -> None:
     assert remembered(context, instance="fpgas")[uuid("provider 1")].absent_since == 1.0
 
 
-def test_a_record_of_another_scope_does_not_get_into_that(context: Context) -> None:
+def test_record_of_another_scope_is_not_written(context: Context) -> None:
     replace(context, record(1), host="host-2")
-    with suppress(WharfingerError):  # to refuse it is as good
+    with suppress(WharfingerError):  # a refusal is as good
         replace(context, record(1, mode="overlay", host="host-2"), record(2, host="host-2"))
     assert remembered(context, host="host-2").keys() == {uuid("provider 1")}
     assert remembered(context, host="host-2")[uuid("provider 1")].mode == "own"
@@ -123,7 +123,7 @@ def test_six_hundred_records_are_written_and_forgotten_together(context: Context
     assert {one.mode for one in found.values()} == {"overlay"}
 
 
-def test_all_are_written_or_none(context: Context) -> None:
+def test_records_are_written_all_or_none(context: Context) -> None:
     replace(context, record(1), record(2))
     with pytest.raises(WharfingerError, match="mode"):
         replace(
@@ -137,7 +137,7 @@ def test_all_are_written_or_none(context: Context) -> None:
     assert found[uuid("provider 1")].mode == "own"
 
 
-def test_what_one_of_several_records_does_not_say_the_others_do(context: Context) -> None:
+def test_unset_fields_of_one_record_are_set_in_others(context: Context) -> None:
     bare = ProviderRecord(
         provider_uuid=uuid("provider 1"), mode="own", own_reserved={}, reservations=[]
     )
@@ -148,7 +148,7 @@ def test_what_one_of_several_records_does_not_say_the_others_do(context: Context
     assert (first.live, first.absent_since) == (None, None)
 
 
-def test_of_all_instances_those_are_told_that_drivers_have_reserved(context: Context) -> None:
+def test_get_reserved_returns_records_with_reasons_of_all_instances(context: Context) -> None:
     assert not ProviderRecordList.get_reserved(context).objects
     replace(context, record(1, reservations=["cleaning"], reserved_since={"cleaning": 5.5}))
     replace(context, record(2), host="host-2")
@@ -168,7 +168,7 @@ def test_of_all_instances_those_are_told_that_drivers_have_reserved(context: Con
     }
 
 
-def test_a_record_whose_reasons_cannot_be_read_is_told_as_well(kept: Kept) -> None:
+def test_get_reserved_returns_records_with_unreadable_reasons(kept: Kept) -> None:
     replace(kept.context, record(1), record(2))
     kept.write("provider_records", {"reservations": "what"}, provider_uuid=uuid("provider 1"))
     [found] = ProviderRecordList.get_reserved(kept.context)

@@ -1,4 +1,4 @@
-"""Revisions: who has saved what since it was read, told without reading it."""
+"""Revisions: changes since the last read, found without a read of the objects."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def of_nodes(context: Context, host: str | None = HOST, instance: str = INSTANCE
     return ComputeNodeList.get_revisions(context, host, instance)
 
 
-def test_a_node_s_revision_rises_with_each_save(context: Context) -> None:
+def test_revision_of_a_node_rises_with_each_save(context: Context) -> None:
     one, other = node(context, 1), node(context, 2)
     one.create()
     other.create()
@@ -34,7 +34,7 @@ def test_a_node_s_revision_rises_with_each_save(context: Context) -> None:
     assert of_nodes(context) == {one.uuid: 1, other.uuid: 1}, "it begins anew"
 
 
-def test_a_node_s_revision_is_of_its_instance_and_host_alone(context: Context) -> None:
+def test_revisions_of_nodes_are_those_of_one_instance_and_host(context: Context) -> None:
     here, there = node(context, 1), node(context, 2, host="host-2")
     others = node(context, 3, driver_instance="gpus")
     for one in (here, there, others):
@@ -47,7 +47,7 @@ def test_a_node_s_revision_is_of_its_instance_and_host_alone(context: Context) -
     assert of_nodes(context, None) == {here.uuid: 1, there.uuid: 1}
 
 
-def test_instances_have_revisions_where_they_are(context: Context) -> None:
+def test_revisions_of_instances_are_those_of_one_host(context: Context) -> None:
     here, there = (instance(context, number, host=f"host-{number}", node="n") for number in (1, 2))
     nowhere = instance(context, 3)
     for one in (here, there, nowhere):
@@ -64,7 +64,7 @@ def test_instances_have_revisions_where_they_are(context: Context) -> None:
 
 
 @pytest.mark.parametrize("made", [node, instance])
-def test_what_cannot_be_read_has_a_revision_all_the_same(kept: Kept, made: Any) -> None:
+def test_unreadable_object_has_a_revision(kept: Kept, made: Any) -> None:
     one = made(kept.context, 1, host=HOST)
     one.create()
     column = "capabilities" if made is node else "flavor"
@@ -75,7 +75,7 @@ def test_what_cannot_be_read_has_a_revision_all_the_same(kept: Kept, made: Any) 
     assert found == {one.uuid: 1}
 
 
-def test_the_revisions_of_hundreds_are_one_statement(file: KeptInFile) -> None:
+def test_revisions_of_hundreds_are_one_statement(file: KeptInFile) -> None:
     nodes = [node(None, number) for number in range(200)]
     ComputeNodeList(file.context, objects=nodes).create()
     instances = [instance(None, number, host=HOST) for number in range(200)]
@@ -87,7 +87,7 @@ def test_the_revisions_of_hundreds_are_one_statement(file: KeptInFile) -> None:
     assert not any("flavor" in one or "pci_stats" in one for one in said)
 
 
-def test_an_old_client_too_is_told_the_revisions(elsewhere: KeptElsewhere) -> None:
+def test_old_client_gets_revisions(elsewhere: KeptElsewhere) -> None:
     node(elsewhere.context).create()
     question = (
         b'{"action": "class", "name": "ComputeNodeList", "method": "get_revisions", "kwargs": {},'
@@ -97,7 +97,7 @@ def test_an_old_client_too_is_told_the_revisions(elsewhere: KeptElsewhere) -> No
     assert answer == {"result": {uuid("node 0"): 1}}
 
 
-def test_a_kind_without_revisions_of_its_own_is_not_asked_for_them(
+def test_get_revisions_of_another_kind_is_refused(
     elsewhere: KeptElsewhere,
 ) -> None:
     service(elsewhere.context).create()

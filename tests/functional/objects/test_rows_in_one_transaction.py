@@ -1,4 +1,4 @@
-"""HostState and ProviderState: what is read, and that it is read in one transaction."""
+"""HostState and ProviderState: their contents, and that they are read in one transaction."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -70,7 +70,7 @@ def test_get_state_of_an_empty_database_returns_nothing(context: Context) -> Non
     assert not state.obj_what_changed()
 
 
-def test_get_state_returns_the_rows_of_the_host_and_the_driver_instance(context: Context) -> None:
+def test_get_state_returns_rows_of_the_host_and_the_driver_instance(context: Context) -> None:
     for number, values in enumerate(({}, {"host": "host-2"}, {"driver_instance": "gpus"})):
         node(context, number, **values).create()
         place = {"host": HOST, "instance": INSTANCE} | {
@@ -97,7 +97,7 @@ def test_get_state_returns_the_rows_of_the_host_and_the_driver_instance(context:
     assert not any(one.obj_what_changed() for one in [*state.nodes, *state.records])
 
 
-def test_get_state_with_known_revisions_returns_only_rows_that_have_changed(
+def test_get_state_with_known_revisions_returns_only_changed_rows(
     context: Context,
 ) -> None:
     nodes = [node(None, number) for number in range(4)]
@@ -128,7 +128,9 @@ def test_get_state_with_known_revisions_returns_only_rows_that_have_changed(
 
 
 @pytest.mark.parametrize("disabled", [True, False])
-def test_get_state_tells_whether_the_service_is_disabled(context: Context, disabled: bool) -> None:
+def test_get_state_returns_whether_the_service_is_disabled(
+    context: Context, disabled: bool
+) -> None:
     service(context, 1, binary=AGENT_BINARY, disabled=disabled).create()
     service(context, 2, binary=AGENT_BINARY, disabled=not disabled).create()
     service(context, 3, host=HOST, binary="another", disabled=not disabled).create()
@@ -209,12 +211,12 @@ def test_get_state_is_one_transaction_of_few_statements(file: KeptInFile) -> Non
     assert (len(begun), len(said), len(third.nodes)) == (1, 8, 1)
 
 
-def test_get_state_is_one_question_to_another_process(elsewhere: KeptElsewhere) -> None:
+def test_get_state_is_one_request_to_another_process(elsewhere: KeptElsewhere) -> None:
     node(elsewhere.context).create()
     before = len(elsewhere.server.questions)
     state = get(elsewhere.context)
     assert len(elsewhere.server.questions) - before == 1
-    state.nodes[0].vcpus = 3  # it was read with a context
+    state.nodes[0].vcpus = 3  # it has the context
     state.nodes[0].save()
     assert ComputeNode.get_by_uuid(elsewhere.context, uuid("node 0")).vcpus == 3
 
@@ -239,7 +241,7 @@ def meanwhile(kept: Kept, *changes: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kept", ["by_postgresql", "by_mariadb"], indirect=True)
-def test_get_state_during_changes_of_others_returns_one_moment(kept: Kept) -> None:
+def test_get_state_during_other_writes_returns_one_moment(kept: Kept) -> None:
     node(kept.context).create()
     remember(kept.context, record(0))
 
@@ -253,7 +255,7 @@ def test_get_state_during_changes_of_others_returns_one_moment(kept: Kept) -> No
     assert known(state)["nodes"] == {uuid("node 0"): 1}
     assert [(one.revision, one.mode) for one in state.records] == [(1, "own")]
     assert get(kept.context).record_revisions == {uuid("provider 0"): 2}
-    node(kept.context, 1).create()  # the connection is as it was
+    node(kept.context, 1).create()  # the connection is as before
 
 
 def test_get_provider_state_returns_records_of_all_hosts_and_instances(context: Context) -> None:

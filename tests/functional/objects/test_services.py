@@ -1,4 +1,4 @@
-"""Services: their versions, whether they are up, and what operators say of them."""
+"""Services: versions, reports, and settings of operators."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 AGENT, CONDUCTOR = "wharfinger-agent", "wharfinger-conductor"
 
 
-def test_a_service_is_found_by_its_uuid_and_by_host_and_program(context: Context) -> None:
+def test_service_is_found_by_uuid_and_by_host_and_program(context: Context) -> None:
     service(context, 1, owners=["OWNER_NOVA", "OWNER_CYBORG"], last_seen_up=LONG_AGO).create()
     service(context, 2, host="host-1", binary=CONDUCTOR).create()
     by_uuid = Service.get_by_uuid(context, uuid("service 1"))
@@ -24,7 +24,7 @@ def test_a_service_is_found_by_its_uuid_and_by_host_and_program(context: Context
     assert Service.get_by_host_and_binary(context, "host-1", CONDUCTOR).uuid == uuid("service 2")
 
 
-def test_the_minimum_version_is_0_where_there_is_no_service(context: Context) -> None:
+def test_minimum_version_without_a_service_is_0(context: Context) -> None:
     assert Service.get_minimum_version(context, AGENT) == 0
     assert Service.get_minimum_version_multi(context, [AGENT, CONDUCTOR]) == {
         AGENT: 0,
@@ -44,14 +44,14 @@ def test_the_minimum_version_is_0_where_there_is_no_service(context: Context) ->
     ],
     ids=lambda state: next(iter(state.items())),
 )
-def test_what_does_not_serve_now_counts(context: Context, state: dict[str, object]) -> None:
+def test_disabled_or_down_service_counts(context: Context, state: dict[str, object]) -> None:
     service(context, 1, version=5, owners=["OWNER_NOVA"]).create()
     service(context, 2, version=3, owners=["OWNER_NOVA"], **state).create()
     assert Service.get_minimum_version(context, AGENT) == 3
     assert Service.get_minimum_version_by_owner(context) == {"OWNER_NOVA": 3}
 
 
-def test_what_is_deleted_does_not_count(context: Context) -> None:
+def test_deleted_service_does_not_count(context: Context) -> None:
     service(context, 1, version=5, owners=["OWNER_NOVA"]).create()
     old = service(context, 2, version=1, owners=["OWNER_NOVA"])
     old.create()
@@ -61,7 +61,7 @@ def test_what_is_deleted_does_not_count(context: Context) -> None:
     assert Service.get_minimum_version_by_owner(context) == {"OWNER_NOVA": 5}
 
 
-def test_each_program_has_a_minimum_of_its_own(context: Context) -> None:
+def test_each_program_has_its_own_minimum(context: Context) -> None:
     service(context, 1, version=2).create()
     service(context, 2, version=4, binary=CONDUCTOR).create()
     service(context, 3, version=3, binary=CONDUCTOR).create()
@@ -70,7 +70,7 @@ def test_each_program_has_a_minimum_of_its_own(context: Context) -> None:
     assert Service.get_minimum_version(context, CONDUCTOR) == 3
 
 
-def test_the_minimum_of_an_owner_is_that_of_those_that_publish_for_it(context: Context) -> None:
+def test_minimum_of_an_owner_is_that_of_its_services(context: Context) -> None:
     service(context, 1, version=1, owners=["OWNER_NOVA"]).create()
     service(context, 2, version=2, owners=["OWNER_NOVA", "OWNER_CYBORG"]).create()
     service(context, 3, version=3, owners=["OWNER_CYBORG"], binary=CONDUCTOR).create()
@@ -78,7 +78,7 @@ def test_the_minimum_of_an_owner_is_that_of_those_that_publish_for_it(context: C
     assert Service.get_minimum_version_by_owner(context) == {"OWNER_NOVA": 1, "OWNER_CYBORG": 2}
 
 
-def test_a_report_is_written_at_once(kept: Kept) -> None:
+def test_report_is_written_at_once(kept: Kept) -> None:
     one = service(kept.context)
     one.create()
     before = datetime.now(UTC).replace(microsecond=0)
@@ -93,7 +93,7 @@ def test_a_report_is_written_at_once(kept: Kept) -> None:
     assert not one.obj_what_changed()
 
 
-def test_a_report_and_what_an_operator_saves_are_both_kept(context: Context) -> None:
+def test_report_and_save_at_once_are_both_kept(context: Context) -> None:
     mine = service(context)
     mine.create()
     operators = Service.get_by_uuid(context, mine.uuid)
@@ -106,7 +106,7 @@ def test_a_report_and_what_an_operator_saves_are_both_kept(context: Context) -> 
     assert found.disabled_reason == "a fan is loud"
 
 
-def test_report_neither_saves_nor_makes_a_stale_save_pass(context: Context) -> None:
+def test_report_is_no_save_and_keeps_a_stale_save_refused(context: Context) -> None:
     mine = service(context)
     mine.create()
     mine.version = 2
@@ -122,7 +122,7 @@ def test_report_neither_saves_nor_makes_a_stale_save_pass(context: Context) -> N
         mine.save()
 
 
-def test_a_deleted_service_cannot_report(kept: Kept) -> None:
+def test_report_of_a_deleted_service_is_refused(kept: Kept) -> None:
     one = service(kept.context)
     one.create()
     one.destroy()
@@ -132,7 +132,7 @@ def test_a_deleted_service_cannot_report(kept: Kept) -> None:
     assert kept.row("services")["report_count"] == 0
 
 
-def test_a_service_is_up_when_it_has_reported_in_time(context: Context) -> None:
+def test_service_is_up_after_a_recent_report(context: Context) -> None:
     one = service(context)
     one.create()
     found = Service.get_by_uuid(context, one.uuid)
@@ -144,7 +144,7 @@ def test_a_service_is_up_when_it_has_reported_in_time(context: Context) -> None:
     assert not found.is_up(timedelta(minutes=1))
 
 
-def test_a_service_is_not_up_when_it_has_not_reported_for_long(context: Context) -> None:
+def test_service_is_down_long_after_its_last_report(context: Context) -> None:
     one = service(context, last_seen_up=LONG_AGO, report_count=7)
     one.create()
     found = Service.get_by_uuid(context, one.uuid)

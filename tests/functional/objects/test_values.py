@@ -1,4 +1,4 @@
-"""What a field takes, its database takes: at the ends of lengths, figures, times and scripts."""
+"""Values at the limits of fields are stored: lengths, numbers, times and scripts."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ from wharfinger.objects import (
 )
 
 MOST = 2**31 - 1
-#: Where the types of columns differ: with each of these, in every run.
+#: Column types differ between databases, so every run tests each of them.
 ON_EACH = pytest.mark.parametrize("kept", ["in_file", "by_postgresql", "by_mariadb"], indirect=True)
 BEYOND = "nördlich ⚓ 🦑 \u200d\U0010ffff"
 
@@ -50,7 +50,7 @@ def test_names_that_look_alike_differ(context: Context) -> None:
 
 
 @ON_EACH
-def test_any_script_is_kept(context: Context) -> None:
+def test_text_in_any_script_is_stored(context: Context) -> None:
     one = node(
         context,
         host=BEYOND,
@@ -67,7 +67,7 @@ def test_any_script_is_kept(context: Context) -> None:
 
 @ON_EACH
 @pytest.mark.parametrize("character", ["a", "🦑"])
-def test_the_longest_names_are_kept(context: Context, character: str) -> None:
+def test_longest_names_are_stored(context: Context, character: str) -> None:
     longest = character * 255
     one = node(
         context,
@@ -88,7 +88,7 @@ def test_the_longest_names_are_kept(context: Context, character: str) -> None:
 
 
 @pytest.mark.parametrize("character", ["a", "🦑"])
-def test_long_texts_are_kept(context: Context, character: str) -> None:
+def test_long_texts_are_stored(context: Context, character: str) -> None:
     one = flavor(
         context,
         description=character * 65535,
@@ -100,7 +100,7 @@ def test_long_texts_are_kept(context: Context, character: str) -> None:
     assert found.extra_specs == one.extra_specs
 
 
-def test_many_capabilities_and_owners_are_kept(context: Context) -> None:
+def test_many_capabilities_and_owners_are_stored(context: Context) -> None:
     many = {f"COMPUTE_{'X' * 200}_{number}": True for number in range(500)}
     one = node(context, capabilities=many)
     one.create()
@@ -111,7 +111,7 @@ def test_many_capabilities_and_owners_are_kept(context: Context) -> None:
 
 
 @ON_EACH
-def test_the_largest_and_the_smallest_figures_are_kept(context: Context) -> None:
+def test_largest_and_smallest_numbers_are_stored(context: Context) -> None:
     one = node(context, vcpus=MOST, vcpus_used=0, memory_mb=MOST, cpu_allocation_ratio=0)
     one.ram_allocation_ratio, one.disk_allocation_ratio = 1e300, 0.1 + 0.2
     one.create()
@@ -122,7 +122,7 @@ def test_the_largest_and_the_smallest_figures_are_kept(context: Context) -> None
 
 
 @ON_EACH
-def test_times_are_kept(context: Context) -> None:
+def test_times_are_stored(context: Context) -> None:
     moments = [
         datetime(1000, 1, 1, tzinfo=UTC),
         datetime(1970, 1, 1, tzinfo=UTC),
@@ -135,14 +135,14 @@ def test_times_are_kept(context: Context) -> None:
     assert [(one.since, one.expected_end) for one in found] == [(one, one) for one in moments]
 
 
-def test_a_time_of_another_zone_is_the_same_time(context: Context) -> None:
+def test_time_of_another_zone_is_the_same_time(context: Context) -> None:
     moment = datetime.fromisoformat("2031-05-01T12:30:00.999999+05:30")
     reservation(context, since=moment).create()
     [found] = ReservationList.get_by_filters(context)
     assert found.since == datetime(2031, 5, 1, 7, tzinfo=UTC)
 
 
-def test_texts_are_nothing_but_texts(context: Context) -> None:
+def test_texts_that_resemble_other_values_stay_texts(context: Context) -> None:
     texts = ["", " ", "null", "'; DROP TABLE flavors; --", "a\nb", "%s", "\\"]
     for number, text in enumerate(texts):
         values = {"description": text, "extra_specs": {text: text}, "name": text or "named"}
@@ -153,7 +153,7 @@ def test_texts_are_nothing_but_texts(context: Context) -> None:
         assert Flavor.get_by_name(context, one.name).flavorid == one.flavorid
 
 
-def test_pci_devices_are_kept_with_their_node(context: Context) -> None:
+def test_pci_devices_are_stored_with_their_node(context: Context) -> None:
     one = node(context, pci_stats=gpus())
     one.create()
     found = ComputeNode.get_by_uuid(context, one.uuid)
@@ -173,7 +173,7 @@ def test_pci_devices_are_kept_with_their_node(context: Context) -> None:
     assert ComputeNode.get_by_uuid(context, one.uuid).pci_stats is None
 
 
-def test_an_instance_keeps_its_flavor_as_it_was(context: Context) -> None:
+def test_instance_keeps_its_flavor_as_it_was(context: Context) -> None:
     kind = flavor(context, extra_specs={"resources:VGPU": "1"})
     kind.create()
     one = instance(context, flavor=kind, host="host-1", node="node-1")
@@ -190,7 +190,7 @@ def test_an_instance_keeps_its_flavor_as_it_was(context: Context) -> None:
     assert (again.flavor.extra_specs, again.host) == ({}, None)
 
 
-def test_a_change_of_a_flavor_is_the_callers_own_wherever_else_that_is_put(
+def test_unsaved_change_of_a_flavor_is_stored_only_in_its_instance(
     context: Context,
 ) -> None:
     kind = flavor(context)
@@ -207,7 +207,7 @@ def test_a_change_of_a_flavor_is_the_callers_own_wherever_else_that_is_put(
     assert Instance.get_by_uuid(context, one.uuid).flavor.vcpus == 8
 
 
-def test_a_migration_keeps_both_flavors(context: Context) -> None:
+def test_migration_keeps_both_flavors(context: Context) -> None:
     one = migration(context, dest_compute="host-2", dest_node="node-2")
     one.create()
     found = Migration.get_by_uuid(context, one.uuid)

@@ -1,7 +1,7 @@
-"""What Wharfinger relies on of the real Placement: the tables in gabbits, step by step.
+"""Properties of the real Placement on which Wharfinger relies: the tables in gabbits, step by step.
 
-A table is a gabbi file; its steps are subtests, in their order, on a Placement that was
-empty. ``$ENVIRON['NODE']`` stands for a uuid, the same wherever that name is used.
+A table is a gabbi file; its steps are subtests, in order, on a Placement that starts empty.
+``$ENVIRON['NODE']`` stands for a uuid, the same for each use of that name.
 """
 
 import re
@@ -21,13 +21,13 @@ _SOME = pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "table",
     [
-        # Long ones, all about conditions on traits.
+        # Long tables, all about conditions on traits.
         pytest.param(one, id=one.stem, marks=_SOME if one.stem.startswith("required-") else ())
         for one in _TABLES
     ],
 )
 @pytest.mark.usefixtures("placement")
-def test_placement_answers_as_the_table_says(
+def test_placement_answers_as_in_the_table(
     table: Path,
     placement_service: EmbeddedPlacement,
     subtests: pytest.Subtests,

@@ -1,4 +1,4 @@
-"""The client against the real Placement: what it answers, and what errors become."""
+"""The client against the real Placement: answers, and the exceptions for errors."""
 
 import json
 import uuid
@@ -24,7 +24,7 @@ def provider(placement: PlacementFixture) -> ProviderSummary:
     return placement.client.create_provider(str(uuid.uuid4()), "cn", None)
 
 
-def test_everything_that_is_written_is_read_back(
+def test_written_values_are_read_back(
     placement: PlacementFixture, provider: ProviderSummary
 ) -> None:
     client, aggregate = placement.client, str(uuid.uuid4())
@@ -58,7 +58,7 @@ def test_providers_are_listed_by_every_filter(
     assert (found.parent_provider_uuid, found.root_provider_uuid) == (provider.uuid,) * 2
 
 
-def test_a_provider_is_renamed_and_moved(
+def test_provider_is_renamed_and_moved(
     placement: PlacementFixture, provider: ProviderSummary
 ) -> None:
     client = placement.client
@@ -96,7 +96,7 @@ ERRORS: dict[str, tuple[Call, type[exceptions.PlacementError]]] = {
         ),
         exceptions.ProviderInUse,
     ),
-    "a trait nobody has created": (
+    "an unknown trait": (
         lambda client, cn: client.set_traits(cn.uuid, cn.generation, ["CUSTOM_NOBODYS"]),
         exceptions.PlacementError,
     ),
@@ -107,7 +107,7 @@ ERRORS: dict[str, tuple[Call, type[exceptions.PlacementError]]] = {
 }
 
 
-def test_an_error_becomes_an_exception_with_its_facts(
+def test_error_becomes_an_exception_with_its_facts(
     placement: PlacementFixture, provider: ProviderSummary
 ) -> None:
     for what, (call, kind) in ERRORS.items():
@@ -120,7 +120,7 @@ def test_an_error_becomes_an_exception_with_its_facts(
         assert "\n" not in str(caught.value), what
 
 
-def test_what_is_allocated_can_be_neither_removed_nor_deleted(
+def test_allocated_inventory_and_provider_cannot_be_deleted(
     placement: PlacementFixture, provider: ProviderSummary
 ) -> None:
     client, consumer = placement.client, str(uuid.uuid4())
@@ -137,7 +137,7 @@ def test_what_is_allocated_can_be_neither_removed_nor_deleted(
     assert client.get_usages(provider.uuid) == {"VCPU": 2}
 
 
-def test_the_newest_microversion_that_both_know_is_used(
+def test_client_uses_the_newest_common_microversion(
     placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert str(placement.client.microversion) == "1.39"
@@ -150,7 +150,7 @@ def test_the_newest_microversion_that_both_know_is_used(
         older.require(Feature.REPARENT, "moving it")
 
 
-def test_an_answer_that_is_no_json_is_not_understood(placement: PlacementFixture) -> None:
+def test_answer_that_is_no_json_is_an_unexpected_answer(placement: PlacementFixture) -> None:
     class Proxy:
         def request(self, path: str, method: str, **kwargs: Any) -> Any:
             response = placement.adapter.request(path, method, **kwargs)
@@ -163,7 +163,7 @@ def test_an_answer_that_is_no_json_is_not_understood(placement: PlacementFixture
 
 
 class Altered(RecordingAdapter):
-    """Another answer, to the requests whose path ends so."""
+    """Another answer to the requests whose path ends so."""
 
     def __init__(self, adapter: Any, ending: str, body: bytes, status: int = 200) -> None:
         super().__init__(adapter)
@@ -180,7 +180,7 @@ def altered(placement: PlacementFixture, ending: str, body: bytes, status: int) 
     return WritingClient(Altered(placement.adapter, ending, body, status))  # type: ignore[arg-type]
 
 
-# Which server it is, and what it knows.
+# Version discovery.
 
 NOVA = {
     "versions": [
@@ -214,7 +214,9 @@ def test_answer_of_another_service_names_the_option_to_correct(placement: Placem
         assert not placement.requests, body[:80]
 
 
-def test_the_newest_that_we_know_of_all_versions_is_used(placement: PlacementFixture) -> None:
+def test_client_uses_the_newest_common_microversion_of_all_versions(
+    placement: PlacementFixture,
+) -> None:
     for used, ranges in (
         ("1.39", ["1.0 1.100"]),
         ("1.39", ["1.39 1.100"]),
@@ -239,7 +241,7 @@ def test_the_newest_that_we_know_of_all_versions_is_used(placement: PlacementFix
 
 
 def versions(*ranges: str) -> bytes:
-    """What GET / answers, for "oldest newest" of each version."""
+    """Return the answer to GET / for "oldest newest" of each version."""
     found = []
     for number, one in enumerate(ranges):
         oldest, newest = one.split()
@@ -247,12 +249,12 @@ def versions(*ranges: str) -> bytes:
     return json.dumps({"versions": found}).encode()
 
 
-# Answers that cannot be read.
+# Unreadable answers.
 
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("body", [LATIN_1, NESTED], ids=["latin-1", "nested"])
-def test_an_answer_that_cannot_be_decoded_is_told_whatever_is_wrong_with_it(
+def test_undecodable_answer_is_an_error_with_its_status(
     placement: PlacementFixture, provider: ProviderSummary, body: bytes, status: int
 ) -> None:
     client = altered(placement, "traits", body, status)
@@ -265,14 +267,14 @@ def test_an_answer_that_cannot_be_decoded_is_told_whatever_is_wrong_with_it(
     assert len(str(caught.value)) < 1000
 
 
-def test_an_answer_that_cannot_be_decoded_is_its_trees_failure_alone(
+def test_undecodable_answer_fails_only_its_tree(
     placement: PlacementFixture, tmp_path: Path
 ) -> None:
     with Publishing(placement, tmp_path / "state") as publishing:
         publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("one", "two")}
         publishing.cycle.sync()
         (one,) = placement.client.list_providers(name="one")
-        # Somebody else's trait: what is on it has to be read again.
+        # Another client adds a trait, so that the provider is read again.
         traits = placement.client.get_traits(one.uuid).traits | {"HW_CPU_X86_AVX"}
         placement.client.set_traits(one.uuid, one.generation, traits)
         plain = placement.adapter
@@ -290,7 +292,7 @@ def test_an_answer_that_cannot_be_decoded_is_its_trees_failure_alone(
         assert contents(placement)["one"]["inventories"] == {"CUSTOM_GOLD": (2, 0)}
 
 
-def test_an_explanation_without_end_is_shortened(
+def test_endless_explanation_is_shortened(
     placement: PlacementFixture, provider: ProviderSummary
 ) -> None:
     detail = "It is so. " * 20_000
@@ -303,6 +305,6 @@ def test_an_explanation_without_end_is_shortened(
     assert caught.value.code == "placement.x"
 
 
-def test_no_answer_is_told_as_such() -> None:
+def test_missing_answer_is_placement_unavailable() -> None:
     with pytest.raises(exceptions.PlacementUnavailable, match="no answer"):
         WritingClient(adapter_to("http://127.0.0.1:1")).list_providers()

@@ -1,4 +1,4 @@
-"""The real Placement inside a process: one, safe for several writers, and honest."""
+"""The embedded Placement: one per process, safe for several writers, with clear errors."""
 
 import sqlite3
 import subprocess
@@ -19,7 +19,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 
 
-def test_a_second_one_in_the_process_is_refused(
+def test_second_embedded_placement_in_a_process_is_refused(
     placement_service: EmbeddedPlacement, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match="this process has an embedded Placement on"):
@@ -65,7 +65,7 @@ def test_processes_that_start_together_share_one_database(tmp_path: Path) -> Non
     assert max(int(out) for out, _ in answers) == 20
 
 
-def test_without_the_extra_it_says_what_to_install_and_a_file_that_cannot_be_used_is_named(
+def test_embedded_placement_without_its_extra_or_with_an_unusable_file_names_the_remedy(
     tmp_path: Path,
 ) -> None:
     program = """
@@ -116,7 +116,7 @@ def _start(program: str, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_placement_does_not_wait_for_itself_where_it_reads_beside_its_own_transaction(
+def test_placement_that_reads_beside_its_own_transaction_does_not_deadlock(
     placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, consumer = placement.client, str(uuid.uuid4())
@@ -130,7 +130,8 @@ def test_placement_does_not_wait_for_itself_where_it_reads_beside_its_own_transa
     reshape = reshaper.reshape
 
     def reshape_late(*arguments: object) -> None:
-        # Somebody changes a provider that is only in the allocations: Placement reads it again.
+        # Another client changes a provider that is only in the allocations: Placement reads it
+        # again.
         client.set_traits(root.uuid, generations[root.uuid], ["HW_GPU_API_VULKAN"])
         reshape(*arguments)
 

@@ -1,6 +1,6 @@
-"""Every server that is supported, and for each feature one that just has it and one that lacks it.
+"""Every supported server, and for each feature the first one that has it and the last one without.
 
-The real Placement is made to know no microversion after the one that a test names.
+The real Placement is limited to the microversions up to the one that a test names.
 """
 
 import uuid
@@ -32,7 +32,7 @@ At = Callable[[str], WritingClient]
 
 @pytest.fixture
 def at(placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch) -> At:
-    """A new client of a Placement that knows nothing newer; what was sent before is forgotten."""
+    """A function that returns a new client of a limited Placement, and forgets earlier requests."""
 
     def client_at(newest: str) -> WritingClient:
         monkeypatch.undo()
@@ -46,7 +46,7 @@ def at(placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch) -> At:
 
 
 def before(feature: Feature) -> str:
-    """The newest microversion without a feature."""
+    """Return the newest microversion without a feature."""
     return str(Microversion(feature.value.major, feature.value.minor - 1))
 
 
@@ -55,7 +55,7 @@ def since(feature: Feature) -> str:
 
 
 def refused(placement: PlacementFixture, feature: Feature, call: Callable[[], object]) -> None:
-    """A call is refused for want of a feature, and nothing is sent."""
+    """Assert that a call is refused for lack of a feature, and that nothing is sent."""
     with pytest.raises(MicroversionUnsupported) as caught:
         call()
     assert since(feature) in str(caught.value)
@@ -111,7 +111,7 @@ def test_every_supported_server_can_be_published_to(
     assert batched is (Microversion.parse(newest) >= Feature.RESHAPE.value)
 
 
-def test_a_server_that_is_newer_than_we_know_is_asked_for_what_we_know(
+def test_newer_server_is_used_with_the_highest_known_microversion(
     placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(microversion, "VERSIONS", [*microversion.VERSIONS, "1.40"])
@@ -121,7 +121,7 @@ def test_a_server_that_is_newer_than_we_know_is_asked_for_what_we_know(
     assert client.microversion == HIGHEST
 
 
-def test_no_cycle_starts_on_a_server_that_cannot_reserve_fully(
+def test_cycle_on_a_server_without_full_reservation_is_refused(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lower(monkeypatch, "1.25")
@@ -134,7 +134,7 @@ def test_no_cycle_starts_on_a_server_that_cannot_reserve_fully(
     assert not placement.requests.seen
 
 
-def test_the_program_does_not_start_on_a_server_that_cannot_reserve_fully(
+def test_program_on_a_server_without_full_reservation_is_refused(
     tmp_path: Path, placement_url: tuple[str, Requests], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, requests = placement_url
@@ -152,7 +152,7 @@ def test_the_program_does_not_start_on_a_server_that_cannot_reserve_fully(
 # Writes of a plan.
 
 
-def test_inventories_of_many_are_set_together_or_one_by_one(
+def test_inventories_are_set_in_one_request_or_one_by_one(
     publishing: Publishing, placement: PlacementFixture, at: At
 ) -> None:
     publishing.driver.nodes |= {f"node-{number}": flat(CUSTOM_GOLD=1) for number in range(3)}
@@ -175,7 +175,7 @@ def test_inventories_of_many_are_set_together_or_one_by_one(
         assert len(placement.requests.writes) == len(writes)
 
 
-def test_a_reshape_that_moves_allocations_is_refused_and_the_rest_of_the_fleet_is_done(
+def test_reshape_of_allocations_on_an_older_server_is_refused_and_other_trees_are_written(
     publishing: Publishing, placement: PlacementFixture, at: At
 ) -> None:
     publishing.driver.nodes |= {"cn": flat(VCPU=8, VGPU=4), "other": flat(VCPU=1)}
@@ -200,7 +200,7 @@ def test_a_reshape_that_moves_allocations_is_refused_and_the_rest_of_the_fleet_i
     assert list(placement.new_client().get_allocations(consumer)["allocations"]) == [gpu["uuid"]]
 
 
-def test_a_move_is_refused_and_the_rest_of_the_fleet_is_done(
+def test_move_on_an_older_server_is_refused_and_other_trees_are_written(
     publishing: Publishing, placement: PlacementFixture, at: At
 ) -> None:
     publishing.driver.nodes |= {
@@ -225,7 +225,7 @@ def test_a_move_is_refused_and_the_rest_of_the_fleet_is_done(
     assert contents(placement)["gpu"]["parent"] == "card"
 
 
-def test_a_new_name_needs_nothing_new(
+def test_rename_works_on_the_oldest_server(
     publishing: Publishing, placement: PlacementFixture, at: At
 ) -> None:
     publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
@@ -282,7 +282,7 @@ LISTS: list[tuple[Feature, dict[str, Any], set[str]]] = [
 ]
 
 
-def test_a_list_is_right_or_refused(
+def test_list_is_right_or_refused(
     placement: PlacementFixture, hosts: dict[str, str], at: At
 ) -> None:
     for feature, filters, expected in LISTS:
@@ -293,7 +293,7 @@ def test_a_list_is_right_or_refused(
         refused(placement, feature, partial(older.list_providers, **filters))
 
 
-def test_the_oldest_supported_server_lists_by_what_it_knows(
+def test_oldest_supported_server_lists_by_the_filters_that_it_knows(
     placement: PlacementFixture, hosts: dict[str, str], at: At
 ) -> None:
     client = at(str(LOWEST))
@@ -308,7 +308,7 @@ def test_the_oldest_supported_server_lists_by_what_it_knows(
 
 
 def _candidates(client: WritingClient, query: Query, hosts: dict[str, str]) -> set[frozenset[str]]:
-    """The providers of each candidate, by name."""
+    """Return the providers of each candidate, by name."""
     names = {uuid_: name for name, uuid_ in hosts.items()}
     found = client.get_allocation_candidates(query)
     return {
@@ -376,7 +376,7 @@ def test_candidates_are_right_or_refused(
         refused(placement, feature, partial(older.get_allocation_candidates, query))
 
 
-def test_named_groups_have_the_same_candidates_on_a_server_that_knows_numbers_alone(
+def test_named_groups_on_a_server_with_numbered_groups_have_the_same_candidates(
     placement: PlacementFixture, hosts: dict[str, str], at: At
 ) -> None:
     for gpu, fpga in (("_GPU", "_FPGA"), ("_GPU", "1"), ("2", "_1")):
@@ -410,7 +410,7 @@ def _allocation(provider: str, generation: int | None, **amounts: int) -> dict[s
 
 
 def _type_of(placement: PlacementFixture, consumer: str) -> str:
-    """The consumer's type, as a server that knows types tells it."""
+    """Return the consumer's type from a server that knows types."""
     known, microversion.VERSIONS = microversion.VERSIONS, EVERY
     try:
         answer = placement.adapter.request(f"/allocations/{consumer}", "GET", microversion="1.38")
@@ -423,7 +423,7 @@ def _type_of(placement: PlacementFixture, consumer: str) -> str:
 @pytest.mark.parametrize(
     ("newest", "written"), [("1.28", "unknown"), ("1.37", "unknown"), ("1.38", "MIGRATION")]
 )
-def test_allocations_are_written_with_the_type_where_there_are_types_and_all_or_none(
+def test_allocations_are_written_with_a_type_if_the_server_has_types(
     placement: PlacementFixture,
     hosts: dict[str, str],
     at: At,
@@ -443,7 +443,7 @@ def test_allocations_are_written_with_the_type_where_there_are_types_and_all_or_
     assert client.get_usages(hosts["y"]) == {"VGPU": 2, "FPGA": 1}
     assert [_type_of(placement, consumer) for consumer in (one, other)] == [written] * 2
 
-    # A consumer's generation that has passed refuses the whole write.
+    # A stale generation of a consumer refuses the whole write.
     held = client.get_allocations(one)
     with pytest.raises(ConcurrentUpdate):
         client.set_allocations(
@@ -489,9 +489,7 @@ def test_allocations_are_read_and_deleted_on_every_server(
 
 
 @pytest.mark.parametrize("newest", [before(Feature.MAPPINGS), since(Feature.MAPPINGS)])
-def test_which_group_takes_what_is_said_from_1_34(
-    hosts: dict[str, str], at: At, newest: str
-) -> None:
+def test_mappings_are_returned_from_1_34(hosts: dict[str, str], at: At, newest: str) -> None:
     query = [("resources", "VCPU:1"), ("resources_A", "FPGA:1")]
 
     (found,) = at(newest).get_allocation_candidates(query).allocation_requests
@@ -502,7 +500,7 @@ def test_which_group_takes_what_is_said_from_1_34(
 
 
 def test_every_feature_is_tested_here() -> None:
-    """A feature that is added needs its place above: both sides of its microversion."""
+    """A new feature needs a test above on both sides of its microversion."""
     tested = {feature for feature, *_ in (*LISTS, *CANDIDATES)}
     tested |= {
         Feature.RESHAPE,

@@ -1,4 +1,6 @@
-"""The reader against the real Placement: which providers are an instance's, in which requests."""
+"""The reader against the real Placement: the providers of an instance, and the requests
+for them.
+"""
 
 from dataclasses import replace
 
@@ -58,7 +60,7 @@ def test_roots_without_our_mark_are_found_with_their_trees(
     placement.requests.clear()
     assert reader.read(wanted("a", "b"), {}).live.keys() == {host.uuid, gpu.uuid}
     lists = [one for one in placement.requests.seen if one.startswith("GET /resource_providers?")]
-    # By the mark; in the tree of a, where it is; in that of b, and then by its name.
+    # By the mark; in the tree of a; and in the tree of b and then by its name.
     assert len(lists) == 4
 
 
@@ -77,7 +79,7 @@ def test_many_roots_without_our_mark_are_found_in_one_list(
     assert placement.requests.seen.count("GET /resource_providers") == 1
 
 
-def test_a_root_under_another_uuid_is_found_by_its_name(
+def test_root_with_another_uuid_is_found_by_its_name(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     host = create(placement, "a")
@@ -85,7 +87,7 @@ def test_a_root_under_another_uuid_is_found_by_its_name(
     assert reader.read({"a": other}, {}).live.keys() == {host.uuid}
 
 
-def test_many_of_ours_that_lost_their_marks_are_found_in_one_list(
+def test_many_recorded_providers_without_our_mark_are_found_in_one_list(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     hosts = [create(placement, name) for name in nodes(MANY)]
@@ -98,10 +100,10 @@ def test_many_of_ours_that_lost_their_marks_are_found_in_one_list(
     assert len(placement.requests) == 2
 
 
-def test_what_is_listed_is_not_looked_up_again(
+def test_listed_provider_is_not_looked_up_again(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
-    """By its name, or by its uuid: either will do."""
+    """It is known by its name or by its uuid."""
     host, renamed = create(placement, "a", marked=True), create(placement, "b", marked=True)
     placement.client.update_provider(renamed.uuid, "renamed", None)
     records = ours(host, renamed)
@@ -111,7 +113,7 @@ def test_what_is_listed_is_not_looked_up_again(
     assert len(placement.requests) == 1
 
 
-def test_a_stray_provider_with_our_mark_is_no_host_of_ours(
+def test_provider_with_our_mark_outside_our_trees_is_a_stray(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     host, other = create(placement, "a", marked=True), create(placement, "b", marked=True)
@@ -121,10 +123,10 @@ def test_a_stray_provider_with_our_mark_is_no_host_of_ours(
     assert [one.uuid for one in reading.strays] == [stranger.uuid]
 
 
-def test_what_another_host_publishes_is_no_stranger_to_one_node(
+def test_provider_of_another_host_is_no_stray_for_one_node(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
-    """Two trees are remembered, so that the list is by the mark."""
+    """There are records of two trees, so the list is by the mark."""
     host, before = create(placement, "a", marked=True), create(placement, "b", marked=True)
     create(placement, "another hosts", marked=True)
     reading = reader.read(wanted("a"), ours(host, before))
@@ -132,7 +134,7 @@ def test_what_another_host_publishes_is_no_stranger_to_one_node(
     assert reading.strays == ()
 
 
-def test_what_is_deleted_while_it_is_read_is_not_there(
+def test_provider_deleted_during_the_read_is_left_out(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     host = create(placement, "a")
@@ -147,10 +149,10 @@ def test_what_is_deleted_while_it_is_read_is_not_there(
     assert reading.unreadable == {}
 
 
-def test_what_changes_while_it_is_read_has_the_generation_of_its_oldest_part(
+def test_provider_changed_during_the_read_has_the_oldest_generation(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
-    """So that a write which relies on what was read is refused."""
+    """A write that relies on this read is then refused."""
     host = create(placement, "a")
     assert host.generation is not None
     placement.adapter.once_before(
@@ -160,7 +162,7 @@ def test_what_changes_while_it_is_read_has_the_generation_of_its_oldest_part(
     assert reader.read(wanted("a"), {}).live[host.uuid] == host
 
 
-def test_what_was_renamed_is_known_under_its_new_name_without_being_read(
+def test_renamed_provider_has_its_new_name_without_a_read(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     host = create(placement, "a", marked=True)
@@ -181,7 +183,7 @@ def test_many_names_are_looked_up_in_one_list(
     assert len(placement.requests) == 2
 
 
-def test_a_mark_that_nobody_has_created_lists_nothing(placement: PlacementFixture) -> None:
+def test_mark_that_does_not_exist_lists_nothing(placement: PlacementFixture) -> None:
     reader = PlacementReader(placement.client, "never-published")
     reading = reader.read(wanted("a", "b"), {})
     assert (reading.live, reading.strays) == ({}, ())

@@ -27,7 +27,9 @@ OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDriver:
-    """Five nodes. ``bad`` fails in each cycle: it drops a resource class that is in use."""
+    """A driver of five nodes. ``bad`` fails in each cycle: it drops a resource class that is in
+    use.
+    """
     driver = CleaningDriver()
     drives(publishing, driver)
     driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("metal", "bad", "a", "b", "c")}

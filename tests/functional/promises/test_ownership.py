@@ -35,7 +35,7 @@ def nova_publishes(
     inventories: dict[str, Inventory],
     parent: str | None = None,
 ) -> str:
-    """Publish a provider as nova-compute does: with OWNER_NOVA; returns its uuid."""
+    """Publish a provider as nova-compute does, with OWNER_NOVA; return its uuid."""
     if isinstance(placement, PlacementFixture):
         client = placement.new_client()
     else:
@@ -79,7 +79,7 @@ def below_novas_root(totals: int) -> Edit:
     return edit
 
 
-def test_sync_node_with_the_uuid_of_a_nova_root_leaves_every_byte_of_it(
+def test_sync_of_a_node_with_the_uuid_of_a_nova_root_keeps_every_byte_of_it(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A root that nova-compute publishes is never written, though a node has its uuid and owner."""
@@ -96,7 +96,7 @@ def test_sync_node_with_the_uuid_of_a_nova_root_leaves_every_byte_of_it(
     assert every_byte(placement, NODE) == before
 
 
-def test_sync_node_that_is_gone_does_not_delete_the_nova_root_with_its_uuid(
+def test_sync_of_an_absent_node_does_not_delete_the_nova_root_with_its_uuid(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A root that was in conflict is not deleted when the driver no longer lists its node."""
@@ -139,7 +139,7 @@ def test_sync_vgpu_child_of_nova_keeps_every_byte_while_ours_beside_it_is_publis
     assert MARK in placement.client.get_traits(card.uuid).traits
 
 
-def test_create_that_another_program_forestalls_does_not_make_its_provider_ours(
+def test_create_after_another_program_does_not_make_its_provider_ours(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A provider that another program creates before us is not ours."""
@@ -169,7 +169,7 @@ def cut_off_before_the_traits(publishing: Publishing, placement: PlacementFixtur
     placement.adapter.before = then
 
 
-def test_sync_after_a_crash_between_creation_and_tags_goes_on(
+def test_sync_after_a_crash_between_creation_and_tags_continues(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A provider that we created before a crash, and did not tag, is ours if it is unchanged."""
@@ -182,7 +182,7 @@ def test_sync_after_a_crash_between_creation_and_tags_goes_on(
 
 
 @pytest.mark.parametrize("adopts", [False, True], ids=["adopt = none", "adopt = matching"])
-def test_sync_root_that_another_instance_has_created_and_not_yet_tagged_is_not_taken(
+def test_sync_of_a_root_that_another_instance_has_created_and_not_yet_tagged_is_refused(
     publishing: Publishing, placement: PlacementFixture, adopts: bool
 ) -> None:
     """A root that another instance created a moment ago, and has not tagged yet, is not taken."""

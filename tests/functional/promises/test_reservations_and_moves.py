@@ -91,7 +91,9 @@ def test_device_released_during_a_takeover_stays_reserved_until_it_is_cleaned(
     released: list[str] = []
 
     def release(method: str, path: str) -> None:
-        """Release it when the new host has taken over the node, and has not written it yet."""
+        """Release the device when the new host has taken over the node, and has not
+        written it yet.
+        """
         if method == "POST" and not released:
             released.append(path)
             assert host_of(far.context, uuid) == FAR

@@ -1,4 +1,4 @@
-"""Promises about secrets, files, and answers without an end."""
+"""Promises about secrets, files, and endless answers."""
 
 import os
 import stat
@@ -97,8 +97,10 @@ def test_lock_file_with_other_content_is_refused(program: Program, content: byte
     assert lock.read_bytes() == content
 
 
-def test_files_whatever_the_umask_are_readable_by_their_owner_alone(program: Program) -> None:
-    """Files and directories that Wharfinger makes have mode 0600 or 0700, whatever the umask is."""
+def test_files_with_any_umask_are_readable_only_by_their_owner(program: Program) -> None:
+    """Files and directories that Wharfinger creates have mode 0600 or 0700, whatever the
+    umask is.
+    """
     state = program.directory / "made" / "state"
     text = program.config.read_text()
     program.config.write_text(
@@ -122,15 +124,15 @@ def test_files_whatever_the_umask_are_readable_by_their_owner_alone(program: Pro
     } == {}
 
 
-# Servers without an end.
+# Endless servers.
 
 
 @pytest.mark.parametrize(
     ("pages", "told"),
     [("new", r"after 3 pages with 3 nodes.*raise \[metal\] max_pages"), ("the same", "than once")],
 )
-def test_listing_that_never_ends_is_an_error(tmp_path: Path, pages: str, told: str) -> None:
-    """A listing that never ends, or that returns to an earlier page, is an error."""
+def test_endless_listing_is_an_error(tmp_path: Path, pages: str, told: str) -> None:
+    """An endless listing, or one that returns to an earlier page, is an error."""
     with Endless(pages=pages) as server:
         driver = ironic(tmp_path, server.url)
 
@@ -139,7 +141,7 @@ def test_listing_that_never_ends_is_an_error(tmp_path: Path, pages: str, told: s
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_answer_that_never_ends_is_an_error(tmp_path: Path, encoding: str) -> None:
+def test_endless_answer_is_an_error(tmp_path: Path, encoding: str) -> None:
     """An answer is read up to a limit, even if it grows only when it is decompressed."""
     with Endless(encoding=encoding) as server:
         program = Program(tmp_path, server.url)

@@ -1,12 +1,10 @@
-"""Tests of cycles, some of which run twice: with objects kept here, and by another process.
+"""Fixtures of cycles, and of the tests that run twice: with objects in this process and in another.
 
-What is different there is the objects' way, and what comes of it: what they carry, what is asked
-for and said to the database, who writes first, what is left by a process that ends, and errors
-that come back. Twice is run what is about that, marked ANYWHERE (see ``places``): whole files on
-rows and records, on what follows when they are damaged, handed over, or of a process that was
-killed, on claims, which are all objects; and a random history. Each test of the objects themselves
-is run there too. What is about Placement or a driver is run here alone: it is the same question,
-and the same answer.
+Tests marked ANYWHERE (see ``places``) run twice: tests of rows and records, of damage, of
+takeovers, of killed processes, of claims, and a random history. They depend on where objects are:
+on their encoding, on requests and database statements, on the order of writes, on a process that
+dies, and on errors that return. So do all tests of the objects themselves. Tests of Placement or a
+driver run here alone.
 """
 
 from collections.abc import Iterator
@@ -19,16 +17,17 @@ from tests.lab.sqlite import StayingOpen
 
 @pytest.fixture(scope="session")
 def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The other process: one for all tests."""
+    """The other process, shared by all tests."""
     with Served(tmp_path_factory.mktemp("keeper")) as served:
         yield served
 
 
 @pytest.fixture(scope="module", autouse=True)
 def where(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where objects are kept; what opens a state directory for a whole module has to ask for it.
+    """Store objects in this process or in the other; a module fixture that opens state must request
+    it.
 
-    Elsewhere, each call of a remotable method goes to the other process as JSON.
+    In the other process, each call of a remotable method arrives as JSON.
     """
     place: str = getattr(request, "param", "here")
     if place == "here":
@@ -42,11 +41,11 @@ def where(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def files_stay_open() -> Iterator[None]:
-    """That each transaction may connect anew is tested with the objects, and by the program."""
+    """Keep files open; new connections for each transaction are tested with the objects."""
     with StayingOpen():
         yield
 
 
 @pytest.fixture(autouse=True)
-def nobody_waits(no_waiting: None) -> None:
-    """That attempts are bounded is tested, not how long one waits between two."""
+def no_waits(no_waiting: None) -> None:
+    """Skip waits between attempts; tests check only that attempts are bounded."""

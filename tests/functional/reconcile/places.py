@@ -1,12 +1,12 @@
-"""Where the objects of a test are kept."""
+"""Markers for where the objects of a test are stored."""
 
 from typing import Final
 
 import pytest
 
-#: Objects that another process keeps: some of a module's tests are tried with that.
+#: Another process stores the objects; some tests of a module run with that.
 _ELSEWHERE: Final = pytest.param("elsewhere", marks=pytest.mark.drawn(4, of="module"))
-#: Marks what is run twice: with objects kept here, and by another process.
+#: Marks tests that run twice: with objects in this process, and in another one.
 ANYWHERE: Final = pytest.mark.parametrize(
     "where", ["here", _ELSEWHERE], indirect=True, scope="module"
 )

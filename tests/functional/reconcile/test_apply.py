@@ -1,4 +1,4 @@
-"""Many trees at once: quick, in order, and one that goes wrong stays alone."""
+"""Many trees at once: in parallel, in order, and with failures of single trees."""
 
 import os
 import re
@@ -26,20 +26,22 @@ from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.reconcile import apply
 from wharfinger.reconcile.cycle import CycleResult
 
-#: How long a test waits for what has to happen, in seconds, before it fails.
+#: Seconds that a test waits for an event before it fails.
 PATIENCE = 30
 MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
 
 
 def fleet(publishing: Publishing, count: int, **totals: int) -> list[str]:
-    """Have the driver report so many nodes of one provider; returns their names."""
+    """Let the driver report so many nodes of one provider; return their names."""
     names = [f"node-{number:03}" for number in range(count)]
     publishing.driver.nodes |= {name: flat(**(totals or {"CUSTOM_GOLD": 1})) for name in names}
     return names
 
 
 def unchanged(publishing: Publishing, placement: PlacementFixture) -> None:
-    """What is remembered is what Placement has, generations too; the next cycle is one list."""
+    """Assert that records match Placement with generations, and that the next cycle sends
+    one list.
+    """
     listed = {one.uuid: one.generation for one in placement.new_client().list_providers()}
     records = publishing.store.records
     assert {uuid_: one.live and one.live.generation for uuid_, one in records.items()} == listed
@@ -50,12 +52,12 @@ def unchanged(publishing: Publishing, placement: PlacementFixture) -> None:
 
 
 def stop(placement: PlacementFixture) -> None:
-    """No longer come between."""
+    """Stop the interception of requests."""
     placement.adapter.before = placement.adapter.after = lambda method, path: None
 
 
 class Inside:
-    """Counts the requests that are under way, and how many there were at most."""
+    """Counts concurrent requests, and their maximum."""
 
     def __init__(self, placement: PlacementFixture) -> None:
         self.most = 0
@@ -73,10 +75,10 @@ class Inside:
             self._now -= 1
 
 
-# At the same time.
+# Concurrency.
 
 
-def test_as_many_trees_as_there_are_connections_are_under_way_and_no_more(
+def test_sync_writes_as_many_trees_at_once_as_it_has_connections(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     fleet(publishing, 12)
@@ -86,7 +88,7 @@ def test_as_many_trees_as_there_are_connections_are_under_way_and_no_more(
     def meet(method: str, path: str) -> None:
         inside.enter()
         if (method, path) == ("POST", "/resource_providers"):
-            together.wait(PATIENCE)  # raises where the four of them do not come together
+            together.wait(PATIENCE)  # raises if the four do not meet
 
     placement.adapter.before = meet
     outcome = publishing.cycle.sync()
@@ -97,7 +99,7 @@ def test_as_many_trees_as_there_are_connections_are_under_way_and_no_more(
     assert len(contents(placement)) == 12
 
 
-def test_the_steps_of_a_tree_keep_their_order_and_are_told_one_at_a_time(
+def test_steps_of_a_tree_keep_their_order_and_are_reported_one_at_a_time(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     names = [f"cn-{number}" for number in range(6)]
@@ -109,7 +111,7 @@ def test_the_steps_of_a_tree_keep_their_order_and_are_told_one_at_a_time(
     telling = threading.Lock()
 
     def tell(step: Step) -> None:
-        assert telling.acquire(blocking=False), "two were told at the same time"
+        assert telling.acquire(blocking=False), "two steps were reported at the same time"
         told.append(step)
         telling.release()
 
@@ -128,13 +130,13 @@ def _of_tree(steps: "list[Step] | tuple[Step, ...]", root: str) -> list[Step]:
     return [step for step in steps if step.root_uuid == root]
 
 
-# In few requests.
+# Number of requests.
 
 
 def test_first_sync_takes_two_requests_a_node_and_seven(
     placement: PlacementFixture, tmp_path: Path
 ) -> None:
-    # An instance of its own: nobody has created its trait before.
+    # An instance of its own, whose trait does not exist yet.
     with Publishing(placement, tmp_path / "twelve", name="twelve") as publishing:
         fleet(publishing, 12)
 
@@ -165,7 +167,7 @@ def test_first_sync_sets_the_inventories_of_a_hundred_in_one_request(
     unchanged(publishing, placement)
 
 
-def test_a_figure_that_changes_on_many_nodes_is_one_write_and_needs_no_read(
+def test_changed_inventory_of_many_nodes_is_one_write_without_reads(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     names = fleet(publishing, 12)
@@ -195,7 +197,7 @@ def test_a_figure_that_changes_on_many_nodes_is_one_write_and_needs_no_read(
     assert write.startswith("PUT /resource_providers/")
 
 
-def test_generations_are_known_after_a_batch_whatever_it_changed(
+def test_batch_of_any_changes_updates_all_generations(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     before: dict[str, dict[str, int]] = {
@@ -231,7 +233,7 @@ def test_generations_are_known_after_a_batch_whatever_it_changed(
 # Without the service role.
 
 
-def test_without_the_service_role_inventories_are_set_one_by_one_after_one_try(
+def test_sync_without_service_role_tries_one_batch_and_then_single_inventories(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     placement.without_service_role()
@@ -252,10 +254,10 @@ def test_without_the_service_role_inventories_are_set_one_by_one_after_one_try(
     unchanged(publishing, placement)
 
 
-# One that goes wrong.
+# One tree that fails.
 
 
-def test_a_stale_provider_in_a_batch_is_the_only_one_that_is_read_again(
+def test_batch_with_a_stale_provider_reads_only_that_one_again(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     names = fleet(publishing, 9)
@@ -291,7 +293,7 @@ def test_a_stale_provider_in_a_batch_is_the_only_one_that_is_read_again(
     unchanged(publishing, placement)
 
 
-def test_an_inventory_that_is_refused_in_a_batch_is_the_only_one_that_is_not_set(
+def test_batch_with_a_refused_inventory_sets_all_others(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     names = fleet(publishing, 9, VCPU=4, DISK_GB=1)
@@ -317,7 +319,7 @@ def test_an_inventory_that_is_refused_in_a_batch_is_the_only_one_that_is_not_set
     unchanged(publishing, placement)
 
 
-def test_a_batch_whose_answer_is_lost_is_neither_repeated_nor_forgotten(
+def test_batch_with_a_lost_answer_is_neither_repeated_nor_forgotten(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     names = fleet(publishing, 5)
@@ -341,14 +343,14 @@ def test_a_batch_whose_answer_is_lost_is_neither_repeated_nor_forgotten(
     unchanged(publishing, placement)
 
 
-# What stops everything.
+# Failures that stop the whole sync.
 
 
 @contextmanager
 def at_write(
     placement: PlacementFixture, number: int, act: Callable[[], object]
 ) -> Iterator[Counter[str]]:
-    """Before a write to a provider, the n-th, something happens; gives how many there were."""
+    """Call ``act`` before the n-th write to a provider; yield the writes."""
     writes: Counter[str] = Counter()
     lock = threading.Lock()
 
@@ -367,7 +369,7 @@ def at_write(
 
 
 def _in_time(call: Callable[[], CycleResult]) -> BaseException | None:
-    """What a call in a thread of its own raised; a call that hangs fails the test."""
+    """Return what a call in a thread of its own raised; fail if the call hangs."""
     raised: list[BaseException | None] = []
 
     def run() -> None:
@@ -385,9 +387,7 @@ def _in_time(call: Callable[[], CycleResult]) -> BaseException | None:
     return raised[0]
 
 
-def test_a_signal_in_the_middle_ends_it(
-    publishing: Publishing, placement: PlacementFixture
-) -> None:
+def test_signal_during_a_sync_ends_it(publishing: Publishing, placement: PlacementFixture) -> None:
     fleet(publishing, 20)
     interrupted = threading.Event()
 
@@ -410,7 +410,7 @@ def test_a_signal_in_the_middle_ends_it(
     assert len(contents(placement)) == 20
 
 
-def test_connections_without_an_answer_stop_each_other(
+def test_sync_without_answers_on_several_connections_stops_all_of_them(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     fleet(publishing, 20)
@@ -418,7 +418,7 @@ def test_connections_without_an_answer_stop_each_other(
 
     def unavailable(method: str, path: str) -> None:
         if (method, path) == ("POST", "/resource_providers"):
-            # One that goes on, to the next tree, waits here in vain.
+            # A connection that went on to the next tree would wait here in vain.
             together.wait(PATIENCE / 2)
             raise PlacementUnavailable(request=path, status=0, code="", detail="cut off")
 
@@ -432,7 +432,7 @@ def test_connections_without_an_answer_stop_each_other(
 
 
 @ANYWHERE
-def test_a_state_directory_that_fails_in_the_middle_stops_everything(
+def test_state_directory_that_fails_during_a_sync_stops_it(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet(publishing, 20)

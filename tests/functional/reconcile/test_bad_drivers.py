@@ -1,4 +1,4 @@
-"""Drivers that give wrong answers: of that node nothing is written, and the others are published.
+"""Drivers with wrong answers: nothing is written for the node, and the others are published.
 
 ``tests/unit/tracker/test_wrong_answers.py`` has the table of mistakes.
 """
@@ -47,7 +47,7 @@ def loop_back(tree: ProviderTree, node: str) -> None:
     )
 
 
-#: By node: its mistake, and what an error about it says besides the node's name.
+#: By node: its mistake, and words of the error besides the node's name.
 MISTAKES: dict[str, tuple[Callable[[ProviderTree, str], Any], str]] = {
     "figures": (
         lambda tree, node: tree.update_inventory(f"{node}-gpu", {"VGPU": {"total": -1}}),
@@ -74,7 +74,7 @@ MISTAKES: dict[str, tuple[Callable[[ProviderTree, str], Any], str]] = {
 
 
 def spoilt(spoil: Callable[[ProviderTree, str], Any]) -> Edit:
-    """A node that changes, gains a GPU, and then goes wrong."""
+    """Return the edit of a node that changes, gains a GPU, and then fails."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         with_children({"VCPU": 9}, {f"{node}-gpu": {"VGPU": 4}})(tree, node, allocations)
@@ -84,7 +84,7 @@ def spoilt(spoil: Callable[[ProviderTree, str], Any]) -> Edit:
 
 
 def listed(placement: PlacementFixture) -> dict[str, ProviderSummary]:
-    """All providers by name, with their generations, which each write raises."""
+    """Return all providers by name with their generations, which each write raises."""
     return {provider.name: provider for provider in placement.client.list_providers()}
 
 
@@ -159,7 +159,7 @@ def test_sync_without_a_list_of_nodes_or_capabilities_changes_nothing(
     assert contents(placement)[GOOD]["inventories"] == {"VCPU": (9, 0)}
 
 
-# What looks hostile and is a name like any other.
+# Valid names that look hostile.
 
 HARMLESS = (
     "x" * 200,
@@ -176,7 +176,7 @@ HARMLESS = (
 )
 
 
-def test_names_that_placement_takes_are_published_as_they_are(
+def test_unusual_but_valid_names_are_published_unchanged(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     children = {name: f"{name[:190]} child" for name in HARMLESS}
@@ -196,11 +196,11 @@ def test_names_that_placement_takes_are_published_as_they_are(
 
 
 class Number(int):
-    """A whole number with a type of its own, as libraries have them."""
+    """An integer type of a library."""
 
 
 class Text(str):
-    """Text with a type of its own."""
+    """A string type of a library."""
 
 
 class Size(IntEnum):
@@ -212,7 +212,7 @@ class Kind(StrEnum):
     GOLD = "CUSTOM_GOLD"
 
 
-def test_values_of_derived_types_are_those_values(
+def test_values_of_derived_types_are_published_as_plain_values(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def node(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
@@ -240,7 +240,7 @@ def test_values_of_derived_types_are_those_values(
     assert not publishing.restarted().sync().steps
 
 
-def test_a_name_stays_whose_it_is_whoever_is_listed_first(
+def test_name_used_by_two_nodes_stays_with_its_first_owner(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     rightful = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
@@ -262,7 +262,7 @@ def test_a_name_stays_whose_it_is_whoever_is_listed_first(
     assert contents(placement).keys() == {GOOD, "gpu", "bad"}
 
 
-def test_a_second_root_is_published_with_the_first(
+def test_second_root_of_a_node_is_published_with_the_first(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def with_pool(tree: ProviderTree) -> None:
@@ -315,7 +315,7 @@ def test_running_a_driver_that_cannot_end_logs_it_after_its_work(
 
 @contextmanager
 def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Reconciler]:
-    """The driver as the program runs it."""
+    """Run the driver as the program does."""
     instance = driver_instance_loader.Instance(
         InstanceSection("scripted", "scripted", None, 0),
         publishing.state_path,

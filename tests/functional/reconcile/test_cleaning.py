@@ -1,4 +1,4 @@
-"""What a consumer gives back is reserved first, and free again when it has been cleaned."""
+"""A released provider is reserved first, and free again once it was cleaned."""
 
 from uuid import NAMESPACE_OID, uuid5
 
@@ -35,12 +35,12 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))
 GOLD: Figures = {"CUSTOM_GOLD": (1, 0)}
-PACES = ["sync", "poll"]
+CYCLE_TYPES = ["sync", "poll"]
 
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDriver:
-    """One with two nodes of one provider each, of which the first is in use."""
+    """A driver with two nodes of one provider each, the first of which is in use."""
     driver = CleaningDriver()
     drives(publishing, driver)
     driver.nodes |= {"metal": node(GOLD), "spare": node(GOLD)}
@@ -49,7 +49,7 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDrive
     return driver
 
 
-def give_back(publishing: Publishing, consumer: str = CONSUMER) -> None:
+def release_allocation(publishing: Publishing, consumer: str = CONSUMER) -> None:
     AllocationRelease(publishing.client, publishing.context).release(consumer)
 
 
@@ -57,13 +57,13 @@ def phases(publishing: Publishing) -> list[str | None]:
     return [one.phase for one in ReservationList.get_by_filters(publishing.context)]
 
 
-def run(publishing: Publishing, pace: str) -> None:
-    outcome = getattr(publishing.cycle, pace)()
+def run(publishing: Publishing, cycle_type: str) -> None:
+    outcome = getattr(publishing.cycle, cycle_type)()
     assert not outcome.problems
     assert not outcome.foreign
 
 
-def test_it_is_reserved_before_its_allocation_goes_and_never_to_be_had_in_between(
+def test_release_reserves_the_provider_before_the_allocation_is_deleted(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     metal, looker = summary(placement, "metal").uuid, placement.new_client()
@@ -79,7 +79,7 @@ def test_it_is_reserved_before_its_allocation_goes_and_never_to_be_had_in_betwee
     assert is_candidate(client, summary(placement, "spare").uuid, "CUSTOM_GOLD")
     placement.adapter.after = placement.adapter.before = look
     placement.requests.clear()
-    give_back(publishing)
+    release_allocation(publishing)
     writes = [request.split("?")[0] for request in placement.requests.writes]
     driver.says("metal", "metal", "cleaning")
     run(publishing, "sync")
@@ -94,17 +94,17 @@ def test_it_is_reserved_before_its_allocation_goes_and_never_to_be_had_in_betwee
     assert not everything()["metal"]["allocations"]
 
 
-@pytest.mark.parametrize("pace", PACES)
-def test_it_is_free_when_its_cleaning_was_seen_and_seen_to_have_ended(
-    pace: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+@pytest.mark.parametrize("cycle_type", CYCLE_TYPES)
+def test_released_provider_is_free_after_its_cleaning_was_seen_to_end(
+    cycle_type: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    give_back(publishing)
+    release_allocation(publishing)
     assert phases(publishing) == ["released"]
     assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}
     for _ in range(2):
-        driver.says("metal", "metal")  # its feed names it, and there is nothing to tell
-        run(publishing, pace)
-    if pace == "sync":
+        driver.says("metal", "metal")  # its feed names the node, without a reason
+        run(publishing, cycle_type)
+    if cycle_type == "sync":
         publishing.restarted()
     assert phases(publishing) == ["released"]
     assert is_full(placement, "metal")
@@ -112,43 +112,43 @@ def test_it_is_free_when_its_cleaning_was_seen_and_seen_to_have_ended(
     for reason in ("cleaning", "maintenance"):
         driver.says("metal", "metal", reason)
         for _ in range(2):
-            run(publishing, pace)
+            run(publishing, cycle_type)
             assert phases(publishing) == ["cleaning"]
             assert is_full(placement, "metal")
-    if pace == "sync":
+    if cycle_type == "sync":
         publishing.restarted()
     driver.says("metal", "metal")
-    run(publishing, pace)
-    run(publishing, pace)
+    run(publishing, cycle_type)
+    run(publishing, cycle_type)
 
     assert phases(publishing) == []
     assert figures(placement, "metal") == GOLD
 
 
-@pytest.mark.parametrize("pace", PACES)
-def test_what_was_seen_before_it_was_given_back_counts_for_nothing(
-    pace: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+@pytest.mark.parametrize("cycle_type", CYCLE_TYPES)
+def test_cleaning_in_a_snapshot_from_before_the_release_does_not_count(
+    cycle_type: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """The cleaning of which the snapshot tells was another one."""
+    """The snapshot shows an earlier cleaning."""
     driver.says("metal", "metal", "cleaning")
-    driver.meanwhile = lambda: give_back(publishing)
+    driver.meanwhile = lambda: release_allocation(publishing)
 
-    getattr(publishing.cycle, pace)()
+    getattr(publishing.cycle, cycle_type)()
     assert phases(publishing) == ["released"]
     driver.says("metal", "metal")
     for _ in range(2):
-        run(publishing, pace)
+        run(publishing, cycle_type)
 
     assert is_full(placement, "metal")
     assert phases(publishing) != []
 
 
-def test_reservation_that_is_changed_meanwhile_keeps_no_other_from_its_end(
+def test_reservation_changed_during_a_cycle_does_not_keep_others_from_their_end(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     allocate(placement, OTHER, spare={"CUSTOM_GOLD": 1})
     for consumer in (CONSUMER, OTHER):
-        give_back(publishing, consumer)
+        release_allocation(publishing, consumer)
     for reasons in (("cleaning",), ()):
         for name in ("metal", "spare"):
             driver.says(name, name, *reasons)
@@ -168,10 +168,10 @@ def test_reservation_that_is_changed_meanwhile_keeps_no_other_from_its_end(
     assert {provider for provider, _holder in rows(publishing.context)} == {spare}
 
 
-def test_a_drift_cycle_judges_nothing(
+def test_drift_cycle_of_a_cleaning_changes_no_phase(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    give_back(publishing)
+    release_allocation(publishing)
     driver.says("metal", "metal", "cleaning")
     publishing.cycle.drift()
     assert phases(publishing) == ["released"]
@@ -192,7 +192,7 @@ def test_is_clean_without_true_or_false_leaves_that_provider_reserved_and_others
     placement: PlacementFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    give_back(publishing)
+    release_allocation(publishing)
     monkeypatch.setattr(driver, "is_clean", lambda uuid, since: "no")
     driver.nodes["new"] = flat(CUSTOM_GOLD=1)
 
@@ -205,13 +205,13 @@ def test_is_clean_without_true_or_false_leaves_that_provider_reserved_and_others
     assert is_full(placement, "metal")
 
 
-def test_an_operator_s_hold_outlasts_the_cleaning_and_the_other_way_round(
+def test_operators_hold_and_cleaning_end_independently(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     metal = summary(placement, "metal")
     holds = Reservations(publishing.client, publishing.context)
     holds.reserve(metal, holder="ann", reason="why")
-    give_back(publishing)
+    release_allocation(publishing)
     driver.says("metal", "metal", "cleaning")
     run(publishing, "sync")
     driver.says("metal", "metal")
@@ -222,26 +222,26 @@ def test_an_operator_s_hold_outlasts_the_cleaning_and_the_other_way_round(
     assert figures(placement, "metal") == GOLD
 
 
-# What is given back.
+# Releases.
 
 
-def test_giving_back_twice_is_giving_back_once(
+def test_release_twice_equals_release_once(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     placement.requests.clear()
-    give_back(publishing, OTHER)
+    release_allocation(publishing, OTHER)
     assert not placement.requests.writes, "a consumer without allocations gives nothing back"
     assert phases(publishing) == []
     for _ in range(2):
-        give_back(publishing)
+        release_allocation(publishing)
     assert phases(publishing) == ["released"]
     driver.says("metal", "metal", "cleaning")
     run(publishing, "sync")
-    give_back(publishing)
+    release_allocation(publishing)
     assert phases(publishing) == ["cleaning"]
 
 
-def test_what_is_not_cleaned_is_free_at_once(
+def test_release_without_cleaning_is_free_at_once(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     drives(publishing, ReservingDriver())
@@ -250,7 +250,7 @@ def test_what_is_not_cleaned_is_free_at_once(
     allocate(placement, CONSUMER, metal={"CUSTOM_GOLD": 1})
     placement.requests.clear()
 
-    give_back(publishing)
+    release_allocation(publishing)
 
     assert placement.requests.writes == ["POST /allocations"]
     assert phases(publishing) == []
@@ -260,7 +260,7 @@ def test_what_is_not_cleaned_is_free_at_once(
 # Crashes.
 
 
-def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_it(
+def test_release_that_crashes_at_any_step_offers_nothing_and_is_completed_by_a_repeat(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     metal = summary(placement, "metal").uuid
@@ -268,7 +268,7 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
     publishing.restarted()
     start = moments.take()
     with Steps(placement) as steps:
-        give_back(publishing)
+        release_allocation(publishing)
     assert len(steps.passed) == 10
     deletes = steps.passed.index("before POST /allocations")
     for number in draw(range(len(steps.passed)), 2, keep=[deletes]):
@@ -276,7 +276,7 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
         moments.go_back(start)
         publishing.restarted()
         with Steps(placement, crash_at=number), pytest.raises(Crash):
-            give_back(publishing)
+            release_allocation(publishing)
         assert not is_candidate(placement.client, metal, "CUSTOM_GOLD"), step
 
         publishing.restarted()
@@ -285,7 +285,7 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
             run(publishing, "sync")
             assert not is_candidate(placement.client, metal, "CUSTOM_GOLD"), step
         is_deleted = not everything()["metal"]["allocations"]
-        give_back(publishing)
+        release_allocation(publishing)
 
         assert not everything()["metal"]["allocations"], step
         assert is_deleted == (number > deletes)
@@ -297,9 +297,9 @@ def test_a_crash_at_any_step_leaves_nothing_to_be_had_and_the_repeat_completes_i
         assert figures(placement, "metal") == GOLD, step
 
 
-@pytest.mark.parametrize("pace", ["sync", "drift", "poll"])
-def test_a_cycle_that_comes_between_any_two_steps_spoils_nothing(
-    pace: str,
+@pytest.mark.parametrize("cycle_type", ["sync", "drift", "poll"])
+def test_cycle_between_any_two_steps_of_a_release_offers_nothing(
+    cycle_type: str,
     driver: CleaningDriver,
     publishing: Publishing,
     placement: PlacementFixture,
@@ -310,33 +310,33 @@ def test_a_cycle_that_comes_between_any_two_steps_spoils_nothing(
     publishing.restarted()
     start = moments.take()
 
-    def give_back_with_a_cycle_at(number: int) -> list[str]:
+    def release_with_a_cycle_at(number: int) -> list[str]:
         moments.go_back(start)
         publishing.restarted()
         driver.says("metal", "metal")
-        with Steps(placement, act_at=number, act=getattr(publishing.cycle, pace)) as steps:
-            give_back(publishing)
+        with Steps(placement, act_at=number, act=getattr(publishing.cycle, cycle_type)) as steps:
+            release_allocation(publishing)
         return steps.passed
 
-    count = len(give_back_with_a_cycle_at(10**9))
+    count = len(release_with_a_cycle_at(10**9))
     assert count >= 8
     for number in draw(range(count), 2):
-        step = give_back_with_a_cycle_at(number)[number]
+        step = release_with_a_cycle_at(number)[number]
         assert not is_candidate(placement.client, metal, "CUSTOM_GOLD"), step
         assert phases(publishing) == ["released"], step
         run(publishing, "sync")
         assert is_full(placement, "metal"), step
 
 
-def test_what_is_clean_already_is_free_after_a_drift_cycle_and_a_poll(
+def test_release_of_a_clean_provider_is_free_after_a_drift_cycle_and_a_poll(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     driver.clean.add(summary(placement, "metal").uuid)
-    give_back(publishing)
+    release_allocation(publishing)
 
-    run(publishing, "drift")  # it sees that something was given back
+    run(publishing, "drift")  # it records the release
     assert is_full(placement, "metal")
-    run(publishing, "poll")  # its look at the backend comes after that
+    run(publishing, "poll")  # this snapshot is later
 
     assert phases(publishing) == []
     assert figures(placement, "metal") == GOLD
@@ -345,17 +345,17 @@ def test_what_is_clean_already_is_free_after_a_drift_cycle_and_a_poll(
     assert placement.requests.seen == []
 
 
-def test_it_is_free_though_a_poll_for_another_node_came_before_the_one_that_sees_it_clean(
+def test_poll_of_another_node_does_not_keep_a_clean_provider_reserved(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     driver.clean.add(summary(placement, "metal").uuid)
-    give_back(publishing)
+    release_allocation(publishing)
     driver.says("spare", "spare", "cleaning")
     run(publishing, "poll")
     driver.says("metal", "metal")
 
-    for pace in ("poll", "poll", "drift", "sync"):
-        run(publishing, pace)
+    for cycle_type in ("poll", "poll", "drift", "sync"):
+        run(publishing, cycle_type)
 
     assert phases(publishing) == []
     assert figures(placement, "metal") == GOLD
@@ -365,7 +365,7 @@ def test_it_is_free_though_a_poll_for_another_node_came_before_the_one_that_sees
 
 
 @pytest.mark.parametrize("gone", ["another name", "all of it"])
-def test_give_back_during_a_takeover_reserves_what_is_cleaned(
+def test_release_during_a_takeover_reserves_the_provider_to_clean(
     gone: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     row = ComputeNode.get_by_uuid(publishing.context, summary(placement, "metal").uuid)
@@ -377,13 +377,13 @@ def test_give_back_during_a_takeover_reserves_what_is_cleaned(
     if gone == "all of it":
         lose_records(publishing)
 
-    give_back(publishing)
+    release_allocation(publishing)
 
     assert phases(publishing) == ["released"]
     assert is_full(placement, "metal")
 
 
-def test_give_back_of_providers_of_several_owners_reserves_only_what_its_instance_cleans(
+def test_release_of_providers_of_several_owners_reserves_only_what_its_instance_cleans(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A driver that does not clean a provider would not end its reservation either."""
@@ -395,7 +395,7 @@ def test_give_back_of_providers_of_several_owners_reserves_only_what_its_instanc
             placement, OTHER, spare={"CUSTOM_GOLD": 1}, fpga={"FPGA": 1}, nobodys={"DISK_GB": 5}
         )
 
-        give_back(publishing, OTHER)
+        release_allocation(publishing, OTHER)
 
         assert not placement.client.get_allocations(OTHER)["allocations"]
         assert figures(placement, "fpga") == {"FPGA": (2, 0)}
@@ -404,7 +404,7 @@ def test_give_back_of_providers_of_several_owners_reserves_only_what_its_instanc
         assert phases(publishing) == ["released"]
 
 
-def test_give_back_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_the_second(
+def test_release_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_the_second(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     driver.nodes["shared"] = node({"CUSTOM_GOLD": (2, 0)})
@@ -412,12 +412,12 @@ def test_give_back_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_t
     third = str(uuid5(NAMESPACE_OID, "third"))
     for consumer in (OTHER, third):
         allocate(placement, consumer, shared={"CUSTOM_GOLD": 1})
-    give_back(publishing, OTHER)
+    release_allocation(publishing, OTHER)
     driver.says("shared", "shared", "cleaning")
     run(publishing, "sync")
-    give_back(publishing, third)
+    release_allocation(publishing, third)
     assert phases(publishing) == ["cleaning", "released"]
-    for reasons in ((), ("cleaning",)):  # the end of one cleaning, and the begin of another
+    for reasons in ((), ("cleaning",)):  # one cleaning ends, and another begins
         driver.says("shared", "shared", *reasons)
         run(publishing, "sync")
         assert is_full(placement, "shared")
@@ -429,7 +429,7 @@ def test_give_back_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_t
 
 
 def with_fpga(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-    """A device below a node that another instance publishes."""
+    """Edit a device below a node that another instance publishes."""
     if not tree.exists("fpga"):
         tree.new_child("fpga", name)
     tree.update_inventory("fpga", {"FPGA": {"total": 2}})

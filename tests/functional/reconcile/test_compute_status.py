@@ -1,4 +1,4 @@
-"""A disabled service says so on its roots, and an enabled one takes it back."""
+"""A disabled service sets COMPUTE_STATUS_DISABLED on its roots, an enabled one removes it."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ AGGREGATE = "0b6a5a0c-3f0e-4f0a-8f5e-6a3b9c1d2e4f"
 
 @pytest.fixture
 def service(publishing: Publishing) -> Service:
-    """The service of the host that publishes a root with a child, and a flat one."""
+    """The service of the host that publishes a root with a child, and a flat root."""
     publishing.driver.nodes = {
         "cn": with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}}),
         "metal": flat(CUSTOM_METAL=1),
@@ -70,10 +70,10 @@ def _with_traits(edit: Edit, *traits: str) -> Edit:
     return both
 
 
-def test_another_hosts_root_is_left_alone(
+def test_disabled_service_does_not_mark_the_root_of_another_host(
     publishing: Publishing, placement: PlacementFixture, service: Service
 ) -> None:
-    """A driver that only has children below it says nothing of it."""
+    """The driver publishes only children below that root."""
     publishing.driver.nodes = {"cn": with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}})}
     other = placement.client.create_provider(
         "7d2f1b64-0f1c-4a34-9f5e-3d0c3a3f2c11", "others-root", None
@@ -92,7 +92,7 @@ def test_another_hosts_root_is_left_alone(
     assert _disabled(placement) == {"cn"}
 
 
-def test_where_it_is_not_known_they_say_what_they_said(
+def test_unknown_service_state_keeps_the_trait(
     publishing: Publishing,
     placement: PlacementFixture,
     service: Service,
@@ -116,10 +116,10 @@ def test_where_it_is_not_known_they_say_what_they_said(
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("order", [("nfs", "cn"), ("cn", "nfs")])
-def test_a_root_that_shares_says_so_though_another_node_speaks_of_it(
+def test_disabled_service_marks_a_sharing_root_that_another_node_edits(
     publishing: Publishing, placement: PlacementFixture, order: tuple[str, str]
 ) -> None:
-    """Both ways, from a node that begins to speak of it while it says so."""
+    """Both nodes may be listed first; one begins to edit the root while it has the trait."""
     speaks = False
 
     def shares(tree: ProviderTree, node: str, allocations: Any) -> None:
@@ -150,7 +150,7 @@ def test_a_root_that_shares_says_so_though_another_node_speaks_of_it(
     assert not publishing.cycle.sync().steps
 
 
-def test_a_host_whose_driver_fails_is_disabled_all_the_same(
+def test_disabled_service_with_a_failing_driver_marks_its_roots(
     publishing: Publishing,
     placement: PlacementFixture,
     service: Service,
@@ -184,7 +184,7 @@ def test_a_host_whose_driver_fails_is_disabled_all_the_same(
         publishing.restarted().sync()
     assert not placement.requests.seen
 
-    # What it would say by itself is not known: it stays until the driver can be asked.
+    # Without the driver its own reservations are unknown: the inventory stays until it answers.
     _set(_service(publishing), disabled=False)
     with pytest.raises(BackendError):
         publishing.cycle.sync()
@@ -194,7 +194,7 @@ def test_a_host_whose_driver_fails_is_disabled_all_the_same(
     assert contents(placement) == before
 
 
-def test_a_node_that_fails_is_disabled_beside_one_that_does_not(
+def test_disabled_service_marks_a_failing_node_beside_a_working_one(
     publishing: Publishing, placement: PlacementFixture, service: Service
 ) -> None:
     works = publishing.driver.nodes["cn"]
@@ -214,7 +214,7 @@ def test_a_node_that_fails_is_disabled_beside_one_that_does_not(
     assert not publishing.cycle.sync().steps
 
 
-def test_how_long_a_node_is_absent_is_not_forgotten(
+def test_failing_driver_does_not_reset_the_absence_of_a_node(
     publishing: Publishing, placement: PlacementFixture, service: Service
 ) -> None:
     publishing.removal_delay = 3600

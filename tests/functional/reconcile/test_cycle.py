@@ -1,4 +1,4 @@
-"""A driver's word becomes Placement's, in few requests, and nothing else is touched."""
+"""A sync publishes the driver's trees with few requests, and touches nothing else."""
 
 import uuid
 from collections import Counter
@@ -24,7 +24,7 @@ from wharfinger.providers.plan import SetInventories
 MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
 
 
-def test_a_sync_takes_few_requests_and_an_unchanged_one_takes_one(
+def test_sync_takes_few_requests_and_an_unchanged_one_takes_one(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     edit = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
@@ -62,7 +62,7 @@ def test_a_sync_takes_few_requests_and_an_unchanged_one_takes_one(
     assert len(placement.requests.writes) == 1
 
 
-def test_a_first_sync_of_a_fleet_takes_three_requests_a_node_and_the_next_takes_one(
+def test_first_sync_of_a_fleet_takes_three_requests_a_node_and_the_next_takes_one(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {f"node-{number}": flat(CUSTOM_GOLD=1) for number in range(20)}
@@ -78,7 +78,7 @@ def test_a_first_sync_of_a_fleet_takes_three_requests_a_node_and_the_next_takes_
     ]
 
 
-def test_a_tree_that_somebody_else_changes_is_read_and_planned_again(
+def test_tree_changed_by_another_client_is_read_and_planned_again(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)
@@ -128,7 +128,7 @@ def test_conflicts_without_end_are_reported_and_the_other_trees_are_done(
     assert contents(placement)["b"]["inventories"] == {"VCPU": (9, 0)}
 
 
-def test_a_name_that_is_taken_elsewhere_is_reported(
+def test_name_used_by_another_provider_is_reported(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     placement.client.create_provider(str(uuid.uuid4()), "gpu", None)
@@ -143,7 +143,7 @@ def test_a_name_that_is_taken_elsewhere_is_reported(
     assert contents(placement)["gpu-1"]["inventories"] == {"VGPU": (4, 0)}
 
 
-def test_an_orphan_of_lost_records_is_reported_and_left(
+def test_orphan_after_loss_of_records_is_reported_and_kept(
     publishing: Publishing, placement: PlacementFixture, tmp_path: Path
 ) -> None:
     publishing.driver.nodes["cn"] = with_children(
@@ -163,7 +163,7 @@ def test_an_orphan_of_lost_records_is_reported_and_left(
     assert contents(placement)["old"]["inventories"] == {"VGPU": (4, 0)}
 
 
-def test_an_orphaned_node_of_a_fleet_is_reported_and_left(
+def test_orphaned_node_of_a_fleet_is_reported_and_kept(
     publishing: Publishing, placement: PlacementFixture, tmp_path: Path
 ) -> None:
     publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("a", "b", "c")}
@@ -177,7 +177,7 @@ def test_an_orphaned_node_of_a_fleet_is_reported_and_left(
     assert set(contents(placement)) == {"a", "b", "c"}
 
 
-def test_the_first_sync_of_a_host_does_not_read_what_other_hosts_publish(
+def test_first_sync_of_a_host_does_not_read_providers_of_other_hosts(
     publishing: Publishing, placement: PlacementFixture, tmp_path: Path
 ) -> None:
     publishing.driver.nodes["host-1"] = with_children({"VCPU": 8}, {"gpu-1": {"VGPU": 4}})
@@ -216,7 +216,7 @@ def test_sync_of_a_tree_that_another_program_changed_repairs_it(
         assert contents(placement) == before
 
 
-def test_a_sync_cut_off_at_any_request_is_completed_by_the_next(
+def test_sync_cut_off_at_any_request_is_completed_by_the_next(
     publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     """Before the request is sent, or after the answer was lost."""
@@ -250,7 +250,7 @@ def test_a_sync_cut_off_at_any_request_is_completed_by_the_next(
         assert not publishing.cycle.sync().steps
 
 
-def test_a_state_directory_that_cannot_be_written_stops_before_placement_is_written(
+def test_unwritable_state_directory_stops_the_sync_before_placement_is_written(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)

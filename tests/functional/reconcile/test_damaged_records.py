@@ -43,7 +43,7 @@ def fleet(publishing: Publishing) -> Publishing:
         ("cn-0-gpu", "own_reserved", "[1]"),
     ],
 )
-def test_a_tree_with_a_record_that_cannot_be_read_is_left_and_the_others_go_on(
+def test_tree_with_an_unreadable_record_is_kept_and_the_others_are_synced(
     fleet: Publishing, placement: PlacementFixture, of: str, column: str, spoilt: str
 ) -> None:
     uuid = contents(placement)[of]["uuid"]
@@ -84,7 +84,7 @@ def test_tree_whose_records_cannot_be_read_is_not_removed_and_keeps_its_row(
     assert {"cn-0", "cn-0-gpu"} <= contents(placement).keys()
 
 
-def test_a_device_that_moved_is_left_until_its_record_can_be_read(
+def test_device_that_moved_is_kept_until_its_record_can_be_read(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     node, gone = flat(VCPU=1), with_children({"VCPU": 1}, {})
@@ -123,15 +123,15 @@ REMEDIES = {
     "deleted": "DELETE FROM provider_records WHERE provider_uuid = ?",
     "restored": "UPDATE provider_records SET own_reserved = '{}' WHERE provider_uuid = ?",
 }
-PACES: dict[str, Callable[[Reconciler], CycleResult]] = {
+CYCLE_TYPES: dict[str, Callable[[Reconciler], CycleResult]] = {
     "sync": Reconciler.sync,
     "drift": Reconciler.drift,
 }
 
 
-@pytest.mark.parametrize(("remedy", "pace"), [("deleted", "sync"), ("restored", "drift")])
+@pytest.mark.parametrize(("remedy", "cycle_type"), [("deleted", "sync"), ("restored", "drift")])
 def test_record_that_is_repaired_counts_from_the_next_cycle_on(
-    fleet: Publishing, placement: PlacementFixture, remedy: str, pace: str
+    fleet: Publishing, placement: PlacementFixture, remedy: str, cycle_type: str
 ) -> None:
     uuid = contents(placement)["cn-0-gpu"]["uuid"]
     execute(fleet, DAMAGE, uuid)
@@ -141,14 +141,14 @@ def test_record_that_is_repaired_counts_from_the_next_cycle_on(
         assert which in str(problem)
     execute(fleet, REMEDIES[remedy], uuid)
 
-    assert not PACES[pace](cycle).problems
+    assert not CYCLE_TYPES[cycle_type](cycle).problems
 
     assert contents(placement)["cn-0"]["inventories"] == {"VCPU": (2, 0)}
     assert contents(placement)["cn-0-gpu"]["inventories"] == {"VGPU": (2, 0)}
     assert uuid in stored(fleet.state_path)
 
 
-def test_record_that_does_not_say_of_which_provider_it_is_stops_no_tree_until_it_is_deleted(
+def test_record_without_a_readable_provider_uuid_stops_no_tree_until_it_is_deleted(
     fleet: Publishing, placement: PlacementFixture
 ) -> None:
     uuid = contents(placement)["cn-0"]["uuid"]
@@ -170,7 +170,7 @@ def test_record_that_does_not_say_of_which_provider_it_is_stops_no_tree_until_it
     assert not fleet.restarted().plan().steps
 
 
-def test_damaged_records_alone_are_read_again(
+def test_cycle_with_damaged_records_reads_only_these_again(
     fleet: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[list[str]] = []
@@ -187,7 +187,7 @@ def test_damaged_records_alone_are_read_again(
     cycle = fleet.restarted()
     monkeypatch.setattr(HostState, "get", counted)
     for name in ("sync", "drift", "sync"):
-        assert PACES[name](cycle).problems
+        assert CYCLE_TYPES[name](cycle).problems
     assert read[0] == sorted(one["uuid"] for one in contents(placement).values())
     assert read[1:] == [uuids] * 2
     for uuid in uuids:
@@ -196,6 +196,6 @@ def test_damaged_records_alone_are_read_again(
     cycle.drift()
     assert read[0] == uuids
     read.clear()
-    for pace in PACES.values():
-        assert not pace(cycle).problems
+    for cycle_type in CYCLE_TYPES.values():
+        assert not cycle_type(cycle).problems
     assert not any(read)

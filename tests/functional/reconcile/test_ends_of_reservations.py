@@ -36,9 +36,9 @@ def driver(publishing: Publishing) -> CleaningDriver:
 
 @pytest.fixture
 def cleaned(publishing: Publishing, placement: PlacementFixture, driver: CleaningDriver) -> str:
-    """The uuid of the node, which a consumer has released, and which is cleaned now."""
+    """The uuid of the node, which a consumer has released, and whose cleaning has begun."""
     assert not publishing.cycle.sync().problems
-    give_back(publishing, placement, cn={"CUSTOM_GOLD": 1})
+    release_allocation(publishing, placement, cn={"CUSTOM_GOLD": 1})
     driver.says("cn", "cn", "cleaning")
     assert not publishing.cycle.sync().problems
     return summary(placement, "cn").uuid
@@ -56,7 +56,7 @@ def far(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publish
         yield fixture
 
 
-def give_back(publishing: Publishing, placement: PlacementFixture, **use: Any) -> None:
+def release_allocation(publishing: Publishing, placement: PlacementFixture, **use: Any) -> None:
     allocate(placement, CONSUMER, **use)
     AllocationRelease(publishing.client, publishing.context).release(CONSUMER)
 
@@ -113,7 +113,7 @@ def test_reservation_of_a_provider_whose_move_fails_does_not_end(
 ) -> None:
     driver.nodes |= {"cn": with_device(flat(VCPU=1)), "other": without_device}
     publishing.cycle.sync()
-    give_back(publishing, placement, device={"FPGA": 1})
+    release_allocation(publishing, placement, device={"FPGA": 1})
     driver.says("cn", DEVICE, "cleaning")
     publishing.cycle.sync()
     driver.says("cn", DEVICE)
@@ -186,7 +186,7 @@ def test_host_that_slept_before_its_write_changes_no_reservation_of_the_new_host
     placement = publishing.placement
     publishing.cycle.sync()
     service_record.report(publishing.context, publishing.host, {"OWNER_NOVA"}, complete=True)
-    give_back(publishing, placement, cn={"CUSTOM_GOLD": 1})
+    release_allocation(publishing, placement, cn={"CUSTOM_GOLD": 1})
     reservations = Reservations(publishing.client, publishing.context)
     reservations.reserve(summary(placement, "cn"), holder="ann", reason="why")
     if is_clean:
@@ -227,7 +227,7 @@ def test_release_while_a_cycle_changes_the_phase_is_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     publishing.cycle.sync()
-    give_back(publishing, placement, cn={"CUSTOM_GOLD": 1})
+    release_allocation(publishing, placement, cn={"CUSTOM_GOLD": 1})
     [held] = rows(publishing.context).values()
     store = apply._store_results
     changed: list[object] = []

@@ -1,4 +1,6 @@
-"""Faults that hit one tree of a fleet, and owners that come between our reads and writes."""
+"""Faults that hit one tree of a fleet, and owner traits that appear between our reads and
+writes.
+"""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ACME = "CUSTOM_OWNER_ACME"
 FLEET = [f"node-{number}" for number in range(6)]
-#: The one that has the fault, of the fleet or new.
+#: The node that meets the fault, of the fleet or new.
 VICTIM, NEW = "node-3", "node-6"
 
 
@@ -45,7 +47,7 @@ class Intercepted(PlacementFixture):
 
 @dataclass(frozen=True)
 class Published:
-    """A driver instance with six published nodes, and the moment when they had been."""
+    """A driver instance with six published nodes, and a snapshot of that state."""
 
     publishing: Publishing
     interceptor: Interceptor
@@ -124,7 +126,7 @@ REQUESTS: dict[str, Callable[[Request, str], bool]] = {
 @pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", FAULTS_OF_ONE)
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_fault_of_one_tree_is_its_own(
+def test_fault_of_one_tree_leaves_the_others_alone(
     placement: PlacementFixture, fleet: Publishing, interceptor: Interceptor, kind: str, name: str
 ) -> None:
     fault, error, status = FAULTS_OF_ONE[name]
@@ -134,7 +136,7 @@ def test_a_fault_of_one_tree_is_its_own(
     if kind == "create":
         fleet.driver.nodes[NEW] = fleet.driver.nodes[VICTIM]
     if kind == "read":
-        somebody_marks(placement.client, known, "CUSTOM_OPERATORS")
+        add_trait(placement.client, known, "CUSTOM_OPERATORS")
     interceptor.expect(at(kind, known), replace(fault, persistent=True))
 
     outcome = fleet.cycle.sync()
@@ -156,7 +158,7 @@ def test_a_fault_of_one_tree_is_its_own(
     assert victim in str(problem) or known in str(problem)
 
 
-def test_a_conflict_without_end_ends_after_five_attempts(
+def test_permanent_conflict_ends_after_five_attempts(
     placement: PlacementFixture, fleet: Publishing, interceptor: Interceptor
 ) -> None:
     victim = uuid_of(placement, VICTIM)
@@ -170,12 +172,12 @@ def test_a_conflict_without_end_ends_after_five_attempts(
     assert [type(problem) for problem in outcome.problems] == [ConcurrentUpdate]
     lists = [request for request in seen if request.startswith("GET /resource_providers?required")]
     assert len(lists) == 5
-    # What has been written is not written again.
+    # Nothing is written twice.
     others = [request for request in seen if request.startswith("PUT") and victim not in request]
     assert len(others) == len(set(others))
 
 
-def test_moving_allocations_without_the_service_role_is_refused_and_says_so(
+def test_reshape_without_service_role_is_refused_with_its_reason(
     placement: PlacementFixture,
     fleet: Publishing,
     interceptor: Interceptor,
@@ -199,18 +201,18 @@ def test_moving_allocations_without_the_service_role_is_refused_and_says_so(
 
 
 def at(kind: str, victim: str) -> Where:
-    """The requests of that kind for that provider."""
+    """Select the requests of that kind for that provider."""
     return lambda request: REQUESTS[kind](request, victim)
 
 
 def uuid_of(placement: PlacementFixture, name: str) -> str:
-    """The uuid of the provider of that name."""
+    """Return the uuid of the provider of that name."""
     (found,) = placement.client.list_providers(name=name)
     return found.uuid
 
 
 def change_fleet(fleet: Publishing) -> None:
-    """Have every node of the fleet be something else."""
+    """Change every node of the fleet."""
     for name in FLEET:
         fleet.driver.nodes[name] = _faster
 
@@ -220,14 +222,14 @@ def _faster(tree: ProviderTree, node: str, allocations: Allocations | None) -> N
     tree.add_traits(node, "HW_CPU_X86_AVX")
 
 
-def somebody_marks(client: WritingClient, provider: str, trait: str) -> None:
-    """Have somebody else put a trait on a provider."""
+def add_trait(client: WritingClient, provider: str, trait: str) -> None:
+    """Add a trait to a provider as another client."""
     client.create_trait(trait)
     found = client.get_traits(provider)
     client.set_traits(provider, found.resource_provider_generation, found.traits | {trait})
 
 
-# Somebody else's owner trait, between our read and our write.
+# Another owner's trait, between our read and our write.
 
 HOST = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
 
@@ -270,7 +272,7 @@ CHANGES: dict[str, Callable[[Publishing, PlacementFixture], None]] = {
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_an_owner_that_comes_between_our_read_and_our_write_is_honoured(
+def test_owner_trait_between_our_read_and_write_is_respected(
     publishing: Publishing, placement: PlacementFixture, kind: str
 ) -> None:
     publishing.driver.nodes["cn"] = HOST
@@ -298,14 +300,14 @@ def test_an_owner_that_comes_between_our_read_and_our_write_is_honoured(
 
 
 def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[object]:
-    """Have somebody put an owner trait on a provider before our next request about it.
+    """Add an owner trait to a provider, as another client, before our next request about it.
 
-    When that has happened, what they have left is in the list.
+    The returned list then has the state of the provider.
     """
     left: list[object] = []
 
     def take_over() -> None:
-        somebody_marks(placement.new_client(), provider, ACME)
+        add_trait(placement.new_client(), provider, ACME)
         left.append(look(placement, provider))
 
     placement.adapter.once_before(
@@ -315,7 +317,7 @@ def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[
 
 
 def look(placement: PlacementFixture, provider: str) -> object:
-    """A provider and all that it has, generation too."""
+    """Return a provider with all its facts and its generation."""
     client = placement.new_client()
     return (
         client.list_providers(uuid=provider),

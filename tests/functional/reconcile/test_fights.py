@@ -1,4 +1,4 @@
-"""Two programs that write the same provider: who is reported, and how often we write."""
+"""Two programs that write the same provider: reports, and the number of our writes."""
 
 import logging
 from collections.abc import Iterator, Set
@@ -200,7 +200,7 @@ def test_fight_of_drift_cycles_is_found_though_full_cycles_between_find_the_valu
     assert record_of(publishing, nova.find().uuid).undone == {}
 
 
-def test_values_that_another_program_adds_are_no_fight(
+def test_values_added_by_another_program_are_no_fight(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
     publishing.driver.nodes[NODE] = flat(CUSTOM_GOLD=1)
@@ -227,7 +227,7 @@ def test_values_that_the_driver_changes_are_no_fight(
 # The other writer.
 
 
-def test_other_writer_that_strips_the_instance_trait_is_novas_ironic_driver(
+def test_fight_that_strips_the_instance_trait_names_novas_ironic_driver(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
     publishing.driver.nodes[NODE] = flat(CUSTOM_GOLD=1)
@@ -240,7 +240,7 @@ def test_other_writer_that_strips_the_instance_trait_is_novas_ironic_driver(
     assert "CUSTOM_GOLD" not in message
 
 
-def test_other_writer_of_an_overlaid_child_is_its_service(
+def test_fight_over_an_overlaid_child_names_its_service(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
     nova.create(VCPU=8)
@@ -258,7 +258,7 @@ def test_other_writer_of_an_overlaid_child_is_its_service(
     assert "scripted and the service that publishes it fight over it" in message
 
 
-def test_other_writer_of_another_provider_is_another_program(
+def test_fight_over_another_provider_names_another_program(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
     publishing.driver.nodes[NODE] = flat(CUSTOM_GOLD=4)
@@ -270,7 +270,7 @@ def test_other_writer_of_another_provider_is_another_program(
     assert "scripted and another program fight over it" in message
 
 
-def test_fight_over_a_name_has_both_names(
+def test_fight_over_a_name_reports_both_names(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
     publishing.driver.nodes[NODE] = flat(CUSTOM_GOLD=4)
@@ -345,7 +345,7 @@ def test_auto_mode_of_an_overlaid_root_that_nova_deletes_creates_no_root(
 @pytest.mark.parametrize(
     ("resource_class", "traits"), [("VCPU", {"OWNER_NOVA"}), ("PCPU", NOVAS_TRAITS)]
 )
-def test_reserve_of_an_overlaid_root_of_nova_is_refused_with_what_holds(
+def test_reserve_of_an_overlaid_root_of_nova_is_refused_with_the_alternatives(
     publishing: Publishing,
     nova: OtherProgram,
     placement: PlacementFixture,

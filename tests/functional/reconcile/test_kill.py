@@ -1,4 +1,4 @@
-"""A process that is killed at any moment leaves behind what the next one completes."""
+"""A process killed at any moment leaves a state that the next one completes."""
 
 import signal
 from itertools import product
@@ -11,7 +11,7 @@ from tests.lab.killing import Killing
 from tests.lab.objects import asking
 from tests.lab.placement import PlacementFixture, Requests
 
-#: Another process may keep the objects; then the process that writes them is not killed.
+#: Another process may keep the objects; the killed process then does not write them itself.
 pytestmark = pytest.mark.parametrize(
     "where",
     ["here", pytest.param("elsewhere", marks=pytest.mark.drawn(1, of="module"))],
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize(
 
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("act", ["created", "changed", "shrunk", "fleet changed"])
-def test_sync_killed_at_any_boundary_is_completed_or_taken_back_by_the_next(
+def test_sync_killed_at_any_boundary_is_completed_or_undone_by_the_next(
     act: str,
     placement: PlacementFixture,
     placement_url: tuple[str, Requests],
@@ -36,14 +36,14 @@ def test_sync_killed_at_any_boundary_is_completed_or_taken_back_by_the_next(
         # One thread ends each write before it begins the next one.
         moments = [one.rpartition(": ")[2].partition(" #")[0] for one in killing.boundaries]
         if act.startswith("fleet"):
-            # Not the last ones: which writes go together is not the same each time.
+            # Without the last ones: the grouping of writes differs from run to run.
             numbers = list(range(0, count * 9 // 10, 3))
         else:
             assert set(moments[::2]) == {"to be sent", "to be saved"}
             assert set(moments[1::2]) == {"answered", "saved"}
-            # The beginning, and the end of each write: until the next one nothing is written.
+            # The beginning, and the end of each write: nothing is written between the others.
             numbers = [0, *range(1, count, 2 if asking() is None else 6)]
-        # The world may have changed back when the next sync comes.
+        # The world may have changed back before the next sync.
         for number, back in draw(list(product(numbers, {False, act == "changed"})), 2):
             ended = killing.play(kill_at=number)
             assert ended.code == -signal.SIGKILL, (number, ended)

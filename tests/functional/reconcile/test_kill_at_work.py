@@ -1,7 +1,7 @@
-"""Whatever is going on when processes are killed, the cycles that follow bring all in agreement.
+"""After a kill at any moment, the next cycles make all stores agree.
 
-WHARFINGER_KILLS is how often that is tried on each database with --all, such as
-WHARFINGER_KILLS=50 for the long version.
+WHARFINGER_KILLS is the number of kills on each database with --all, such as WHARFINGER_KILLS=50 for
+the long version.
 """
 
 import os
@@ -49,7 +49,7 @@ def harbour(
         yield fixture
 
 
-def test_after_a_kill_at_any_point_of_work_objects_records_and_placement_agree(
+def test_kill_at_any_point_of_work_leaves_objects_records_and_placement_in_agreement(
     harbour: Harbour, kept: Kept, draw: Draw
 ) -> None:
     number = 2 if isinstance(kept, KeptInFile) else 1

@@ -9,7 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 import os_traits
 import pytest
 
-from tests.functional.reconcile.test_reserved_all_the_same import NEWER, unknown
+from tests.functional.reconcile.test_reserved_despite_failures import NEWER, unknown
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.devices import Device, publish_devices
 from tests.lab.drivers import also, flat
@@ -62,13 +62,13 @@ class Fleet:
     def sync(self) -> list[type[WharfingerError]]:
         return [type(problem) for problem in self.publishing.cycle.sync().problems]
 
-    def give_back(self, consumer: str = CONSUMER) -> None:
+    def release_allocation(self, consumer: str = CONSUMER) -> None:
         AllocationRelease(self.publishing.client, self.publishing.context).release(consumer)
 
     def phases(self) -> list[str | None]:
         return [one.phase for one in rows(self.publishing.context).values()]
 
-    # Ways in which the one tree fails.
+    # Failures of the one tree.
 
     def gives_up_a_class_in_use(self) -> type[WharfingerError]:
         self.lists("bad", SILVER)
@@ -79,7 +79,7 @@ class Fleet:
         return UnknownTrait
 
     def is_written_by_others_too(self) -> type[WharfingerError]:
-        """Another writer changes it before each request of ours that writes."""
+        """Let another writer change the tree before each of our writes."""
         self.lists("bad", {"CUSTOM_GOLD": (3, 0)})
         bad, theirs = summary(self.placement, "bad").uuid, self.placement.new_client()
         adapter = self.placement.adapter
@@ -111,7 +111,7 @@ FAILURES: dict[str, Fails] = {
 
 @pytest.fixture(autouse=True)
 def placement_is_older(placement: PlacementFixture) -> Iterator[None]:
-    """Than one trait, so that a tree with it fails."""
+    """Give the tree a trait that Placement does not know."""
     with unknown(NEWER):
         yield
 
@@ -126,11 +126,11 @@ def fails(request: pytest.FixtureRequest) -> Fails:
     return FAILURES[request.param]
 
 
-def test_other_trees_of_a_failing_one_end_their_reservations_and_are_not_asked_by_drift_cycles(
+def test_trees_beside_a_failing_one_end_their_reservations_without_drift_reads(
     fleet: Fleet, fails: Fails
 ) -> None:
     error = fails(fleet)
-    fleet.give_back()
+    fleet.release_allocation()
     fleet.driver.says("metal", "metal", "cleaning")
     assert fleet.sync() == [error]
     assert fleet.phases() == ["cleaning"]
@@ -151,11 +151,11 @@ def test_other_trees_of_a_failing_one_end_their_reservations_and_are_not_asked_b
 @pytest.mark.parametrize(
     ("phase", "column"), [("released", "since"), ("releasing", "consumer_uuid")]
 )
-def test_reservation_that_cannot_be_read_stays_and_stops_no_other_tree(
+def test_unreadable_reservation_stays_and_stops_no_other_tree(
     fleet: Fleet, phase: str, column: str
 ) -> None:
-    fleet.give_back()
-    fleet.give_back(OTHER)
+    fleet.release_allocation()
+    fleet.release_allocation(OTHER)
     damaged = summary(fleet.placement, "bad").uuid
     connection = sqlite3.connect(fleet.publishing.state_path / "wharfinger.sqlite")
     with closing(connection), connection:
@@ -175,7 +175,7 @@ def test_reservation_that_cannot_be_read_stays_and_stops_no_other_tree(
 
 def test_reservation_in_the_failing_tree_ends_only_when_the_tree_is_written(fleet: Fleet) -> None:
     allocate(fleet.placement, str(uuid5(NAMESPACE_OID, "third")), bad={"CUSTOM_GOLD": 1})
-    fleet.give_back(OTHER)
+    fleet.release_allocation(OTHER)
     error = fleet.gives_up_a_class_in_use()
     fleet.driver.says("bad", "bad", "cleaning")
     assert fleet.sync() == [error]
@@ -191,7 +191,7 @@ def test_reservation_in_the_failing_tree_ends_only_when_the_tree_is_written(flee
     assert figures(fleet.placement, "bad") == SILVER
 
 
-def test_drift_cycle_tells_a_repaired_tree_that_the_service_is_disabled(fleet: Fleet) -> None:
+def test_drift_cycle_marks_a_repaired_tree_as_disabled(fleet: Fleet) -> None:
     fleet.wants_an_unknown_trait()
     context, host = fleet.publishing.context, fleet.publishing.host
     service_record.begin(context, host)
@@ -216,7 +216,7 @@ def disabled(fleet: Fleet) -> set[str]:
 
 
 @pytest.mark.parametrize("is_failing", [False, True])
-def test_function_of_a_finished_job_is_believed_until_another_one_is_written(
+def test_function_of_a_finished_job_is_kept_until_another_one_is_written(
     publishing: Publishing, placement: PlacementFixture, is_failing: bool
 ) -> None:
     driver = publish_devices(publishing, placement)

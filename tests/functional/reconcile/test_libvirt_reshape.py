@@ -1,6 +1,6 @@
-"""An old layout, with the vGPUs of all devices on the host's root, is moved to the devices.
+"""An old layout, with the vGPUs of all devices on the host's root, moves to the devices.
 
-On libvirt's test driver, which reads a host with its domains from a file.
+Uses libvirt's test driver, which reads a host with its domains from a file.
 """
 
 import shutil
@@ -26,18 +26,18 @@ from wharfinger_libvirt.domains import Domain
 
 SAMPLE = Path(__file__).parents[3] / "etc/wharfinger/sample/host.xml"
 NODE = "gpu-host-1"
-#: Each takes 8 of nvidia-231. The first has two, MDEVS, and so room for 6 more.
+#: Each device has room for 8 of nvidia-231. The first has two, MDEVS, and so room for 6 more.
 FIRST, SECOND = f"{NODE}_pci_0000_84_00_0", f"{NODE}_pci_0000_c4_00_0"
 MDEVS = ("3c2f1f0e-8a41-4c7b-9b5d-6f0f3f5f9a11", "c9a7d1d2-52f8-4e0b-8f43-0a7d2b6f4b22")
-#: What the second device has in ``with_an_mdev_on_the_second``.
+#: The mdev of the second device in ``with_an_mdev_on_the_second``.
 OTHER_MDEV = "7d1a4e5b-4f0a-4a7e-9a43-1c9f0d2e6b33"
 FIGURES = {"VCPU": 64, "MEMORY_MB": 262144}
-#: What a consumer is, and whose: no driver's to change.
+#: Attributes of a consumer that no driver may change.
 WHOSE = ("project_id", "user_id", "consumer_type")
 
 
 class Old:
-    """A host whose root has all vGPUs, and the driver that is to publish it from now on."""
+    """A host whose root has all vGPUs, and the driver that publishes it from now on."""
 
     def __init__(self, publishing: Publishing, host: Path) -> None:
         self.publishing = publishing
@@ -53,11 +53,11 @@ class Old:
         self.host.write_text(text.replace(old, new))
 
     def run(self, consumer: str, *mdevs: str) -> None:
-        """Have an instance's domain on the host."""
+        """Add a domain for an instance to the host."""
         self.edit("</node>", domain_xml(consumer, *mdevs) + "</node>")
 
     def cycle(self, client: PlacementClient | None = None) -> Reconciler:
-        """The cycle of a process of the new release, which starts now."""
+        """Return the cycle of a new process of the new release."""
         self.publishing.restarted()
         driver = make_driver(
             self.host.parent,
@@ -75,7 +75,7 @@ class Old:
         )
 
     def publish(self, **totals: int) -> None:
-        """Have the root published as the old release did."""
+        """Publish the root as the old release did."""
         self.publishing.driver.nodes[NODE] = flat(**FIGURES, **totals)
         assert not self.publishing.cycle.sync().problems
 
@@ -90,7 +90,7 @@ def old(placement: PlacementFixture, tmp_path: Path) -> Iterator[Old]:
 
 
 def use(placement: PlacementFixture, **amounts: int) -> str:
-    """Have a new consumer use amounts, by class, of the root; returns its uuid."""
+    """Allocate amounts of the root, by class, for a new consumer; return its uuid."""
     consumer = str(uuid.uuid4())
     allocate(placement, consumer, "1.39", **{NODE: amounts})
     return consumer
@@ -109,7 +109,7 @@ def with_an_mdev_on_the_second(old: Old) -> None:
 
 
 def allocations(placement: PlacementFixture, *consumers: str) -> Allocations:
-    """What consumers have, as Placement says it, by provider uuid."""
+    """Return the allocations of consumers from Placement, by consumer uuid."""
     return {
         consumer: placement.adapter.request(
             f"/allocations/{consumer}", "GET", microversion="1.39"
@@ -119,7 +119,7 @@ def allocations(placement: PlacementFixture, *consumers: str) -> Allocations:
 
 
 def holdings(placement: PlacementFixture, *consumers: str) -> list[dict[str, dict[str, int]]]:
-    """What consumers have, by provider name."""
+    """Return the allocations of consumers by provider name."""
     names = {one.uuid: one.name for one in placement.client.list_providers()}
     return [
         {names[uuid]: part["resources"] for uuid, part in its["allocations"].items()}
@@ -128,14 +128,14 @@ def holdings(placement: PlacementFixture, *consumers: str) -> list[dict[str, dic
 
 
 def figures(placement: PlacementFixture) -> dict[str, dict[str, tuple[int, int]]]:
-    """Totals and what is reserved, by provider name and class."""
+    """Return total and reserved amounts, by provider name and class."""
     return {name: one["inventories"] for name, one in contents(placement).items()}
 
 
-# What is moved.
+# Reshapes.
 
 
-def test_three_instances_keep_all_they_have_in_one_request(
+def test_reshape_of_three_instances_keeps_all_allocations_in_one_request(
     old: Old, placement: PlacementFixture
 ) -> None:
     with_an_mdev_on_the_second(old)
@@ -176,7 +176,7 @@ def test_three_instances_keep_all_they_have_in_one_request(
 
 
 def sums(its: dict[str, Any]) -> dict[str, int]:
-    """What a consumer has of each class, wherever."""
+    """Return the amounts of a consumer by class, over all providers."""
     found: dict[str, int] = {}
     for part in its["allocations"].values():
         for resource_class, amount in part["resources"].items():
@@ -184,7 +184,7 @@ def sums(its: dict[str, Any]) -> dict[str, int]:
     return found
 
 
-def test_the_cycle_after_it_does_nothing_and_asks_for_no_domains(
+def test_cycle_after_a_reshape_writes_nothing_and_reads_no_domains(
     old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[None] = []
@@ -198,9 +198,9 @@ def test_the_cycle_after_it_does_nothing_and_asks_for_no_domains(
     use(placement, VCPU=1, VGPU=1)
     cycle = old.cycle()
     assert not cycle.sync().problems
-    assert len(asked) == 2  # two readings that agree
+    assert len(asked) == 2  # two equal readings
     asked.clear()
-    cycle.sync()  # the answer of a reshape has no generations: what it wrote is read
+    cycle.sync()  # a reshape's answer has no generations, so the cycle reads what it wrote
     for same in (cycle, old.cycle()):
         placement.requests.clear()
 
@@ -211,11 +211,11 @@ def test_the_cycle_after_it_does_nothing_and_asks_for_no_domains(
     assert asked == []
 
 
-# What is not moved.
+# No reshape.
 
 
 @pytest.mark.parametrize("more", ["", "publish_root = auto\n", "publish_root = overlay\n"])
-def test_a_root_that_nova_compute_publishes_is_never_reshaped(
+def test_root_that_nova_compute_publishes_is_never_reshaped(
     old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     consumer = use(placement, VCPU=1, VGPU=2)
@@ -232,7 +232,7 @@ def test_a_root_that_nova_compute_publishes_is_never_reshaped(
     assert allocations(placement, consumer) == before
 
 
-def test_where_there_is_no_room_nothing_is_written(old: Old, placement: PlacementFixture) -> None:
+def test_reshape_without_room_writes_nothing(old: Old, placement: PlacementFixture) -> None:
     old.more = f"[{INSTANCE}:nvidia-231]\nmax_instances = 4\n"
     amounts = {use(placement, VCPU=1, VGPU=amount): amount for amount in (4, 3)}
     fits, does_not = sorted(amounts)

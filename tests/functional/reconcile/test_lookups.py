@@ -1,4 +1,4 @@
-"""What is looked up besides the lists: a look-up that fails, and who a node is."""
+"""Look-ups besides the lists: failures, and the identity of a node."""
 
 import uuid
 
@@ -18,17 +18,17 @@ FIRST, SECOND, THIRD = (
 
 
 def gold(placement: PlacementFixture) -> dict[str, int]:
-    """By provider uuid, how much of a class there is: each figure is of one node alone."""
+    """Return the amount of a class by provider uuid; each amount belongs to one node."""
     return {
         one["uuid"]: one["inventories"]["CUSTOM_GOLD"][0] for one in contents(placement).values()
     }
 
 
-# A look-up that fails is its tree's.
+# A failed look-up affects its tree alone.
 
 
 def lost_and_new(publishing: Publishing) -> None:
-    """Node a loses a device, which is due to be removed, and gets one; node b changes."""
+    """Let node a lose a device, which is due for removal, and gain one; change node b."""
     nodes = publishing.driver.nodes
     nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"lost": {"VGPU": 4}})
     nodes["b"] = flat(CUSTOM_GOLD=1)
@@ -47,7 +47,7 @@ LOOK_UPS = {
 
 
 @pytest.mark.parametrize("what", LOOK_UPS)
-def test_a_look_up_that_fails_leaves_its_tree_as_it_is_and_the_others_go_on(
+def test_failed_look_up_keeps_its_tree_and_syncs_the_others(
     publishing: Publishing, placement: PlacementFixture, what: str
 ) -> None:
     lost_and_new(publishing)
@@ -73,14 +73,14 @@ def test_a_look_up_that_fails_leaves_its_tree_as_it_is_and_the_others_go_on(
 
 
 def _deletes(placement: PlacementFixture, provider: str, look_up: str) -> list[str]:
-    """Somebody deletes a provider when it is about to be looked up; returns how often."""
+    """Delete a provider, as another client, just before its look-up; return the look-ups."""
     return placement.adapter.once_before(
         lambda *request: request == ("GET", look_up),
         lambda: placement.client.delete_provider(provider),
     )
 
 
-def test_what_is_due_and_deleted_by_somebody_before_its_look_up_is_gone(
+def test_due_provider_deleted_before_its_look_up_counts_as_removed(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     lost_and_new(publishing)
@@ -97,7 +97,7 @@ def test_what_is_due_and_deleted_by_somebody_before_its_look_up_is_gone(
     assert lost not in publishing.store.records
 
 
-def test_a_provider_that_had_the_name_of_a_new_one_and_is_deleted_is_not_in_its_way(
+def test_provider_with_a_new_ones_name_deleted_before_its_look_up_is_no_conflict(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     lost_and_new(publishing)
@@ -113,7 +113,7 @@ def test_a_provider_that_had_the_name_of_a_new_one_and_is_deleted_is_not_in_its_
     assert found["b"]["inventories"] == {"CUSTOM_GOLD": (2, 0)}
 
 
-# A node is who it says that it is.
+# A uuid identifies a node.
 
 
 class Backend:
@@ -139,12 +139,12 @@ def backend(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 
 def has(publishing: Publishing, backend: Backend, **nodes: tuple[str, int]) -> None:
-    """From now on, the backend has these nodes: by name, uuid and how much gold."""
+    """Set the nodes of the backend: name, uuid and amount of gold."""
     backend.uuids = {name: its_uuid for name, (its_uuid, _gold) in nodes.items()}
     publishing.driver.nodes = {name: flat(CUSTOM_GOLD=total) for name, (_, total) in nodes.items()}
 
 
-def test_a_node_that_was_renamed_and_cannot_be_read_keeps_its_root(
+def test_renamed_node_that_cannot_be_read_keeps_its_root(
     publishing: Publishing, placement: PlacementFixture, backend: Backend
 ) -> None:
     has(publishing, backend, old=(FIRST, 1), other=(SECOND, 2))
@@ -174,7 +174,7 @@ def test_a_node_that_was_renamed_and_cannot_be_read_keeps_its_root(
     assert found["new"]["inventories"] == {"CUSTOM_GOLD": (1, 0)}
 
 
-def test_a_node_that_is_gone_goes_although_a_known_one_cannot_be_read(
+def test_absent_node_is_removed_although_another_one_cannot_be_read(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def describe(node: str) -> ComputeNode:
@@ -193,7 +193,7 @@ def test_a_node_that_is_gone_goes_although_a_known_one_cannot_be_read(
     assert set(contents(placement)) == {"b", "c"}
 
 
-def test_a_node_takes_the_name_of_one_that_is_gone(
+def test_node_may_take_the_name_of_an_absent_one(
     publishing: Publishing, placement: PlacementFixture, backend: Backend
 ) -> None:
     has(publishing, backend, a=(FIRST, 1), b=(SECOND, 2))
@@ -210,10 +210,10 @@ def test_a_node_takes_the_name_of_one_that_is_gone(
     assert gold(placement) == {SECOND: 20}
 
 
-# A root that somebody has moved.
+# A root that another program has moved.
 
 
-def test_a_node_that_fails_stays_whole_wherever_its_root_was_moved(
+def test_failing_node_keeps_its_tree_wherever_its_root_was_moved(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     nodes = publishing.driver.nodes

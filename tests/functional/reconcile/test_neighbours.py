@@ -1,4 +1,4 @@
-"""What others do to providers, before us and meanwhile, is neither lost nor taken over."""
+"""Changes of other programs to providers are neither lost nor taken over."""
 
 import uuid
 from pathlib import Path
@@ -24,7 +24,7 @@ from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, ProviderTree
 
 
-def test_a_provider_that_another_created_first_is_not_taken_over(
+def test_provider_created_first_by_another_program_is_not_taken_over(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
@@ -51,7 +51,7 @@ def test_a_provider_that_another_created_first_is_not_taken_over(
     assert contents(placement)["new"]["traits"] == set()
 
 
-def test_subtree_that_another_program_moved_and_renamed_is_moved_and_named_back(
+def test_subtree_moved_and_renamed_by_another_program_is_restored(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def three_levels(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -77,7 +77,7 @@ def test_subtree_that_another_program_moved_and_renamed_is_moved_and_named_back(
     assert after == before
 
 
-def test_what_came_back_and_is_wrong_has_not_been_absent(
+def test_provider_that_returns_with_an_error_does_not_count_as_absent(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     good = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
@@ -91,7 +91,7 @@ def test_what_came_back_and_is_wrong_has_not_been_absent(
     assert "gpu" in contents(placement)
 
 
-def test_a_device_that_may_have_moved_to_a_node_that_fails_is_not_gone(
+def test_device_that_may_have_moved_to_a_failing_node_is_not_absent(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {
@@ -107,7 +107,7 @@ def test_a_device_that_may_have_moved_to_a_node_that_fails_is_not_gone(
     assert contents(placement)["gpu"]["inventories"] == {"VGPU": (4, 0)}
 
 
-def test_two_instances_cannot_publish_one_provider(
+def test_provider_of_one_instance_is_refused_to_another(
     publishing: Publishing, placement: PlacementFixture, tmp_path: Path
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)
@@ -125,7 +125,7 @@ def test_two_instances_cannot_publish_one_provider(
     assert after == before
 
 
-def test_an_inventory_that_contradicts_itself_is_put_right(
+def test_inventory_that_contradicts_itself_is_corrected(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {"a": flat(VCPU=8), "b": flat(VCPU=8)}
@@ -152,7 +152,7 @@ def test_an_inventory_that_contradicts_itself_is_put_right(
         assert placement.client.get_inventories(found).inventories == {"VCPU": Inventory(total=9)}
 
 
-def test_a_reshape_takes_allocations_that_were_written_without_a_consumer_type(
+def test_reshape_accepts_allocations_without_a_consumer_type(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8, VGPU=4)
@@ -169,7 +169,7 @@ def test_a_reshape_takes_allocations_that_were_written_without_a_consumer_type(
     assert not publishing.cycle.sync().steps
 
 
-def test_a_reshape_of_a_host_that_is_not_published_yet_creates_it(
+def test_reshape_of_an_unpublished_host_creates_it(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def always(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -184,7 +184,7 @@ def test_a_reshape_of_a_host_that_is_not_published_yet_creates_it(
     assert not publishing.cycle.sync().steps
 
 
-def test_a_trait_that_somebody_deleted_is_created_again(
+def test_trait_deleted_by_another_program_is_created_again(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     plain = flat(VCPU=8)

@@ -1,4 +1,4 @@
-"""Nodes that change their names, vanish and come back: their uuids tell that they are the same."""
+"""Nodes that are renamed, vanish and return: their uuids identify them."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 
 @pytest.fixture
 def named(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The uuids of the driver's nodes, by name; those of others are made of their names."""
+    """The uuids of the driver's nodes, by name; other nodes have uuids derived from their names."""
     uuids: dict[str, str] = {}
 
     def describe(name: str) -> ComputeNode:
@@ -40,7 +40,7 @@ def sized(vcpus: int) -> Edit:
 
 
 def rename(publishing: Publishing, named: dict[str, str], **names: str) -> None:
-    """Have nodes be called otherwise, all at once; a name is given with _ for -."""
+    """Rename nodes, all at once; in the arguments, _ stands for -."""
     spoken = {old.replace("_", "-"): new for old, new in names.items()}
     for table in (publishing.driver.nodes, named):
         kept: dict[str, Any] = {spoken.get(name, name): what for name, what in table.items()}
@@ -69,7 +69,7 @@ def on(publishing: Publishing, one: Instance) -> str | None:
 
 
 def published() -> dict[str, tuple[str, int]]:
-    """The uuid and the CPUs of each provider, by name."""
+    """Return the uuid and the VCPUs of each provider, by name."""
     return {
         name: (one["uuid"], one["inventories"]["VCPU"][0]) for name, one in everything().items()
     }
@@ -78,7 +78,7 @@ def published() -> dict[str, tuple[str, int]]:
 # Names.
 
 
-def test_a_node_that_is_renamed_is_the_same_node(
+def test_renamed_node_keeps_its_provider_and_row(
     publishing: Publishing, named: dict[str, str], placement: PlacementFixture
 ) -> None:
     named |= {"cn-0": ONE, "cn-1": TWO}
@@ -100,7 +100,7 @@ def test_a_node_that_is_renamed_is_the_same_node(
     assert not publishing.restarted().plan().steps
 
 
-def test_what_is_on_a_node_is_on_it_under_its_new_name(
+def test_renamed_node_keeps_its_instances_and_moves(
     publishing: Publishing, named: dict[str, str]
 ) -> None:
     context = publishing.context
@@ -137,7 +137,7 @@ def test_what_is_on_a_node_is_on_it_under_its_new_name(
     assert noted(context) == taken(context)
 
 
-def test_two_nodes_that_swap_names_swap_nothing_else(
+def test_nodes_that_swap_names_keep_their_instances(
     publishing: Publishing, named: dict[str, str], placement: PlacementFixture
 ) -> None:
     context = publishing.context
@@ -152,7 +152,7 @@ def test_two_nodes_that_swap_names_swap_nothing_else(
     one_more = instance(context, 1, place=(HOST, "cn-1"))
 
     rename(publishing, named, cn_0="cn-1", cn_1="cn-0")
-    for _ in range(4):  # a name is free only once the other has let it go
+    for _ in range(4):  # a name is free only after the other node has released it
         publishing.cycle.sync()
     sync(publishing)
 
@@ -167,14 +167,12 @@ def test_two_nodes_that_swap_names_swap_nothing_else(
     assert noted(context) == {(HOST, "cn-1"): (4, 0, 0), (HOST, "cn-0"): (5, 0, 0)}
 
 
-def test_what_comes_while_a_node_is_renamed_is_not_lost(
-    publishing: Publishing, named: dict[str, str]
-) -> None:
+def test_claim_during_a_rename_is_not_lost(publishing: Publishing, named: dict[str, str]) -> None:
     named["cn-0"] = ONE
     publishing.driver.nodes["cn-0"] = sized(8)
     sync(publishing)
     rename(publishing, named, cn_0="new-name")
-    # Claimed under the old name, by one who has not heard of the new one.
+    # A claim under the old name, from a process that does not know the new one.
     claims = Claims(publishing.context, HOST)
     one = instance(publishing.context, 2)
 
@@ -187,10 +185,10 @@ def test_what_comes_while_a_node_is_renamed_is_not_lost(
     assert noted(publishing.context) == {(HOST, "new-name"): (2, 0, 0)}
 
 
-# Vanishing, and coming back.
+# Nodes that vanish and return.
 
 
-def test_a_node_that_comes_back_in_time_is_as_it_was(
+def test_node_that_returns_before_its_removal_is_unchanged(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.removal_delay = 3600
@@ -217,7 +215,7 @@ def test_a_node_that_comes_back_in_time_is_as_it_was(
     assert not publishing.restarted().plan().steps
 
 
-def test_a_node_that_comes_back_too_late_is_made_anew_as_the_same(
+def test_node_that_returns_after_its_removal_is_created_again_with_its_uuid(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {"cn": sized(8), "stays": sized(4)}
@@ -232,13 +230,13 @@ def test_a_node_that_comes_back_too_late_is_made_anew_as_the_same(
     sync(publishing)
     assert contents(placement) == before
     assert uuids(publishing)["cn"] == uuid
-    # Nobody has said that it went.
+    # The instance still has the name of the node.
     assert on(publishing, one) == "cn"
     assert noted(publishing.context) == taken(publishing.context)
     assert noted(publishing.context)[HOST, "cn"] == (2, 0, 0)
 
 
-def test_a_node_may_come_back_under_another_name(
+def test_absent_node_may_return_under_another_name(
     publishing: Publishing, named: dict[str, str]
 ) -> None:
     publishing.removal_delay = 3600
@@ -260,7 +258,7 @@ def test_a_node_may_come_back_under_another_name(
     assert everything().keys() == {"new-name", "stays"}
 
 
-def test_a_name_that_another_host_has_too_is_another_node(
+def test_node_of_another_host_with_the_same_name_is_not_renamed(
     publishing: Publishing, named: dict[str, str]
 ) -> None:
     named["cn-0"] = ONE

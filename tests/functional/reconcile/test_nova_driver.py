@@ -1,4 +1,4 @@
-"""A driver as nova has them: its signature, its plain dicts, its way to reshape a tree."""
+"""A driver in the style of nova: its signatures, plain dicts, and reshapes."""
 
 import uuid
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ SOCKETS = (f"{NODE}_numa_0", f"{NODE}_numa_1")
 GPUS = (f"{SOCKETS[0]}_gpu_a", f"{SOCKETS[0]}_gpu_b", f"{SOCKETS[1]}_gpu_c")
 GPU_SIZE = 4
 MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
-#: What is served until its reshape is over, and after it.
+#: Inventories before the reshape, and after it.
 OLD = {"VCPU": (16, 0), "MEMORY_MB": (65536, 512), "VGPU": (12, 0)}
 NEW = {name: figures for name, figures in OLD.items() if name != "VGPU"}
 
 
 def figures(total: int, **others: Any) -> dict[str, Any]:
-    """One inventory, all six figures written out."""
+    """Return an inventory with all six fields."""
     return {
         "total": total,
         "reserved": 0,
@@ -39,7 +39,7 @@ def figures(total: int, **others: Any) -> dict[str, Any]:
 
 
 def take_vgpus(held: dict[str, Any], provider: str) -> int:
-    """Take away what is held of a provider's VGPUs; returns how many."""
+    """Remove a provider's VGPUs from the allocations; return the amount."""
     resources = held.get(provider, {}).get("resources", {})
     vgpus: int = resources.pop("VGPU", 0)
     if provider in held and not resources:
@@ -48,7 +48,7 @@ def take_vgpus(held: dict[str, Any], provider: str) -> int:
 
 
 def spread(driver: "NovaDriver", tree: ProviderTree, node: str, allocations: Allocations) -> None:
-    """Move what instances hold of the node's VGPUs to its GPUs, filling one after the other."""
+    """Move the instances' VGPUs from the node to its GPUs, filling one after the other."""
     root = tree.data(node).uuid
     free = {tree.data(gpu).uuid: GPU_SIZE for gpu in driver.gpus}
     for consumer in allocations.values():
@@ -65,7 +65,7 @@ def spread(driver: "NovaDriver", tree: ProviderTree, node: str, allocations: All
 class NovaDriver(ScriptedDriver):
     """A host with two NUMA nodes, three GPUs below them and a storage that it shares.
 
-    As long as it is ``old``, its VGPUs are the node's own.
+    While it is ``old``, the node itself has the VGPUs.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ def instance(number: int) -> str:
 
 
 def all_allocations(placement: PlacementFixture) -> dict[str, dict[str, dict[str, int]]]:
-    """By consumer, what it holds of which provider."""
+    """Return the allocations of each consumer."""
     client = placement.client
     held: dict[str, dict[str, dict[str, int]]] = {}
     for provider in client.list_providers():
@@ -160,7 +160,7 @@ def all_allocations(placement: PlacementFixture) -> dict[str, dict[str, dict[str
 
 
 def inventories(placement: PlacementFixture) -> dict[str, dict[str, tuple[int, int]]]:
-    """By provider, (total, reserved) of each class."""
+    """Return (total, reserved) of each class, by provider."""
     return {name: one["inventories"] for name, one in contents(placement).items()}
 
 
@@ -168,9 +168,9 @@ def inventories(placement: PlacementFixture) -> dict[str, dict[str, tuple[int, i
 def reshaping(
     publishing: Publishing, placement: PlacementFixture, driver: NovaDriver
 ) -> NovaDriver:
-    """The driver, its node published with VGPUs of its own, which instances hold.
+    """The driver with a published node whose own VGPUs instances use.
 
-    From now on it wants them at the GPUs.
+    From now on it wants the VGPUs on the GPUs.
     """
     driver.old = True
     assert not publishing.cycle.sync().problems
@@ -185,7 +185,7 @@ def reshaping(
 
 
 def is_reshaped(placement: PlacementFixture) -> bool:
-    """Whether everything is where the new shape has it."""
+    """Return whether everything is where the new layout has it."""
     assert inventories(placement) == {
         NODE: NEW,
         STORAGE: {"DISK_GB": (1000, 0)},
@@ -195,7 +195,7 @@ def is_reshaped(placement: PlacementFixture) -> bool:
     return True
 
 
-def test_novas_signature_fits_and_is_asked_for_no_migrations() -> None:
+def test_novas_signature_without_migrations_is_accepted() -> None:
     wrong = {error.subject for error in signatures.check("nova", NovaDriver)}
 
     assert "update_provider_tree" not in wrong
@@ -252,7 +252,7 @@ def test_three_levels_and_a_sharing_provider_are_published_and_are_candidates(
 # The reshape.
 
 
-def test_a_reshape_moves_what_instances_hold_and_loses_and_doubles_nothing(
+def test_reshape_of_novas_layout_moves_allocations_and_loses_none(
     publishing: Publishing, placement: PlacementFixture, reshaping: NovaDriver
 ) -> None:
     assert inventories(placement)[NODE] == OLD

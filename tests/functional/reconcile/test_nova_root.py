@@ -1,4 +1,4 @@
-"""Children below nova's root: the root is deleted, comes back, and gets another uuid."""
+"""Children below nova's root when the root is deleted, returns, or gets another uuid."""
 
 import itertools
 import uuid
@@ -85,7 +85,7 @@ class Nova:
                 self._client.delete_provider(one.uuid)
         self._client.delete_provider(root)
 
-    def start_anew(self) -> None:
+    def recreate_root(self) -> None:
         """Delete the service, and create a root with another uuid."""
         self.delete_service()
         self.create_root()
@@ -155,7 +155,7 @@ def test_children_after_a_failure_in_the_first_cycle_with_a_new_root_keep_uuids(
     publishing.driver.nodes[NODE] = below(GPU)
     publishing.cycle.sync()
     before = contents(placement)[GPU]
-    nova.start_anew()
+    nova.recreate_root()
     publishing.driver.nodes[NODE] = does_not_answer
 
     assert publishing.restarted().sync().problems
@@ -172,7 +172,7 @@ def test_child_whose_name_was_taken_meanwhile_keeps_its_uuid(
     publishing.driver.nodes[NODE] = below(GPU)
     publishing.cycle.sync()
     before = contents(placement)[GPU]
-    nova.start_anew()
+    nova.recreate_root()
     other = placement.client.create_provider(str(uuid.uuid4()), GPU, None)
 
     (problem,) = publishing.restarted().sync().problems
@@ -197,7 +197,7 @@ def test_children_after_a_crash_at_each_request_below_a_new_root_keep_uuids(
     if is_reserved:
         holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
     before = contents(placement)
-    nova.start_anew()
+    nova.recreate_root()
     crashes = 0
     while crashes < 30:
 
@@ -228,7 +228,7 @@ def test_device_with_a_new_uuid_of_its_own_is_held_until_the_former_reservation_
     publishing.driver.nodes[NODE] = below(**{GPU: first})
     publishing.cycle.sync()
     holds.reserve(summary(placement, GPU), holder="ann", reason="burns")
-    nova.start_anew()
+    nova.recreate_root()
     publishing.driver.nodes[NODE] = below(**{GPU: second})
 
     for _ in range(2):
@@ -256,7 +256,7 @@ def test_device_with_a_new_uuid_of_its_own_is_not_offered_beside_the_former_allo
     publishing.cycle.sync()
     allocate(placement, CONSUMER, cn_gpu={"VGPU": 1})
     holds.detach(summary(placement, GPU))
-    nova.start_anew()
+    nova.recreate_root()
     publishing.driver.nodes[NODE] = below(**{GPU: second})
 
     for _ in range(3):
@@ -267,7 +267,7 @@ def test_device_with_a_new_uuid_of_its_own_is_not_offered_beside_the_former_allo
         assert (found[GPU]["uuid"], found[GPU]["inventories"]) == (first, {"VGPU": (4, 4)})
 
 
-def test_reserved_device_that_was_removed_comes_back_below_a_new_root_reserved(
+def test_removed_device_that_was_reserved_returns_reserved_below_a_new_root(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> None:
     publishing.driver.nodes[NODE] = below(GPU)
@@ -278,7 +278,7 @@ def test_reserved_device_that_was_removed_comes_back_below_a_new_root_reserved(
     for _ in range(2):
         publishing.cycle.sync()
     assert GPU not in contents(placement)
-    nova.start_anew()
+    nova.recreate_root()
     publishing.restarted().sync()
     publishing.driver.nodes[NODE] = below(GPU)
 
@@ -379,7 +379,7 @@ def detached_from(root: dict[str, Any]) -> str:
     return f"detached from {NODE} ({root['uuid']})"
 
 
-def test_detached_child_lets_the_root_go_and_returns_below_the_new_root(
+def test_detached_child_frees_the_root_and_returns_below_the_new_root(
     publishing: Publishing,
     placement: PlacementFixture,
     nova: Nova,
@@ -389,7 +389,7 @@ def test_detached_child_lets_the_root_go_and_returns_below_the_new_root(
     holds.detach(summary(placement, GPU))
 
     def is_apart() -> bool:
-        """Return whether the child is a root of its own, and else as it was."""
+        """Return whether the child is a root of its own, and otherwise unchanged."""
         return everything()[GPU] == blocking[GPU] | {"parent": None}
 
     assert is_apart()
@@ -437,7 +437,7 @@ def test_sync_reports_a_root_that_could_not_be_deleted(
     assert not publishing.restarted().sync().problems
 
 
-def test_sync_reports_no_root_where_no_child_has_allocations(
+def test_sync_without_allocations_on_children_reports_no_root(
     publishing: Publishing, placement: PlacementFixture, nova: Nova
 ) -> None:
     publishing.driver.nodes[NODE] = below(GPU, FPGA)
@@ -459,7 +459,7 @@ def test_detached_child_without_other_reservations_is_free_below_the_new_root(
     holds.release(summary(placement, GPU), "operator")
     holds.detach(summary(placement, GPU))
     assert everything()[GPU]["inventories"] == {"VGPU": (4, 4)}
-    nova.start_anew()
+    nova.recreate_root()
 
     publishing.restarted().sync()
 
@@ -563,7 +563,7 @@ def test_detachment_that_crashed_after_each_request_is_finished_by_the_next_sync
     assert seen == ["inventories", blocking[GPU]["uuid"]]
 
 
-def test_detach_of_another_provider_than_a_child_of_ours_is_refused(
+def test_detach_of_a_provider_other_than_our_child_is_refused(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> None:
     def nested(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -640,7 +640,7 @@ def test_children_below_a_renamed_root_move_below_the_new_root_of_the_node(
 
 
 @pytest.mark.parametrize("cycle", ["sync", "drift"])
-def test_driver_sees_a_detached_child_below_the_root(
+def test_driver_edits_a_detached_child_below_the_root(
     publishing: Publishing,
     placement: PlacementFixture,
     holds: Reservations,

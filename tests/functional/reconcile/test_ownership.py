@@ -1,4 +1,4 @@
-"""One owner for every provider, and nobody's but ours is ever written."""
+"""Every provider has one owner, and only our own providers are written."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -34,9 +34,9 @@ _TWO_OWNERS = """
 
 @pytest.fixture(autouse=True)
 def one_owner(placement: PlacementFixture) -> None:
-    """After every write of every test, no provider in Placement has two owners.
+    """Assert after every write of every test that no provider in Placement has two owners.
 
-    Those that a test gives two have names that start with "theirs".
+    Providers that a test gives two owners have names that start with "theirs".
     """
 
     def scan(method: str, path: str) -> None:
@@ -51,7 +51,7 @@ def one_owner(placement: PlacementFixture) -> None:
 def republished_as(
     owner: str, publishing: Publishing, placement: PlacementFixture
 ) -> Iterator[Publishing]:
-    """The same instance with its state and its driver's nodes, and another owner."""
+    """Return the same instance with its state and its driver's nodes, and another owner."""
     with Publishing(placement, publishing.state_path, owner=owner) as again:
         again.driver.nodes = publishing.driver.nodes
         yield again
@@ -59,7 +59,7 @@ def republished_as(
 
 @pytest.fixture
 def as_cyborg(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publishing]:
-    """The instance when its owner has changed in the configuration; start it by restarted()."""
+    """The instance after a change of its owner in the configuration; restarted() applies it."""
     yield from republished_as("OWNER_CYBORG", publishing, placement)
 
 
@@ -68,7 +68,7 @@ def traits_of(placement: PlacementFixture) -> dict[str, set[str]]:
 
 
 def tag(placement: PlacementFixture, name: str, *traits: str) -> None:
-    """Have somebody else replace a provider's traits."""
+    """Replace a provider's traits as another client."""
     client = placement.new_client()
     (found,) = client.list_providers(name=name)
     for trait in traits:
@@ -85,7 +85,7 @@ def make(
     uuid_: str | None = None,
     **totals: int,
 ) -> str:
-    """Have somebody else create an untagged provider; returns its uuid."""
+    """Create an untagged provider as another client; return its uuid."""
     client = placement.new_client()
     made = client.create_provider(uuid_ or str(uuid.uuid4()), name, parent)
     client.set_inventories(
@@ -109,7 +109,7 @@ CHILD = "00000000-0000-0000-0000-0000000000c1"
 
 
 def _child_by_uuid(child: str) -> Edit:
-    """A node whose driver states a child under this uuid, whatever it is in Placement."""
+    """Return the edit of a node with a child under this uuid, whatever it is in Placement."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         flat(DISK_GB=8)(tree, node, allocations)
@@ -129,7 +129,9 @@ def _child_by_uuid(child: str) -> Edit:
 def test_adopt_matching_takes_over_a_child_below_a_root_of_ours(
     adopting: Publishing, placement: PlacementFixture, edit: Edit
 ) -> None:
-    """A listing by our mark lacks it; that of an instance with several nodes is one."""
+    """A list by our instance trait lacks the child; an instance with several nodes sends
+    that list.
+    """
     adopting.driver.nodes |= {"cn": flat(DISK_GB=8), "another": flat(DISK_GB=8)}
     adopting.cycle.sync()
     make(placement, "gpu", ROOT, uuid_=CHILD, VGPU=2)
@@ -204,7 +206,7 @@ def test_adopt_matching_leaves_a_root_that_does_not_match(
     before = contents(placement)
     adopting.driver.nodes["cn"] = flat(**totals)
 
-    for _ in range(2):  # the second one remembers the root's uuid
+    for _ in range(2):  # the second one knows the root's uuid
         (problem,) = adopting.restarted().sync().problems
 
         assert isinstance(problem, OwnershipConflict)
@@ -216,7 +218,7 @@ def test_adopt_matching_leaves_a_root_that_does_not_match(
 
 
 def overlaid(*, traits: tuple[str, ...] = (), reserve: bool = False) -> Edit:
-    """A driver that overlays the node, and states things of it that are not its to state."""
+    """A driver that overlays the node, and sets facts that belong to its owner."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         tree.set_publishing_mode(node, PublishingMode.OVERLAY)
@@ -229,7 +231,7 @@ def overlaid(*, traits: tuple[str, ...] = (), reserve: bool = False) -> Edit:
     return edit
 
 
-def test_an_overlay_adds_its_owner_the_named_traits_and_the_reservation_and_nothing_else(
+def test_overlay_adds_only_owner_named_traits_and_reservation(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     client, aggregate = placement.client, str(uuid.uuid4())
@@ -268,7 +270,7 @@ def test_an_overlay_adds_its_owner_the_named_traits_and_the_reservation_and_noth
 # Another owner in the configuration.
 
 
-def test_all_get_the_new_owner_in_place_of_the_old_with_one_write_each(
+def test_new_owner_replaces_the_old_one_with_one_write_each(
     publishing: Publishing, as_cyborg: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {
@@ -293,7 +295,7 @@ def test_all_get_the_new_owner_in_place_of_the_old_with_one_write_each(
     assert len(placement.requests) == 1
 
 
-def test_what_is_allocated_changes_its_owner_when_nothing_is_any_more(
+def test_allocated_provider_changes_its_owner_once_it_has_no_allocations(
     publishing: Publishing, as_cyborg: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {
@@ -322,10 +324,10 @@ def test_what_is_allocated_changes_its_owner_when_nothing_is_any_more(
     assert traits_of(placement)["gpu"] == AS_CYBORG
 
 
-# Who may publish what nova schedules to.
+# Owners of root providers with VCPU.
 
 
-def test_a_root_with_vcpu_is_refused_to_all_owners_but_nova(
+def test_root_with_vcpu_is_refused_to_all_owners_but_nova(
     placement: PlacementFixture,
     tmp_path: Path,
 ) -> None:

@@ -1,4 +1,4 @@
-"""A host that sleeps in the middle of a cycle, and wakes up after another host took its node."""
+"""A host that pauses in the middle of a cycle, and wakes up after another host took its node."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.lab.pausing import Pausing
 from tests.lab.placement import PlacementFixture, Requests
 
 
-def test_host_paused_at_any_point_changes_nothing_of_the_host_that_took_its_node(
+def test_host_paused_at_any_point_does_not_change_the_node_of_its_new_host(
     placement: PlacementFixture,
     placement_url: tuple[str, Requests],
     tmp_path: Path,

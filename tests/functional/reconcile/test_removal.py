@@ -1,4 +1,4 @@
-"""Nothing is lost: what is gone is removed late, deliberately, and never by mistake."""
+"""Absent providers are removed late, on purpose, and never by mistake."""
 
 import uuid
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def publishing(placement: PlacementFixture, tmp_path: Path, clock: Clock) -> Ite
 
 
 def fleet(publishing: Publishing, count: int) -> list[str]:
-    """Have the driver report so many nodes, and publish them; returns their names."""
+    """Let the driver report so many nodes, and publish them; return their names."""
     names = [f"node-{number:02}" for number in range(count)]
     publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in names}
     assert not publishing.cycle.sync().problems
@@ -51,20 +51,20 @@ def fleet(publishing: Publishing, count: int) -> list[str]:
 
 
 def lose(publishing: Publishing, *names: str) -> None:
-    """Have the driver no longer report these nodes."""
+    """Let the driver no longer report these nodes."""
     for name in names:
         del publishing.driver.nodes[name]
 
 
 def absent_twice(publishing: Publishing, clock: Clock) -> CycleResult:
-    """Two complete listings, as far apart as it takes; gives the second one's outcome."""
+    """Run two full cycles, far enough apart; return the second result."""
     publishing.cycle.sync()
     clock.later(DELAY)
     return publishing.cycle.sync()
 
 
 def use(placement: PlacementFixture, name: str, **amounts: int) -> str:
-    """Have a new consumer use amounts, by class, of a provider; returns its uuid."""
+    """Allocate amounts of a provider, by class, for a new consumer; return its uuid."""
     consumer = str(uuid.uuid4())
     allocate(placement, consumer, **{name: amounts})  # type: ignore[arg-type]
     return consumer
@@ -78,10 +78,10 @@ def waiting(outcome: CycleResult) -> dict[str, str]:
     return {item.name: item.reason for item in outcome.pending}
 
 
-# Gone: absent from two complete listings, far enough apart.
+# Absent from two complete listings, far enough apart.
 
 
-def test_the_absence_is_counted_across_restarts(
+def test_absence_counts_across_restarts(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 3)
@@ -96,7 +96,7 @@ def test_the_absence_is_counted_across_restarts(
     assert "node-00" not in contents(placement)
 
 
-def test_a_node_that_is_listed_again_and_cannot_be_described_starts_anew(
+def test_absent_node_that_is_listed_without_a_description_counts_anew(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 2)
@@ -114,7 +114,7 @@ def test_a_node_that_is_listed_again_and_cannot_be_described_starts_anew(
     assert "node-00" in contents(placement)
 
 
-def test_a_listing_that_failed_removes_nothing_and_is_no_absence(
+def test_failed_listing_removes_nothing_and_counts_no_absence(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 2)
@@ -138,7 +138,7 @@ def test_a_listing_that_failed_removes_nothing_and_is_no_absence(
 # With allocations: reserved, kept and reported.
 
 
-def test_what_was_reserved_as_gone_gets_its_own_figures_when_it_comes_back(
+def test_absent_provider_reserved_for_its_allocations_regains_its_figures_when_it_returns(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     def with_reserved(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -178,7 +178,7 @@ def test_what_was_reserved_as_gone_gets_its_own_figures_when_it_comes_back(
     assert set(contents(placement)) == {"node-00"}
 
 
-def test_an_allocation_that_comes_in_the_last_moment_keeps_the_provider(
+def test_allocation_just_before_the_removal_keeps_the_provider(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 2)
@@ -197,7 +197,7 @@ def test_an_allocation_that_comes_in_the_last_moment_keeps_the_provider(
     assert contents(placement)["node-00"]["inventories"] == {"CUSTOM_GOLD": (1, 1)}
 
 
-# With children of others: the same.
+# With children of other owners: the same.
 
 
 @pytest.mark.parametrize("others", [0, 2], ids=["alone", "in a fleet"])
@@ -230,7 +230,7 @@ def test_absent_host_with_a_child_of_another_program_is_reserved_and_kept(
 # A plan alone.
 
 
-def test_a_plan_shows_what_is_pending_and_does_nothing(
+def test_plan_shows_pending_removals_and_writes_nothing(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 3)
@@ -252,7 +252,7 @@ def test_a_plan_shows_what_is_pending_and_does_nothing(
     assert contents(placement) == before
 
 
-# Too many at once.
+# Mass removal.
 
 
 def only_problem(outcome: CycleResult) -> WharfingerError:
@@ -260,7 +260,7 @@ def only_problem(outcome: CycleResult) -> WharfingerError:
     return problem
 
 
-def test_too_many_gone_are_refused_until_the_operator_allows_it_and_the_rest_goes_on(
+def test_mass_removal_is_refused_until_allowed_and_the_rest_is_synced(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     gone = fleet(publishing, 8)[:5]
@@ -304,7 +304,7 @@ def test_too_many_gone_are_refused_until_the_operator_allows_it_and_the_rest_goe
     assert kinds(publishing.restarted().sync().steps) == [(DeleteProvider, gone[0])]
 
 
-# What moved into a tree that is refused.
+# A device that moved into a refused tree.
 
 GOLD_WITH_DEVICE = with_device(flat(CUSTOM_GOLD=1))
 
@@ -335,11 +335,11 @@ def test_device_that_moved_into_a_refused_tree_is_neither_absent_nor_an_orphan(
     assert publishing.store.records[DEVICE].absent_since is None
 
 
-# The driver is asked for each node or device alone before a removal.
+# Before a removal, the driver is asked about each node or device.
 
 
 class Questions:
-    """The questions to a driver, and its answers by name; without an answer the backend is away."""
+    """Questions to a driver, and its answers by name; for a missing answer the backend is down."""
 
     def __init__(self, publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
@@ -366,7 +366,7 @@ def questions(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> Questi
     return Questions(publishing, monkeypatch)
 
 
-def test_removal_of_too_many_asks_for_none_of_them_until_it_is_confirmed(
+def test_mass_removal_asks_the_driver_only_once_it_is_allowed(
     publishing: Publishing, placement: PlacementFixture, clock: Clock, questions: Questions
 ) -> None:
     lost = fleet(publishing, 10)[:5]
@@ -383,7 +383,7 @@ def test_removal_of_too_many_asks_for_none_of_them_until_it_is_confirmed(
     assert len(contents(placement)) == 10
 
 
-def test_removal_that_waits_for_an_allocation_asks_again_only_after_that_has_gone(
+def test_removal_that_waits_for_an_allocation_asks_again_only_after_its_end(
     publishing: Publishing, placement: PlacementFixture, clock: Clock, questions: Questions
 ) -> None:
     fleet(publishing, 2)
@@ -401,7 +401,7 @@ def test_removal_that_waits_for_an_allocation_asks_again_only_after_that_has_gon
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_removal_of_a_device_asks_for_the_device_and_not_for_its_listed_node(
+def test_removal_of_a_device_asks_about_the_device_and_not_its_node(
     publishing: Publishing,
     placement: PlacementFixture,
     clock: Clock,
@@ -428,10 +428,10 @@ def test_removal_of_a_device_asks_for_the_device_and_not_for_its_listed_node(
     assert ("gpu" in contents(placement)) == is_there
 
 
-# Whose records count.
+# Records of other owners.
 
 
-def test_what_others_have_in_our_tree_makes_no_loss_of_ours_a_small_one(
+def test_mass_removal_counts_only_our_providers(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     gpus = {f"gpu-{number}": {"VGPU": 4} for number in range(5)}
@@ -441,7 +441,7 @@ def test_what_others_have_in_our_tree_makes_no_loss_of_ours_a_small_one(
     for number in range(20):
         placement.client.create_provider(str(uuid.uuid4()), f"theirs-{number}", cn)
     publishing.cycle.sync()
-    assert len(publishing.store.records) == 26, "they are remembered, as others'"
+    assert len(publishing.store.records) == 26, "records of other owners count too"
 
     def loses_all(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         flat(VCPU=8)(tree, node, allocations)

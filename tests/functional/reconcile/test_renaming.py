@@ -1,4 +1,4 @@
-"""Providers and nodes with new names: names are restored, and nothing is offered twice."""
+"""Providers and nodes with new names: names are restored, and no inventory is offered twice."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def assert_unchanged(
     *,
     requests: int = 1,
 ) -> None:
-    """Assert that a cycle takes so many requests to Placement, and writes nothing."""
+    """Assert that a cycle sends so many requests to Placement, and writes nothing."""
     placement.requests.clear()
     transactions.clear()
     outcome = getattr(publishing.cycle, cycle)()
@@ -72,7 +72,7 @@ def test_cycle_of_provider_renamed_in_placement_restores_its_name(
     assert not outcome.problems
     assert [step.verb for step in outcome.steps] == ["update"]
     assert contents(placement) == before
-    publishing.cycle.sync()  # notes that the name is no longer undone
+    publishing.cycle.sync()  # records that no other program changes the name any more
     with Transactions() as transactions:
         assert_unchanged(publishing, placement, transactions, cycle)
 
@@ -128,7 +128,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def cards(placement: PlacementFixture, tmp_path: Path, clock: Clock) -> Iterator[Publishing]:
-    """The driver of cards of the documentation, with four cards, below a root of nova."""
+    """The driver of cards from the documentation, with four cards, below a root of nova."""
     file = tmp_path / "cards.json"
     file.write_text(json.dumps({str(slot): {"units": 1} for slot in range(4)}))
     conf = cfg.ConfigOpts()
@@ -169,7 +169,7 @@ def offered() -> int:
 
 
 def watch(placement: PlacementFixture) -> list[int]:
-    """Return a list that has the number of offered cards after each request to Placement."""
+    """Return a list that collects the number of offered cards after each request to Placement."""
     seen: list[int] = []
     placement.adapter.after = lambda _method, _path: seen.append(offered())
     return seen
@@ -244,7 +244,7 @@ def test_card_in_use_under_its_old_name_stays_reserved(
     assert everything()[in_use]["inventories"] == {CARD: (1, 1)}
 
 
-def test_cards_of_renamed_node_that_are_too_many_to_remove_stay_reserved(
+def test_cards_of_a_renamed_node_beyond_the_removal_limit_stay_reserved(
     cards: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     file: Path = cards.driver._file  # type: ignore[attr-defined]

@@ -43,10 +43,10 @@ def placement_log() -> Iterator[Lines]:
     logger.setLevel(level)
 
 
-def test_requests_of_a_cycle_have_one_id_and_those_of_the_next_another(
+def test_requests_of_one_cycle_share_an_id(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those that several threads send at the same time."""
+    """Requests from several threads share it as well."""
     sent: list[str | None] = []
     send = placement.adapter.request
 
@@ -73,7 +73,7 @@ def test_requests_of_a_cycle_have_one_id_and_those_of_the_next_another(
     assert sent[-1] is None
 
 
-def test_error_names_the_id_by_which_the_log_of_placement_has_the_request(
+def test_error_names_the_request_id_of_placements_log(
     placement: PlacementFixture, placement_log: Lines
 ) -> None:
     with same_request(), pytest.raises(NotFound) as caught:

@@ -1,6 +1,6 @@
-"""Owners that write figures, drivers with reasons, holders, cycles, restarts: in any order.
+"""Random orders of owners' writes, drivers' reasons, holds, cycles and restarts.
 
-A model says what Placement has to show after each cycle.
+A model computes what Placement must show after each cycle.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
 
-#: A child that we publish, and a root that another publishes; each with the node it is of.
+#: A child that we publish, and a root that another owner publishes, each with its node.
 NODES = {"gpu": "cn", "card": "card"}
 
 
 class World:
-    """What there is, and beside it what there ought to be.
+    """The state of the system, and beside it the expected state.
 
-    ``own`` are the figures that hold while nobody reserves anything; ``foreign`` what somebody else
-    has reserved; ``reasons`` what drivers say, and ``seen`` what the last snapshot had of that.
+    ``own`` are the inventories without any reservation; ``foreign`` are reservations of other
+    programs; ``reasons`` are the driver's current reasons, and ``seen`` those of the last snapshot.
     """
 
     def __init__(self, publishing: Publishing, placement: PlacementFixture) -> None:
@@ -78,8 +78,8 @@ class World:
     def lose(self) -> None:
         """Lose the records: a full reservation of a driver then counts as another program's.
 
-        That does not hold where a holder has stored the figures, or where the owner has written
-        other figures since.
+        An exception is a provider whose inventory a reservation has stored, or whose owner has
+        written it since.
         """
         for name in NODES:
             if self.seen[name] and not self.holders[name]:
@@ -115,14 +115,14 @@ class World:
         self.foreign.discard(("card", "FPGA"))
         writes(self.placement, "card", **self.own["card"])
 
-    def somebody_reserves(self, name: str) -> None:
+    def other_program_reserves(self, name: str) -> None:
         self.drift()
         if not self.holders[name] and not self.seen[name]:
             self.foreign |= {(name, kind) for kind in self.own[name]}
             full = {kind: (total, total) for kind, (total, _) in self.own[name].items()}
             writes(self.placement, name, **full)
 
-    def somebody_lowers(self, name: str) -> None:
+    def other_program_lowers(self, name: str) -> None:
         found = dict(figures(self.placement, name))
         for kind, (total, _reserved) in list(found.items()):
             if (name, kind) in self.foreign:
@@ -156,13 +156,13 @@ _ACTS = st.one_of(
     st.tuples(st.sampled_from(["driver_says", "owner_writes"]), _FIGURES).map(
         lambda act: (act[0], *act[1])
     ),
-    st.tuples(st.sampled_from(["somebody_reserves", "somebody_lowers"]), _NAME),
+    st.tuples(st.sampled_from(["other_program_reserves", "other_program_lowers"]), _NAME),
     st.tuples(st.just("reason"), _NAME, st.sampled_from(["cleaning", "maintenance"])),
     st.tuples(st.just("hold"), _NAME, st.sampled_from(["ann", "bob", "job"])),
 )
 
 
-def test_placement_shows_what_the_model_says(
+def test_placement_after_random_acts_matches_the_model(
     placement: PlacementFixture, tmp_path_factory: pytest.TempPathFactory, draw: Draw
 ) -> None:
     @draw.examples(40, some=4)
@@ -170,9 +170,9 @@ def test_placement_shows_what_the_model_says(
     @example(acts=[("reason", "card", "cleaning"), ("sync",), ("owner_writes", 1, 0), ("lose",)])
     @example(
         acts=[
-            ("somebody_reserves", "card"),
+            ("other_program_reserves", "card"),
             ("hold", "card", "ann"),
-            ("somebody_lowers", "card"),
+            ("other_program_lowers", "card"),
             ("lose",),
         ]
     )

@@ -1,4 +1,4 @@
-"""What operators and jobs hold: several at once, whoever comes between, whatever breaks off."""
+"""Reservations of operators and jobs: several at once, beside other actors, and interrupted."""
 
 import random
 from collections import Counter
@@ -53,7 +53,7 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
-#: A root with one class, a child with two, one with none, and a root that another publishes.
+#: A root with one class, a child with two, one with none, and a root that another owner publishes.
 OWN = {
     "cn": {"VCPU": (8, 1)},
     "gpu": {"VGPU": (4, 1), "FPGA": (2, 0)},
@@ -66,7 +66,7 @@ FULL = {
     "bare": {},
     "card": {"FPGA": (3, 3)},
 }
-#: Of each thread and process; and what chooses between the cycles beside them.
+#: Seeds of the threads and processes, and of the cycles beside them.
 ATTEMPTS, SEED = 20, 1606
 #: No step has this number.
 NEVER = -1
@@ -75,7 +75,7 @@ CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> ReservingDriver:
-    """One that has published all of OWN."""
+    """A driver that has published all of OWN."""
     driver = CleaningDriver()
     drives(publishing, driver)
     makes(placement, "card", **OWN["card"])
@@ -91,7 +91,7 @@ def holds(driver: ReservingDriver, publishing: Publishing) -> Reservations:
     return Reservations(publishing.client, publishing.context)
 
 
-def test_what_is_reserved_is_full_at_once_and_free_at_once_when_it_is_released(
+def test_reserve_fills_at_once_and_release_frees_at_once(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     for name, own in OWN.items():
@@ -111,7 +111,7 @@ def test_what_is_reserved_is_full_at_once_and_free_at_once_when_it_is_released(
         assert not rows(publishing.context)
 
 
-def test_what_is_allocated_may_be_reserved_and_stays_allocated(
+def test_reserve_of_allocated_provider_keeps_its_allocations(
     holds: Reservations, placement: PlacementFixture
 ) -> None:
     allocate(placement, CONSUMER, cn={"VCPU": 3}, gpu={"VGPU": 2})
@@ -126,7 +126,7 @@ def test_what_is_allocated_may_be_reserved_and_stays_allocated(
     assert everything()["gpu"]["allocations"] == before
 
 
-def test_it_is_free_when_the_last_of_several_is_gone_in_any_order(
+def test_provider_is_free_after_the_last_of_several_holders_in_any_order(
     holds: Reservations, placement: PlacementFixture
 ) -> None:
     orders = list(permutations(["ann", "bob", "job"]))
@@ -147,7 +147,7 @@ def test_it_is_free_when_the_last_of_several_is_gone_in_any_order(
 
 
 @pytest.mark.parametrize("driver_is_last", [True, False])
-def test_a_driver_s_reason_and_an_operator_s_both_have_to_end(
+def test_provider_with_a_drivers_reason_and_a_hold_is_free_after_both(
     driver_is_last: bool,
     driver: ReservingDriver,
     holds: Reservations,
@@ -174,7 +174,7 @@ def test_a_driver_s_reason_and_an_operator_s_both_have_to_end(
     assert figures(placement, "gpu") == OWN["gpu"]
 
 
-def test_a_holder_has_a_provider_once_and_releases_nothing_of_anothers(
+def test_holder_reserves_a_provider_once_and_releases_only_its_own(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     gpu = summary(placement, "gpu")
@@ -189,7 +189,7 @@ def test_a_holder_has_a_provider_once_and_releases_nothing_of_anothers(
 
 
 @pytest.mark.parametrize("owner", [None, "CUSTOM_OWNER_ACME"])
-def test_what_nobody_publishes_here_is_refused_and_left_alone(
+def test_reserve_of_a_provider_without_our_instance_is_refused(
     owner: str | None, holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     theirs = makes(placement, "theirs", FPGA=(2, 0))
@@ -206,7 +206,7 @@ def test_what_nobody_publishes_here_is_refused_and_left_alone(
     assert not rows(publishing.context)
 
 
-def test_what_another_owner_took_from_us_is_refused(
+def test_reserve_of_a_provider_that_another_owner_took_is_refused(
     holds: Reservations, placement: PlacementFixture
 ) -> None:
     gpu, client = summary(placement, "gpu"), placement.client
@@ -215,10 +215,10 @@ def test_what_another_owner_took_from_us_is_refused(
         holds.reserve(gpu, holder="ann", reason="why")
 
 
-# Its own figure.
+# The provider's own reserved amount.
 
 
-def test_what_its_owner_writes_meanwhile_is_what_comes_back(
+def test_release_restores_what_the_owner_wrote_meanwhile(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     card = summary(placement, "card")
@@ -232,7 +232,7 @@ def test_what_its_owner_writes_meanwhile_is_what_comes_back(
     assert figures(placement, "card") == {"FPGA": (5, 4), "VGPU": (2, 0)}
 
 
-def test_who_comes_later_reserves_anew_what_its_owner_has_written(
+def test_second_reservation_reserves_what_the_owner_wrote_since_the_first(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     card = summary(placement, "card")
@@ -251,7 +251,7 @@ def test_who_comes_later_reserves_anew_what_its_owner_has_written(
 
 
 @pytest.mark.parametrize(("name", "cycles"), [("card", 0), ("gpu", 1)])
-def test_what_is_remembered_is_lost_and_the_reservation_knows_the_figures(
+def test_release_after_loss_of_records_restores_the_figures(
     name: str, cycles: int, holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     provider = summary(placement, name)
@@ -267,10 +267,10 @@ def test_what_is_remembered_is_lost_and_the_reservation_knows_the_figures(
     assert figures(placement, name) == OWN[name]
 
 
-# Somebody else's reservation.
+# Foreign reservations.
 
 
-def test_a_foreign_reservation_is_there_before_during_and_after_ours(
+def test_foreign_reservation_stays_through_ours(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     theirs = {**OWN["gpu"], "FPGA": FULL["gpu"]["FPGA"]}
@@ -329,16 +329,16 @@ def test_release_foreign_of_an_overlaid_provider_is_refused(
 
 
 def with_fpga(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-    """A device below a node of which it says nothing: that is somebody else's."""
+    """Edit a device below a node that another owner publishes."""
     if not tree.exists("fpga"):
         tree.new_child("fpga", name)
     tree.update_inventory("fpga", {"FPGA": {"total": 2}})
 
 
-def test_what_another_instance_saw_of_a_provider_restores_nothing(
+def test_record_of_another_instance_restores_nothing(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """It publishes the root; the child, which others have reserved by the end, is not its own."""
+    """That instance publishes the root; at the end another program has reserved the child."""
     publishing.driver.nodes["cn"] = flat(VCPU=8)
     publishing.cycle.sync()
     holds = Reservations(publishing.client, publishing.context)
@@ -372,7 +372,7 @@ def test_what_another_instance_saw_of_a_provider_restores_nothing(
 
 
 def remembers(publishing: Publishing, host: str, provider: ProviderSummary, reserved: int) -> None:
-    """Store for another host the record of a provider, with another own figure of its FPGAs."""
+    """Store a record of another host for a provider, with another own reserved amount."""
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=HOST, provider_uuid=provider.uuid
     )
@@ -439,10 +439,10 @@ def forget_reasons(publishing: Publishing, host: str, provider: ProviderSummary)
     )
 
 
-# Placement or the provider is away.
+# An unavailable Placement or provider.
 
 
-def test_what_placement_did_not_take_is_stored_and_written_by_the_next_cycle(
+def test_reservation_that_placement_did_not_take_is_written_by_the_next_cycle(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def fail(method: str, path: str) -> None:
@@ -460,7 +460,7 @@ def test_what_placement_did_not_take_is_stored_and_written_by_the_next_cycle(
     assert figures(placement, "gpu") == FULL["gpu"]
 
 
-def test_a_provider_that_is_gone_can_be_released(
+def test_deleted_provider_can_be_released(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     bare = summary(placement, "bare")
@@ -489,11 +489,15 @@ def release(publishing: Publishing, placement: PlacementFixture) -> object:
     return holds_of(publishing).release(summary(placement, "gpu"), "ann")
 
 
-def give_back(publishing: Publishing, placement: PlacementFixture) -> object:
+def release_allocation(publishing: Publishing, placement: PlacementFixture) -> object:
     return AllocationRelease(publishing.client, publishing.context).release(CONSUMER)
 
 
-ACTS: dict[str, Act] = {"reserve": reserve, "release": release, "give back": give_back}
+ACTS: dict[str, Act] = {
+    "reserve": reserve,
+    "release": release,
+    "release allocation": release_allocation,
+}
 
 
 @pytest.fixture(params=ACTS)
@@ -503,16 +507,16 @@ def act(
     publishing: Publishing,
     placement: PlacementFixture,
 ) -> Act:
-    """What is done, and what has to be there for it."""
+    """The act to interrupt, after its preparation."""
     if request.param == "release":
         reserve(publishing, placement)
-    if request.param == "give back":
+    if request.param == "release allocation":
         allocate(placement, CONSUMER, gpu={"VGPU": 2}, cn={"VCPU": 1})
     return ACTS[request.param]
 
 
 def again(publishing: Publishing) -> Publishing:
-    """Return it as a process that starts now."""
+    """Return the fixture as of a new process."""
     publishing.restarted()
     return publishing
 
@@ -522,7 +526,7 @@ def holds_of(publishing: Publishing) -> Reservations:
 
 
 def is_sound(publishing: Publishing, placement: PlacementFixture) -> bool:
-    """Whether each provider is full if somebody holds it, and its own again if nobody does."""
+    """Return whether each reserved provider is full, and each other one has its own figures."""
     held = {uuid for uuid, _holder in rows(publishing.context)}
     found = contents(placement)
     return all(
@@ -531,7 +535,7 @@ def is_sound(publishing: Publishing, placement: PlacementFixture) -> bool:
     )
 
 
-def test_a_crash_at_any_step_is_made_good_by_the_next_cycle(
+def test_act_that_crashes_at_any_step_is_completed_by_the_next_cycle(
     act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     moments = Moments(publishing.state_path)
@@ -556,7 +560,7 @@ def test_a_crash_at_any_step_is_made_good_by_the_next_cycle(
         assert is_sound(publishing, placement), step
 
 
-def test_what_a_crash_broke_off_is_completed_by_doing_it_again(
+def test_act_that_crashes_at_any_step_is_completed_by_a_repeat(
     act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     moments = Moments(publishing.state_path)
@@ -575,11 +579,11 @@ def test_what_a_crash_broke_off_is_completed_by_doing_it_again(
 
         assert contents(placement) == done, step
         assert rows(publishing.context).keys() == holders, step
-        if act is give_back:
+        if act is release_allocation:
             assert not any(one["allocations"] for one in everything().values()), step
 
 
-# Beside each other and beside cycles.
+# Beside other actors and cycles.
 
 BESIDE: dict[str, Callable[[Publishing, PlacementFixture], object]] = {
     "sync": lambda publishing, placement: publishing.cycle.sync(),
@@ -597,7 +601,7 @@ BESIDE: dict[str, Callable[[Publishing, PlacementFixture], object]] = {
 
 @pytest.mark.drawn(4)
 @pytest.mark.parametrize("beside", BESIDE)
-def test_whoever_comes_between_any_two_steps_what_is_held_is_full(
+def test_two_acts_interleaved_at_any_step_keep_reserved_providers_full(
     beside: str, act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     if beside == "release":
@@ -610,7 +614,7 @@ def test_whoever_comes_between_any_two_steps_what_is_held_is_full(
             BESIDE[beside](publishing, placement)
 
     def steps_with(act_at: int) -> list[str]:
-        """Return the steps of an act, with the other call before that step, if there is one."""
+        """Return the steps of an act with the other act before one of them."""
         moments.go_back(start)
         again(publishing)
         steps = Steps(placement, act_at=act_at, act=between)
@@ -634,13 +638,13 @@ def test_whoever_comes_between_any_two_steps_what_is_held_is_full(
 @pytest.mark.drawn(4)
 @pytest.mark.parametrize("beside", ["reserve", "release", "both"])
 @pytest.mark.parametrize(
-    ("begins", "pace"),
+    ("begins", "cycle_type"),
     [(False, "sync"), (False, "drift"), (False, "poll"), (True, "sync"), (True, "poll")],
 )
 def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
     *,
     begins: bool,
-    pace: str,
+    cycle_type: str,
     beside: str,
     driver: ReservingDriver,
     publishing: Publishing,
@@ -667,24 +671,24 @@ def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
             holds.release(gpu, "ann")
 
     def steps_with(act_at: int) -> list[str]:
-        """Return the steps of the cycle, with the other call before that step, if there is one."""
+        """Return the steps of the cycle with the other act before one of them."""
         moments.go_back(start)
         driver.says("cn", "gpu", *before)
         publishing.restarted()
         publishing.cycle.sync()
         driver.says("cn", "gpu", *after)
         with Steps(placement, act_at=act_at, act=between) as steps:
-            outcome = getattr(publishing.cycle, pace)()
+            outcome = getattr(publishing.cycle, cycle_type)()
         assert not outcome.problems
         return steps.passed
 
     count = len(steps_with(NEVER))
-    assert count >= (1 if pace == "drift" else 2)
+    assert count >= (1 if cycle_type == "drift" else 2)
     for number in draw(range(count), 3):
         step = steps_with(number)[number]
         if begins:
             if beside == "reserve":
-                holds.release(gpu, "ann")  # before another cycle has seen it
+                holds.release(gpu, "ann")  # before another cycle reads it
             publishing.cycle.drift()
             assert is_full(placement, "gpu"), step
             driver.says("cn", "gpu")
@@ -695,7 +699,7 @@ def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
         assert is_sound(publishing, placement), step
 
 
-def test_a_write_that_others_keep_refusing_is_told_and_stays_stored(
+def test_reservation_whose_write_keeps_conflicting_fails_and_stays_stored(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def interfere(method: str, path: str) -> None:
@@ -714,13 +718,13 @@ def test_a_write_that_others_keep_refusing_is_told_and_stays_stored(
     assert figures(placement, "card") == FULL["card"]
 
 
-def test_threads_processes_and_cycles_all_at_once_end_right_after_one_more_cycle(
+def test_threads_processes_and_cycles_at_once_are_right_after_one_more_cycle(
     placement_url: tuple[str, Requests],
     driver: ReservingDriver,
     publishing: Publishing,
     placement: PlacementFixture,
 ) -> None:
-    """The process is killed, whatever it is at."""
+    """The process is killed at any moment."""
     names, seeds = ["gpu", "card"], [1606]
     providers = [summary(placement, name) for name in names]
     done = Counter[str]()
@@ -768,7 +772,7 @@ def test_threads_processes_and_cycles_all_at_once_end_right_after_one_more_cycle
     assert {name: figures(placement, name) for name in OWN} == OWN
 
 
-def test_what_has_come_to_be_another_owners_is_not_written_when_it_is_released(
+def test_release_of_a_provider_that_another_owner_took_writes_nothing(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     holds = Reservations(publishing.client, publishing.context)

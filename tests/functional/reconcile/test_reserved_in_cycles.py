@@ -1,4 +1,4 @@
-"""What is held, by drivers and by others, is full in Placement until nobody holds it."""
+"""Reservations of drivers and holders fill a provider in Placement until all have ended."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ NODES = {"cn": "cn", "gpu": "cn", "bare": "cn", "card": "card"}
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> ReservingDriver:
-    """One that has published all of OWN."""
+    """A driver that has published all of OWN."""
     driver = ReservingDriver()
     drives(publishing, driver)
     makes(placement, "card", **OWN["card"])
@@ -50,7 +50,7 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> ReservingDriv
 
 
 def hold(publishing: Publishing, placement: PlacementFixture, name: str, holder: str) -> None:
-    """Somebody takes a provider; what has become of that in Placement is not looked at."""
+    """Store a reservation without a look at Placement."""
     Reservations(publishing.client, publishing.context).reserve(
         summary(placement, name), holder=holder, reason=f"for {holder}"
     )
@@ -63,7 +63,7 @@ def release(publishing: Publishing, placement: PlacementFixture, name: str, hold
 # Holders.
 
 
-def test_it_is_free_when_drivers_operators_and_jobs_have_all_ended_in_any_order(
+def test_provider_is_free_after_drivers_operators_and_jobs_in_any_order(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     allocate(placement, CONSUMER, cn={"VCPU": 2}, gpu={"VGPU": 1}, card={"FPGA": 1})
@@ -93,7 +93,7 @@ def test_it_is_free_when_drivers_operators_and_jobs_have_all_ended_in_any_order(
     assert not any(record.own_reserved for record in stored(publishing.state_path).values())
 
 
-def test_an_unchanged_world_with_reservations_takes_one_request_and_no_write(
+def test_unchanged_cycle_with_reservations_takes_one_request_and_no_write(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     for name in OWN:
@@ -110,20 +110,20 @@ def test_an_unchanged_world_with_reservations_takes_one_request_and_no_write(
     assert not len(placement.requests)
 
 
-@pytest.mark.parametrize("pace", ["sync", "drift"])
-def test_what_was_only_stored_is_written_and_what_was_only_ended_is_given_back(
-    pace: str, driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
+@pytest.mark.parametrize("cycle_type", ["sync", "drift"])
+def test_cycle_writes_stored_reservations_and_ends_deleted_ones(
+    cycle_type: str, driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """Whoever began it died in between."""
+    """The process that began it has died in between."""
     hold(publishing, placement, "gpu", "ann")
     publishing.cycle.sync()
     writes(placement, "gpu", **OWN["gpu"])
-    getattr(publishing.cycle, pace)()
+    getattr(publishing.cycle, cycle_type)()
     assert figures(placement, "gpu") == FULL["gpu"]
 
     [row] = rows(publishing.context).values()
     row.destroy()
-    getattr(publishing.cycle, pace)()
+    getattr(publishing.cycle, cycle_type)()
 
     assert figures(placement, "gpu") == OWN["gpu"]
 
@@ -131,10 +131,10 @@ def test_what_was_only_stored_is_written_and_what_was_only_ended_is_given_back(
 # While a driver takes its snapshot, which may take long.
 
 
-@pytest.mark.parametrize("pace", ["sync", "poll"])
+@pytest.mark.parametrize("cycle_type", ["sync", "poll"])
 @pytest.mark.parametrize("name", ["gpu", "card"])
-def test_who_reserves_while_a_driver_looks_has_it_though_its_reason_has_just_ended(
-    pace: str,
+def test_reservation_during_a_snapshot_outlasts_the_drivers_reason(
+    cycle_type: str,
     name: str,
     driver: ReservingDriver,
     publishing: Publishing,
@@ -145,7 +145,7 @@ def test_who_reserves_while_a_driver_looks_has_it_though_its_reason_has_just_end
     driver.says(NODES[name], name)
     driver.meanwhile = lambda: hold(publishing, placement, name, "ann")
 
-    outcome = getattr(publishing.cycle, pace)()
+    outcome = getattr(publishing.cycle, cycle_type)()
 
     assert not outcome.problems
     assert not outcome.foreign
@@ -158,20 +158,20 @@ def test_who_reserves_while_a_driver_looks_has_it_though_its_reason_has_just_end
 # Foreign ones.
 
 
-@pytest.mark.parametrize("pace", ["sync", "drift"])
-def test_somebody_else_s_reservation_is_told_in_each_cycle_and_kept(
-    pace: str, driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
+@pytest.mark.parametrize("cycle_type", ["sync", "drift"])
+def test_foreign_reservation_is_reported_in_each_cycle_and_kept(
+    cycle_type: str, driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     writes(placement, "gpu", **FULL["gpu"])
     for cycle in (publishing.cycle, publishing.cycle, publishing.restarted()):
-        outcome = getattr(cycle, pace)()
+        outcome = getattr(cycle, cycle_type)()
         assert not outcome.steps
         [foreign] = outcome.foreign
         assert (foreign.name, set(foreign.classes)) == ("gpu", set(OWN["gpu"]))
     assert figures(placement, "gpu") == FULL["gpu"]
 
 
-# Whatever else goes wrong.
+# Other failures.
 
 Trouble = Callable[[ReservingDriver, Publishing], None]
 
@@ -198,11 +198,11 @@ TROUBLES = [fails_for_the_node, is_absent, is_disabled, has_a_neighbour_that_fai
 
 
 @pytest.mark.parametrize(
-    ("trouble", "pace"), zip(TROUBLES, ["sync", "drift", "sync", "drift"], strict=True)
+    ("trouble", "cycle_type"), zip(TROUBLES, ["sync", "drift", "sync", "drift"], strict=True)
 )
-def test_a_stored_reservation_survives_trouble_and_restarts(
+def test_stored_reservation_survives_failures_and_restarts(
     trouble: Trouble,
-    pace: str,
+    cycle_type: str,
     driver: ReservingDriver,
     publishing: Publishing,
     placement: PlacementFixture,
@@ -210,7 +210,7 @@ def test_a_stored_reservation_survives_trouble_and_restarts(
     hold(publishing, placement, "gpu", "ann")
     publishing.cycle.sync()
     trouble(driver, publishing)
-    getattr(publishing.cycle, pace)()
+    getattr(publishing.cycle, cycle_type)()
     assert figures(placement, "gpu") == FULL["gpu"]
     publishing.restarted().sync()
     assert figures(placement, "gpu") == FULL["gpu"]
@@ -228,7 +228,7 @@ def test_a_stored_reservation_survives_trouble_and_restarts(
     assert figures(placement, "gpu") == OWN["gpu"]
 
 
-def test_a_stored_reservation_survives_a_listing_that_fails(
+def test_stored_reservation_survives_a_failed_listing(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     hold(publishing, placement, "gpu", "ann")
@@ -243,10 +243,10 @@ def test_a_stored_reservation_survives_a_listing_that_fails(
     assert figures(placement, "gpu") == FULL["gpu"]
 
 
-def test_what_was_gone_and_removed_comes_back_held(
+def test_removed_provider_returns_with_its_reservation(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """A provider with nothing reserved is never there, not for a moment."""
+    """The provider is never free, not for a moment."""
     hold(publishing, placement, "gpu", "ann")
     driver.nodes["cn"] = node(OWN["cn"], bare={})
     for _ in range(2):
@@ -267,10 +267,10 @@ def test_what_was_gone_and_removed_comes_back_held(
     assert not free
 
 
-# Since when.
+# Start of a reservation.
 
 
-def test_since_when_is_known_by_reason_and_through_restarts(
+def test_start_of_each_reason_survives_restarts(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     gpu = summary(placement, "gpu").uuid

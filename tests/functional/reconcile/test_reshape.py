@@ -1,4 +1,4 @@
-"""A reshape: inventory and allocations move whole, also of reserved providers, or not at all."""
+"""Reshapes move inventory and allocations completely or not at all, also of reserved providers."""
 
 import uuid
 from collections import Counter
@@ -39,7 +39,7 @@ VERSIONS: Final = [f"1.{minor}" for minor in range(30, 40)]
 
 
 def reserves(*providers: str) -> Callable[[Edit], Edit]:
-    """A node's edit, and these providers are in maintenance."""
+    """Return a node's edit that also puts these providers into maintenance."""
 
     def reserve(tree: ProviderTree) -> None:
         for name in providers:
@@ -51,7 +51,7 @@ def reserves(*providers: str) -> Callable[[Edit], Edit]:
 def use(
     placement: PlacementFixture, microversion: str = "1.39", /, **amounts: dict[str, int]
 ) -> str:
-    """Have a new consumer use amounts, by class, of providers by name; returns its uuid."""
+    """Allocate amounts of named providers, by class, for a new consumer; return its uuid."""
     consumer = str(uuid.uuid4())
     allocate(placement, consumer, microversion, **amounts)
     return consumer
@@ -69,7 +69,7 @@ def totals(placement: PlacementFixture) -> dict[str, dict[str, int]]:
 
 
 def held(placement: PlacementFixture, *consumers: str) -> list[dict[str, dict[str, int]]]:
-    """What consumers have, by provider name and class."""
+    """Return the allocations of consumers, by provider name and class."""
     uuids = {one["uuid"]: name for name, one in contents(placement).items()}
     return [
         {
@@ -81,7 +81,7 @@ def held(placement: PlacementFixture, *consumers: str) -> list[dict[str, dict[st
 
 
 def consumers_of(placement: PlacementFixture) -> dict[str, Any]:
-    """All that Placement has of every consumer of anything, generations included."""
+    """Return all facts in Placement about every consumer, generations included."""
     client = placement.client
     found = {
         consumer
@@ -100,13 +100,13 @@ def _whole(placement: PlacementFixture, consumer: str) -> dict[str, Any]:
 
 
 def offered(client: WritingClient, **amounts: int) -> int:
-    """How many ways there are to have these amounts."""
+    """Return the number of candidates for these amounts."""
     wanted = ",".join(f"{name}:{amount}" for name, amount in amounts.items())
     return len(client.get_allocation_candidates([("resources", wanted)]).allocation_requests)
 
 
 def writes(placement: PlacementFixture) -> list[str]:
-    """The writes of inventories so far, without uuids."""
+    """Return the writes of inventories so far, without uuids."""
     return [
         request.split("/")[-1] for request in placement.requests.writes if "traits" not in request
     ]
@@ -117,7 +117,7 @@ def writes(placement: PlacementFixture) -> list[str]:
 
 @pytest.fixture
 def server(publishing: Publishing, placement: PlacementFixture) -> str:
-    """A server on a node, with VGPUs of the node's own, which are to move to a child."""
+    """A server on a node, with VGPUs of the node itself, which will move to a child."""
     publishing.driver.nodes["cn"] = flat(VCPU=8, VGPU=4)
     assert not publishing.cycle.sync().problems
     server = use(placement, cn={"VCPU": 1, "VGPU": 2})
@@ -128,7 +128,7 @@ def server(publishing: Publishing, placement: PlacementFixture) -> str:
 def test_allocations_move_onto_a_reserved_child_in_one_request(
     publishing: Publishing, placement: PlacementFixture, server: str
 ) -> None:
-    """The generations that the reshaper leaves are known without asking."""
+    """The generations after the reshape are known without a read."""
     other = use(placement, cn={"VGPU": 1})
     publishing.driver.nodes["cn"] = reserves("cn", "gpu")(moves_vgpus)
     placement.requests.clear()
@@ -147,7 +147,7 @@ def test_allocations_move_onto_a_reserved_child_in_one_request(
     assert not publishing.restarted().sync().steps
 
 
-def test_nothing_can_be_had_between_the_reshape_and_the_full_figure(
+def test_reshape_of_reserved_providers_offers_nothing_before_they_are_full(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def moves(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -176,7 +176,7 @@ def test_nothing_can_be_had_between_the_reshape_and_the_full_figure(
 
 
 def _move(allocations: Allocations, name: str, source: str, target: str) -> None:
-    """Move what all consumers have of a class."""
+    """Move the allocations of a class of all consumers."""
     for its in allocations.values():
         parts = its["allocations"]
         amount = parts.get(source, {"resources": {}})["resources"].pop(name, 0)
@@ -186,7 +186,7 @@ def _move(allocations: Allocations, name: str, source: str, target: str) -> None
 
 
 def _moves_to(child: str) -> Edit:
-    """Return the edit of a node whose VGPUs a child of that name has now."""
+    """Return the edit of a node whose VGPUs belong to a child of that name."""
 
     def moves(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         if "VGPU" in tree.data(node).inventory and allocations is None:
@@ -201,10 +201,10 @@ def _moves_to(child: str) -> Edit:
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_trees_that_are_reshaped_at_once_each_have_their_own_figures_and_consumers(
+def test_reshapes_of_several_trees_keep_figures_and_consumers_apart(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """One consumer has something of two of the trees, and one tree is not reshaped."""
+    """One consumer uses two of the trees, and one tree is not reshaped."""
     nodes, numbers = publishing.driver.nodes, range(3)
     nodes |= {f"cn-{number}": flat(VCPU=8, VGPU=4) for number in numbers}
     nodes["plain"] = flat(CUSTOM_GOLD=1)
@@ -233,7 +233,7 @@ def test_trees_that_are_reshaped_at_once_each_have_their_own_figures_and_consume
 
 @pytest.fixture
 def overlaid(publishing: Publishing, placement: PlacementFixture) -> str:
-    """A server on a node of nova's with its own figures, and on a child; both reserved."""
+    """A server on nova's node, which has figures of its own, and on a child; both are reserved."""
     client, root = placement.client, names.root_uuid("cn")
     client.create_provider(root, "cn", None)
     client.set_inventories(root, client.set_traits(root, 0, ["OWNER_NOVA"]), NOVAS)
@@ -259,7 +259,7 @@ MOVED: Final[Figures] = {
 
 
 def _overlays(*children: str) -> Edit:
-    """A node of somebody else's; the last child has VGPUs, and the others had them."""
+    """Return the edit that overlays a node; the last child has the VGPUs that the others had."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         tree.set_publishing_mode(node, PublishingMode.OVERLAY)
@@ -276,7 +276,7 @@ def _overlays(*children: str) -> Edit:
     return edit
 
 
-def test_the_figures_of_a_root_that_is_overlaid_come_back(
+def test_overlaid_root_regains_its_figures_after_a_reshape(
     publishing: Publishing, placement: PlacementFixture, overlaid: str
 ) -> None:
     outcome = publishing.cycle.sync()
@@ -321,7 +321,7 @@ def recover(placement: PlacementFixture) -> None:
 @pytest.mark.parametrize(
     "moment", [(number, when) for number in range(len(WRITES)) for when in ("before", "after")]
 )
-def test_after_a_crash_between_any_two_requests_the_own_figures_are_known(
+def test_crash_between_any_two_requests_of_a_reshape_keeps_the_own_figures(
     publishing: Publishing,
     placement: PlacementFixture,
     overlaid: str,
@@ -333,7 +333,7 @@ def test_after_a_crash_between_any_two_requests_the_own_figures_are_known(
     with suppress(Crash):
         publishing.cycle.sync()
     recover(placement)
-    if changed:  # nova writes its own figures again, with another for one of them
+    if changed:  # nova writes its own figures again, one of them changed
         own["MEMORY_MB"] = Inventory(total=64, reserved=3)
         now = placement.client.get_inventories(root)
         placement.client.set_inventories(root, now.resource_provider_generation, own)
@@ -352,10 +352,10 @@ def test_after_a_crash_between_any_two_requests_the_own_figures_are_known(
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_a_write_between_the_reshape_and_the_full_figure_has_the_tree_planned_again(
+def test_write_between_the_reshape_and_the_reservation_plans_the_tree_again(
     publishing: Publishing, placement: PlacementFixture, server: str
 ) -> None:
-    def somebody_tags() -> None:
+    def tag_meanwhile() -> None:
         client = placement.new_client()
         now = client.get_traits(gpu)
         client.set_traits(gpu, now.resource_provider_generation, now.traits | {"CUSTOM_THEIRS"})
@@ -369,7 +369,7 @@ def test_a_write_between_the_reshape_and_the_full_figure_has_the_tree_planned_ag
     )
     struck = placement.adapter.once_before(
         lambda method, path: bool(reshaped) and method == "PUT" and path.endswith("/inventories"),
-        somebody_tags,
+        tag_meanwhile,
     )
 
     outcome = publishing.cycle.sync()
@@ -410,7 +410,7 @@ OTHERS: Final[dict[str, Callable[[PlacementFixture, str], None]]] = {
     [("added", ("cn", "gpu")), ("gone", ()), ("grown", ("cn", "gpu"))],
     ids=["added", "gone", "grown"],
 )
-def test_allocations_that_change_before_the_reshape_are_looked_up_again(
+def test_allocations_changed_before_the_reshape_are_looked_up_again(
     publishing: Publishing,
     placement: PlacementFixture,
     server: str,
@@ -434,7 +434,7 @@ def test_allocations_that_change_before_the_reshape_are_looked_up_again(
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_server_that_goes_to_another_host_meanwhile_is_not_the_drivers_to_move(
+def test_server_that_moves_to_another_host_meanwhile_is_not_reshaped(
     publishing: Publishing, placement: PlacementFixture, server: str
 ) -> None:
     publishing.driver.nodes["other"] = flat(VCPU=8, VGPU=4)
@@ -457,7 +457,7 @@ def test_server_that_goes_to_another_host_meanwhile_is_not_the_drivers_to_move(
     assert figures(placement)["gpu"] == {"VGPU": (4, 0)}
 
 
-# Refused, or failed.
+# Refused or failed.
 
 
 def _fails(placement: PlacementFixture, patch: pytest.MonkeyPatch) -> None:
@@ -481,7 +481,7 @@ def _is_too_old(_placement: PlacementFixture, patch: pytest.MonkeyPatch) -> None
     [(_fails, "Told."), (_lacks_the_role, "service role"), (_is_too_old, "1.30")],
     ids=["500", "without the role", "1.29"],
 )
-def test_reshape_that_is_refused_leaves_all_as_it_was_and_nothing_follows(
+def test_refused_reshape_changes_nothing_and_nothing_follows(
     publishing: Publishing,
     placement: PlacementFixture,
     server: str,
@@ -499,14 +499,14 @@ def test_reshape_that_is_refused_leaves_all_as_it_was_and_nothing_follows(
     assert told in str(problem)
     assert "inventories" not in writes(placement)
     assert consumers_of(placement) == before
-    # The child may be there, and has nothing.
+    # The child may exist, without inventory.
     assert {name: one for name, one in figures(placement).items() if one} == offers
 
 
-def test_a_driver_that_moves_wrongly_moves_nothing(
+def test_driver_that_moves_allocations_wrongly_moves_nothing(
     publishing: Publishing, placement: PlacementFixture, server: str
 ) -> None:
-    """It moves the VGPUs to another node; tests/unit/tracker/test_reshaping.py has more."""
+    """It moves the VGPUs to another node; tests/unit/tracker/test_reshaping.py has more cases."""
 
     def wrong(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         root = tree.data(node)
@@ -536,7 +536,7 @@ def test_a_driver_that_moves_wrongly_moves_nothing(
 
 @pytest.mark.drawn(1, keep=[VERSIONS[0]])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_consumers_keep_all_that_they_are(
+def test_consumers_keep_their_attributes_in_a_reshape(
     publishing: Publishing, placement: PlacementFixture, version: str
 ) -> None:
     publishing.driver.nodes |= {"cn": flat(VCPU=8, VGPU=4), "disks": _shares}
@@ -594,7 +594,7 @@ def _allocate(
     placement.client.set_allocations({consumer: its})
 
 
-# Inventory that is to move without its allocations.
+# Inventory that moves without allocations.
 
 
 @pytest.fixture(params=["together", "as admin", "without reshape"])
@@ -603,7 +603,7 @@ def way(
     placement: PlacementFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
-    """How inventories go: in one request, or one by one since Placement refuses that one."""
+    """How inventories are written: in one request, or one by one if Placement refuses that one."""
     if request.param == "as admin":
         placement.without_service_role()
     elif request.param == "without reshape":
@@ -615,7 +615,7 @@ ON_THE_NODE = with_children({"VCPU": 8, "VGPU": 4}, {"nic": {"SRIOV_NET_VF": 2}}
 ON_A_CHILD = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}, "nic": {"SRIOV_NET_VF": 8}})
 
 
-def test_a_class_that_a_node_cannot_lose_is_not_offered_by_its_child_too(
+def test_class_that_a_node_cannot_lose_is_not_offered_by_its_child(
     way: str, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = ON_THE_NODE
@@ -647,7 +647,7 @@ def test_a_class_that_a_node_cannot_lose_is_not_offered_by_its_child_too(
 # Inventory that moves with its allocations.
 
 
-def test_a_reshape_has_the_consumers_whose_allocations_moved_and_no_others(
+def test_reshape_contains_only_consumers_whose_allocations_moved(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8, VGPU=4)
@@ -668,15 +668,15 @@ def test_a_reshape_has_the_consumers_whose_allocations_moved_and_no_others(
     assert not publishing.restarted().sync().steps
 
 
-# What others do while the allocations are looked up.
+# Other clients during the look-up of allocations.
 
 
 def _once(placement: PlacementFixture, look_up: str, act: Callable[[], object]) -> list[str]:
-    """Somebody does something just before the first look-up of that path."""
+    """Act as another client just before the first look-up of that path."""
     return placement.adapter.once_before(lambda *request: request == ("GET", look_up), act)
 
 
-def test_a_consumer_that_goes_while_it_is_looked_up_is_not_the_drivers_to_move(
+def test_consumer_deleted_during_its_look_up_is_not_reshaped(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8, VGPU=4)
@@ -696,7 +696,7 @@ def test_a_consumer_that_goes_while_it_is_looked_up_is_not_the_drivers_to_move(
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_a_tree_of_which_somebody_deletes_a_provider_is_read_again_and_reshaped(
+def test_tree_with_a_provider_deleted_during_the_look_up_is_read_again_and_reshaped(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = with_children(
@@ -718,7 +718,7 @@ def test_a_tree_of_which_somebody_deletes_a_provider_is_read_again_and_reshaped(
     assert held(placement, moved) == [{"gpu": {"VGPU": 2}}]
 
 
-def test_a_placement_that_is_away_when_allocations_are_looked_up_ends_the_sync(
+def test_unavailable_placement_during_the_look_up_of_allocations_ends_the_sync(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def away() -> None:
@@ -738,10 +738,10 @@ def test_a_placement_that_is_away_when_allocations_are_looked_up_ends_the_sync(
     assert placement.requests.writes == []
 
 
-# What moves into a tree that is reshaped.
+# A device that moves into a tree in a reshape.
 
 
-def test_a_device_that_moves_into_a_tree_that_is_reshaped_arrives_there(
+def test_device_that_moves_into_a_reshaped_tree_arrives_there(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     nodes = publishing.driver.nodes
@@ -774,8 +774,8 @@ def test_a_device_that_moves_into_a_tree_that_is_reshaped_arrives_there(
 class Shape:
     """A node with cards, and VGPUs on all of them that move to one of them.
 
-    ``moving`` are the providers that lose theirs; the node's own VCPUs are nova's to publish
-    where it is ``overlaid``. ``reserved`` and ``ratios`` are by provider.
+    ``moving`` are the providers that lose their VGPUs; if the node is ``overlaid``, nova publishes
+    its VCPUs. ``reserved`` and ``ratios`` are by provider.
     """
 
     TOTAL: Final = 64
@@ -822,7 +822,7 @@ class Shape:
 
     @property
     def figures(self) -> Figures:
-        """Return the figures that Placement has to show."""
+        """Return the figures that Placement must show."""
         return {
             name: dict.fromkeys(
                 sorted(self.inventories(name)),
@@ -838,7 +838,7 @@ _SOME: Final = st.sets(st.sampled_from(PLACES))
 
 @dataclass(frozen=True)
 class Case:
-    """Allocations of consumers by provider ("VCPU": of that, of the node), and the changes."""
+    """Allocations of consumers by provider ("VCPU": that class on the node), and the changes."""
 
     consumers: list[dict[str, int]]
     moving: set[str]
@@ -871,7 +871,7 @@ CASES: Final = st.builds(
 )
 
 
-def test_whatever_moves_is_neither_lost_nor_doubled(
+def test_random_reshape_loses_and_doubles_nothing(
     placement: PlacementFixture, tmp_path_factory: pytest.TempPathFactory, draw: Draw
 ) -> None:
     @draw.examples(30, some=5)
@@ -883,7 +883,7 @@ def test_whatever_moves_is_neither_lost_nor_doubled(
 
 
 def _moves_all(placement: PlacementFixture, state: Path, case: Case) -> None:
-    """Publish the old shape and then the new one, and compare what consumers have."""
+    """Publish the old layout and then the new one, and compare the consumers' allocations."""
     lab.empty()
     last = case.last
     if case.overlaid:
@@ -921,7 +921,7 @@ def _used(placement: PlacementFixture, name: str) -> dict[str, int]:
 
 
 def _parts(amounts: Mapping[str, int], *, overlaid: bool) -> dict[str, dict[str, int]]:
-    """A consumer's amounts by provider and class."""
+    """Return a consumer's amounts by provider and class."""
     parts: dict[str, dict[str, int]] = {}
     for place, amount in amounts.items():
         if place == "VCPU":

@@ -1,4 +1,4 @@
-"""A tracker with the oldest objects beside one of today, with their objects in one place."""
+"""A tracker with the oldest objects beside one of today, on one store of objects."""
 
 import json
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def process() -> Iterator[ProcessPoolExecutor]:
     ],
 )
 def where(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where objects are kept: in a file, by a server of databases, or by another process."""
+    """The store of objects: a file, a database server, or another process."""
     if request.param != "elsewhere":
         yield request.param
         return
@@ -60,7 +60,7 @@ def where(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, where: str) -> str | None:
-    """A new database of a server; None where it is the file of a state directory."""
+    """A new database of a server; None for the file of a state directory."""
     if where != "server":
         return None
     server: PostgreSQL = request.getfixturevalue("postgresql")
@@ -69,7 +69,7 @@ def database(request: pytest.FixtureRequest, where: str) -> str | None:
 
 @pytest.fixture
 def new(placement: PlacementFixture, tmp_path: Path, database: str | None) -> Iterator[Host]:
-    """The one of today, in this process."""
+    """The host of today's release, in this process."""
     host = Host(placement, tmp_path / "state", NEW, database, counts_devices=True)
     yield host
     host.close()
@@ -82,14 +82,14 @@ def old(
     new: Host,
     database: str | None,
 ) -> Iterator[Beside]:
-    """The old one, in another process."""
+    """The host of the oldest release, in another process."""
     state = new.publishing.state_path
     with Beside(process, placement_url[0], state, OLD, database) as beside:
         yield beside
 
 
 def rows(new: Host, table: str) -> list[dict[str, Any]]:
-    """What is in a table, as the database has it."""
+    """Return the rows of a table from the database."""
     url = new.publishing.database or f"sqlite:///{new.publishing.state_path / FILE_NAME}"
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
@@ -98,7 +98,9 @@ def rows(new: Host, table: str) -> list[dict[str, Any]]:
 
 
 def devices(new: Host) -> dict[str, int | None]:
-    """How many PCI devices the row of each node has, None where they are not looked at."""
+    """Return the number of PCI devices in each node's row; None if the release does not
+    count them.
+    """
     found = {}
     for row in rows(new, "compute_nodes"):
         if not row["deleted"]:
@@ -115,7 +117,7 @@ def hosts(new: Host) -> dict[str, str]:
 
 
 def both_end_right(new: Host, old: Beside) -> None:
-    """Nothing is left to do, or to tell, for either."""
+    """Assert that neither host has a step or a problem left."""
     for plan in (new.plan(), old.call("plan")):
         assert (plan.steps, plan.problems) == ((), ())
     assert new.says()
@@ -125,26 +127,28 @@ def both_end_right(new: Host, old: Beside) -> None:
 def cycle(
     new: Host,
     old: Beside,
-    pace: str = "sync",
+    cycle_type: str = "sync",
     *,
     mine: Machines = None,
     its: Machines = None,
 ) -> None:
-    """A cycle of each, which has nothing to tell; machines of today's, and of the old one."""
-    for told in (old.call("cycle", its, pace), new.cycle(mine, pace)):
+    """Run a cycle on each host without problems; ``mine`` are today's machines, ``its`` the old
+    one's.
+    """
+    for told in (old.call("cycle", its, cycle_type), new.cycle(mine, cycle_type)):
         assert told.problems == ()
 
 
 # Side by side.
 
 
-def test_both_publish_what_they_have_and_leave_the_other_s(new: Host, old: Beside) -> None:
+def test_both_releases_publish_their_nodes_and_keep_the_others(new: Host, old: Beside) -> None:
     mine, its = {"new-0": MACHINE, "new-1": Machine(4)}, {"old-0": MACHINE, "old-1": Machine(4)}
     cycle(new, old, mine=mine, its=its)
     first = everything()
     assert first.keys() == {*mine, *its, "new-0-gpu", "old-0-gpu"}
-    for pace in ("drift", "sync", "poll"):
-        cycle(new, old, pace)
+    for cycle_type in ("drift", "sync", "poll"):
+        cycle(new, old, cycle_type)
         assert everything() == first
     assert hosts(new) == {"new-0": NEW, "new-1": NEW, "old-0": OLD, "old-1": OLD}
     assert devices(new) == {"new-0": 2, "new-1": 2, "old-0": None, "old-1": None}
@@ -172,7 +176,7 @@ def test_both_publish_what_they_have_and_leave_the_other_s(new: Host, old: Besid
     both_end_right(new, old)
 
 
-def test_both_cycle_at_once_while_instances_come(new: Host, old: Beside) -> None:
+def test_cycles_of_both_releases_at_once_keep_new_instances(new: Host, old: Beside) -> None:
     cycle(new, old, mine={"new-0": MACHINE}, its={"old-0": MACHINE})
     claimed = []
     for number in range(5):
@@ -190,7 +194,7 @@ def test_both_cycle_at_once_while_instances_come(new: Host, old: Beside) -> None
     both_end_right(new, old)
 
 
-def test_what_people_reserve_is_reserved_whoever_has_the_provider(
+def test_operators_reservation_holds_on_nodes_of_both_releases(
     new: Host, old: Beside, placement: PlacementFixture
 ) -> None:
     cycle(new, old, mine={"new-0": MACHINE}, its={"old-0": MACHINE})
@@ -203,8 +207,8 @@ def test_what_people_reserve_is_reserved_whoever_has_the_provider(
         holds.reserve(one, holder="people", reason="operator")
     before = rows(new, "reservations")
     assert len(before) == 2
-    for pace in ("sync", "drift"):
-        cycle(new, old, pace)
+    for cycle_type in ("sync", "drift"):
+        cycle(new, old, cycle_type)
         assert [everything()[name]["inventories"]["VCPU"] for name in names] == [(8, 8)] * 2
         assert rows(new, "reservations") == before, "the figures to restore are in them"
     for one in providers.values():
@@ -215,10 +219,10 @@ def test_what_people_reserve_is_reserved_whoever_has_the_provider(
     both_end_right(new, old)
 
 
-# From one to the other.
+# Moves between releases.
 
 
-def test_node_goes_from_the_new_one_to_the_old_one_and_back_with_all_that_is_known_of_it(
+def test_node_moves_to_the_old_release_and_back_with_all_its_facts(
     new: Host, old: Beside, placement: PlacementFixture
 ) -> None:
     why = Machine(own=1, vgpus=4, why="cleaning")
@@ -233,7 +237,7 @@ def test_node_goes_from_the_new_one_to_the_old_one_and_back_with_all_that_is_kno
     for owner in (OLD, NEW):
         mine, its = {"new": Machine()}, {"old": Machine()}
         (mine if owner == NEW else its)["cn"] = why
-        # The one that has it lets it go before the other gets it.
+        # The former host releases it before the other host gets it.
         first, second = (new.cycle, lambda *rest: old.call("cycle", *rest))
         order = [(second, its), (first, mine)] if owner == NEW else [(first, mine), (second, its)]
         for do, machines in (*order, *order):
@@ -243,14 +247,14 @@ def test_node_goes_from_the_new_one_to_the_old_one_and_back_with_all_that_is_kno
         assert hosts(new) == {"cn": owner, "new": NEW, "old": OLD}
         assert Instance.get_by_uuid(new.publishing.context, uuid).host == owner
         assert noted(new.publishing.context)[owner, "cn"] == (3, 0, 0)
-        # What the old one does not know it has not taken away.
+        # Fields that the old release does not know stay.
         assert devices(new) == {"cn": 2, "new": 2, "old": None}
         both_end_right(new, old)
     cycle(new, old, mine={"cn": MACHINE, "new": Machine()})
     assert contents(placement) == free
 
 
-def test_a_host_is_upgraded_and_taken_back_with_nothing_to_do(
+def test_host_upgraded_and_downgraded_has_nothing_to_do(
     process: ProcessPoolExecutor,
     placement_url: tuple[str, Requests],
     placement: PlacementFixture,
@@ -263,8 +267,8 @@ def test_a_host_is_upgraded_and_taken_back_with_nothing_to_do(
     for upgraded in (False, True, False, True):
         if upgraded:
             new = Host(placement, state, OLD, database, counts_devices=True)
-            for pace in ("sync", "drift"):
-                told = new.cycle(machines, pace)
+            for cycle_type in ("sync", "drift"):
+                told = new.cycle(machines, cycle_type)
                 assert told.problems == ()
                 assert not published or told.steps == ()
             assert devices(new) == {"cn-0": 2, "cn-1": 2}
@@ -275,14 +279,14 @@ def test_a_host_is_upgraded_and_taken_back_with_nothing_to_do(
             new.close()
         else:
             with Beside(process, placement_url[0], state, OLD, database) as old:
-                for pace in ("sync", "drift"):
-                    told = old.call("cycle", machines, pace)
+                for cycle_type in ("sync", "drift"):
+                    told = old.call("cycle", machines, cycle_type)
                     assert told.problems == ()
                     assert not published or told.steps == ()
                 assert old.call("says")
         assert not published or everything() == published
         published = everything()
-    # What the old one has left out is there still.
+    # Fields that the old release left out are still there.
     new = Host(placement, state, OLD, database, counts_devices=True)
     assert {
         row["provider_uuid"]: row["reserved_since"] for row in rows(new, "provider_records")

@@ -1,4 +1,4 @@
-"""Nodes that move to another host: it takes them over, with all that is known of them."""
+"""Takeovers of nodes by another host, with all their facts."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -42,8 +42,8 @@ DISABLED = "COMPUTE_STATUS_DISABLED"
 NODE: Edit = flat(VCPU=8, MEMORY_MB=4096)
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 
-Pace = Callable[[Reconciler], CycleResult]
-PACES: dict[str, Pace] = {
+RunCycle = Callable[[Reconciler], CycleResult]
+CYCLE_TYPES: dict[str, RunCycle] = {
     "sync": Reconciler.sync,
     "drift": Reconciler.drift,
     "poll": Reconciler.poll,
@@ -51,13 +51,13 @@ PACES: dict[str, Pace] = {
 
 
 def publish(placement: PlacementFixture, publishing: Publishing, host: str) -> Publishing:
-    """The same driver instance on another host, with its objects in the same place."""
+    """Return the same driver instance on another host, with the same store of objects."""
     return Publishing(placement, publishing.state_path, host=host)
 
 
 @pytest.fixture
 def near(publishing: Publishing) -> Publishing:
-    """What has published two nodes, on a host that is up."""
+    """The instance on a host that is up, with two published nodes."""
     publishing.driver.nodes |= {"cn": NODE, "stays": NODE}
     sync(publishing)
     return publishing
@@ -70,7 +70,7 @@ def far(near: Publishing, placement: PlacementFixture) -> Iterator[Publishing]:
 
 
 def sync(*every: Publishing) -> None:
-    """A cycle of each, which leaves nothing to tell, and its report."""
+    """Run a cycle of each instance without problems, and report its service."""
     for one in every:
         outcome = one.cycle.sync()
         assert not outcome.problems, outcome.problems
@@ -82,7 +82,7 @@ def report(one: Publishing) -> None:
 
 
 def let_go(one: Publishing, *names: str) -> None:
-    """Have a complete listing lack nodes."""
+    """Run a sync whose complete listing lacks nodes."""
     for name in names:
         del one.driver.nodes[name]
     sync(one)
@@ -105,7 +105,7 @@ def force_down(one: Publishing, *, down: bool = True) -> None:
 
 
 def known(one: Publishing) -> set[str]:
-    """Of what this instance, on this host, remembers something, by name."""
+    """Return the names of the providers that this instance has records of, on this host."""
     return {
         record.applied.name
         for record in stored(one.state_path, host=one.host).values()
@@ -114,7 +114,7 @@ def known(one: Publishing) -> set[str]:
 
 
 def settled(*every: Publishing) -> None:
-    """See that nothing more is to be done, or told."""
+    """Assert that nothing is left to do or to report."""
     for one in every:
         plan = one.restarted().plan()
         assert not plan.steps
@@ -122,10 +122,10 @@ def settled(*every: Publishing) -> None:
         assert not plan.problems
 
 
-# What another host has let go.
+# A node that its former host no longer lists.
 
 
-def test_tree_that_its_host_lists_no_more_is_taken_over_whole_by_the_one_that_lists_it(
+def test_tree_no_longer_listed_by_its_host_is_taken_over_completely(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     node = with_children({"VCPU": 8}, {"gpu-0": {"VGPU": 2}, "gpu-1": {"VGPU": 4}})
@@ -144,7 +144,7 @@ def test_tree_that_its_host_lists_no_more_is_taken_over_whole_by_the_one_that_li
         assert hosts(far) == {"cn": FAR, "stays": HOST}
         assert row(far).uuid == uuid
         assert known(far) == {"cn", "gpu-0", "gpu-1"}
-        # It was never reserved as absent, and nothing of it was made anew.
+        # It was never reserved as absent, and nothing was created again.
         assert everything() == before
         sync(near, far)
     assert known(near) == {"stays"}
@@ -155,7 +155,7 @@ def test_tree_that_its_host_lists_no_more_is_taken_over_whole_by_the_one_that_li
     assert everything().keys() == {"cn", "gpu-0", "stays"}, "it is this host's to remove"
 
 
-def test_reservations_and_the_figures_to_restore_come_with_a_node(
+def test_takeover_keeps_reservations_and_the_figures_to_restore(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     def own(tree: ProviderTree) -> None:
@@ -200,14 +200,14 @@ def again(one: Instance) -> Instance:
     return Instance.get_by_uuid(one._context, one.uuid)
 
 
-@pytest.fixture(params=PACES)
-def pace(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=CYCLE_TYPES)
+def cycle_type(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
 class Feed:
-    """Gives a scripted driver a change feed."""
+    """Adds a change feed to a scripted driver."""
 
     def __init__(self, publishing: Publishing) -> None:
         self.changed: set[str] = set()
@@ -223,11 +223,11 @@ class Feed:
         publishing.restarted()
 
 
-# What is another host's.
+# A node of another host.
 
 
-def test_node_that_its_host_lists_is_left_to_it_and_taken_over_at_any_pace_when_it_lets_go(
-    near: Publishing, far: Publishing, pace: str, placement: PlacementFixture
+def test_node_listed_by_its_host_is_taken_over_only_after_its_release(
+    near: Publishing, far: Publishing, cycle_type: str, placement: PlacementFixture
 ) -> None:
     one = instance(near.context, 2, place=(HOST, "cn"))
     sync(near)
@@ -235,7 +235,7 @@ def test_node_that_its_host_lists_is_left_to_it_and_taken_over_at_any_pace_when_
     feed = Feed(far)
     far.driver.nodes |= {"cn": flat(VCPU=2), "new": NODE}
     feed.changed = {"cn", "new"}
-    [problem] = PACES[pace](far.cycle).problems
+    [problem] = CYCLE_TYPES[cycle_type](far.cycle).problems
     assert isinstance(problem, NodeTaken)
     assert problem.facts == {
         "node": "cn",
@@ -254,7 +254,7 @@ def test_node_that_its_host_lists_is_left_to_it_and_taken_over_at_any_pace_when_
     let_go(near, "cn")
     far.driver.nodes["cn"] = NODE
     feed.changed = {"cn"}
-    assert not PACES[pace](far.cycle).problems
+    assert not CYCLE_TYPES[cycle_type](far.cycle).problems
     for _ in range(2):
         assert hosts(far) == {"cn": FAR, "stays": HOST, "new": FAR}
         assert (again(one).host, again(one).node) == (FAR, "cn")
@@ -266,7 +266,7 @@ def test_node_that_its_host_lists_is_left_to_it_and_taken_over_at_any_pace_when_
     settled(near, far)
 
 
-def test_plan_after_an_interrupted_takeover_is_what_sync_does_and_writes_nothing(
+def test_plan_after_an_interrupted_takeover_matches_the_sync_and_writes_nothing(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     def cleaning(tree: ProviderTree) -> None:
@@ -298,7 +298,7 @@ def test_plan_after_an_interrupted_takeover_is_what_sync_does_and_writes_nothing
     settled(far)
 
 
-def test_node_that_was_taken_over_is_not_disabled_with_the_host_that_it_left(
+def test_disabled_service_does_not_mark_nodes_that_were_taken_over(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     force_down(near)
@@ -315,7 +315,7 @@ def test_node_that_was_taken_over_is_not_disabled_with_the_host_that_it_left(
 
 
 @pytest.mark.parametrize("down", ["silent", "forced", "never there"])
-def test_what_a_host_that_is_down_had_is_taken_over(
+def test_node_of_a_down_host_is_taken_over(
     near: Publishing,
     far: Publishing,
     placement: PlacementFixture,
@@ -343,7 +343,7 @@ def test_what_a_host_that_is_down_had_is_taken_over(
     [told] = [one for one in caplog.records if row(far).uuid in one.getMessage()]
     assert (told.levelname, HOST in told.getMessage()) == ("WARNING", True)
 
-    # It comes back, and knows nothing of that.
+    # The host returns without knowledge of the takeover.
     report(near)
     if down == "forced":
         force_down(near, down=False)
@@ -362,7 +362,7 @@ def test_what_a_host_that_is_down_had_is_taken_over(
     settled(near, far)
 
 
-def test_a_node_of_an_instance_of_another_name_is_never_taken_over(
+def test_node_of_another_instance_name_is_never_taken_over(
     near: Publishing, placement: PlacementFixture
 ) -> None:
     before = contents(placement)
@@ -381,7 +381,7 @@ def test_a_node_of_an_instance_of_another_name_is_never_taken_over(
             assert not stored(other.state_path, "other", FAR)
 
 
-def test_a_namesake_s_nodes_are_no_orphans(
+def test_nodes_of_the_same_instance_name_on_another_host_are_no_orphans(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     far.driver.nodes["far"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}})
@@ -391,7 +391,7 @@ def test_a_namesake_s_nodes_are_no_orphans(
         outcome = one.restarted().sync()
         assert not outcome.pending
         assert not outcome.problems
-    # What has a mark, and is nobody's, is told by each.
+    # Each host reports a provider that has the mark and no record.
     placement.client.create_provider(CONSUMER, "lost", None)
     marks = [*everything()["stays"]["traits"]]
     generation = {one.name: one.generation for one in placement.client.list_providers()}["lost"]
@@ -408,11 +408,11 @@ def test_a_namesake_s_nodes_are_no_orphans(
     assert everything().keys() == {"cn", "stays", "far", "gpu", "beyond", "lost"}
 
 
-# Several at once.
+# Several hosts at once.
 
 
 def sync_at_once(*every: Publishing) -> dict[str, CycleResult]:
-    """Let hosts that list a node sync at the same moment; returns the outcomes by host."""
+    """Let hosts that list a node sync at the same moment; return the results by host."""
     start = Barrier(len(every), timeout=60)
 
     def cycle(one: Publishing) -> CycleResult:
@@ -426,7 +426,7 @@ def sync_at_once(*every: Publishing) -> dict[str, CycleResult]:
     return {one.host: outcome for one, outcome in zip(every, outcomes, strict=True)}
 
 
-def test_of_two_that_take_over_a_node_at_once_one_does(
+def test_takeover_by_two_hosts_at_once_has_one_winner(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     one = instance(near.context, 2, place=(HOST, "cn"))
@@ -450,7 +450,7 @@ def test_of_two_that_take_over_a_node_at_once_one_does(
         assert noted(far.context) == taken(far.context)
 
 
-def test_who_was_faster_is_named_though_the_row_was_read_before(
+def test_takeover_lost_after_the_row_was_read_names_the_winner(
     near: Publishing, far: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync(near)
@@ -473,7 +473,7 @@ def test_who_was_faster_is_named_though_the_row_was_read_before(
         assert problem.facts["host"] == THIRD == hosts(far)["cn"]
 
 
-def test_host_that_comes_back_while_another_takes_over_loses_or_keeps_all(
+def test_host_that_returns_during_a_takeover_loses_or_keeps_everything(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     one = instance(near.context, 2, place=(HOST, "cn"))
@@ -491,7 +491,7 @@ def test_host_that_comes_back_while_another_takes_over_loses_or_keeps_all(
 # Killed.
 
 
-def test_host_killed_at_any_step_of_a_takeover_leaves_what_the_next_cycle_completes(
+def test_host_killed_at_any_step_of_a_takeover_leaves_a_state_that_the_next_cycle_completes(
     placement: PlacementFixture,
     placement_url: tuple[str, Requests],
     tmp_path: Path,
@@ -509,7 +509,7 @@ def test_host_killed_at_any_step_of_a_takeover_leaves_what_the_next_cycle_comple
         # Before its first write, and after each.
         moments = (0, *range(1, len(taking_over.boundaries), 2))
         cases = list(product(moments, follows))
-        # Where another process keeps the objects, it is a third of these.
+        # If another process keeps the objects, draw a third of these.
         for number, then in draw(cases[:: 1 if where == "here" else 3], 3):
             ended = taking_over.play(kill_at=number)
             assert ended.code == -signal.SIGKILL, (number, ended)
@@ -518,11 +518,11 @@ def test_host_killed_at_any_step_of_a_takeover_leaves_what_the_next_cycle_comple
     assert not found
 
 
-# An instance that was given another name.
+# An instance with another name.
 
 
 @pytest.mark.parametrize("new", [frozenset(), frozenset(["CUSTOM_WHARFINGER_RENAMED"])], ids=len)
-def test_instance_under_a_new_name_has_the_node_when_the_new_trait_replaces_the_old(
+def test_renamed_instance_gets_the_node_once_its_trait_replaces_the_old_one(
     near: Publishing, placement: PlacementFixture, new: frozenset[str]
 ) -> None:
     is_taken = bool(new)
@@ -547,10 +547,10 @@ def test_instance_under_a_new_name_has_the_node_when_the_new_trait_replaces_the_
         assert "CUSTOM_WHARFINGER_RENAMED" not in contents(placement)["cn"]["traits"]
 
 
-# While one host is at work, another one is too.
+# Concurrent hosts.
 
 
-def test_a_node_that_is_taken_over_while_the_former_host_lists_is_not_deleted(
+def test_node_taken_over_during_the_former_hosts_listing_is_not_deleted(
     near: Publishing, far: Publishing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lists(refresh: bool = False) -> list[str]:
@@ -569,7 +569,7 @@ def test_a_node_that_is_taken_over_while_the_former_host_lists_is_not_deleted(
     assert noted(far.context).keys() == {(HOST, "stays"), (FAR, "cn")}
 
 
-def test_a_node_that_cannot_be_described_after_a_takeover_keeps_its_row(
+def test_node_that_cannot_be_described_after_a_takeover_keeps_its_row(
     near: Publishing, far: Publishing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(node: str) -> ComputeNode:
@@ -579,7 +579,7 @@ def test_a_node_that_cannot_be_described_after_a_takeover_keeps_its_row(
     root = contents(near.placement)["cn"]["uuid"]
     row = ComputeNode.get_by_uuid(far.context, root)
     row.host = FAR
-    row.save()  # and killed before it had inherited anything
+    row.save()  # killed before it inherited anything
     far.driver.nodes["cn"] = NODE
     with monkeypatch.context() as failing:
         failing.setattr(far.driver, "get_available_resource", fails)

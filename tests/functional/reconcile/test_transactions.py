@@ -1,4 +1,4 @@
-"""Transactions of a cycle, and its questions to another process that has the database."""
+"""Transactions of a cycle, and its requests to another process that has the database."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -56,7 +56,7 @@ def test_changed_cycle_writes_twice_for_each_batch_of_trees(publishing: Publishi
 
 
 @ANYWHERE
-def test_cycle_asks_the_process_with_the_database_once_and_reads_few_rows(
+def test_cycle_with_remote_objects_sends_one_request_and_reads_few_rows(
     publishing: Publishing, where: str
 ) -> None:
     for size in (1, 50):

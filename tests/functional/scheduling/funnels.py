@@ -1,7 +1,7 @@
-"""Funnels by trying everything: how many are left at each step, from what Placement's API says.
+"""Funnels by brute force: the number of providers left at each step, from Placement's API.
 
-Nothing of ours may come in here: this is what explanations are held against. Each step asks all
-that the steps before it ask, anew, of each provider and of each tree.
+Import nothing of ours: tests compare explanations with this module. Each step checks the conditions
+of all steps before it, anew, for each provider and each tree.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,12 +11,12 @@ from tests.lab import brute_force
 from tests.lab.brute_force import UNNUMBERED, Group, Provider, Providers, Request, Rule
 
 Test = Callable[[Provider], bool]
-#: By step, how many are left.
+#: Number left, by step.
 Counts = dict[str, int]
 
 
 def parts(request: Request) -> list[tuple[str, Group, dict[str, int]]]:
-    """Of each part: the suffix, the group, and what one provider has to give."""
+    """Return the suffix, the group and the resources of each part."""
     found = []
     for suffix, group in request.groups.items():
         if suffix == UNNUMBERED:
@@ -35,7 +35,7 @@ def of_part(
     resources: Mapping[str, int],
     rule: Rule | None,
 ) -> Counts:
-    """How many providers are left of a part at each step; ``rule`` None minds no owners."""
+    """Return the providers left of a part at each step; a ``rule`` of None ignores owners."""
     counts = {}
     left = list(providers.by_uuid.values())
     for step, test in _tests(providers, suffix, group, resources, rule):
@@ -110,7 +110,7 @@ def _capacity(one: Provider, kind: str) -> int:
 
 
 def of_trees(providers: Providers, request: Request, rule: Rule) -> Counts:
-    """How many trees are left at each step."""
+    """Return the number of trees left at each step."""
     left = list(providers.reach)
     counts = {"all": len(left)}
     for step, test in _tree_tests(providers, request, rule):
@@ -156,7 +156,7 @@ def _tree_tests(
 
 
 def _only(providers: Providers, root: str) -> Providers:
-    """The same, where only one tree may give anything."""
+    """Return the providers, as if only this tree had inventory."""
     only = Providers(providers.by_uuid)
     object.__setattr__(only, "reach", {root: providers.reach[root]})
     return only

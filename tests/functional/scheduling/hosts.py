@@ -1,4 +1,4 @@
-"""Hosts with devices, in a Placement that was empty."""
+"""Hosts with devices, for a Placement that is empty."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -29,7 +29,7 @@ def publish(
     below: str | None = None,
     aggregate: str | None = None,
 ) -> None:
-    """Create a provider; its uuid is the one that ``samples`` gives its name."""
+    """Create a provider; its uuid is that of ``samples`` for its name."""
     parent = None if below is None else uuid(below)
     created = client.create_provider(uuid(name), name, parent)
     generation = client.set_traits(created.uuid, created.generation, traits)
@@ -41,7 +41,7 @@ def publish(
 
 @copied
 def publish_owners(client: WritingClient) -> None:
-    """The host cn, of nova's, with a GPU of each owner below it and one of nobody's.
+    """Publish the host cn of nova, with a GPU of each owner and an untagged one below it.
 
     ::
 
@@ -64,7 +64,7 @@ def publish_owners(client: WritingClient) -> None:
 
 @copied
 def publish_gpus(client: WritingClient) -> None:
-    """The host cn, with all of GPUS below it, and a disk s that is shared with it."""
+    """Publish the host cn, with all of GPUS below it, and a disk s that is shared with it."""
     client.create_trait(FAST)
     publish(client, "cn", {"VCPU": 8}, "HW_CPU_X86_AVX", aggregate=AGGREGATE)
     for name, traits in GPUS.items():

@@ -1,4 +1,4 @@
-"""Searches for candidates as programs make them, where time passes when a test says so."""
+"""Searches for candidates as programs make them, with a clock that a test advances."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -22,13 +22,13 @@ from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.request_filters import RequestFilter, Surroundings, loader
 
 NOVA, CYBORG, ACME = "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME"
-#: Seconds for which searches believe what they have been told.
+#: Seconds for which searches cache answers.
 CACHE_TIME = 30
 BEFORE = OWNER_TAG_VERSION - 1
 
 
 class Clock(fixtures.Fixture):
-    """What tells the time to those who remember owner traits and gates."""
+    """The clock of the caches of owner traits and gates."""
 
     def _setUp(self) -> None:
         self.now = 0.0
@@ -41,7 +41,7 @@ class Clock(fixtures.Fixture):
 
 
 class Seeing(RequestFilter):
-    """Objects to nothing, and keeps what it is shown."""
+    """Accepts all candidates, and keeps them."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.candidates: list[Candidate] = []
@@ -52,7 +52,7 @@ class Seeing(RequestFilter):
 
 
 class Searching(fixtures.Fixture):
-    """Who searches, in a Placement, and the database that tells of services."""
+    """Searches in a Placement, and the database with the rows of services."""
 
     def __init__(self, placement: PlacementFixture, directory: Path) -> None:
         super().__init__()
@@ -65,25 +65,25 @@ class Searching(fixtures.Fixture):
         self.kept = self.useFixture(KeptInFile(self.directory))
 
     def surroundings(self, *lines: str) -> Surroundings:
-        """What filters are made with where [scheduling] has these lines; with a new client."""
+        """Return a new client and the surroundings of filters, with these lines in [scheduling]."""
         path = self.directory / "scheduling.conf"
         path.write_text("\n".join(["[scheduling]", f"cache_time = {CACHE_TIME}", *lines, ""]))
         client = self.placement.new_client()
         return Surroundings(load([str(path)]), client, self.kept.context)
 
     def search(self, *lines: str) -> CandidateSearch:
-        """A search with the filters that are configured, before which nothing has been sent."""
+        """Return a search with the configured filters, before its first request."""
         its = self.surroundings(*lines)
         names = SchedulingSection.read(its.conf).request_filters
         search = CandidateSearch(its.placement, loader.load(names, its))
-        assert its.placement.microversion  # is asked for once in a client's life
+        assert its.placement.microversion  # is requested once in a client's life
         self.placement.requests.clear()
         return search
 
     def order(self, request: ResourceRequest, *lines: str) -> list[Candidate]:
-        """The candidates for what is made of a request, in Placement's order, good and bad ones.
+        """Return the unfiltered candidates for a request, in Placement's order.
 
-        It is the same each time for the same providers, and another one in each process.
+        The order is the same each time for the same providers, and different in each process.
         """
         its = self.surroundings(*lines)
         seeing = Seeing(its)
@@ -92,12 +92,12 @@ class Searching(fixtures.Fixture):
         return seeing.candidates
 
     def has_services(self, *services: tuple[Iterable[str], int]) -> None:
-        """Services that publish for these owners, of these versions."""
+        """Store services that publish for these owners, of these versions."""
         for number, (owners, version) in enumerate(services):
             service(self.kept.context, number, owners=list(owners), version=version).create()
 
     def asked(self) -> list[str]:
-        """What has been sent since that was asked last, or since there is a search."""
+        """Return the requests since the last call, or since the search exists."""
         seen = list(self.placement.requests.seen)
         self.placement.requests.clear()
         return seen
@@ -106,7 +106,7 @@ class Searching(fixtures.Fixture):
 def asking(
     *said: str, suffix: str = "", owner: str | None = None, **resources: int
 ) -> RequestGroup:
-    """A group for these amounts, under these conditions on traits."""
+    """Return a group for these amounts, under these conditions on traits."""
     return RequestGroup(
         suffix=suffix, resources=resources, traits=TraitConditions.parse(said), owner=owner
     )
@@ -144,7 +144,7 @@ def asked(request: Request, limit: int | None = None) -> ResourceRequest:
 
 
 def takers(candidates: Iterable[Candidate], *names: str) -> list[str]:
-    """From which of the named providers each candidate takes."""
+    """Return the named providers that each candidate uses."""
     return [
         " ".join(name for name in names if uuid(name) in candidate.allocations)
         for candidate in candidates

@@ -1,4 +1,4 @@
-"""The search for candidates in real Placement: what is found, what is dropped, what it costs."""
+"""The search for candidates in the real Placement: results, drops and requests."""
 
 import logging
 import re
@@ -46,7 +46,7 @@ OWNER_READS = [
 
 @pytest.fixture
 def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching]:
-    """All owners' gates are on."""
+    """A search setup in which all owners' gates are on."""
     with Searching(placement, tmp_path) as fixture:
         fixture.has_services(([NOVA, CYBORG, ACME], OWNER_TAG_VERSION))
         yield fixture
@@ -54,7 +54,7 @@ def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching
 
 @pytest.fixture(autouse=True)
 def as_few_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask with the limit of the request first."""
+    """Send the limit of the request first."""
     monkeypatch.setattr(candidates, "_FEWEST", 1)
 
 
@@ -67,7 +67,7 @@ def client(searching: Searching) -> WritingClient:
 
 @pytest.fixture
 def newborn(client: WritingClient, placement: PlacementFixture) -> Iterator[Callable[[], str]]:
-    """Has an owner be born; Placement keeps names, but forgets this one when the test is over."""
+    """A function that creates an owner trait, which is deleted after the test."""
 
     def born() -> str:
         client.create_trait(NEW)
@@ -82,7 +82,7 @@ def newborn(client: WritingClient, placement: PlacementFixture) -> Iterator[Call
 
 @pytest.fixture
 def host(searching: Searching) -> WritingClient:
-    """The host of ``hosts``: GPUs n of nova's, y of Cyborg's, a of ACME's, u untagged."""
+    """The host of ``hosts``: GPUs n of nova, y of Cyborg, a of ACME, and u untagged."""
     publish_owners(searching.placement.client)
     return searching.placement.client
 
@@ -92,15 +92,15 @@ def candidate_requests(asked: list[str]) -> list[str]:
 
 
 def limits(asked: list[str]) -> list[str]:
-    """The limits of the requests for candidates."""
+    """Return the limits of the requests for candidates."""
     found = [re.search(r"limit=(\d+)", one) for one in candidate_requests(asked)]
     return [match[1] if match else "none" for match in found]
 
 
-# What is found.
+# Results.
 
 
-def test_a_candidate_says_what_is_taken_from_whom_and_what_is_known_of_them(
+def test_candidate_has_allocations_mappings_and_summaries(
     searching: Searching, host: WritingClient
 ) -> None:
     request = wanted(
@@ -141,16 +141,18 @@ def test_candidates_are_in_placements_order(searching: Searching, client: Writin
         assert answer.dropped == {}
 
 
-def test_what_placement_refuses_is_an_error(searching: Searching, host: WritingClient) -> None:
+def test_request_that_placement_refuses_is_an_error(
+    searching: Searching, host: WritingClient
+) -> None:
     with pytest.raises(PlacementError, match=r"400.*No such trait.*CUSTOM_UNHEARD_OF"):
         searching.search().find(wanted(asking("CUSTOM_UNHEARD_OF", owner=NOVA, VGPU=1)))
 
 
-# Who gives to whom.
+# Owners and groups.
 
 
 @pytest.mark.parametrize("suffix", ["", "_GPU"])
-def test_a_group_takes_from_its_owner_and_one_without_from_nobodys(
+def test_group_uses_providers_of_its_owner_and_without_owner_untagged_ones(
     searching: Searching, host: WritingClient, suffix: str
 ) -> None:
     search, allowing = searching.search(OWN_FILTERS), searching.search("untagged = allow")
@@ -171,7 +173,7 @@ def test_a_group_takes_from_its_owner_and_one_without_from_nobodys(
     assert search.find(foreign).candidates == ()
 
 
-def test_a_provider_with_two_owner_traits_is_for_nobody(
+def test_provider_with_two_owner_traits_is_never_offered(
     searching: Searching, client: WritingClient
 ) -> None:
     publish(client, "cn", {"VCPU": 8}, NOVA)
@@ -185,7 +187,7 @@ def test_a_provider_with_two_owner_traits_is_for_nobody(
             assert found.candidates == (), (line, owner, suffix)
 
 
-def test_what_is_shared_is_taken_from_ones_own_and_from_nobodys(
+def test_sharing_provider_is_used_by_its_owner_and_if_untagged_by_all(
     searching: Searching, client: WritingClient
 ) -> None:
     publish(client, "cn", {"VCPU": 8}, NOVA, aggregate=AGGREGATE)
@@ -204,7 +206,7 @@ def test_what_is_shared_is_taken_from_ones_own_and_from_nobodys(
     assert takers(search.find(itself).candidates, "cn") == ["cn"]
 
 
-def test_a_group_that_takes_nothing_may_be_anybodys(
+def test_group_without_resources_may_match_any_owner(
     searching: Searching, client: WritingClient
 ) -> None:
     publish(client, "cn", {"VCPU": 8}, NOVA)
@@ -221,10 +223,10 @@ def test_a_group_that_takes_nothing_may_be_anybodys(
     assert found.mappings == {"_GPU": (uuid("gpu"),), "_NUMA": (uuid("numa"),)}
 
 
-def test_provider_that_only_stands_in_a_subtree_needs_no_summary(
+def test_provider_that_is_only_in_a_subtree_needs_no_summary(
     searching: Searching, client: WritingClient
 ) -> None:
-    """Placement sums up the trees from which something is taken; the disk is in another."""
+    """Placement sends summaries of trees with allocations; the disk is in another tree."""
     publish(client, "cn", {"VCPU": 1}, FAST, NOVA, aggregate=AGGREGATE)
     publish(client, "s", {"DISK_GB": 9}, SHARES, aggregate=AGGREGATE)
     request = wanted(
@@ -238,10 +240,10 @@ def test_provider_that_only_stands_in_a_subtree_needs_no_summary(
     assert takers(found.candidates, "cn", "s") == ["s"]
 
 
-def test_an_owner_of_which_placement_has_not_heard_is_offered_what_is_shared(
+def test_owner_unknown_to_placement_is_offered_shared_providers(
     searching: Searching, host: WritingClient
 ) -> None:
-    """Its gate is on, and to name it would be a bad request."""
+    """Its gate is on, and a request that names it would be refused."""
     service(searching.kept.context, 9, owners=[NEW], version=OWNER_TAG_VERSION).create()
     search = searching.search()
 
@@ -249,9 +251,7 @@ def test_an_owner_of_which_placement_has_not_heard_is_offered_what_is_shared(
     assert search.find(wanted(asking(owner=NEW, VGPU=1))).candidates == ()
 
 
-def test_nothing_is_placed_on_a_host_that_is_disabled(
-    searching: Searching, client: WritingClient
-) -> None:
+def test_disabled_host_is_not_offered(searching: Searching, client: WritingClient) -> None:
     for name, traits in (("cn-1", [NOVA, DISABLED]), ("cn-2", [NOVA])):
         publish(client, name, {"VCPU": 8}, *traits)
         publish(client, f"{name}-gpu", {"VGPU": 4}, NOVA, below=name)
@@ -263,16 +263,18 @@ def test_nothing_is_placed_on_a_host_that_is_disabled(
     assert sorted(takers(both, "cn-1", "cn-2")) == ["cn-1", "cn-2"]
 
 
-# What it costs, and what is told.
+# Requests and log lines.
 
 
 def gpu(limit: int | None) -> ResourceRequest:
-    """For whose answer it takes a check: that the host is nova's will do for the whole group."""
+    """Return a request whose answer must be checked: one provider of nova satisfies its
+    conditions.
+    """
     return wanted(asking(owner=NOVA, VCPU=1, VGPU=1), limit=limit)
 
 
 def many(searching: Searching, untagged: int, owned: int) -> list[str]:
-    """The GPUs of a host of nova's, in the order of Placement's candidates: untagged ones first."""
+    """Publish GPUs below a host of nova; return them in Placement's order, untagged ones first."""
     client = searching.placement.client
     publish(client, "cn", {"VCPU": 8}, NOVA)
     names = {uuid(name): name for name in (f"gpu-{one}" for one in range(untagged + owned))}
@@ -287,7 +289,7 @@ def many(searching: Searching, untagged: int, owned: int) -> list[str]:
 @pytest.mark.parametrize(
     ("untagged", "owned", "cases"),
     [
-        # With each limit: the limits asked with, how many are found, how many are dropped.
+        # By limit: the limits requested, the number of candidates, the number of drops.
         (0, 3, {None: (["none"], 3, 0), 2: (["2"], 2, 0), 3: (["3"], 3, 0), 4: (["4"], 3, 0)}),
         (2, 1, {4: (["4"], 1, 2), 3: (["3", "30"], 1, 2), 2**31 - 1: (["2147483647"], 1, 2)}),
         (3, 3, {None: (["none"], 3, 3), 2: (["2", "20"], 2, 3)}),
@@ -295,7 +297,7 @@ def many(searching: Searching, untagged: int, owned: int) -> list[str]:
         (11, 0, {1: (["1", "10", "none"], 0, 11)}),
     ],
 )
-def test_a_limited_answer_is_never_starved(
+def test_limited_search_asks_again_with_higher_limits(
     searching: Searching,
     untagged: int,
     owned: int,
@@ -309,12 +311,12 @@ def test_a_limited_answer_is_never_starved(
 
         requests = searching.asked()
         assert limits(requests) == asked
-        assert len(requests) == len(asked) + 2  # and which owners there are
+        assert len(requests) == len(asked) + 2  # and the owner traits
         assert takers(answer.candidates, *names) == names[untagged:][:found]
         assert answer.dropped == ({"owner": dropped} if dropped else {})
 
 
-def test_a_low_limit_is_not_what_placement_is_asked_for_where_filters_may_drop_some(
+def test_low_limit_is_raised_if_filters_may_drop_candidates(
     searching: Searching, host: WritingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
@@ -328,7 +330,7 @@ def test_a_low_limit_is_not_what_placement_is_asked_for_where_filters_may_drop_s
     assert limits(searching.asked()) == ["1"]
 
 
-def test_a_group_of_its_own_needs_no_check(searching: Searching) -> None:
+def test_group_of_its_own_needs_no_check(searching: Searching) -> None:
     names = many(searching, untagged=5, owned=1)
     request = wanted(asking(owner=NOVA, VCPU=1), asking(suffix="_GPU", owner=NOVA, VGPU=1), limit=1)
 
@@ -338,7 +340,7 @@ def test_a_group_of_its_own_needs_no_check(searching: Searching) -> None:
     assert (limits(searching.asked()), found.dropped) == (["1"], {})
 
 
-def test_who_drops_candidates_says_how_many_and_why_the_first(
+def test_dropped_candidates_are_counted_and_the_first_is_explained(
     searching: Searching, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = many(searching, untagged=2, owned=1)
@@ -355,10 +357,10 @@ def test_who_drops_candidates_says_how_many_and_why_the_first(
     assert counts == "of 3 allocation candidates, dropped: 2 by owner"
 
 
-# What is remembered.
+# Caches.
 
 
-def test_which_owners_there_are_is_asked_once_within_the_time(
+def test_owner_traits_are_read_once_within_the_cache_time(
     searching: Searching, host: WritingClient
 ) -> None:
     search = searching.search()
@@ -376,7 +378,7 @@ def test_which_owners_there_are_is_asked_once_within_the_time(
 
 
 @pytest.mark.parametrize(("suffix", "untagged"), [("", "forbid"), ("_GPU", "allow")])
-def test_an_owner_that_is_born_after_that_is_kept_out_at_once_and_known_from_then_on(
+def test_new_owner_is_excluded_at_once_and_forbidden_from_then_on(
     searching: Searching,
     client: WritingClient,
     suffix: str,
@@ -392,7 +394,7 @@ def test_an_owner_that_is_born_after_that_is_kept_out_at_once_and_known_from_the
     assert takers(search.find(request).candidates, "cn", "new") == ["cn"]
     newborn()
     publish(client, "new", {"VGPU": 4}, NEW, below="cn")
-    # Tagged with one that is known too, it would pass what is asked of Placement in any group.
+    # With a known owner trait as well, it would satisfy the request in any group.
     publish(client, "both", {"VGPU": 4}, NEW, NOVA, below="cn")
     searching.asked()
 
@@ -409,7 +411,7 @@ def test_an_owner_that_is_born_after_that_is_kept_out_at_once_and_known_from_the
     assert f"!{NEW}" in second_query
 
 
-def test_an_owner_that_was_not_known_yet_is_served_when_it_is(
+def test_new_owner_is_served_after_the_cache_time(
     searching: Searching, client: WritingClient, newborn: Callable[[], str]
 ) -> None:
     searching.kept.write("services", {"owners": f'["{NEW}"]'})
@@ -424,7 +426,7 @@ def test_an_owner_that_was_not_known_yet_is_served_when_it_is(
     assert takers(search.find(request).candidates, "new") == ["new"]
 
 
-def test_a_trait_that_was_deleted_since_it_was_remembered_costs_one_more_try(
+def test_deleted_owner_trait_in_the_cache_costs_one_more_attempt(
     searching: Searching, host: WritingClient, placement: PlacementFixture
 ) -> None:
     host.create_trait(NEW)
@@ -459,10 +461,10 @@ def test_sixteen_threads_share_a_search(searching: Searching, host: WritingClien
     assert len(asked) == len(owners) + 2
 
 
-def test_groups_are_kept_apart_and_get_what_they_ask_for_though_one_without_a_suffix_asks_too(
+def test_groups_beside_one_without_a_suffix_are_isolated_with_correct_amounts(
     searching: Searching, host: WritingClient
 ) -> None:
-    """Placement 16 would mix the amounts up."""
+    """Placement 16 would mix up the amounts."""
     for name in ("n2", "n3"):
         publish(host, name, {"VGPU": 4}, NOVA, below="cn")
     groups = [asking(suffix=suffix, owner=NOVA, VGPU=1) for suffix in ("", "_1", "_2")]
@@ -475,7 +477,7 @@ def test_groups_are_kept_apart_and_get_what_they_ask_for_though_one_without_a_su
         assert set(one.sources("_1")) != set(one.sources("_2"))
 
 
-def test_so_many_owners_that_a_url_would_not_hold_them_are_kept_apart_by_the_check(
+def test_too_many_owners_for_a_url_are_excluded_by_the_check(
     searching: Searching, host: WritingClient, placement: PlacementFixture
 ) -> None:
     many = [f"CUSTOM_OWNER_NUMBER_{number:03}" for number in range(100)]
@@ -490,7 +492,7 @@ def test_so_many_owners_that_a_url_would_not_hold_them_are_kept_apart_by_the_che
             placement.adapter.request(f"/traits/{name}", "DELETE", microversion="1.39")
 
 
-# Servers that know less: without choices of traits, traits of roots, mappings, all of it.
+# Older servers: without choices of traits, traits of roots, mappings, or all of them.
 
 
 OLDER = ["1.38", "1.34", "1.33", "1.29"]
@@ -498,7 +500,7 @@ OLDER = ["1.38", "1.34", "1.33", "1.29"]
 
 @pytest.fixture
 def at(searching: Searching, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], CandidateSearch]:
-    """A search in a Placement that knows nothing newer."""
+    """A function that returns a search in a Placement of a lower microversion."""
 
     def search_at(newest: str) -> CandidateSearch:
         monkeypatch.undo()
@@ -513,14 +515,14 @@ At = Callable[[str], CandidateSearch]
 
 
 @pytest.mark.parametrize("newest", OLDER)
-def test_an_older_server_offers_its_own_to_each_owner(
+def test_older_server_offers_each_owner_its_providers(
     searching: Searching, host: WritingClient, at: At, newest: str
 ) -> None:
     search = at(newest)
     for (owner, gpu), suffix in product(OWNERS, ("", "_GPU")):
         found = search.find(wanted(asking(suffix=suffix, owner=owner, VGPU=1)))
         assert takers(found.candidates, *"nyau") == [gpu]
-        assert sum(found.dropped.values()) == (1 if owner else 0)  # what is untagged
+        assert sum(found.dropped.values()) == (1 if owner else 0)  # the untagged one
     assert all("required=in:" not in one for one in searching.asked())
     several = wanted(
         asking(owner=NOVA, VCPU=1, DISK_GB=1),
@@ -535,7 +537,7 @@ def test_an_older_server_offers_its_own_to_each_owner(
     assert sorted(takers(gate_off.candidates, *"nyau")) == ["n", "u"]
 
 
-def test_a_server_is_asked_for_several_owners_where_it_says_which_group_takes_what(
+def test_request_of_several_owners_needs_mappings(
     searching: Searching, host: WritingClient, at: At
 ) -> None:
     owned = asking(suffix="_N", owner=NOVA, VGPU=1)
@@ -551,7 +553,7 @@ def test_a_server_is_asked_for_several_owners_where_it_says_which_group_takes_wh
         assert "a request for several owners' resources" in caught.value.request
         assert "needs microversion 1.34, the server has 1.33" in caught.value.detail
         assert searching.asked() == []
-    # A group without resources is no second owner: the server refuses the subtree alone.
+    # A group without resources is no second owner: the server refuses only the subtree.
     top = asking(FAST, suffix="_TOP")
     with pytest.raises(MicroversionUnsupported, match=r"1\.36.*1\.33"):
         search.find(wanted(owned, top, same_subtree=(frozenset({"_N", "_TOP"}),)))
@@ -580,7 +582,7 @@ TOO_NEW = [
 ]
 
 
-def test_what_an_older_server_would_get_wrong_is_refused_before_it_is_asked(
+def test_request_that_an_older_server_would_misread_is_refused_before_it_is_sent(
     searching: Searching, at: At
 ) -> None:
     for newest, needed, request in TOO_NEW:
@@ -592,7 +594,7 @@ def test_what_an_older_server_would_get_wrong_is_refused_before_it_is_asked(
 
 
 @pytest.mark.parametrize("newest", ["1.35", "1.34", "1.29"])
-def test_an_older_server_never_offers_a_host_that_is_disabled(
+def test_older_server_never_offers_a_disabled_host(
     searching: Searching, client: WritingClient, at: At, newest: str
 ) -> None:
     hosts = "cn-1", "cn-2"
@@ -608,6 +610,6 @@ def test_an_older_server_never_offers_a_host_that_is_disabled(
     found = search.find(request)
 
     assert takers(found.candidates, *hosts) == [name for name in hosts if name != first]
-    # A server that can be told has nothing that would have to be dropped.
+    # A server that supports the condition leaves nothing to drop.
     assert limits(searching.asked()) == (["1"] if newest == "1.35" else ["1", "10"])
     assert found.dropped == ({} if newest == "1.35" else {"compute_status": 1})

@@ -1,7 +1,7 @@
-"""Explanations: what they count is what is there.
+"""Explanations: their counts match the contents of Placement.
 
-Random forests stand in the real Placement; each count of an explanation is held against one that
-is made provider by provider, and the candidates against Placement's own answer.
+Random forests are in the real Placement. Each count of an explanation is compared with one made
+provider by provider, and the candidates with Placement's own answer.
 """
 
 import os
@@ -59,14 +59,14 @@ FAST = "CUSTOM_FAST"
 DISABLED = "COMPUTE_STATUS_DISABLED"
 #: The providers of all forests.
 EVERYBODY = {forests.Provider(number, None, frozenset(), {}).uuid for number in range(200)}
-#: More providers than are looked at one by one.
+#: More providers than are read one by one.
 MANY = 3 * provider_inventories.LOOKED_AT
 SINCE = datetime(2031, 5, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, repr=False)
 class World:
-    """A Placement to put forests into, where nova's gate and ACME's are on."""
+    """A Placement for forests, in which the gates of nova and ACME are on."""
 
     placement: PlacementFixture
     kept: KeptInFile
@@ -79,7 +79,7 @@ class World:
     def explain(
         self, request: ResourceRequest, untagged: str = "forbid", *names: str
     ) -> Explanation:
-        """What is explained where these filters are configured; the owner's, where none is."""
+        """Return the explanation with these filters, by default the owner filter."""
         conf = parse([])
         conf.set_override("untagged", untagged, "scheduling")
         client = self.placement.new_client()
@@ -88,7 +88,7 @@ class World:
         return Explaining(client, filters, self.kept.context).explain(request)
 
     def requests_for(self, request: ResourceRequest) -> tuple[Explanation, int]:
-        """What is explained, and the number of requests that it takes."""
+        """Return the explanation and the number of its requests."""
         self.placement.requests.clear()
         told = self.explain(request)
         return told, len(self.placement.requests)
@@ -104,9 +104,9 @@ class World:
         generation: int = 1,
         host: str = "host-a",
     ) -> None:
-        """A driver instance remembers providers so, and has them reserved for these.
+        """Store records of providers, with these reasons of reservation.
 
-        Those that nobody has changed since are of generation 1.
+        An unchanged provider has generation 1.
         """
         since = dict.fromkeys(reasons, SINCE.timestamp())
         records = [
@@ -141,14 +141,14 @@ def world(
 
 @pytest.fixture(autouse=True)
 def new(world: World) -> Iterator[None]:
-    """Nothing is remembered but the services."""
+    """A world whose database has only services."""
     with world.kept.in_use():
         owners = [NOVA, ACME]
         service(world.kept.context, owners=owners, version=OWNER_TAG_VERSION).create()
         yield
 
 
-def test_each_count_is_what_is_there(world: World, draw: Draw) -> None:
+def test_counts_of_random_requests_match_placement(world: World, draw: Draw) -> None:
     ends: Counter[str] = Counter()
 
     @settings(
@@ -165,12 +165,12 @@ def test_each_count_is_what_is_there(world: World, draw: Draw) -> None:
 
     in_any_forest()
     print(dict(ends))
-    # Of little worth, if all of them ended at the same place.
+    # A run in which all explanations end at the same step proves little.
     assert {"found", "owner"} <= ends.keys()
 
 
 def _explained_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
-    """Ask why in some forest; says where each explanation ended."""
+    """Explain requests in a random forest; yield the step at which each explanation ended."""
     forest = data.draw(forests.forests(), "forest")
     untagged = data.draw(st.sampled_from(("forbid", "allow")), "untagged")
     rule = owner_rule(
@@ -196,7 +196,7 @@ def _explained_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
         ]
         there = {str(stage.step): stage.count for stage in told.trees}
         expected = funnels.of_trees(providers, request, rule)
-        # Placement is not asked any more when nothing is left.
+        # If nothing is left, no further request is sent.
         assert there == {step: expected[step] for step in list(expected)[: len(there)]}
         assert not any(list(expected.values())[len(there) :])
         assert told.candidates == len(candidates(providers, request, rule))
@@ -216,7 +216,7 @@ def counts(part: Any) -> funnels.Counts:
     return {str(stage.step): stage.count for stage in part.stages}
 
 
-# Fleets, and what they take.
+# Fleets, and their requests.
 
 
 def host(number: int, *traits: str, parent: int | None = None, **stocks: Stock) -> forests.Provider:
@@ -228,7 +228,7 @@ def gpus(count: int, **stock: int) -> list[forests.Provider]:
 
 
 def _otherwise(one: forests.Provider) -> forests.Provider:
-    """A provider as it is not: free where it is reserved, and reserved where it is not."""
+    """Return a provider with the opposite reservation."""
     stocks = {
         kind: replace(its, reserved=0 if its.reserved else its.total)
         for kind, its in one.inventories.items()
@@ -237,7 +237,7 @@ def _otherwise(one: forests.Provider) -> forests.Provider:
 
 
 def _as_seen(one: forests.Provider) -> Provider:
-    """A provider as its driver instance remembers it."""
+    """Return a provider as its driver instance recorded it."""
     inventories = {
         kind: Inventory(
             total=its.total, reserved=its.reserved, max_unit=its.max_unit, step_size=its.step_size
@@ -261,18 +261,18 @@ def one_gpu(amount: int = 1, required: str = "", suffix: str = "") -> ResourceRe
 
 
 def left(told: Explanation) -> funnels.Counts:
-    """How many are left of the only part."""
+    """Return the number of providers left of the only part."""
     [part] = told.parts
     return counts(part)
 
 
 def reasons(told: Explanation) -> list[list[Reason]]:
-    """What keeps each of the nearest misses of the only part out."""
+    """Return the reasons of each nearest miss of the only part."""
     [part] = told.parts
     return [[it for its in one.reasons.values() for it in its] for one in part.misses]
 
 
-def test_many_providers_take_as_many_requests_as_ten(world: World) -> None:
+def test_explanation_of_many_providers_takes_no_more_requests_than_of_ten(world: World) -> None:
     for stock in ({}, {"used": 4}, {"used": 3}, {"reserved": 4}, {"max_unit": 1}, {"step_size": 3}):
         taken = []
         for count in (10, 2 * provider_inventories.LOOKED_AT):
@@ -285,11 +285,11 @@ def test_many_providers_take_as_many_requests_as_ten(world: World) -> None:
             taken.append(requests)
 
         assert taken[0] == taken[1], stock
-        # The figures of five misses, of which there may be two requests, are in it.
+        # This includes the inventories of five misses, which take up to two requests.
         assert taken[0] <= 25, stock
 
 
-def test_what_is_asked_is_a_list_for_each_thing(world: World) -> None:
+def test_explanation_requests_one_list_per_condition(world: World) -> None:
     group = RequestGroup(
         resources={"VGPU": 2},
         traits=TraitConditions.parse(["in:CUSTOM_FAST,CUSTOM_GOLD", "!HW_GPU_API_VULKAN"]),
@@ -320,7 +320,7 @@ def test_what_is_asked_is_a_list_for_each_thing(world: World) -> None:
     ]
 
 
-def test_a_fleet_that_nobody_remembers_is_looked_at_as_far_as_it_goes(world: World) -> None:
+def test_unrecorded_fleet_is_read_up_to_the_limit(world: World) -> None:
     world.publish(*gpus(MANY, reserved=4))
 
     told, requests = world.requests_for(one_gpu())
@@ -335,7 +335,7 @@ USED_UP, RESERVED = ({"used": 4}, {"reserved": 4})
 
 
 @pytest.mark.parametrize(("seen", "now"), [(RESERVED, USED_UP), ({}, RESERVED), ({}, USED_UP)])
-def test_what_has_changed_since_it_was_seen_is_looked_at(
+def test_provider_changed_since_its_record_is_read(
     world: World, seen: dict[str, int], now: dict[str, int]
 ) -> None:
     world.remembers(*gpus(12, **seen), generation=0)
@@ -350,7 +350,7 @@ def test_what_has_changed_since_it_was_seen_is_looked_at(
     assert some is (Held if reserved else Short)
 
 
-def test_a_fleet_that_has_changed_is_as_it_was_last_seen_beyond_what_is_looked_at(
+def test_changed_fleet_beyond_the_limit_counts_as_recorded(
     world: World,
 ) -> None:
     world.remembers(*gpus(MANY), generation=0)
@@ -364,7 +364,7 @@ def test_a_fleet_that_has_changed_is_as_it_was_last_seen_beyond_what_is_looked_a
     assert requests < provider_inventories.LOOKED_AT + 30
 
 
-def test_a_fleet_that_two_hosts_remember_is_as_it_was_seen_last(world: World) -> None:
+def test_fleet_with_records_of_two_hosts_counts_as_last_recorded(world: World) -> None:
     world.publish(*gpus(MANY, reserved=4))
     world.remembers(*gpus(MANY, reserved=4))
     world.remembers(*gpus(MANY), generation=0, host="host-b")
@@ -375,15 +375,15 @@ def test_a_fleet_that_two_hosts_remember_is_as_it_was_seen_last(world: World) ->
     assert told.parts[0].last_seen == 0
 
 
-def test_units_of_what_is_offered_are_those_that_were_seen(world: World) -> None:
-    """Placement tells of candidates what they have, and not in which units."""
+def test_unit_limits_of_candidates_are_those_of_the_records(world: World) -> None:
+    """Placement's summaries of candidates have no unit limits."""
     fleet = gpus(20, used=2, max_unit=2)
     world.publish(*fleet)
     world.remembers(*fleet)
 
     told = world.explain(one_gpu(3))
 
-    # Were all four free, they would still come in twos.
+    # Even if all four were free, they would come in twos.
     [short] = [stage for stage in told.parts[0].stages if stage.step is Step.ENOUGH]
     assert (short.count, short.alone) == (0, ())
 
@@ -396,7 +396,7 @@ def test_units_of_what_is_offered_are_those_that_were_seen(world: World) -> None
     ],
     ids=str,
 )
-def test_a_fleet_that_has_something_else_is_known_from_one_of_it(
+def test_fleet_with_another_class_in_common_takes_few_requests(
     world: World, fleet: dict[str, Any], having: int
 ) -> None:
     world.publish(*(host(number, **fleet) for number in range(MANY)))
@@ -408,7 +408,9 @@ def test_a_fleet_that_has_something_else_is_known_from_one_of_it(
     assert requests < 20
 
 
-def test_what_a_tree_offers_besides_tells_of_the_rest(world: World) -> None:
+def test_trees_without_free_units_are_known_from_candidates_for_the_other_class(
+    world: World,
+) -> None:
     hosts = [host(number, VCPU=Stock(8)) for number in range(0, 100, 2)]
     theirs = [host(one.number + 1, parent=one.number, VGPU=Stock(4, used=4)) for one in hosts]
     world.publish(*(one for pair in zip(hosts, theirs, strict=True) for one in pair))
@@ -426,10 +428,10 @@ def test_what_a_tree_offers_besides_tells_of_the_rest(world: World) -> None:
     assert requests < 20
 
 
-# Who has it.
+# Holders.
 
 
-def test_a_provider_whose_reservation_is_about_to_end_is_used_up(world: World) -> None:
+def test_provider_whose_reservation_ends_soon_counts_as_used_up(world: World) -> None:
     [node] = gpus(1, total=1, used=1)
     world.publish(node)
     world.remembers(
@@ -444,7 +446,7 @@ def test_holdings_name_the_reasons_of_drivers_and_operators(world: World) -> Non
     world.publish(cleaned, loud, theirs, host(3, VGPU=Stock(4, used=4)))
 
     def holdings() -> dict[str, tuple[int, object, object]]:
-        """Return, by reason, how many providers it holds, and the first holder and time."""
+        """Return, by reason, the number of providers, and the first holder and time."""
         told = world.explain(one_gpu())
         assert left(told)["not_reserved"] == 1
         return {
@@ -458,7 +460,7 @@ def test_holdings_name_the_reasons_of_drivers_and_operators(world: World) -> Non
 
     world.remembers(cleaned, reasons=("cleaning",))
     by_driver = holdings()
-    # The driver has not seen the reservation of the operator yet.
+    # The driver has not seen the operator's reservation yet.
     world.remembers(replace(loud, inventories={"VGPU": Stock(4)}))
     samples.reservation(
         world.kept.context, provider_uuid=loud.uuid, reason="loud", holder="operator", since=SINCE
@@ -519,7 +521,7 @@ def test_figures_of_the_nearest_misses_are_read(world: World) -> None:
 # Filters, limits, and servers.
 
 
-def test_a_disabled_service_is_a_matter_of_the_root(world: World) -> None:
+def test_disabled_service_drops_the_root(world: World) -> None:
     disabled = host(0, VGPU=Stock(4))
     world.publish(disabled)
     client = world.placement.client
@@ -534,7 +536,7 @@ def test_a_disabled_service_is_a_matter_of_the_root(world: World) -> None:
     assert world.explain(one_gpu()).candidates == 1
 
 
-def test_who_minds_no_owners_hears_of_none(world: World) -> None:
+def test_explanation_without_owner_filter_has_no_owner_step(world: World) -> None:
     world.publish(replace(host(0, VGPU=Stock(4)), traits=frozenset([CYBORG])))
 
     told = world.explain(one_gpu(), "forbid", "compute_status")
@@ -543,7 +545,7 @@ def test_who_minds_no_owners_hears_of_none(world: World) -> None:
     assert told.candidates == 1
 
 
-def test_candidates_are_as_many_as_a_list_has(
+def test_explanation_counts_as_many_candidates_as_a_list(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.publish(*gpus(20))
@@ -555,7 +557,7 @@ def test_candidates_are_as_many_as_a_list_has(
     assert (last.candidates, last.is_all) == (5, False)
 
 
-def test_what_filters_drop_is_counted(world: World) -> None:
+def test_explanation_counts_dropped_candidates(world: World) -> None:
     children = [
         forests.Provider(1, 0, frozenset([NOVA]), {"VGPU": Stock(4)}),
         forests.Provider(2, 0, frozenset(), {"VGPU": Stock(4)}),
@@ -577,7 +579,7 @@ def test_what_filters_drop_is_counted(world: World) -> None:
         ({"max_unit": 1}, 2, "inventories"),
     ],
 )
-def test_a_provider_that_vanishes_meanwhile_is_gone(
+def test_provider_that_vanishes_meanwhile_is_not_counted(
     world: World, stock: dict[str, int], amount: int, when: str
 ) -> None:
     [gpu] = gpus(1, **stock)
@@ -592,7 +594,7 @@ def test_a_provider_that_vanishes_meanwhile_is_gone(
     assert left(told)["all"] == 0
 
 
-def test_who_shares_and_vanishes_shares_no_more(world: World) -> None:
+def test_sharing_provider_that_vanishes_meanwhile_no_longer_shares(world: World) -> None:
     traits = frozenset([NOVA, forests.SHARES])
     disk = forests.Provider(0, None, traits, {"DISK_GB": Stock(4)}, frozenset(forests.AGGREGATES))
     world.publish(disk)
@@ -605,7 +607,7 @@ def test_who_shares_and_vanishes_shares_no_more(world: World) -> None:
     assert left(world.explain(ResourceRequest(groups=(group,))))["fitting"] == 1
 
 
-def test_more_that_share_than_are_looked_at_are_counted(
+def test_sharing_providers_beyond_the_limit_are_counted_as_unread(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fact_collector, "_SHARING", 2)
@@ -619,7 +621,7 @@ def test_more_that_share_than_are_looked_at_are_counted(
 
 
 @pytest.mark.parametrize("newest", ["1.29", "1.38"])
-def test_older_servers_are_asked_what_they_understand(
+def test_older_server_gets_only_requests_that_it_supports(
     world: World, monkeypatch: pytest.MonkeyPatch, newest: str
 ) -> None:
     lab.lower(monkeypatch, newest)
@@ -630,7 +632,7 @@ def test_older_servers_are_asked_what_they_understand(
     assert (told.candidates, left(told)["not_used_up"]) == (3, 3)
 
 
-def test_what_a_server_cannot_be_asked_is_refused_as_in_a_list(
+def test_request_beyond_an_older_server_is_refused_as_in_a_list(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.publish(*gpus(1))

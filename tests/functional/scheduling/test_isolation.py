@@ -1,12 +1,11 @@
-"""The proof that owners are never mixed, and that nothing else is lost.
+"""Proof that owners are never mixed, and that no valid candidate is lost.
 
-Random forests stand in the real Placement, and random requests go through the real owner filter.
-What comes back is held against a search by brute force, which shares nothing with the filter and
-knows of Placement only what its API says. That this search has the right idea of what Placement
-offers is shown of each request as well, without owners.
+Random forests are in the real Placement, and random requests go through the real owner filter. The
+results are compared with a search by brute force, which shares no code with the filter and uses
+only Placement's API. For each request without owners, the search is compared with Placement too.
 
-WHARFINGER_FORESTS is how many forests there are, such as WHARFINGER_FORESTS=2000 for the long
-version. Those are other ones in each run; in the short version, they are always the same.
+WHARFINGER_FORESTS is the number of forests, such as WHARFINGER_FORESTS=2000 for the long version,
+which draws others in each run; the short version always draws the same.
 """
 
 import os
@@ -50,13 +49,13 @@ REQUESTS_OF_EACH = 5
 
 NOVA, CYBORG, ACME, NEWBORN = forests.OWNERS
 CURRENT, FORMER = OWNER_TAG_VERSION, OWNER_TAG_VERSION - 1
-#: Services, by what is said of them: for whom each publishes, and its version.
+#: Sets of services by name: the owners and the version of each.
 SERVICES = {
     "all tag": [((NOVA, CYBORG), CURRENT), ((ACME,), CURRENT), ((NEWBORN,), CURRENT)],
     "some tag": [((NOVA,), CURRENT), ((CYBORG, ACME), CURRENT), ((CYBORG,), FORMER)],
     "there are none": [],
 }
-#: The owners whose gates are on then.
+#: The owners whose gates are on with these services.
 GATES = {
     "all tag": frozenset(forests.OWNERS),
     "some tag": frozenset((NOVA, ACME)),
@@ -68,19 +67,19 @@ ANY_REQUEST = ResourceRequest(groups=(RequestGroup(resources={"VCPU": 1}, owner=
 
 @dataclass(frozen=True, repr=False)
 class World:
-    """A Placement to put forests into, and what the filter is surrounded by."""
+    """A Placement for forests, and the surroundings of the filter."""
 
     placement: PlacementFixture
     objects: dict[str, Context]
 
     def get(self, path: str) -> Any:
-        """What the API answers."""
+        """Return the answer of the API."""
         answer = self.placement.adapter.request(path, "GET", microversion="1.39", raise_exc=False)
         assert answer.status_code == 200, f"{path}: {answer.text}"
         return answer.json()
 
     def plain_candidates(self, request: Request) -> list[Candidate]:
-        """What Placement offers to whoever minds no owners."""
+        """Return Placement's candidates without regard to owners."""
         query = urlencode(list(_query(request)))
         return [
             Candidate(
@@ -95,14 +94,14 @@ class World:
         ]
 
     def new_filter(self, services: str, untagged: str) -> OwnerFilter:
-        """A filter that knows of nothing yet, and will not ask twice."""
+        """Return a filter with an empty cache that never expires."""
         conf = parse([])
         conf.set_override("untagged", untagged, "scheduling")
         conf.set_override("cache_time", 86400, "scheduling")
         return OwnerFilter(Surroundings(conf, self.placement.client, self.objects[services]))
 
     def search(self, owner_filter: OwnerFilter) -> CandidateSearch:
-        """Who searches with that filter alone."""
+        """Return a search with that filter alone."""
         return CandidateSearch(self.placement.client, {"owner": owner_filter})
 
 
@@ -122,7 +121,7 @@ def world(
         forests.empty()
 
 
-def test_owners_are_never_mixed_and_nothing_else_is_lost(world: World, draw: Draw) -> None:
+def test_owner_filter_never_mixes_owners_and_drops_nothing_else(world: World, draw: Draw) -> None:
     seen: Counter[str] = Counter()
 
     @settings(
@@ -141,12 +140,12 @@ def test_owners_are_never_mixed_and_nothing_else_is_lost(world: World, draw: Dra
 
     in_any_forest()
     print(", ".join(f"{count} {what}" for what, count in seen.items()))
-    # What has been shown is of little worth if there was nothing to mix, or to lose.
+    # The test proves little if there was nothing to mix or to lose.
     assert min(seen["mixed"], seen["unmixed"], seen["several, some mixed"]) > seen["forests"] / 10
 
 
 def _asked_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
-    """Ask for things in some forest; says of each answer what it was."""
+    """Send requests in a random forest; yield the type of each answer."""
     forest = data.draw(forests.forests(), "forest")
     services = data.draw(st.sampled_from(sorted(SERVICES)), "services")
     untagged = data.draw(st.sampled_from(("forbid", "allow")), "untagged")
@@ -168,7 +167,7 @@ def _asked_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
             continue
         limit = data.draw(st.sampled_from((None, None, None, 1, 2, 3)), "limit")
         if len(request.groups.keys() - {UNNUMBERED}) > 1 and data.draw(st.booleans(), "isolate"):
-            # Placement could not be asked for that of all requests.
+            # Placement supports this condition only in part of the requests.
             request = replace(request, group_policy="isolate")
         expected = candidates(providers, request, rules.owner_rule())
         answer = search.find(asked(request, limit))
@@ -194,7 +193,9 @@ def _kind(offered: int, right: int) -> str:
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for a filter: whether untagged providers are allowed, and whose gates are on."""
+    """Settings of a filter: whether untagged providers are allowed, and the owners whose gates are
+    on.
+    """
 
     untagged_allowed: bool
     gates: frozenset[str]
@@ -205,7 +206,9 @@ class Rules:
         )
 
     def narrowed(self, request: Request) -> Request:
-        """As much of the rule as Placement can be asked for: what is beyond that is dropped."""
+        """Return the request with the part of the rule that Placement supports; the rest is dropped
+        later.
+        """
         return replace(
             request,
             groups={
@@ -223,7 +226,7 @@ class Rules:
 
 
 def _mixed(providers: Providers, request: Request, found: set[Candidate]) -> list[str]:
-    """Where a group takes from what is another owner's, whoever else's it may be."""
+    """Return the providers of other owners that a group uses."""
     return [
         f"{request.groups[suffix].owner} from {uuid}"
         for one in found
@@ -253,7 +256,7 @@ def _mapped(mappings: Any) -> frozenset[tuple[str, frozenset[str]]]:
 
 
 def _query(request: Request) -> Iterator[tuple[str, str]]:
-    """A request as it is made of Placement."""
+    """Return the query of a request."""
     for suffix, group in request.groups.items():
         for key, value in _conditions(group):
             yield f"{key}{suffix}", value

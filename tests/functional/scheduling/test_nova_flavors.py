@@ -16,7 +16,7 @@ from wharfinger.scheduling.nova_flavors import confined
 
 
 def nova_takes(placement: PlacementFixture, specs: Mapping[str, str]) -> set[str]:
-    """Return the GPUs of the candidates of nova, which requires an owner of the root alone."""
+    """Return the GPUs in the candidates of nova, which requires an owner only on the root."""
     flavor = samples.flavor(None, vcpus=1, extra_specs={"resources:MEMORY_MB": "0", **specs})
     flavor.obj_set_defaults()
     request = replace(from_flavor(flavor), root=TraitConditions(required=frozenset(["OWNER_NOVA"])))
@@ -42,7 +42,7 @@ def nova_takes(placement: PlacementFixture, specs: Mapping[str, str]) -> set[str
         ({"resources:VGPU": "1", "resources:VCPU": "0"}, {"n", "y", "a", "u"}, {"n"}),
     ],
 )
-def test_candidates_of_confined_flavor_take_no_child_of_another_owner(
+def test_candidates_of_confined_flavor_use_no_child_of_another_owner(
     placement: PlacementFixture, specs: dict[str, str], all_of: set[str], safe: set[str]
 ) -> None:
     publish_owners(placement.client)

@@ -1,7 +1,7 @@
-"""The same questions to osc-placement and to ours, of the same Placement, have the same answers.
+"""osc-placement and our commands answer the same queries to one Placement in the same way.
 
-All are asked of the GPUs of ``hosts``. docs/required.rst lists the questions that osc-placement
-cannot ask, or takes for other ones.
+All queries are about the GPUs of ``hosts``. docs/required.rst lists the queries that osc-placement
+cannot send, or misreads.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 CANDIDATE_LIST, PROVIDER_LIST = "allocation candidate list", "resource provider list"
 NAMES = {uuid(name): name for name in ("cn", "s", *GPUS)}
 
-# As we write it: osc-placement leaves out "in:".
+# In our syntax: osc-placement leaves out "in:".
 
 CONDITIONS = [
     "",
@@ -51,15 +51,14 @@ CANDIDATES = [
     f"--resource VCPU=1 --required HW_CPU_X86_AVX --group A --resource VGPU=2 --forbidden {VULKAN}"
     f" --group B --resource VGPU=1 --required in:{VULKAN},{DXVA} --required {FAST}",
 ]
-#: Either group may take either GPU.
+#: Either group may use either GPU.
 SYMMETRIC = " ".join(
     f"--group {suffix} --resource VGPU=1 --required {FAST} --forbidden {DXVA}" for suffix in "AB"
 )
 CANDIDATES.append(f"{SYMMETRIC} --group-policy isolate")
 PROVIDERS = list(filter(None, CONDITIONS))
 
-#: Questions that osc-placement cannot ask, and what its errors say, in the order of
-#: docs/required.rst.
+#: Queries that osc-placement cannot send, with its errors, in the order of docs/required.rst.
 REFUSED = {
     f"{CANDIDATE_LIST} --resource VGPU=1 --root-required {FAST}": "unrecognized arguments: --root",
     f"{CANDIDATE_LIST} --group 1 --resource VGPU=1 --same-subtree 1": "arguments: --same-subtree",
@@ -73,8 +72,8 @@ REFUSED = {
     f"{CANDIDATE_LIST} --resource VGPU=1 --required in:{VULKAN} --forbidden {FAST}": "Got: "
     f"in:{VULKAN},!{FAST} (HTTP 400)",
 }
-#: Questions that osc-placement takes for other ones: the GPUs that it offers and that we offer, or
-#: nothing where we refuse the question.
+#: Queries that osc-placement misreads: the GPUs that it offers and that we offer, or nothing if we
+#: refuse the query.
 MISTAKEN = {
     f"--resource VGPU=1 --forbidden {VULKAN},{DXVA}": ("dxva dxva-fast", ""),
     f"--resource VGPU=1 --required in:{VULKAN} --required {DXVA} --required {FAST}": (
@@ -100,7 +99,7 @@ def url(placement_service: EmbeddedPlacement) -> Iterator[str]:
         yield url
 
 
-def test_both_find_the_same(url: str, tmp_path: Path, draw: Draw) -> None:
+def test_both_programs_find_the_same_providers(url: str, tmp_path: Path, draw: Draw) -> None:
     openstack, wharfinger = OpenStack(url, tmp_path), Program(tmp_path, url)
     symmetric = f"{SYMMETRIC} --group-policy isolate"
     candidates = draw(CANDIDATES, 10, keep=[symmetric])
@@ -121,7 +120,7 @@ def test_both_find_the_same(url: str, tmp_path: Path, draw: Draw) -> None:
         listed = {row["UUID"] for row in done.json()}
         assert listed == {row["uuid"] for row in theirs[f"{PROVIDER_LIST} {query}"]}, query
 
-    # osc-placement does not tell which group takes what.
+    # osc-placement does not print the groups of a provider.
     ours = _list_candidates(wharfinger, symmetric)
     found = _candidates(theirs[f"{CANDIDATE_LIST} {symmetric}"])
     assert list(map(_in_words, found)) == ["VGPU=1 of fast, VGPU=1 of vulkan-fast"] * 2
@@ -131,9 +130,7 @@ def test_both_find_the_same(url: str, tmp_path: Path, draw: Draw) -> None:
     assert sorted((groups[1, "fast"], groups[2, "fast"])) == [["A"], ["B"]]
 
 
-def test_osc_placement_refuses_or_mistakes_what_the_documentation_says(
-    url: str, tmp_path: Path
-) -> None:
+def test_osc_placement_fails_as_documented(url: str, tmp_path: Path) -> None:
     openstack, wharfinger = OpenStack(url, tmp_path), Program(tmp_path, url)
 
     done = openstack.run(*REFUSED, *(f"{CANDIDATE_LIST} {query} -f json" for query in MISTAKEN))
@@ -159,7 +156,7 @@ def _list_candidates(program: Program, query: str) -> Done:
 
 
 def _candidates(rows: list[dict[str, Any]]) -> list[Candidate]:
-    """The candidates that osc-placement lists, a row for each provider of each."""
+    """Return the candidates that osc-placement lists, a row for each provider."""
     found: dict[int, set[tuple[str, str]]] = {}
     for row in rows:
         amounts = ", ".join(sorted(row["allocation"].split(",")))
@@ -168,7 +165,7 @@ def _candidates(rows: list[dict[str, Any]]) -> list[Candidate]:
 
 
 def _our_candidates(rows: list[dict[str, Any]]) -> list[Candidate]:
-    """The candidates that we list, a row for each provider of each."""
+    """Return the candidates that we list, a row for each provider."""
     found: dict[int, set[tuple[str, str]]] = {}
     for row in rows:
         amounts = ", ".join(

@@ -1,4 +1,4 @@
-"""The gates: when an owner's services are believed to tag everything, and what it costs to know."""
+"""Gates: when all services of an owner count as tagging everything, and the cost to know it."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]]]:
-    """Gives the lines about gates, level and message, since it was last asked for them."""
+    """Return the log lines about gates since the last call, with their levels."""
     caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_tagging_gates")
 
     def lines() -> list[tuple[str, str]]:
@@ -57,14 +57,14 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]]
 
 
 def has(searching: Searching, number: int, version: int, *owners: str, **values: Any) -> Service:
-    """A service host-N that publishes for these owners."""
+    """Create a service host-N that publishes for these owners."""
     its = service(searching.kept.context, number, owners=list(owners), version=version, **values)
     its.create()
     return its
 
 
 def are_on(searching: Searching) -> set[str]:
-    """For whom the gate is on, to one who asks for the first time."""
+    """Return the owners whose gate is on, from an empty cache."""
     its = Gates(searching.kept.context, CACHE_TIME)
     return {owner for owner in (NOVA, CYBORG, ACME) if its.is_on(owner)}
 
@@ -72,7 +72,7 @@ def are_on(searching: Searching) -> set[str]:
 # Rows of the database.
 
 
-def test_a_gate_is_on_when_each_service_tags_everything_and_deleted_ones_do_not_count(
+def test_gate_is_on_when_each_existing_service_tags_everything(
     searching: Searching,
 ) -> None:
     assert are_on(searching) == set()
@@ -98,7 +98,7 @@ def test_a_gate_is_on_when_each_service_tags_everything_and_deleted_ones_do_not_
     ],
     ids=lambda it: repr(it)[:15],
 )
-def test_a_row_that_cannot_be_read_may_be_an_old_service_of_any_owner(
+def test_unreadable_row_counts_as_an_old_service_of_any_owner(
     searching: Searching, column: str, value: object, on: set[str]
 ) -> None:
     has(searching, 1, TAGS, NOVA, ACME)
@@ -108,7 +108,7 @@ def test_a_row_that_cannot_be_read_may_be_an_old_service_of_any_owner(
     assert are_on(searching) == on
 
 
-def test_a_database_that_cannot_be_read_is_an_error_and_no_gate(searching: Searching) -> None:
+def test_unreadable_database_is_an_error(searching: Searching) -> None:
     its = Gates(Context(), CACHE_TIME)
 
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_a_database_that_cannot_be_read_is_an_error_and_no_gate(searching: Searc
             its.is_on(NOVA)
 
 
-def test_what_could_not_be_read_is_read_again_at_once(searching: Searching) -> None:
+def test_failed_read_is_repeated_at_once(searching: Searching) -> None:
     has(searching, 1, TAGS, NOVA)
     its = Gates(searching.kept.context, CACHE_TIME)
     with searching.kept.engine.begin() as connection:
@@ -129,10 +129,10 @@ def test_what_could_not_be_read_is_read_again_at_once(searching: Searching) -> N
     assert its.is_on(NOVA)
 
 
-# What is told.
+# Log lines.
 
 
-def test_each_change_of_a_gate_is_one_line(
+def test_each_change_of_a_gate_is_logged_once(
     searching: Searching, told: Callable[[], list[tuple[str, str]]]
 ) -> None:
     its = Gates(searching.kept.context, CACHE_TIME)
@@ -157,7 +157,7 @@ def test_each_change_of_a_gate_is_one_line(
     its.is_on(NOVA)
     [(level, line)] = told()
     assert (level, line[: line.index(":")]) == ("WARNING", off)
-    # A few of many are named.
+    # Only some of many services are named.
     assert "host-2/wharfinger-agent, " in line
     assert "host-6/wharfinger-agent and 2 more" in line
     assert "host-7" not in line
@@ -188,15 +188,15 @@ def test_first_state_of_a_gate_is_logged_once_as_info(
     assert (level, line[: line.index(":")]) == ("INFO", f"the gate of OWNER_NOVA is {state}")
 
 
-# What it costs, and for how long it is believed.
+# Reads and cache.
 
 
 def reads(said: list[str]) -> list[str]:
-    """What was said to the table of services."""
+    """Return the statements about the table of services."""
     return [one for one in said if "services" in one]
 
 
-def test_a_hundred_requests_within_the_time_cost_one_read(searching: Searching) -> None:
+def test_a_hundred_requests_within_the_cache_time_cost_one_read(searching: Searching) -> None:
     publish_owners(searching.placement.client)
     has(searching, 1, TAGS, NOVA)
     has(searching, 2, TAGS, CYBORG)
@@ -228,7 +228,7 @@ def test_a_hundred_requests_within_the_time_cost_one_read(searching: Searching) 
     [("untagged = allow", NOVA, 0), ("", None, 0), ("", NOVA, 1)],
     ids=["untagged allowed", "nobody's", "an owner's"],
 )
-def test_gates_are_read_only_for_those_whom_they_concern(
+def test_gates_are_read_only_for_groups_with_an_owner(
     searching: Searching, line: str, owner: str | None, count: int
 ) -> None:
     publish_owners(searching.placement.client)
@@ -240,7 +240,7 @@ def test_gates_are_read_only_for_those_whom_they_concern(
     assert len(reads(said)) == count
 
 
-def test_many_threads_read_the_gates_once(searching: Searching) -> None:
+def test_threads_read_the_gates_once(searching: Searching) -> None:
     has(searching, 1, TAGS, NOVA)
     its = Gates(searching.kept.context, CACHE_TIME)
 
@@ -251,7 +251,7 @@ def test_many_threads_read_the_gates_once(searching: Searching) -> None:
     assert len(reads(said)) == 1
 
 
-def test_a_gate_is_believed_for_as_long_as_is_configured_and_no_longer(
+def test_gate_is_cached_for_the_configured_time(
     searching: Searching,
 ) -> None:
     publish_owners(searching.placement.client)
@@ -278,7 +278,7 @@ def test_a_gate_is_believed_for_as_long_as_is_configured_and_no_longer(
     assert offered() == ["n"]
 
 
-def test_without_a_database_no_request_is_answered(searching: Searching) -> None:
+def test_search_without_a_database_fails(searching: Searching) -> None:
     publish_owners(searching.placement.client)
     its = searching.surroundings()
     owner = OwnerFilter(Surroundings(its.conf, its.placement, Context()))

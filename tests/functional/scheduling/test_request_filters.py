@@ -1,6 +1,6 @@
 """Request filters in a search: each narrows the request, and drops candidates under its name.
 
-How they are loaded is tried in tests/unit/scheduling/test_filter_loader.py.
+tests/unit/scheduling/test_filter_loader.py tests how they are loaded.
 """
 
 import re
@@ -38,7 +38,7 @@ GPU = wanted(asking(owner=NOVA, VCPU=1, VGPU=1))
 
 
 class Checks(RequestFilter):
-    """Drops what is fast."""
+    """Drops fast candidates."""
 
     def __init__(self) -> None: ...
 
@@ -48,7 +48,7 @@ class Checks(RequestFilter):
 
 
 class Narrows(RequestFilter):
-    """Asks for nothing that is fast."""
+    """Forbids fast providers in the request."""
 
     def __init__(self) -> None: ...
 
@@ -60,7 +60,7 @@ class Narrows(RequestFilter):
 
 @dataclass
 class Sees(RequestFilter):
-    """Keeps the requests that it is given, and then fails where it is to."""
+    """Keeps the requests that it receives, and then fails if it should."""
 
     error: Exception | None = None
     seen: list[ResourceRequest] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Sees(RequestFilter):
 
 @pytest.fixture
 def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching]:
-    """Without any provider; nova's gate is on."""
+    """A search setup without any provider; nova's gate is on."""
     with Searching(placement, tmp_path) as fixture:
         fixture.has_services(([NOVA], OWNER_TAG_VERSION))
         yield fixture
@@ -82,7 +82,7 @@ def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching
 
 @pytest.fixture
 def host(searching: Searching) -> Searching:
-    """The GPU n is nova's and fast, u is untagged; there are others' as well."""
+    """The GPUs n of nova, which is fast, u, which is untagged, and others."""
     publish_owners(searching.placement.client)
     return searching
 
@@ -98,7 +98,7 @@ def ours(searching: Searching, *names: str) -> dict[str, RequestFilter]:
     return loader.load(names, searching.surroundings())
 
 
-def test_a_filter_that_only_checks_drops_and_one_that_only_narrows_drops_nothing(
+def test_filter_that_checks_drops_and_filter_that_narrows_drops_nothing(
     host: Searching,
 ) -> None:
     checked = find(host, GPU, mine=Checks())
@@ -112,7 +112,7 @@ def test_a_filter_that_only_checks_drops_and_one_that_only_narrows_drops_nothing
     assert "required=!CUSTOM_FAST" in query
 
 
-def test_a_candidate_is_dropped_once_by_the_first_that_objects(host: Searching) -> None:
+def test_candidate_is_dropped_once_by_the_first_filter_that_objects(host: Searching) -> None:
     owner = ours(host, "owner")["owner"]
     for filters in ({"owner": owner, "mine": Checks()}, {"mine": Checks(), "owner": owner}):
         found = find(host, GPU, **filters)
@@ -121,7 +121,7 @@ def test_a_candidate_is_dropped_once_by_the_first_that_objects(host: Searching) 
     assert (len(found.candidates), found.dropped) == (3, {"second": 1})
 
 
-def test_each_filter_is_given_what_those_before_it_made_of_the_request(host: Searching) -> None:
+def test_each_filter_receives_the_request_of_those_before_it(host: Searching) -> None:
     for names in ([], ["compute_status"], ["owner"], ["owner", "compute_status"]):
         sees = Sees()
         find(host, GPU, **ours(host, *names), mine=sees, narrows=Narrows())
@@ -133,7 +133,7 @@ def test_each_filter_is_given_what_those_before_it_made_of_the_request(host: Sea
         assert FAST not in group.traits.forbidden
 
 
-def test_a_filter_that_raises_ends_the_request_before_placement_is_asked_for_candidates(
+def test_filter_that_raises_ends_the_search_before_candidates_are_requested(
     host: Searching,
 ) -> None:
     wrong = InvalidRequest(subject="request", key="required", value="", problem="Not so.")
@@ -153,7 +153,7 @@ def test_a_filter_that_raises_ends_the_request_before_placement_is_asked_for_can
         ("def objection(self, request, candidate): return [].pop()", "IndexError: pop from"),
     ],
 )
-def test_a_filter_that_fails_ends_the_request_with_its_name(
+def test_filter_that_fails_ends_the_search_with_its_name(
     host: Searching, body: str, told: str
 ) -> None:
     namespace: dict[str, Any] = {"RequestFilter": RequestFilter}
@@ -168,7 +168,7 @@ def test_a_filter_that_fails_ends_the_request_with_its_name(
 # The filter compute_status, and the filter of the documentation.
 
 
-def test_a_child_of_a_disabled_root_is_dropped_where_the_server_knows_no_root_traits(
+def test_child_of_a_disabled_root_on_an_older_server_is_dropped(
     searching: Searching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(searching.placement.client, "off", {"VCPU": 1}, DISABLED, NOVA)
@@ -182,7 +182,7 @@ def test_a_child_of_a_disabled_root_is_dropped_where_the_server_knows_no_root_tr
     assert "root_required" not in searching.asked()[0]
 
 
-def test_what_a_request_says_of_the_root_holds_beside_what_a_filter_says(
+def test_root_conditions_of_request_and_filter_are_combined(
     searching: Searching,
 ) -> None:
     for name, trait in (("fast", AVX), ("slow", NOVA), ("off", DISABLED)):
@@ -201,7 +201,7 @@ def test_what_a_request_says_of_the_root_holds_beside_what_a_filter_says(
     assert not searching.asked()
 
 
-def test_the_filter_of_the_documentation_does_what_it_says(searching: Searching) -> None:
+def test_filter_of_the_documentation_works(searching: Searching) -> None:
     page = (Path(__file__).parents[3] / "docs/asking-for-resources.rst").read_text()
     [code] = re.findall(r"\.\. code-block:: python\n\n((?:   .*\n|\n)+)", page)
     namespace: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""Conditions on traits, in each place where they may stand, mean the same to us and to Placement.
+"""Conditions on traits mean the same to us and to Placement, in each place where they may stand.
 
 One root has a child GPU for each set of three traits. The GPUs on offer show the meaning of a
-condition. tests/unit/placement/test_trait_conditions tries the syntax, and the tables
-``placement/gabbits/required-*.yaml`` try Placement itself.
+condition. tests/unit/placement/test_trait_conditions tests the syntax, and the tables
+``placement/gabbits/required-*.yaml`` test Placement itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,12 +36,12 @@ def host(placement: PlacementFixture) -> PlacementFixture:
 
 @dataclass(frozen=True)
 class Place:
-    """Where conditions may stand; None: in a list of providers, else in the group of a suffix."""
+    """A place for conditions; None is a list of providers, a string the suffix of a group."""
 
     suffix: str | None
 
     def plainly(self, client: PlacementClient, values: Sequence[str]) -> Sets:
-        """What Placement finds for values as the API has them."""
+        """Return Placement's results for conditions in the API's syntax."""
         if self.suffix is None:
             found = client.list_providers(required=tuple(values), in_tree=uuid("cn"))
             return {BY_UUID[provider.uuid] for provider in found if provider.name != "cn"}
@@ -49,7 +49,7 @@ class Place:
         return _asked(client, [(f"resources{self.suffix}", "VGPU:1"), *required])
 
     def find(self, client: PlacementClient, values: Sequence[str]) -> Sets:
-        """What is found for what we make of such values."""
+        """Return the results for conditions that we have parsed and encoded."""
         traits = TraitConditions.parse(values)
         if self.suffix is None:
             return self.plainly(client, traits.values())
@@ -80,7 +80,7 @@ _VALUES = st.builds(
 )
 
 
-def test_what_placement_refuses_is_refused_and_all_else_means_the_same(
+def test_conditions_are_refused_or_mean_the_same_as_in_placement(
     host: PlacementFixture,
 ) -> None:
     @settings(max_examples=60)
@@ -93,7 +93,8 @@ def test_what_placement_refuses_is_refused_and_all_else_means_the_same(
             plain = _or_refused(place.plainly, host, values)
             ours = _or_refused(place.find, host, values)
 
-            # What contradicts itself is nobody's, which Placement does not say of providers.
+            # Contradicting conditions match no provider; only Placement's list of providers accepts
+            # them.
             contradiction = plain == set() and ours is None and name == "of providers"
             assert plain == ours or contradiction, name
 
@@ -111,7 +112,7 @@ def _or_refused(
         return None
 
 
-def test_several_exclamation_marks_are_refused_though_placement_takes_them(
+def test_several_exclamation_marks_are_refused_though_placement_accepts_them(
     host: PlacementFixture,
 ) -> None:
     place = PLACES["of providers"]
@@ -122,7 +123,7 @@ def test_several_exclamation_marks_are_refused_though_placement_takes_them(
 
 
 @everywhere
-def test_a_server_without_choices_is_asked_for_all_else_in_one_condition(
+def test_server_without_choices_gets_all_other_conditions_in_one(
     host: PlacementFixture, monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
     lower(monkeypatch, "1.38")

@@ -1,4 +1,4 @@
-"""What docs/required.rst shows is what one sees."""
+"""The examples of docs/required.rst are true."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "required.rst").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^   \* - ``(--[^`]+)``\n     - (.+)\n     - (.+)\n     - (.+)$", PAGE, re.M)
 REFUSALS = re.findall(r"^``(--[^`]+)``\n   ::\n\n((?:      .+\n)+)", PAGE, re.M)
-#: Those that Placement's answer is needed for.
+#: Refusals that need Placement's answer.
 LATER = re.findall(
     r"^``(--[^`]+)``\n   ::", PAGE.partition("What Placement alone can know")[2], re.M
 )
@@ -42,7 +42,7 @@ def program(url: str, tmp_path: Path) -> Program:
     return Program(tmp_path, url)
 
 
-def test_an_example_is_so(program: Program) -> None:
+def test_examples_of_the_page_have_the_stated_results(program: Program) -> None:
     assert len(EXAMPLES) == PAGE.count("   * - ``") > 5
     for options, listed, together, apart in EXAMPLES:
         providers = _run(program, f"provider list {options} -f json").json()
@@ -55,7 +55,9 @@ def test_an_example_is_so(program: Program) -> None:
         assert in_its_own == _names(apart), options
 
 
-def test_a_refusal_is_worded_so(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_of_the_page_have_the_stated_words(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert len(REFUSALS) == len(re.findall(r"^``--", PAGE, re.M)) > len(LATER) > 1
     for options, message in REFUSALS:
         refused = _run(program, f"candidate list --resource VGPU=1 {options}")
@@ -63,7 +65,7 @@ def test_a_refusal_is_worded_so(program: Program, monkeypatch: pytest.MonkeyPatc
         assert _unwrapped(message) in _unwrapped(refused.err)
         assert refused.code == (1 if options in LATER else 64), options
 
-    # Nor is an older server sent what it does not know.
+    # An older server does not receive unknown conditions either.
     lower(monkeypatch, "1.38")
     options = f"--no-filters --resource VGPU=1 --required in:{VULKAN},{DXVA}"
     refused = _run(program, f"candidate list {options}")
@@ -72,7 +74,7 @@ def test_a_refusal_is_worded_so(program: Program, monkeypatch: pytest.MonkeyPatc
     assert _unwrapped(message) in _unwrapped(refused.err)
 
 
-def test_a_list_of_providers_may_be_of_several_owners(program: Program) -> None:
+def test_provider_list_may_require_one_of_several_owners(program: Program) -> None:
     listed = _run(program, "provider list --required in:OWNER_NOVA,OWNER_CYBORG -f json")
 
     assert (listed.code, listed.json()) == (0, [])
@@ -83,7 +85,7 @@ def _run(program: Program, command: str) -> Done:
 
 
 def _candidates(program: Program, options: str) -> set[str]:
-    """Which GPUs are offered."""
+    """Return the GPUs on offer."""
     rows = _run(program, f"candidate list {options} -f json").json()
     return {row["Provider"] for row in rows} - {"node"}
 

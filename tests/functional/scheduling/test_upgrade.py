@@ -1,8 +1,8 @@
-"""An upgrade from a release that tags nothing, host by host, and what is offered meanwhile.
+"""An upgrade from a release without tags, host by host, and the candidates meanwhile.
 
-Two hosts publish VGPUs for nova, each by real cycles of its own; below each there is a VGPU of
-Cyborg's, too. A flavor with a VGPU is asked for all along. What was offered before has to be
-offered at each step, and what is Cyborg's never.
+Two hosts publish VGPUs for nova, each with real cycles; below each there is a VGPU of Cyborg, too.
+A flavor with a VGPU is requested all along. Each step must offer what was offered before, and never
+a VGPU of Cyborg.
 """
 
 import logging
@@ -33,7 +33,7 @@ from wharfinger.tracker import service_record
 
 
 class Host(fixtures.Fixture):
-    """A host with a VGPU of nova's, and one of Cyborg's, and what publishes the first."""
+    """A host with a VGPU of nova and one of Cyborg, and the program that publishes the first."""
 
     def __init__(self, searching: Searching, name: str) -> None:
         super().__init__()
@@ -67,12 +67,12 @@ class Host(fixtures.Fixture):
 
     @property
     def own(self) -> str:
-        """The provider of nova's VGPUs."""
+        """The uuid of the provider of nova's VGPUs."""
         return self._published[self._gpu]
 
     @property
     def traits(self) -> list[frozenset[str]]:
-        """Of what is published for nova."""
+        """Return the traits of all providers published for nova."""
         return [self._client.get_traits(uuid).traits for uuid in self._published.values()]
 
     @property
@@ -92,29 +92,29 @@ class Host(fixtures.Fixture):
         assert not self.publishing.cycle.sync().problems
 
     def _strip(self) -> None:
-        """Leave what is published as the former release does: nobody's."""
+        """Remove our tags, as the former release publishes without them."""
         marks = self.publishing.publisher.traits
         for one in self._published.values():
             found = self._client.get_traits(one)
             self._client.set_traits(one, found.resource_provider_generation, found.traits - marks)
 
     def cycle(self) -> None:
-        """The current release runs a cycle, and reports as ``sync`` does."""
+        """Run a cycle of the current release, and report as ``sync`` does."""
         outcome = self.publishing.restarted().sync()
         service_record.report(self._context, self.service, {NOVA}, complete=not outcome.problems)
 
     def upgrade(self) -> None:
-        """The current release takes over, with the records of the former one."""
+        """Upgrade to the current release, with the records of the former one."""
         self.cycle()
 
     def downgrade(self) -> None:
-        """The former release takes over again: its row first, and then what it publishes."""
+        """Downgrade to the former release: its service row first, and then its providers."""
         self._searching.kept.write("services", {"version": BEFORE}, host=self.service)
         self._strip()
 
 
 class Asking:
-    """Asks for what a flavor wants, from a process that goes on and from one that starts now."""
+    """Requests of a flavor from a process that runs on and from a new one."""
 
     def __init__(self, searching: Searching, hosts: dict[str, Host], specs: dict[str, str]) -> None:
         self._searching = searching
@@ -125,7 +125,9 @@ class Asking:
         self._running = searching.search()
 
     def offered(self, search: CandidateSearch) -> set[str]:
-        """Whose VGPUs are offered, by host; nothing that is Cyborg's ever is."""
+        """Return the hosts whose VGPU of nova is offered; require that no VGPU of
+        Cyborg is offered.
+        """
         taken = {
             provider
             for candidate in search.find(self._request).candidates
@@ -135,11 +137,11 @@ class Asking:
         return {name for name, host in self._hosts.items() if host.own in taken}
 
     def at_once(self) -> set[str]:
-        """What the process is offered that goes on and believes what it knew."""
+        """Return the offers to the running process, with its cache."""
         return self.offered(self._running)
 
     def works(self) -> bool:
-        """Whether both processes are offered each host's, when what was known has expired."""
+        """Return whether both processes are offered all hosts, once the cache has expired."""
         self._searching.clock.advance(CACHE_TIME)
         everything = set(self._hosts)
         return (
@@ -153,13 +155,13 @@ class Asking:
 
 @pytest.fixture
 def newest() -> str:
-    """What Placement knows."""
+    """The newest microversion of Placement."""
     return "1.39"
 
 
 @pytest.fixture
 def spec() -> str:
-    """What the flavor has a VGPU by."""
+    """The extra spec with which the flavor requests a VGPU."""
     return "resources:VGPU"
 
 
@@ -174,7 +176,7 @@ def searching(
 
 @pytest.fixture
 def hosts(searching: Searching) -> dict[str, Host]:
-    """Both at the former release."""
+    """Both hosts at the former release."""
     return {name: searching.useFixture(Host(searching, name)) for name in "ab"}
 
 
@@ -185,7 +187,7 @@ def asking(searching: Searching, hosts: dict[str, Host], spec: str) -> Asking:
 
 @pytest.fixture
 def changes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Gives what has been told of gates, in few words, since it was last asked for."""
+    """A function that returns the log lines about gates since its last call, shortened."""
     caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_tagging_gates")
 
     def told() -> list[str]:
@@ -203,7 +205,7 @@ def changes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 @pytest.mark.drawn(2)
 @pytest.mark.parametrize("spec", ["resources:VGPU", "resources_GPU:VGPU"])
 @pytest.mark.parametrize("newest", ["1.39", "1.33"])
-def test_hosts_are_upgraded_one_by_one_and_nothing_is_lost_and_nothing_slips_in(
+def test_upgrade_host_by_host_offers_the_same_providers_at_each_step(
     hosts: dict[str, Host], asking: Asking
 ) -> None:
     # The former release on both.
@@ -225,9 +227,9 @@ def test_hosts_are_upgraded_one_by_one_and_nothing_is_lost_and_nothing_slips_in(
     assert asking.gate()
     assert asking.works()
 
-    # One goes back, in one of the two orders in which it can be seen.
+    # One host is downgraded, in one of the two orders in which others can see it.
     hosts["b"].downgrade()
-    assert asking.at_once() == {"a"}  # for as long as the gate is believed to be on
+    assert asking.at_once() == {"a"}  # while the cache has the gate as on
     assert not asking.gate()
     assert asking.works()
 
@@ -237,7 +239,7 @@ def test_hosts_are_upgraded_one_by_one_and_nothing_is_lost_and_nothing_slips_in(
     assert asking.works()
 
 
-def test_a_host_of_the_former_release_may_join_again(
+def test_host_of_the_former_release_may_join_again(
     searching: Searching,
     hosts: dict[str, Host],
     asking: Asking,
@@ -249,12 +251,12 @@ def test_a_host_of_the_former_release_may_join_again(
     assert set(changes()) == {"INFO the gate of OWNER_NOVA is on"}
 
     hosts["c"] = searching.useFixture(Host(searching, "c"))
-    assert asking.at_once() == {"a", "b"}  # for as long as the gate is believed to be on
+    assert asking.at_once() == {"a", "b"}  # while the cache has the gate as on
     searching.clock.advance(CACHE_TIME)
     assert asking.at_once() == {"a", "b", "c"}
     assert changes() == ["WARNING the gate of OWNER_NOVA is off"]
     assert asking.works()
-    assert set(changes()) <= {"INFO the gate of OWNER_NOVA is off"}  # who has just begun says so
+    assert set(changes()) <= {"INFO the gate of OWNER_NOVA is off"}  # a new process logs the state
 
     hosts["c"].upgrade()
     assert asking.at_once() == {"a", "b", "c"}
@@ -264,14 +266,14 @@ def test_a_host_of_the_former_release_may_join_again(
     assert asking.works()
 
 
-def test_a_host_that_does_not_get_through_its_first_cycle_holds_the_gate_back(
+def test_host_that_fails_in_its_first_cycle_keeps_the_gate_off(
     hosts: dict[str, Host], asking: Asking
 ) -> None:
     hosts["a"].upgrade()
     driver = hosts["b"].publishing.driver
     published = driver.nodes[f"cn-{hosts['b'].name}"]
     for tagged in (False, True):
-        # Its one host fails, and then another one that it has.
+        # Its one node fails, and then another one.
         driver.nodes["cn-b"] = published if tagged else does_not_answer
         driver.nodes["other"] = does_not_answer
 
@@ -294,7 +296,7 @@ def test_a_host_that_does_not_get_through_its_first_cycle_holds_the_gate_back(
     assert asking.works()
 
 
-def test_a_host_that_is_taken_away_holds_nothing_back(
+def test_deleted_service_does_not_keep_the_gate_off(
     searching: Searching, hosts: dict[str, Host], asking: Asking
 ) -> None:
     hosts["a"].upgrade()

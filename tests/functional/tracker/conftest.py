@@ -1,5 +1,5 @@
-"""Tests of the tracker; some run twice, as those of cycles: with objects kept elsewhere, too."""
+"""Fixtures of the tracker; some tests run twice, with objects in this process and in another."""
 
-from tests.functional.reconcile.conftest import files_stay_open, keeper, nobody_waits, where
+from tests.functional.reconcile.conftest import files_stay_open, keeper, no_waits, where
 
-__all__ = ["files_stay_open", "keeper", "nobody_waits", "where"]
+__all__ = ["files_stay_open", "keeper", "no_waits", "where"]

@@ -1,4 +1,4 @@
-"""What instances take of nodes, as they come, move and go."""
+"""Resources of instances on nodes when instances are claimed, moved and deleted."""
 
 import random
 import sqlite3
@@ -58,7 +58,7 @@ MOVES = {
 
 @pytest.fixture
 def far(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publishing]:
-    """A driver instance of another host, whose objects are kept in the same place."""
+    """A driver instance of another host, with the same store of objects."""
     with Publishing(placement, publishing.state_path, name="far", host=FAR) as fixture:
         fixture.driver.nodes["cn-far"] = flat(VCPU=8)
         fixture.cycle.sync()
@@ -91,7 +91,9 @@ def place_of(context: Context, one: Instance) -> tuple[str | None, str | None]:
 
 
 def is_right(context: Context, **known: claiming.Amounts) -> bool:
-    """Whether rows say what is taken; ``known`` are amounts by node, others have nothing."""
+    """Return whether rows match the resources in use; ``known`` are amounts by node,
+    others are 0.
+    """
     said = noted(context)
     assert said == taken(context)
     return {node: what for (_, node), what in said.items() if what != NOTHING} == {
@@ -100,7 +102,7 @@ def is_right(context: Context, **known: claiming.Amounts) -> bool:
 
 
 def written(publishing: Publishing) -> dict[str, list[Any]]:
-    """All that there is of what claims write."""
+    """Return all rows that claims write."""
     with closing(sqlite3.connect(publishing.state_path / FILE_NAME)) as connection:
         return {
             table: connection.execute(f"SELECT * FROM {table} ORDER BY id").fetchall()
@@ -120,7 +122,7 @@ def refused(
     *args: object,
     error: type[WharfingerError] = ClaimRefused,
 ) -> WharfingerError:
-    """Return the error with which a claim is refused; nothing is written."""
+    """Return the error with which a claim is refused; assert that nothing is written."""
     before = written(publishing)
     with pytest.raises(error, match=match) as caught:
         claim(*args)
@@ -165,7 +167,7 @@ def test_aborted_claim_leaves_nothing(publishing: Publishing, here: Claims) -> N
     assert is_right(context)
 
 
-def test_aborted_claim_leaves_an_instance_that_was_there_before_or_has_gone_elsewhere(
+def test_aborted_claim_keeps_an_instance_that_was_there_before_or_moved_away(
     publishing: Publishing, here: Claims, far: Publishing
 ) -> None:
     context = publishing.context
@@ -182,10 +184,10 @@ def test_aborted_claim_leaves_an_instance_that_was_there_before_or_has_gone_else
     assert noted(context)[ONE] == NOTHING
 
 
-# What is refused.
+# Refused claims.
 
 
-def test_claim_that_contradicts_where_an_instance_is_or_goes_is_refused(
+def test_claim_that_contradicts_the_place_of_an_instance_is_refused(
     publishing: Publishing, here: Claims
 ) -> None:
     context = publishing.context
@@ -207,7 +209,7 @@ def test_claim_that_contradicts_where_an_instance_is_or_goes_is_refused(
         refused(publishing, other.uuid, here.drop_move_claim, one, of_other, end)
 
 
-def test_claim_of_a_node_of_which_this_host_has_no_row_is_refused(
+def test_claim_of_a_node_without_a_row_of_this_host_is_refused(
     publishing: Publishing, here: Claims, far: Publishing
 ) -> None:
     new, old = small(publishing.context), small(publishing.context, OTHER)
@@ -220,9 +222,7 @@ def test_claim_of_a_node_of_which_this_host_has_no_row_is_refused(
     assert new.node is None
 
 
-def test_drop_of_what_a_move_has_not_come_to_is_refused(
-    publishing: Publishing, here: Claims
-) -> None:
+def test_drop_before_or_after_its_status_is_refused(publishing: Publishing, here: Claims) -> None:
     too_early = ("migrating", "post-migrating", "reverting", "reverted", "failed", "queued")
     too_late = ("confirming", "confirmed", "completed", "done")
     for end, statuses in ((End.SOURCE, too_early), (End.DESTINATION, too_late)):
@@ -268,7 +268,7 @@ def test_move_between_hosts_counts_at_both_until_its_source_is_dropped(
 
 
 @pytest.mark.parametrize("kind", MOVES)
-def test_move_that_is_given_up_leaves_the_instance_where_it_was(
+def test_aborted_move_leaves_the_instance_at_its_source(
     publishing: Publishing, here: Claims, there: Claims, kind: str
 ) -> None:
     context = publishing.context
@@ -284,13 +284,13 @@ def test_move_that_is_given_up_leaves_the_instance_where_it_was(
             assert place_of(context, one) == ONE
             assert Instance.get_by_uuid(context, one.uuid).flavor.vcpus == 2
             assert not claim.migration.is_in_progress
-            # The end that is there, at once; the other one was never more than it is now.
+            # The remaining end counts at once; the other end never counted more than now.
             assert is_right(context, cn_0=SMALL_SUM), far_on
 
 
 @pytest.mark.parametrize("dropped", End)
 @pytest.mark.parametrize("node", ["cn-0", "cn-1"])
-def test_resize_on_one_host_counts_both_flavors_until_it_is_over(
+def test_resize_on_one_host_counts_both_flavors_until_it_ends(
     publishing: Publishing, here: Claims, node: str, dropped: End
 ) -> None:
     context = publishing.context
@@ -306,7 +306,7 @@ def test_resize_on_one_host_counts_both_flavors_until_it_is_over(
     assert is_right(context, **left)
 
 
-def test_move_that_is_claimed_again_counts_once_and_is_given_up_where_its_block_raises(
+def test_move_claimed_again_counts_once_and_is_aborted_if_its_block_raises(
     publishing: Publishing, here: Claims, there: Claims
 ) -> None:
     one = small(publishing.context)
@@ -323,7 +323,7 @@ def test_move_that_is_claimed_again_counts_once_and_is_given_up_where_its_block_
     assert is_right(publishing.context, cn_0=SMALL_SUM)
 
 
-def test_move_to_another_node_than_claimed_before_leaves_the_first(
+def test_move_claimed_again_for_another_node_releases_the_first(
     publishing: Publishing, here: Claims
 ) -> None:
     one = small(publishing.context)
@@ -346,7 +346,7 @@ def test_move_that_ended_long_ago_is_not_ended_again(
         move = claims.move_claim(one, one.flavor, node).migration
         assert move is not None
         lead(move, "migrating", "post-migrating", "finished", "confirming")
-        if claims is here:  # it is being confirmed: too late to take it back
+        if claims is here:  # it is being confirmed: too late to abort
             refused(publishing, "is confirming", here.drop_move_claim, one, move, End.DESTINATION)
         there.drop_move_claim(one, move, End.SOURCE)
         moves.append(move)
@@ -358,7 +358,7 @@ def test_move_that_ended_long_ago_is_not_ended_again(
 
 
 @pytest.mark.parametrize("first", End)
-def test_of_two_that_end_a_move_in_different_ways_one_is_right(
+def test_confirm_and_revert_of_a_move_at_once_have_one_winner(
     publishing: Publishing, here: Claims, there: Claims, first: End
 ) -> None:
     context = publishing.context
@@ -387,9 +387,7 @@ def test_of_two_that_end_a_move_in_different_ways_one_is_right(
 # With cycles.
 
 
-def test_cycle_counts_what_another_process_has_changed(
-    publishing: Publishing, here: Claims
-) -> None:
+def test_cycle_counts_changes_of_another_process(publishing: Publishing, here: Claims) -> None:
     one = small(publishing.context)
     here.instance_claim(one, "cn-0")
     publishing.cycle.sync()
@@ -405,7 +403,7 @@ def test_cycle_counts_what_another_process_has_changed(
                     mine.save()
             case "new":
                 small(other, ONE)
-            case _:  # it died before it could say the right sum
+            case _:  # it died before it could write the right sum
                 [row] = ComputeNodeList.get_by_filters(other, host=HOST, hypervisor_hostname="cn-0")
                 row.vcpus_used = 77
                 row.save()
@@ -414,7 +412,7 @@ def test_cycle_counts_what_another_process_has_changed(
     assert is_right(publishing.context, cn_0=SMALL_SUM)
 
 
-def test_cycle_counts_what_is_on_a_node_that_is_listed_no_more(
+def test_cycle_counts_instances_on_a_node_that_is_no_longer_listed(
     publishing: Publishing, here: Claims
 ) -> None:
     one = small(publishing.context)
@@ -428,7 +426,7 @@ def test_cycle_counts_what_is_on_a_node_that_is_listed_no_more(
     assert noted(publishing.context) == taken(publishing.context)
 
 
-def test_claim_that_died_before_it_came_to_the_row_is_seen_by_the_next_cycle(
+def test_claim_that_died_before_the_row_is_counted_by_the_next_cycle(
     publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publishing.cycle.sync()
@@ -446,7 +444,7 @@ def test_claim_that_died_before_it_came_to_the_row_is_seen_by_the_next_cycle(
     assert is_right(publishing.context, cn_0=SMALL_SUM)
 
 
-def test_instances_that_have_not_changed_are_not_read_again(
+def test_unchanged_instances_are_not_read_again(
     publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context, count = publishing.context, 300
@@ -491,7 +489,7 @@ def test_instances_that_have_not_changed_are_not_read_again(
 # Damaged rows.
 
 
-def test_instance_that_cannot_be_read_is_logged_and_leaves_the_others(
+def test_unreadable_instance_is_logged_and_the_others_count(
     publishing: Publishing, here: Claims, caplog: pytest.LogCaptureFixture
 ) -> None:
     spoilt = small(publishing.context)
@@ -506,7 +504,7 @@ def test_instance_that_cannot_be_read_is_logged_and_leaves_the_others(
     assert f"Instance {spoilt.uuid} counts for nothing" in caplog.text
 
 
-def test_row_of_an_instance_that_makes_no_sense_leaves_the_others(
+def test_instance_with_an_empty_field_does_not_affect_the_others(
     publishing: Publishing, here: Claims
 ) -> None:
     for column in ("uuid", "node", "host"):
@@ -520,7 +518,7 @@ def test_row_of_an_instance_that_makes_no_sense_leaves_the_others(
         assert noted(publishing.context) == {ONE: SMALL_SUM, OTHER: SMALL_SUM}
 
 
-def test_claim_fails_where_the_objects_cannot_be_read(publishing: Publishing, here: Claims) -> None:
+def test_claim_with_unreadable_objects_fails(publishing: Publishing, here: Claims) -> None:
     one = small(publishing.context)
     execute(publishing, "ALTER TABLE compute_nodes RENAME TO gone")
     with pytest.raises((StateError, ObjectError)):
@@ -532,10 +530,10 @@ def test_claim_fails_where_the_objects_cannot_be_read(publishing: Publishing, he
 # Several at once.
 
 
-def test_claim_that_finds_the_row_right_has_the_other_look_again(
+def test_claim_beside_an_abort_leaves_the_right_sum(
     publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim whose sum was taken before another's instance went, and saved after that."""
+    """A claim whose sum was computed before another instance was deleted, and saved after that."""
     context = publishing.context
     going, coming = small(context), small(context)
     gone = here.instance_claim(going, "cn-0")
@@ -545,7 +543,7 @@ def test_claim_that_finds_the_row_right_has_the_other_look_again(
         used = usage_of_node(context, host, name)
         if not happened:
             happened.append(name)
-            gone.abort()  # with it the row is as it was: it has nothing to save
+            gone.abort()  # then the row is as before, and has no change to save
         return used
 
     monkeypatch.setattr(instance_claims, "usage_of_node", meanwhile)
@@ -555,7 +553,7 @@ def test_claim_that_finds_the_row_right_has_the_other_look_again(
 
 
 def act(context: Context, claims: Claims, nodes: list[str], chosen: random.Random) -> None:
-    """Do something that a compute service does; what somebody else was faster at is left."""
+    """Do one random act of a compute service; ignore conflicts with others."""
     node = chosen.choice(nodes)
     with suppress(ClaimRefused, ConcurrentSave, ObjectNotFound):
         if chosen.random() < 0.4:
@@ -602,7 +600,7 @@ def claiming_on(publishing: Publishing, seed: str) -> Callable[[], None]:
 
 
 def run(works: list[Callable[[], None]]) -> None:
-    """Have threads work at the same time; what one raises is raised here."""
+    """Run work in threads that start at the same time; raise the error of any of them."""
     start = Barrier(len(works), timeout=60)
 
     def begin(work: Callable[[], None]) -> None:
@@ -614,7 +612,7 @@ def run(works: list[Callable[[], None]]) -> None:
             done.result()
 
 
-def test_rows_are_right_whatever_claims_come_together(
+def test_rows_after_random_claims_at_once_are_right(
     publishing: Publishing, here: Claims, draw: Draw
 ) -> None:
     for seed in draw(range(3), 1):

@@ -41,7 +41,7 @@ def execute(publishing: Publishing, statement: str, *values: str) -> None:
         assert database.execute(statement, values).rowcount  # -1 for a change of the schema
 
 
-def test_a_published_node_has_a_row_that_says_what_it_offers(publishing: Publishing) -> None:
+def test_published_node_has_a_row_with_its_resources(publishing: Publishing) -> None:
     def overcommit(tree: ProviderTree) -> None:
         tree.update_inventory(
             "cn",
@@ -71,7 +71,7 @@ def test_a_published_node_has_a_row_that_says_what_it_offers(publishing: Publish
     assert row.uuid in publishing.store.records
 
 
-def test_what_the_driver_says_of_a_node_comes_before_what_it_publishes(
+def test_description_of_the_driver_takes_precedence_over_inventory(
     publishing: Publishing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def describe(name: str) -> ComputeNode:
@@ -103,7 +103,7 @@ def test_what_the_driver_says_of_a_node_comes_before_what_it_publishes(
     assert said(row.pci_stats[0], "vendor_id", "numa_node", "count") == ("10de", None, 3)
 
 
-def test_only_what_changed_is_saved_and_put_right(publishing: Publishing) -> None:
+def test_only_changed_rows_are_saved_and_corrected(publishing: Publishing) -> None:
     for number in range(3):
         publishing.driver.nodes[f"cn-{number}"] = flat(VCPU=8)
     publishing.cycle.sync()
@@ -124,7 +124,7 @@ def test_only_what_changed_is_saved_and_put_right(publishing: Publishing) -> Non
     assert said(rows(publishing)["cn-2"], "vcpus", "memory_mb") == (4, 0)
 
 
-def test_a_node_keeps_its_row_until_its_provider_is_removed(
+def test_node_keeps_its_row_until_its_provider_is_removed(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     for name in ("cn-0", "cn-1"):
@@ -139,13 +139,13 @@ def test_a_node_keeps_its_row_until_its_provider_is_removed(
     publishing.cycle.sync()
     assert rows(publishing).keys() == {"cn-0", "cn-1", "cn-2"}
     publishing.cycle.sync()
-    assert rows(publishing).keys() == {"cn-0", "cn-2"}, "what is allocated from stays"
+    assert rows(publishing).keys() == {"cn-0", "cn-2"}, "an allocated node keeps its row"
     publishing.driver.nodes["cn-1"] = flat(VCPU=8)
     publishing.cycle.sync()
     assert rows(publishing)["cn-1"].uuid == uuid
 
 
-def test_a_root_of_which_the_driver_says_nothing_is_no_node_of_its_own(
+def test_root_without_a_statement_of_the_driver_has_no_row(
     publishing: Publishing, placement: PlacementFixture, tmp_path: Any
 ) -> None:
     def device(tree: ProviderTree) -> None:
@@ -161,7 +161,7 @@ def test_a_root_of_which_the_driver_says_nothing_is_no_node_of_its_own(
         assert rows(other)["cn"].driver_instance == "scripted"
 
 
-def test_a_row_that_does_not_say_of_which_node_it_is_leaves_the_others(
+def test_row_with_an_unreadable_uuid_does_not_affect_the_others(
     publishing: Publishing,
 ) -> None:
     publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
@@ -173,7 +173,7 @@ def test_a_row_that_does_not_say_of_which_node_it_is_leaves_the_others(
     assert rows(publishing)["cn-1"].vcpus == 16
 
 
-def test_a_cycle_that_cannot_read_the_rows_writes_nothing(
+def test_cycle_that_cannot_read_the_rows_writes_nothing(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)
@@ -216,10 +216,10 @@ def test_cycle_that_cannot_write_rows_raises_and_the_next_one_completes_it(
     assert rows(publishing)["good"].vcpus == 16
 
 
-# What is taken.
+# Used resources.
 
 
-def test_what_is_taken_beyond_what_a_row_can_say_is_the_most_that_it_can(
+def test_used_resources_beyond_the_maximum_of_a_row_are_the_maximum(
     publishing: Publishing,
 ) -> None:
     publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
@@ -240,7 +240,7 @@ def test_what_is_taken_beyond_what_a_row_can_say_is_the_most_that_it_can(
 
 
 @pytest.mark.parametrize("column", ["instance_uuid", "source_compute", "source_node"])
-def test_a_migration_that_cannot_be_read_leaves_the_rows_right_for_the_others(
+def test_unreadable_migration_leaves_the_rows_of_others_right(
     publishing: Publishing, column: str
 ) -> None:
     publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
@@ -258,7 +258,7 @@ def test_a_migration_that_cannot_be_read_leaves_the_rows_right_for_the_others(
 
 
 @pytest.mark.parametrize("arrived", [False, True])
-def test_an_instance_that_moves_counts_at_both_ends_until_that_is_over(
+def test_moving_instance_counts_at_both_ends_until_the_move_ends(
     publishing: Publishing, arrived: bool
 ) -> None:
     publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}

@@ -1,4 +1,4 @@
-"""The service of a host, as its cycles went."""
+"""The service of a host after its cycles."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def test_report_takes_the_version_of_the_owner_trait_when_all_owners_are_publish
 
 
 @pytest.mark.parametrize("column", ["owners", "version"])
-def test_a_complete_cycle_mends_what_cannot_be_read(
+def test_complete_cycle_repairs_an_unreadable_row(
     context: Context, tmp_path: Path, column: str
 ) -> None:
     report(context, "h", {"OWNER_NOVA"}, complete=True)
@@ -75,7 +75,7 @@ def test_a_complete_cycle_mends_what_cannot_be_read(
 @pytest.mark.parametrize(
     ("complete", "version"), [(True, OWNER_TAG_VERSION), (False, SERVICE_VERSION)]
 )
-def test_what_a_newer_program_came_to_is_taken_back_to_what_this_one_can(
+def test_version_of_a_newer_program_is_lowered_to_ours(
     context: Context, complete: bool, version: int
 ) -> None:
     owners = ["OWNER_NOVA"]
@@ -85,7 +85,7 @@ def test_what_a_newer_program_came_to_is_taken_back_to_what_this_one_can(
     assert told(context) == (owners, version)
 
 
-def test_what_an_operator_saves_at_the_same_time_is_kept(
+def test_operators_save_during_a_report_is_kept(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report(context, "h", {"OWNER_NOVA"}, complete=False)
@@ -113,7 +113,9 @@ def test_what_an_operator_saves_at_the_same_time_is_kept(
 @pytest.mark.parametrize(
     "say", [partial(report, owners={"OWNER_NOVA"}, complete=True), begin], ids=["report", "begin"]
 )
-def test_several_at_once_make_one_service(context: Context, say: Callable[..., None]) -> None:
+def test_reports_of_several_threads_create_one_service(
+    context: Context, say: Callable[..., None]
+) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: say(context, "h"), range(16)))
     [found] = ServiceList.get_by_filters(context)

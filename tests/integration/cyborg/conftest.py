@@ -17,7 +17,7 @@ Publish = Callable[..., Cards]
 
 @pytest.fixture(scope="session", autouse=True)
 def _start_all(second_placement_starting: InBackground[SecondPlacement]) -> None:
-    """While the first tests run."""
+    """Start all services while the first tests run."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def publish(harness: Harness, clock: Clock, tmp_path: Path) -> Iterator[Publish]:
-    """Makes an instance of the driver, of what Cyborg has since ``begin``."""
+    """A function that creates a driver instance for Cyborg's contents since ``begin``."""
     with ExitStack() as stack:
 
         def publish(url: str | None = None, **options: Any) -> Cards:

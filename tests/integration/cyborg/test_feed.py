@@ -1,4 +1,4 @@
-"""Polls of a real Cyborg: what they see, and what they cost; and devices that are being bound."""
+"""Polls of a real Cyborg: their results and requests, and devices that are being bound."""
 
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
@@ -16,7 +16,7 @@ from wharfinger.exceptions import BackendError, PlacementUnavailable
 from wharfinger_harnesses.cyborg import deployable, device
 
 HELD: Final = "CUSTOM_FPGA_FUNCTION_ID_LAB_"
-#: A card in two parts, and another card.
+#: A card with two functions, and another card.
 PARTS: Final = (deployable(accelerators=2), deployable("r1"))
 FREE, FULL = (
     {"0c_r0": {"FPGA": (2, of)}, "0c_r1": {"FPGA": (1, of // 2)}, "1c_r0": {"FPGA": (1, 0)}}
@@ -26,7 +26,7 @@ FREE, FULL = (
 
 @pytest.fixture
 def cards(harness: Harness, publish: Publish) -> Cards:
-    """What there is has been published; of the first card, programming waits for a go."""
+    """The published cards; programming of the first one waits for a signal."""
     harness.begin(device("0c", *PARTS, hold=True), device("1c"))
     cards = publish()
     cards.sync()
@@ -36,19 +36,19 @@ def cards(harness: Harness, publish: Publish) -> Cards:
 
 
 def asked(harness: Harness) -> list[str]:
-    """What Cyborg was asked, since that was asked last."""
+    """Return the requests to Cyborg since the last call."""
     paths = [one.path for one in harness.between.asked]
     harness.between.expect()
     return paths
 
 
 def shown(harness: Harness) -> dict[str, object]:
-    """What the first host has to give."""
+    """Return the inventories of the first host."""
     return {name: figures(f"{harness.hosts[0]}_{name}") for name in FREE}
 
 
 def binds(harness: Harness, name: str = "r0") -> str:
-    """An accelerator request whose device is being programmed."""
+    """Bind an accelerator request; its device is then being programmed."""
     cyborg = harness.cyborg
     request = cyborg.bind(harness.uuid("0c", name), bitstream_id=cyborg.create_image("3AFB"))
     cyborg.wait_for_programming("0c")
@@ -56,15 +56,15 @@ def binds(harness: Harness, name: str = "r0") -> str:
 
 
 def goes_on(harness: Harness, request: str) -> None:
-    """Let the programming go on until the request is bound."""
+    """Let the programming continue until the request is bound."""
     harness.cyborg.go("0c")
     harness.cyborg.wait_for_request(request, "Bound")
 
 
-# The cost of a poll.
+# The requests of a poll.
 
 
-def test_where_nothing_changes_only_cyborg_is_asked(harness: Harness, cards: Cards) -> None:
+def test_poll_without_changes_asks_only_cyborg(harness: Harness, cards: Cards) -> None:
     before = everything()
     for _ in range(2):
         assert not cards.poll().steps
@@ -88,7 +88,7 @@ def test_slow_cyborg_is_polled_a_tenth_of_the_time(
     assert not cards.poll().steps
     assert asked(harness) == []
     harness.between.act(1, take)
-    cards.sync()  # asks whenever it is
+    cards.sync()  # asks at any time
     assert asked(harness) == [*LISTING]
     cards.poll()
     assert asked(harness) == []
@@ -109,7 +109,7 @@ def test_slow_cyborg_is_polled_a_tenth_of_the_time(
     assert asked(harness) == []
 
 
-# Being bound.
+# Devices that are being bound.
 
 
 def test_device_that_is_being_bound_is_reserved_with_all_its_parts(
@@ -140,13 +140,11 @@ def test_device_that_is_being_bound_is_reserved_with_all_its_parts(
     assert requests.writes == ["POST /reshaper"]
     assert shown(harness) == FREE
     assert cards.reasons(harness.uuid("0c")) == []
-    before[harness.name("0c")]["traits"].add(f"{HELD}3AFB")  # which Cyborg says
+    before[harness.name("0c")]["traits"].add(f"{HELD}3AFB")  # which Cyborg reports
     assert everything() == before
 
 
-def test_what_is_used_resized_or_reserved_by_an_operator_outlasts_the_binding(
-    harness: Harness, cards: Cards
-) -> None:
+def test_allocation_resize_and_hold_outlast_the_binding(harness: Harness, cards: Cards) -> None:
     consumer = str(uuid4())
     cards.allocate(harness.name("0c"), consumer, FPGA=1)
     request = binds(harness)
@@ -214,9 +212,7 @@ def test_device_is_reserved_as_long_as_any_part_is_being_bound(
 # Failures.
 
 
-def test_change_that_a_failed_poll_has_missed_is_seen_by_the_next(
-    harness: Harness, cards: Cards
-) -> None:
+def test_change_during_failed_polls_is_seen_by_the_next(harness: Harness, cards: Cards) -> None:
     request = binds(harness)
     before = everything()
     for at in range(len(LISTING)):
@@ -237,15 +233,15 @@ def test_change_that_a_failed_poll_has_missed_is_seen_by_the_next(
 
 
 def is_away(method: str, path: str) -> None:
-    """Placement takes no writes."""
+    """Refuse the request, as a Placement that is down."""
     if method != "GET":
-        raise ConnectFailure(f"{method} {path}: there is nobody")
+        raise ConnectFailure(f"{method} {path}: no server answers")
 
 
-def test_cyborg_that_was_away_comes_back_with_all_it_had(
+def test_cyborg_after_an_outage_has_all_its_devices(
     harness: Harness, cards: Cards, publish: Publish
 ) -> None:
-    """Its agent reports all anew."""
+    """Its agent reports everything again."""
     before = everything()
     direct = publish(harness.cyborg.url)
     direct.sync()

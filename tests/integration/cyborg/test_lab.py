@@ -1,6 +1,6 @@
-"""What the real Cyborg does, where our driver relies on it or has to cope with it.
+"""Behaviour of the real Cyborg on which our driver relies, or with which it must cope.
 
-And that its program needs nothing but files.
+One test checks that the lab's program needs only files.
 """
 
 import json
@@ -64,7 +64,7 @@ def test_device_is_bound_to_a_function_and_then_to_an_image(harness: Harness) ->
         assert cyborg.ask("GET", f"/accelerator_requests/{request}").status_code == 404
 
 
-def test_function_shows_where_the_device_says_it_at_the_next_discovery(harness: Harness) -> None:
+def test_function_that_a_device_reports_appears_at_the_next_discovery(harness: Harness) -> None:
     harness.begin(
         device("0c", function="0a-11", reports_function=True), device("1c", function="0a-22")
     )
@@ -73,13 +73,13 @@ def test_function_shows_where_the_device_says_it_at_the_next_discovery(harness: 
     assert traits(harness.name("1c")) == {TRAIT}
 
     assert cyborg.program(cyborg.deployable("0c")["uuid"], cyborg.create_image("0a-33")).ok
-    assert cyborg.deployable("0c")["bitstream_id"] is None  # Cyborg itself does not know
+    assert cyborg.deployable("0c")["bitstream_id"] is None  # Cyborg itself does not know it
     assert traits(name) == {TRAIT, f"{HELD}0A11"}
     cyborg.discover()
     assert traits(name) == {TRAIT, f"{HELD}0A33"}
 
 
-def test_provider_that_is_gone_is_missed_when_its_device_changes(harness: Harness) -> None:
+def test_deleted_provider_is_an_error_once_its_device_changes(harness: Harness) -> None:
     harness.begin(device("0c"))
     cyborg, uuid = harness.cyborg, harness.uuid("0c")
     delete_provider(harness, uuid)
@@ -87,14 +87,16 @@ def test_provider_that_is_gone_is_missed_when_its_device_changes(harness: Harnes
     cyborg.resize("0c", 2)
     with pytest.raises(LabError, match="generation"):
         cyborg.discover()
-    # It takes for done what it has noted before it failed.
+    # Cyborg takes everything as done that it recorded before the failure.
     cyborg.discover()
     assert cyborg.deployable("0c")["num_accelerators"] == 2
     assert cyborg.deployable("0c")["rp_uuid"] == uuid
     assert everything().keys() == {harness.hosts[0]}
 
 
-def test_trait_that_a_device_without_provider_loses_is_missed_forever(harness: Harness) -> None:
+def test_lost_trait_of_a_device_without_provider_is_an_error_at_each_discovery(
+    harness: Harness,
+) -> None:
     harness.begin(device("0c", deployable(traits=[TRAIT, "CUSTOM_LARGE"])))
     uuid = harness.uuid("0c")
     delete_provider(harness, uuid)
@@ -102,12 +104,12 @@ def test_trait_that_a_device_without_provider_loses_is_missed_forever(harness: H
     for _ in range(2):
         with pytest.raises(LabError, match=f"Failed to get traits for rp {uuid}"):
             harness.cyborg.discover()
-    # What is new comes first, and is published.
+    # New devices come first, and are published.
     assert everything().keys() == {harness.hosts[0], harness.name("1c")}
 
 
 class InADirectory(PythonDaemon):
-    """The program with files alone, and no options for Python."""
+    """The program in a directory with only files, and without options for Python."""
 
     def __init__(self, placement: str) -> None:
         super().__init__()
@@ -124,7 +126,7 @@ class InADirectory(PythonDaemon):
         self.start(sys.executable, program, str(self.directory), str(self.port))
 
 
-def test_files_are_enough(harness: Harness) -> None:
+def test_lab_program_needs_only_files(harness: Harness) -> None:
     harness.begin()
     with InADirectory(harness.placement_url) as program:
         url = f"http://127.0.0.1:{program.port}/accelerator/v2/deployables"

@@ -1,4 +1,4 @@
-"""Listings of a real Cyborg that are not believed; tests/unit/cyborg/test_client.py has more."""
+"""Listings of a real Cyborg that the driver rejects; tests/unit/cyborg/test_client.py has more."""
 
 from collections.abc import Callable
 from typing import Final
@@ -29,7 +29,7 @@ def cards(harness: Harness, publish: Publish) -> Cards:
 
 
 def fails(cards: Cards) -> str:
-    """What is said by a cycle when a listing fails; nothing is written."""
+    """Run a cycle whose listing fails; assert that nothing is written, and return the error."""
     before, requests = everything(), len(cards.placement.requests)
     with pytest.raises(BackendError) as caught:
         cards.cycle.sync()
@@ -39,11 +39,11 @@ def fails(cards: Cards) -> str:
 
 
 def emptied(name: str) -> Callable[[Answer], Answer]:
-    """An answer whose list of that name has nothing."""
+    """Return an answer whose list of that name is empty."""
     return edited(lambda content: content[name].clear())
 
 
-def test_empty_list_is_not_believed_and_no_requests_are_none(
+def test_empty_list_is_rejected_and_an_empty_list_of_requests_accepted(
     harness: Harness, cards: Cards
 ) -> None:
     for at, name in ((0, "deployables"), (2, "devices")):
@@ -54,7 +54,7 @@ def test_empty_list_is_not_believed_and_no_requests_are_none(
     assert not cards.sync().steps
 
 
-def test_cyborg_that_has_lost_all_is_not_believed(harness: Harness, cards: Cards) -> None:
+def test_cyborg_that_lost_all_devices_is_rejected(harness: Harness, cards: Cards) -> None:
     cyborg = harness.cyborg
     cyborg.set_hardware()
     cyborg.discover()

@@ -1,6 +1,6 @@
-"""Instances with vGPUs of nova's, of Cyborg's and of both, and moves from one to the other.
+"""Instances with vGPUs of nova, of Cyborg or of both, and moves between them.
 
-What there is, the real libvirt and Cyborg drivers have published, with the gates on.
+The real libvirt and Cyborg drivers have published the providers, and the gates are on.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from tests.lab.two_owners import CYBORGS, HOST, NOVAS, PROFILE, TwoOwners
 from wharfinger.exceptions import NoCandidates
 from wharfinger.objects import Instance, InstanceList
 
-#: A vGPU of nova's, of Cyborg's by a device profile, and one of each.
+#: A vGPU of nova, one of Cyborg by a device profile, and one of each.
 OF_NOVA = flavor("of-nova", 2, **{"resources:VGPU": "1"})
 OF_CYBORG = flavor("of-cyborg", 2, **{"accel:device_profile": PROFILE})
 OF_BOTH = flavor("of-both", 2, **{"resources:VGPU": "1", "accel:device_profile": PROFILE})
 
-#: What an instance has of each.
+#: The allocations of an instance on each provider.
 ONE: Final = {"VGPU": 1}
 CPUS: Final = {"VCPU": 2}
 NO_CHANGE: Final = "gpus: no change\nfpgas: no change\n"
@@ -34,7 +34,7 @@ def lab(shared_cyborg: Harness) -> Iterator[TwoOwners]:
 
 @pytest.fixture
 def desk(lab: TwoOwners) -> Iterator[Desk]:
-    """Nobody has anything, before and after."""
+    """A desk without allocations, before and after the test."""
     before = published()
     with Desk(lab.client, lab.context, lab.config, down_time=AT_ONCE) as desk:
         yield desk
@@ -45,7 +45,7 @@ def desk(lab: TwoOwners) -> Iterator[Desk]:
 
 
 def published() -> dict[str, object]:
-    """What drivers have published, and who has reserved it."""
+    """Return the published providers with their reservations."""
     return {
         name: (one["parent"], one["traits"], one["inventories"])
         for name, one in everything().items()
@@ -53,12 +53,12 @@ def published() -> dict[str, object]:
 
 
 def node_of(desk: Desk, uuid: str) -> tuple[str | None, str | None, str]:
-    """The host, the node and the flavor of an instance."""
+    """Return the host, the node and the flavor of an instance."""
     one = Instance.get_by_uuid(desk.context, uuid)
     return one.host, one.node, one.flavor.name
 
 
-def test_the_drivers_publish_it_and_the_gates_are_on(lab: TwoOwners) -> None:
+def test_drivers_have_published_both_vgpus_and_the_gates_are_on(lab: TwoOwners) -> None:
     assert lab.gates() == {"OWNER_NOVA": True, "OWNER_CYBORG": True}
     root = lab.provider(HOST)
     assert (root["parent"], "OWNER_NOVA" in root["traits"]) == (None, True)
@@ -69,7 +69,7 @@ def test_the_drivers_publish_it_and_the_gates_are_on(lab: TwoOwners) -> None:
         assert {trait for trait in one["traits"] if trait.startswith("OWNER_")} == {owner}
 
 
-def test_an_instance_is_resized_from_novas_vgpu_to_cyborgs_and_back(
+def test_instance_is_resized_from_novas_vgpu_to_cyborgs_and_back(
     lab: TwoOwners, desk: Desk
 ) -> None:
     one = desk.claim(OF_NOVA).instance.uuid
@@ -81,7 +81,7 @@ def test_an_instance_is_resized_from_novas_vgpu_to_cyborgs_and_back(
         one: {HOST: CPUS, CYBORGS: ONE},
     }
     assert node_of(desk, one) == (HOST, HOST, "of-nova")
-    assert lab.sync() == NO_CHANGE  # the drivers have no say in it
+    assert lab.sync() == NO_CHANGE  # the drivers have no part in it
     desk.moves.confirm(one)
     assert held() == {one: {HOST: CPUS, CYBORGS: ONE}}
     assert node_of(desk, one) == (HOST, HOST, "of-cyborg")
@@ -93,7 +93,7 @@ def test_an_instance_is_resized_from_novas_vgpu_to_cyborgs_and_back(
     assert not faults(desk.context)
 
 
-def test_it_has_what_it_had_when_that_is_reverted(desk: Desk) -> None:
+def test_reverted_resize_restores_the_allocations(desk: Desk) -> None:
     for first, then in ((OF_NOVA, OF_CYBORG), (OF_CYBORG, OF_NOVA)):
         one = desk.claim(first).instance.uuid
         before = held()
@@ -107,7 +107,7 @@ def test_it_has_what_it_had_when_that_is_reverted(desk: Desk) -> None:
         desk.claims.release(one)
 
 
-def test_one_instance_has_both(lab: TwoOwners, desk: Desk) -> None:
+def test_instance_may_have_vgpus_of_both_owners(lab: TwoOwners, desk: Desk) -> None:
     one = desk.claim(OF_BOTH).instance.uuid
     assert held() == {one: {HOST: CPUS, NOVAS: ONE, CYBORGS: ONE}}
     assert lab.sync() == NO_CHANGE
@@ -122,18 +122,19 @@ def test_one_instance_has_both(lab: TwoOwners, desk: Desk) -> None:
     assert not faults(desk.context)
 
 
-def test_neither_owners_last_unit_goes_to_who_asks_for_the_others(desk: Desk) -> None:
+def test_last_unit_of_one_owner_is_not_given_to_a_request_for_the_other(desk: Desk) -> None:
     first = desk.claim(OF_CYBORG).instance.uuid
     for wanted in (OF_CYBORG, OF_BOTH):
-        with pytest.raises(NoCandidates):  # nova has eight of the class
+        with pytest.raises(NoCandidates):  # nova has eight units of the class
             desk.claim(wanted)
     eight = [desk.claim(OF_NOVA).instance.uuid for _ in range(8)]
     desk.claims.release(first)
-    with pytest.raises(NoCandidates):  # Cyborg has one of the class
+    with pytest.raises(NoCandidates):  # Cyborg has one unit of the class
         desk.claim(OF_NOVA)
     assert {name for one in eight for name in held()[one]} == {HOST, NOVAS}
 
-    # Who has one of nova's can have Cyborg's, and somebody else what he had.
+    # An instance with a VGPU of nova can change to Cyborg's, and another instance gets its former
+    # one.
     desk.moves.start(eight[0], OF_CYBORG)
     with pytest.raises(NoCandidates):
         desk.claim(OF_NOVA)
@@ -143,7 +144,7 @@ def test_neither_owners_last_unit_goes_to_who_asks_for_the_others(desk: Desk) ->
     assert not faults(desk.context)
 
 
-def test_the_program_tells_it(lab: TwoOwners, desk: Desk) -> None:
+def test_program_shows_the_moves(lab: TwoOwners, desk: Desk) -> None:
     for name, option in (("n", "resources:VGPU=1"), ("c", f"accel:device_profile={PROFILE}")):
         made = lab.run("flavor", "create", name, "--ram", "1024", "--property", option)
         assert made.code == 0, made.err

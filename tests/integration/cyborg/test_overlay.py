@@ -1,4 +1,4 @@
-"""The Cyborg driver over what a real Cyborg publishes in the real Placement."""
+"""The Cyborg driver overlays the providers that a real Cyborg publishes in the real Placement."""
 
 import random
 import threading
@@ -37,19 +37,19 @@ from wharfinger_harnesses.cyborg import Cyborg, deployable, device
 HOST: Final = "fpga-host-1"
 TRAIT: Final = "CUSTOM_FPGA_LAB"
 HELD: Final = "CUSTOM_FPGA_FUNCTION_ID_LAB_"
-#: What a Cyborg may have: two parts of one card, cards of other kinds, and a class of its own.
+#: Possible devices: two functions of one card, cards of other kinds, and a custom class.
 VARIED: Final = (
     device("0c", deployable(accelerators=2), deployable("r1", traits=[TRAIT, "CUSTOM_LARGE"])),
     device("1c", deployable(resource_class="PGPU"), kind="GPU"),
     device("2c", deployable(resource_class="VGPU", accelerators=4, traits=[OURS]), kind="GPU"),
     device("3c", deployable(resource_class="CUSTOM_NIC"), kind="NIC"),
 )
-#: An FPGA in two parts and a GPU.
+#: An FPGA with two functions, and a GPU.
 SOME: Final = VARIED[:2]
 
 
 def marked(before: Contents, *names: str) -> Contents:
-    """The providers of Placement as they were, those of these names with marks."""
+    """Return the former contents of Placement, with our marks on the providers of these names."""
     return {
         name: {**one, "traits": one["traits"] | MARKS} if name in names else one
         for name, one in before.items()
@@ -57,7 +57,7 @@ def marked(before: Contents, *names: str) -> Contents:
 
 
 def published(harness: Harness, publish: Publish) -> Cards:
-    """An instance that has marked what there is."""
+    """Return an instance that has marked all devices."""
     harness.begin(*SOME)
     cards = publish()
     cards.sync()
@@ -65,7 +65,7 @@ def published(harness: Harness, publish: Publish) -> Cards:
 
 
 def changes(harness: Harness, bus: str, *traits: str) -> None:
-    """Have a device say these traits."""
+    """Change the traits that a device reports."""
     harness.cyborg.change_device(bus, deployables=[deployable(traits=traits)])
     harness.cyborg.discover()
 
@@ -73,7 +73,7 @@ def changes(harness: Harness, bus: str, *traits: str) -> None:
 # Discovery.
 
 
-def test_all_that_cyborg_publishes_is_tagged_once_and_else_as_it_was(
+def test_all_providers_of_cyborg_are_tagged_once_and_otherwise_unchanged(
     harness: Harness, publish: Publish
 ) -> None:
     harness.begin(*VARIED)
@@ -105,9 +105,7 @@ def test_all_that_cyborg_publishes_is_tagged_once_and_else_as_it_was(
     assert everything() == marked(before, *ours)
 
 
-def test_novas_root_and_novas_children_are_never_touched(
-    harness: Harness, publish: Publish
-) -> None:
+def test_novas_root_and_children_are_never_touched(harness: Harness, publish: Publish) -> None:
     harness.begin(*SOME)
     cards = publish()
     create(cards.client, "nova-gpu", HOST, {"VGPU": 4}, {NOVA, "CUSTOM_BLUE"})
@@ -128,7 +126,7 @@ def test_novas_root_and_novas_children_are_never_touched(
     assert not [one for one in requests.writes if any(uuid in one for uuid in uuids)]
 
 
-def test_deployable_of_another_owner_is_a_conflict_and_the_rest_goes_on(
+def test_deployable_of_another_owner_is_a_conflict_and_the_others_are_tagged(
     harness: Harness, publish: Publish
 ) -> None:
     harness.begin(*SOME)
@@ -151,7 +149,9 @@ def test_deployable_of_another_owner_is_a_conflict_and_the_rest_goes_on(
     assert traits(name) == {TRAIT} | MARKS
 
 
-def test_neither_owner_ever_gets_what_is_the_others(harness: Harness, publish: Publish) -> None:
+def test_candidates_of_one_owner_never_use_providers_of_the_other(
+    harness: Harness, publish: Publish
+) -> None:
     harness.begin(*VARIED)
     cards = publish()
     create(cards.client, "nova-gpu", HOST, {"VGPU": 4, "PGPU": 1}, {NOVA})
@@ -179,7 +179,7 @@ def test_neither_owner_ever_gets_what_is_the_others(harness: Harness, publish: P
 
 
 def takes(cards: Cards, *groups: RequestGroup) -> set[str]:
-    """The names of the providers of which candidates for these groups take anything."""
+    """Return the names of the providers in the candidates for these groups."""
     surroundings = Surroundings(parse([]), cards.client, cards.context)
     search = CandidateSearch(cards.client, {"owner": OwnerFilter(surroundings)})
     found = search.find(ResourceRequest(groups=groups, group_policy="none")).candidates
@@ -187,10 +187,10 @@ def takes(cards: Cards, *groups: RequestGroup) -> set[str]:
     return {name for name, one in everything().items() if one["uuid"] in uuids}
 
 
-# What Cyborg does to its own.
+# Changes by Cyborg.
 
 
-def test_device_that_comes_is_tagged_and_one_that_goes_is_forgotten(
+def test_new_device_is_tagged_and_a_removed_one_forgotten(
     harness: Harness, publish: Publish
 ) -> None:
     cards = published(harness, publish)
@@ -209,9 +209,7 @@ def test_device_that_comes_is_tagged_and_one_that_goes_is_forgotten(
     assert gone.isdisjoint(cards.cycle.store.records)
 
 
-def test_reservation_of_an_operator_comes_back_after_a_resize(
-    harness: Harness, publish: Publish
-) -> None:
+def test_hold_of_an_operator_is_restored_after_a_resize(harness: Harness, publish: Publish) -> None:
     cards = published(harness, publish)
     name = harness.name("0c")
     cards.hold(harness.uuid("0c"))
@@ -231,7 +229,7 @@ def test_reservation_of_an_operator_comes_back_after_a_resize(
     assert figures(name) == {"FPGA": (size, 0)}
 
 
-#: What a device says, one after the other: a trait changes, comes, goes, is our own.
+#: Consecutive reports of a device: its trait changes, appears, disappears, is our own.
 SAID: Final[tuple[list[str], ...]] = (
     [TRAIT],
     ["CUSTOM_OTHER"],
@@ -245,7 +243,7 @@ SAID: Final[tuple[list[str], ...]] = (
 )
 
 
-def test_traits_and_class_that_cyborg_changes_stay_as_it_says(
+def test_traits_and_class_that_cyborg_changes_stay_changed(
     harness: Harness, publish: Publish
 ) -> None:
     harness.begin(device("0c"))
@@ -266,12 +264,12 @@ def test_traits_and_class_that_cyborg_changes_stay_as_it_says(
     assert traits(name) == {TRAIT} | MARKS
 
 
-# Providers that are not there.
+# Missing providers.
 
 
 @contextmanager
 def lacking_provider(harness: Harness, name: str) -> Iterator[None]:
-    """Cyborg has not published a deployable, as far as it knows."""
+    """Let Cyborg report that it has not published a deployable."""
     (uuid,) = (one["rp_uuid"] for one in harness.cyborg.deployables() if one["name"] == name)
     change = "UPDATE deployables SET rp_uuid = :uuid WHERE name = :name"
     harness.cyborg.execute(change, uuid=None, name=name)
@@ -281,7 +279,7 @@ def lacking_provider(harness: Harness, name: str) -> Iterator[None]:
         harness.cyborg.execute(change, uuid=uuid, name=name)
 
 
-def test_deployable_without_a_provider_is_told_and_the_rest_goes_on(
+def test_deployable_without_a_provider_is_reported_and_the_others_are_tagged(
     harness: Harness, publish: Publish
 ) -> None:
     cards = published(harness, publish)
@@ -293,14 +291,14 @@ def test_deployable_without_a_provider_is_told_and_the_rest_goes_on(
         (problem,) = cards.problems()
         assert f"deployable {name} (" in problem
         assert "no resource provider" in problem
-        # It is there in truth, and keeps what it has.
+        # The provider exists, and keeps its traits.
         assert traits(name) == before
         assert traits(harness.name("4c")) == {TRAIT} | MARKS
         assert cards.problems() == [problem]
     cards.sync()
 
 
-def test_provider_that_another_has_deleted_is_told_and_not_made_again(
+def test_provider_deleted_by_another_client_is_reported_and_not_created(
     harness: Harness, publish: Publish
 ) -> None:
     cards = published(harness, publish)
@@ -320,7 +318,7 @@ def test_provider_that_another_has_deleted_is_told_and_not_made_again(
     assert len(cards.sync().steps) == 2
     assert traits(name) == {TRAIT} | MARKS
 
-    # Nor is a root.
+    # A root is not created either.
     there = everything()
     for gone in sorted(there, key=lambda one: there[one]["parent"] is None):
         cards.client.delete_provider(there[gone]["uuid"])
@@ -329,7 +327,9 @@ def test_provider_that_another_has_deleted_is_told_and_not_made_again(
         assert everything() == {}
 
 
-def test_program_tells_what_it_could_not_publish(harness: Harness, tmp_path: Path) -> None:
+def test_program_prints_the_deployable_that_it_could_not_publish(
+    harness: Harness, tmp_path: Path
+) -> None:
     harness.begin(*SOME)
     program = Program(tmp_path, harness.placement_url)
     state, name = tmp_path / "state", harness.name("1c")
@@ -357,9 +357,7 @@ def trait_of(function: str) -> str:
     return f"{HELD}{function}"
 
 
-def test_what_a_device_was_programmed_with_is_said_again(
-    harness: Harness, publish: Publish
-) -> None:
+def test_function_of_a_job_is_published_again(harness: Harness, publish: Publish) -> None:
     harness.begin(device("0c"))
     cards = publish()
     cards.sync()
@@ -367,7 +365,7 @@ def test_what_a_device_was_programmed_with_is_said_again(
     cards.was_programmed(harness.uuid("0c"), trait_of("3AFB"))
     cards.sync()
     assert traits(name) == {TRAIT, trait_of("3AFB")} | MARKS
-    # The device reports another trait: what its position had is taken away by Cyborg.
+    # The device reports another trait: Cyborg removes the trait at that position.
     its: list[str]
     for its, again in (
         ([trait_of("3AFB")], cards.cycle.sync),
@@ -376,13 +374,13 @@ def test_what_a_device_was_programmed_with_is_said_again(
         (["CUSTOM_OTHER"], cards.cycle.sync),
     ):
         changes(harness, "0c", *its)
-        # Cyborg has Placement forget the name, too, where nobody has that trait any more.
+        # Cyborg also deletes a trait that no provider has any more.
         if any("No such trait" in str(problem) for problem in again().problems):
             assert not again().problems
         assert traits(name) == {*its, trait_of("3AFB")} | MARKS
     assert not cards.sync().steps
 
-    # What Cyborg has put there since stays.
+    # A function that Cyborg has published since stays.
     request = harness.cyborg.bind(
         harness.uuid("0c"), bitstream_id=harness.cyborg.create_image("4AFB")
     )
@@ -414,7 +412,7 @@ def test_function_that_the_agent_reports_is_published_once(
     assert cards.driver.current_function(uuid) == "2222"
 
 
-def test_what_a_device_held_is_forgotten_with_it(harness: Harness, publish: Publish) -> None:
+def test_job_of_a_removed_device_is_forgotten(harness: Harness, publish: Publish) -> None:
     devices = [device("0c"), device("1c")]
     harness.begin(*devices)
     cards = publish()
@@ -431,12 +429,12 @@ def test_what_a_device_held_is_forgotten_with_it(harness: Harness, publish: Publ
     assert traits(harness.name("1c")) == {TRAIT} | MARKS
 
 
-# Reports all the while.
+# Continuous reports.
 
 
 @contextmanager
 def reporting(cyborg: Cyborg) -> Iterator[None]:
-    """Cyborg's agent reports again and again, from another thread."""
+    """Let Cyborg's agent report again and again, in another thread."""
     over = threading.Event()
     failed: list[Exception] = []
 
@@ -454,11 +452,11 @@ def reporting(cyborg: Cyborg) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-    # A report that one of our writes comes in between is given up, and made again.
+    # Cyborg gives up a report if one of our writes comes in between, and repeats it.
     assert all("generation" in str(error) for error in failed), failed
 
 
-def test_reports_all_the_while_lose_nothing_of_ours_and_no_write_harms_theirs(
+def test_continuous_reports_and_our_writes_lose_nothing_of_either(
     harness: Harness, publish: Publish
 ) -> None:
     chance = random.Random(8)
@@ -474,8 +472,8 @@ def test_reports_all_the_while_lose_nothing_of_ours_and_no_write_harms_theirs(
             chance.choice([cards.cycle.poll, cards.cycle.drift, cards.cycle.sync])()
     assert writes
     assert [write.harm for write in writes if write.harm] == []
-    # What we write between what Cyborg reads and what it writes of that, it gives up, and takes for
-    # done: only what it reports after this is certain to be there.
+    # If we write between Cyborg's read and write, it gives up the write, but counts it as done:
+    # only its next reports are certain to be in Placement.
     harness.report({HOST: [device(bus, deployable(accelerators=12)) for bus in buses]})
     cards.sync()
     after = everything()
@@ -491,7 +489,7 @@ def test_reports_all_the_while_lose_nothing_of_ours_and_no_write_harms_theirs(
 
 
 def change_something(cyborg: Cyborg, chance: random.Random, buses: list[str]) -> None:
-    """Have one device be another, or come anew; the first only be resized."""
+    """Change or replace a device at random; the first one is only resized."""
     bus = chance.choice(buses)
     size, trait = chance.randint(1, 9), f"CUSTOM_T{chance.randint(1, 3)}"
     match chance.choice(["resize", "trait", "replace"]):
@@ -505,7 +503,7 @@ def change_something(cyborg: Cyborg, chance: random.Random, buses: list[str]) ->
             cyborg.resize(bus, size)
 
 
-def test_same_changes_come_to_the_same_without_us(harness: Harness, publish: Publish) -> None:
+def test_same_changes_without_us_have_the_same_result(harness: Harness, publish: Publish) -> None:
     devices = (device("0c", deployable(accelerators=2), deployable("r1")), device("1c"))
 
     def go_through(step: int) -> None:

@@ -1,4 +1,4 @@
-"""The Cyborg driver where nobody else publishes: Cyborg reports to another Placement."""
+"""The Cyborg driver publishes the providers itself: Cyborg reports to another Placement."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from wharfinger.exceptions import BackendError, PartialListing, ProgrammingRefus
 from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.cyborg import deployable, device
 
-#: One is the beginning of the other.
+#: One name is a prefix of the other.
 HOSTS: Final = ("fpga-host-1", "fpga-host-11")
 TRAIT: Final = "CUSTOM_FPGA_LAB"
 DEVICES: Final = (
@@ -37,13 +37,13 @@ NAME: Final = f"{HOSTS[0]}_1c_r0"
 
 @pytest.fixture
 def cards(harness: Harness, publish: Publish, second_placement: SecondPlacement) -> Cards:
-    """What Cyborg has and nobody publishes yet."""
+    """The devices of Cyborg, which are not published yet."""
     harness.begin(*DEVICES, more=OTHERS, reports_to=second_placement.url)
     return publish(publish="own")
 
 
 def told(client: WritingClient) -> dict[str, Any]:
-    """What a Placement has below the roots."""
+    """Return the providers below the roots of a Placement."""
     listed = client.list_providers()
     names = {one.uuid: one.name for one in listed}
     return {
@@ -63,7 +63,7 @@ def deployables(content: Any) -> list[dict[str, Any]]:
     return listed
 
 
-def test_it_publishes_what_cyborg_would(
+def test_driver_publishes_the_same_providers_as_cyborg(
     harness: Harness, cards: Cards, second_placement: SecondPlacement
 ) -> None:
     harness.cyborg.set_hardware(*DEVICES, *MORE)
@@ -84,7 +84,7 @@ def test_it_publishes_what_cyborg_would(
     assert not cards.drift().steps
 
 
-def test_it_needs_no_provider_of_cyborgs(harness: Harness, cards: Cards) -> None:
+def test_driver_does_not_need_cyborgs_providers(harness: Harness, cards: Cards) -> None:
     with_none = edited(lambda content: [one.update(rp_uuid=None) for one in deployables(content)])
     harness.between.replace(0, with_none)
     cards.sync()
@@ -96,7 +96,7 @@ def test_it_needs_no_provider_of_cyborgs(harness: Harness, cards: Cards) -> None
     assert everything() == there
 
 
-def test_the_children_of_others_are_left_alone(cards: Cards) -> None:
+def test_children_of_other_owners_are_left_alone(cards: Cards) -> None:
     create(cards.client, "nova-gpu", HOSTS[0], {"VGPU": 4}, {"OWNER_NOVA"})
     before = everything()["nova-gpu"]
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_the_children_of_others_are_left_alone(cards: Cards) -> None:
     assert everything()["nova-gpu"] == before
 
 
-def test_what_changes_is_changed(harness: Harness, cards: Cards) -> None:
+def test_changed_devices_are_updated(harness: Harness, cards: Cards) -> None:
     cards.sync()
     cards.hold(harness.uuid("0c"))
     parts = [deployable(accelerators=3, traits=["CUSTOM_OTHER"]), DEVICES[0]["deployables"][1]]
@@ -122,7 +122,7 @@ def test_what_changes_is_changed(harness: Harness, cards: Cards) -> None:
     assert not cards.sync().steps
 
 
-def test_what_is_being_bound_is_reserved(harness: Harness, cards: Cards) -> None:
+def test_device_that_is_being_bound_is_reserved(harness: Harness, cards: Cards) -> None:
     cards.sync()
     cyborg = harness.cyborg
     cyborg.change_device("0c", hold=True)
@@ -139,7 +139,7 @@ def test_what_is_being_bound_is_reserved(harness: Harness, cards: Cards) -> None
     assert figures(harness.name("0c", "r1")) == {"FPGA": (1, 0)}
 
 
-def test_what_is_gone_is_removed_after_two_listings(harness: Harness, cards: Cards) -> None:
+def test_removed_device_is_removed_after_two_listings(harness: Harness, cards: Cards) -> None:
     cards.sync()
     before = everything()
     harness.cyborg.remove_device("1c")
@@ -199,7 +199,9 @@ def test_removal_after_a_restart_looks_for_the_deployable_in_a_new_list(
     assert published.keys() - everything().keys() == {NAME}
 
 
-def test_what_is_used_is_not_removed(harness: Harness, cards: Cards) -> None:
+def test_removed_device_with_allocations_is_reserved_and_kept(
+    harness: Harness, cards: Cards
+) -> None:
     cards.sync()
     cards.allocate(NAME, str(uuid4()), PGPU=1)
     harness.cyborg.remove_device("1c")
@@ -209,7 +211,7 @@ def test_what_is_used_is_not_removed(harness: Harness, cards: Cards) -> None:
     assert figures(NAME) == {"PGPU": (1, 1)}
 
 
-def test_nothing_is_removed_for_a_listing_that_failed(harness: Harness, cards: Cards) -> None:
+def test_failed_listing_removes_nothing(harness: Harness, cards: Cards) -> None:
     cards.sync()
     before = everything()
     for at in [*range(len(LISTING))] * 2:
@@ -221,7 +223,7 @@ def test_nothing_is_removed_for_a_listing_that_failed(harness: Harness, cards: C
     assert everything() == before
 
 
-# What its devices hold: Cyborg goes on saying what it has found first.
+# Functions of devices: Cyborg keeps reporting the first one that it found.
 
 
 SAID: Final = "CUSTOM_FPGA_FUNCTION_ID_LAB_SAID"
@@ -229,7 +231,7 @@ SAID: Final = "CUSTOM_FPGA_FUNCTION_ID_LAB_SAID"
 
 @pytest.fixture
 def programmable(harness: Harness, cards: Cards) -> str:
-    """The name of a provider that says by Cyborg's word which function it has."""
+    """The name of a provider whose function Cyborg reports."""
     harness.cyborg.add_device("5c", deployable(traits=[TRAIT, SAID]))
     harness.cyborg.discover()
     cards.sync()
@@ -239,7 +241,7 @@ def programmable(harness: Harness, cards: Cards) -> str:
 
 
 def loads(harness: Harness, cards: Cards, name: str, function: str | None) -> None:
-    """Load an image of a function into a device; of None nobody knows which it is."""
+    """Load an image of a function into a device; None is an unknown function."""
     image = harness.cyborg.create_image(function)
     provider = provider_details.find(cards.client, name)
     jobs.program(
@@ -247,7 +249,7 @@ def loads(harness: Harness, cards: Cards, name: str, function: str | None) -> No
     )
 
 
-def test_what_cyborg_goes_on_saying_is_not_published(
+def test_outdated_function_from_cyborg_is_not_published(
     harness: Harness, cards: Cards, programmable: str
 ) -> None:
     for function in ("B", "C", None):
@@ -259,9 +261,7 @@ def test_what_cyborg_goes_on_saying_is_not_published(
     assert figures(programmable) == {"FPGA": (1, 0)}
 
 
-def test_a_job_that_comes_to_nothing_changes_nothing_of_that(
-    harness: Harness, cards: Cards, programmable: str
-) -> None:
+def test_failed_job_keeps_the_function(harness: Harness, cards: Cards, programmable: str) -> None:
     with pytest.raises(ProgrammingRefused):
         loads_nothing(harness, cards, programmable)
     cards.sync()
@@ -277,20 +277,20 @@ def test_a_job_that_comes_to_nothing_changes_nothing_of_that(
 
 
 def loads_nothing(harness: Harness, cards: Cards, name: str) -> None:
-    """Have an image be loaded that Glance does not have."""
+    """Load an image that Glance does not have."""
     provider = provider_details.find(cards.client, name)
     image = str(uuid4())
     jobs.program(cards.client, cards.context, cards.driver, provider, image=image, function="C")
 
 
-# What cannot be published.
+# Deployables that cannot be published.
 
 
 def attributes(*pairs: tuple[str, Any]) -> str:
     return json.dumps([{key: value} for key, value in pairs])
 
 
-#: What Cyborg may say of a deployable; tests/unit/cyborg/test_deployable.py has more.
+#: Wrong reports about a deployable; tests/unit/cyborg/test_deployable.py has more.
 BAD: Final[dict[str, dict[str, Any]]] = {
     "not understood": {"attributes_list": "{'rc': 'FPGA'}"},
     "2 resource classes": {"attributes_list": attributes(("rc", "FPGA"), ("rc", "PGPU"))},
@@ -299,7 +299,7 @@ BAD: Final[dict[str, dict[str, Any]]] = {
 
 
 def saying(**values: Any) -> Callable[[Answer], Answer]:
-    """Cyborg says this of one deployable."""
+    """Return a change of the report about one deployable."""
 
     def change(content: Any) -> None:
         for one in deployables(content):
@@ -313,11 +313,11 @@ def is_listing(request: Any) -> bool:
     return bool(request.path == LISTING[0])
 
 
-def test_what_cannot_be_published_is_told_and_stays_as_it_was(
+def test_unpublishable_deployable_is_reported_and_its_provider_unchanged(
     harness: Harness, cards: Cards
 ) -> None:
     uuid = harness.cyborg.deployable("1c")["uuid"]
-    for told, values in BAD.items():  # that never could be
+    for told, values in BAD.items():  # before it was ever valid
         harness.between.replace(is_listing, saying(**values), each_time=True)
         (problem,) = cards.problems()
         assert f"deployable {NAME} ({uuid}): " in problem
@@ -339,7 +339,7 @@ def test_what_cannot_be_published_is_told_and_stays_as_it_was(
     assert not cards.sync().steps
 
 
-def test_one_of_no_accelerators_has_nothing_to_give(harness: Harness, cards: Cards) -> None:
+def test_deployable_without_accelerators_has_no_inventory(harness: Harness, cards: Cards) -> None:
     cards.sync()
     harness.between.replace(is_listing, saying(num_accelerators=0), each_time=True)
     cards.sync()
@@ -349,7 +349,7 @@ def test_one_of_no_accelerators_has_nothing_to_give(harness: Harness, cards: Car
     assert figures(NAME) == {"PGPU": (1, 0)}
 
 
-def test_a_name_that_tells_no_host_is_told(harness: Harness, cards: Cards) -> None:
+def test_deployable_name_without_a_known_host_is_reported(harness: Harness, cards: Cards) -> None:
     name = "fpga-host-111_1c_r0"
     harness.between.replace(is_listing, saying(name=name), each_time=True)
     (problem,) = cards.problems()
@@ -359,7 +359,7 @@ def test_a_name_that_tells_no_host_is_told(harness: Harness, cards: Cards) -> No
     assert len(everything()) == len(HOSTS) + 3
 
 
-def test_a_host_without_a_root_is_told(harness: Harness, cards: Cards) -> None:
+def test_host_without_a_root_is_reported(harness: Harness, cards: Cards) -> None:
     cards.client.delete_provider(everything()[HOSTS[1]]["uuid"])
     problems = cards.problems()
     assert any(HOSTS[1] in problem for problem in problems)

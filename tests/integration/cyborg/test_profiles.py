@@ -1,6 +1,6 @@
-"""Device profiles in a real Cyborg, and requests for accelerators made of them.
+"""Device profiles in a real Cyborg, and the requests made from them.
 
-tests/unit/scheduling has what comes of answers that are not Cyborg's, and of bad profiles.
+tests/unit/scheduling has wrong answers and invalid profiles.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from wharfinger_harnesses.cyborg import Cyborg
 
 OWNER = "OWNER_CYBORG"
 FPGA = {"resources:FPGA": "1"}
-#: Two devices, and all that Cyborg takes in a profile.
+#: Two devices with all keys that Cyborg accepts in a profile.
 MIXED = (
     {
         "resources:FPGA": "1",
@@ -32,14 +32,14 @@ MIXED = (
     },
     {"resources:VGPU": "2", "resources:CUSTOM_NIC": "1"},
 )
-#: What is asked for by a profile of FPGA alone.
+#: The request of a profile with only an FPGA.
 ONE = RequestGroup(suffix="device_profile_0", resources={"FPGA": 1}, owner=OWNER)
 
 ReadProfile = Callable[[str], ResourceRequest]
 
 
 def reading(directory: Path, *options: str) -> ReadProfile:
-    """Reads device profiles with these options in [accelerator]."""
+    """A function that reads device profiles with these options in [accelerator]."""
     path = directory / "wharfinger.conf"
     path.write_text("\n".join(["[accelerator]", *options, ""]))
     return partial(read_profile, load([str(path)]))
@@ -47,7 +47,7 @@ def reading(directory: Path, *options: str) -> ReadProfile:
 
 @pytest.fixture
 def cyborg(harness: Harness) -> Cyborg:
-    """With one profile."""
+    """A Cyborg with one profile."""
     harness.begin()
     harness.cyborg.create_profile("one", FPGA)
     return harness.cyborg
@@ -61,7 +61,7 @@ def read(cyborg: Cyborg, tmp_path: Path) -> ReadProfile:
 # Behaviour of Cyborg's API that the client needs.
 
 
-def test_cyborg_refuses_what_no_profile_may_say(cyborg: Cyborg) -> None:
+def test_cyborg_refuses_invalid_profiles(cyborg: Cyborg) -> None:
     for key, value, told in (
         ("trait:OWNER_CYBORG", "required", "should start with CUSTOM_"),
         ("trait:OWNER_NOVA", "forbidden", "should start with CUSTOM_"),
@@ -76,12 +76,12 @@ def test_cyborg_refuses_what_no_profile_may_say(cyborg: Cyborg) -> None:
         assert told in answer.text
 
 
-def test_cyborg_lists_the_profiles_of_some_names_at_any_microversion(cyborg: Cyborg) -> None:
+def test_cyborg_lists_profiles_by_name_at_any_microversion(cyborg: Cyborg) -> None:
     for name in ("listed", "another"):
         cyborg.create_profile(name, FPGA)
     answer = cyborg.ask("GET", "/device_profiles?name=one,listed,none").json()
     assert {profile["name"] for profile in answer["device_profiles"]} == {"one", "listed"}
-    # By its path one is found only later.
+    # A path with the name works only with later microversions.
     by_name = {"OpenStack-API-Version": "accelerator 2.2"}
     statuses = [
         cyborg.ask("GET", f"/device_profiles/{name}", **headers).status_code
@@ -90,10 +90,10 @@ def test_cyborg_lists_the_profiles_of_some_names_at_any_microversion(cyborg: Cyb
     assert statuses == [406, 200, 404]
 
 
-# What a profile asks for.
+# Requests of a profile.
 
 
-def test_profile_asks_for_each_device_in_a_group_of_cyborgs(
+def test_profile_requests_each_device_in_a_group_of_cyborg(
     cyborg: Cyborg, read: ReadProfile, tmp_path: Path
 ) -> None:
     cyborg.create_profile("mixed", *MIXED)
@@ -122,7 +122,7 @@ def test_profile_asks_for_each_device_in_a_group_of_cyborgs(
     assert own.owner == "OWNER_NOVA"
     assert tuple(accelerators) == groups
 
-    # A file of profiles has the form of Cyborg's list.
+    # A file of profiles has the format of Cyborg's list.
     file = tmp_path / "profiles.json"
     file.write_bytes(cyborg.ask("GET", "/device_profiles").content)
     from_file = reading(tmp_path, f"device_profiles = {file}")
@@ -150,9 +150,7 @@ def test_profile_that_placement_would_refuse_is_an_error_that_names_the_key(
         assert (caught.value.key, caught.value.value) == (key, value)
 
 
-def test_keys_of_cyborgs_own_and_groups_of_nothing_are_passed_over(
-    cyborg: Cyborg, read: ReadProfile
-) -> None:
+def test_cyborgs_own_keys_and_empty_groups_are_ignored(cyborg: Cyborg, read: ReadProfile) -> None:
     profile = {"name": "valueless", "groups": [{**FPGA, "accel:function_name": None}]}
     assert cyborg.ask("POST", "/device_profiles", [profile]).ok
     assert read("valueless").groups == (ONE,)
@@ -161,13 +159,13 @@ def test_keys_of_cyborgs_own_and_groups_of_nothing_are_passed_over(
     assert group.suffix == "device_profile_3"
 
 
-# How one is found.
+# Look-up of a profile.
 
 
 @pytest.mark.parametrize(
     "name", ["", "on", "ONE", "one,another", "one&name=another", "one#", "../devices", "nördlich"]
 )
-def test_name_that_no_profile_has_is_an_error_that_names_it(
+def test_missing_profile_is_an_error_that_names_it(
     cyborg: Cyborg, read: ReadProfile, name: str
 ) -> None:
     cyborg.create_profile("another", FPGA)
@@ -176,7 +174,7 @@ def test_name_that_no_profile_has_is_an_error_that_names_it(
     assert caught.value.name == name
 
 
-def test_keystoneauths_options_lead_to_cyborg(cyborg: Cyborg, tmp_path: Path) -> None:
+def test_keystoneauth_options_select_cyborg(cyborg: Cyborg, tmp_path: Path) -> None:
     root = cyborg.url.removesuffix("/v2")
     for options in (
         f"auth_type = none\nendpoint = {cyborg.url}",
@@ -188,7 +186,7 @@ def test_keystoneauths_options_lead_to_cyborg(cyborg: Cyborg, tmp_path: Path) ->
         assert reading(tmp_path, options)("one").groups == (ONE,), options
 
 
-def test_place_where_no_profiles_are_is_an_error(cyborg: Cyborg, tmp_path: Path) -> None:
+def test_endpoint_without_profiles_is_an_error(cyborg: Cyborg, tmp_path: Path) -> None:
     root = cyborg.url.removesuffix("/accelerator/v2")
     for path, status in (("", 404), ("/accelerator/v2/device_profiles", 400)):
         read = reading(tmp_path, "auth_type = none", f"endpoint_override = {root}{path}")

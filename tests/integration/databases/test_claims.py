@@ -1,4 +1,4 @@
-"""Claims whose instances are kept by a real PostgreSQL."""
+"""Claims whose instances are stored in a real PostgreSQL."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,7 +33,7 @@ def publishing(
 
 
 def desk(publishing: Publishing, nodes: int) -> Desk:
-    """Over so many nodes of one CPU each."""
+    """Return a desk with so many nodes of one CPU each."""
     publishing.driver.nodes |= {f"cn-{number}": flat(VCPU=1) for number in range(nodes)}
     assert not publishing.cycle.sync().problems
     made = Desk(publishing.client, publishing.context)
@@ -41,7 +41,7 @@ def desk(publishing: Publishing, nodes: int) -> Desk:
     return made
 
 
-def test_of_many_threads_one_gets_the_last_one(publishing: Publishing) -> None:
+def test_last_unit_goes_to_one_of_many_threads(publishing: Publishing) -> None:
     one = desk(publishing, 1)
     ends = together([lambda: one.claim(SMALL)] * THREADS)
 
@@ -52,7 +52,7 @@ def test_of_many_threads_one_gets_the_last_one(publishing: Publishing) -> None:
     assert faults(publishing.context) == []
 
 
-def test_all_threads_get_one_where_there_is_one_for_each(publishing: Publishing) -> None:
+def test_threads_with_a_unit_for_each_all_get_one(publishing: Publishing) -> None:
     one = desk(publishing, THREADS)
     together([lambda: one.claim(SMALL)] * THREADS)
 
@@ -62,7 +62,7 @@ def test_all_threads_get_one_where_there_is_one_for_each(publishing: Publishing)
     assert faults(publishing.context) == []
 
 
-def test_an_instance_that_is_claimed_and_released_at_a_time_has_it_once_or_not(
+def test_instance_claimed_and_released_at_once_has_one_allocation_or_none(
     publishing: Publishing,
 ) -> None:
     one = desk(publishing, 2)

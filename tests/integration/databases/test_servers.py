@@ -1,4 +1,4 @@
-"""The databases of the lab: that they keep what is put in, on no port, and end with the tests."""
+"""The databases of the lab: they store data, listen on no port, and end with the tests."""
 
 import os
 import select
@@ -17,7 +17,7 @@ from wharfinger_harnesses import daemons
 from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError, socket_in
 
 ROOT = Path(__file__).resolve().parents[3]
-#: Starts a server, says which process that is, and waits.
+#: Start a server, print its process id, and wait.
 STARTER = """
 import sys
 from tests.lab.postgresql import PostgreSQL
@@ -28,9 +28,7 @@ with PostgreSQL() as server:
 
 
 @pytest.mark.parametrize("name", ["postgresql", "mariadb"])
-def test_database_is_empty_and_keeps_what_is_put_in(
-    request: pytest.FixtureRequest, name: str
-) -> None:
+def test_database_is_empty_and_stores_data(request: pytest.FixtureRequest, name: str) -> None:
     server: PostgreSQL | MariaDB = request.getfixturevalue(name)
     first, second = (create_engine(server.create_database(), poolclass=NullPool) for _ in range(2))
     with first.begin() as connection:
@@ -75,7 +73,7 @@ class Broken(Daemon):
 
 
 @pytest.mark.parametrize("how", ["preparing", "starting"])
-def test_server_that_does_not_start_is_an_error_with_what_it_says(how: str) -> None:
+def test_server_that_does_not_start_is_an_error_with_its_message(how: str) -> None:
     with pytest.raises(LabError, match="no space"):
         Broken(how).setUp()
 
@@ -90,7 +88,7 @@ def test_server_that_ends_during_a_test_is_an_error() -> None:
     assert not server.directory.exists()
 
 
-def test_what_the_machine_lacks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirement_of_the_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LabError, match="set TMPDIR"):
         socket_in(Path("/", "a" * 100), "socket")
     monkeypatch.setenv("PATH", "")

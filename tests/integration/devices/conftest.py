@@ -15,7 +15,7 @@ Begin = Callable[..., Programming]
 
 @pytest.fixture
 def begin(harness: Harness) -> Iterator[Begin]:
-    """Makes the lab of a test, which has these devices and no others, and no jobs."""
+    """A function that resets the lab to these devices, without jobs."""
     with ExitStack() as stack:
 
         def begin(*devices: Part, **how: Any) -> Programming:

@@ -1,4 +1,4 @@
-"""What goes wrong while a device is programmed: where nobody knows what it holds, nobody has it."""
+"""Failures while a device is programmed: a device of unknown function stays reserved."""
 
 import os
 import signal
@@ -23,12 +23,13 @@ FAILURES = ("fails", "fails late", "raises", "raises late")
 REFUSALS = ("400", "404")
 LOST = ("reset when done", "500", "nonsense when done")
 BUS = "0c"
-#: What is loaded into it waits for a go.
+#: Loading an image into it waits for a signal.
 HELD = device(BUS, hold=True)
-#: From this request on Placement is away.
+#: From this request on, Placement is down.
 AWAY = "refused"
 SWEEP = ("503", "reset when done", AWAY)
-#: Of a job that goes well, of a device that was programmed before: requests to Placement, at least.
+#: The minimum number of Placement's requests in a successful job for a device that was programmed
+#: before.
 REQUESTS = 10
 NO_FUNCTION = frozenset[str]()
 
@@ -38,7 +39,7 @@ def is_programming(request: Request) -> bool:
 
 
 def is_unknown(lab: Programming, bus: str) -> bool:
-    """Whether a job is one that somebody has to decide on, and the device reserved for that."""
+    """Return whether a job must be resolved, and the device is reserved for it."""
     uuid = lab.uuid(bus)
     return (
         lab.state(bus) == ("unknown", True)
@@ -49,7 +50,9 @@ def is_unknown(lab: Programming, bus: str) -> bool:
 
 
 def check_end(lab: Programming, bus: str, functions: frozenset[str] | set[str]) -> None:
-    """A device is free, and says what it holds; an agent changes nothing of that."""
+    """Assert that a device is free with this function, and that an agent changes nothing
+    about it.
+    """
     uuid = lab.uuid(bus)
     is_so = (functions, [(1, 0)], False)
     assert state(lab, uuid) == is_so
@@ -58,13 +61,13 @@ def check_end(lab: Programming, bus: str, functions: frozenset[str] | set[str]) 
 
 
 def state(lab: Programming, uuid: str) -> tuple[frozenset[str] | None, list[tuple[int, int]], bool]:
-    """What can be had of a provider, its figures, and whether it is reserved."""
+    """Return functions as a candidate, inventory, and whether a provider is reserved."""
     can_be_had = lab.candidates().candidates.get(uuid)
     return can_be_had, lab.figures(uuid), uuid in lab.reservations()
 
 
 def resolve(lab: Programming, bus: str, image: str, function: str) -> None:
-    """Decide on what is not known, by looking at the device."""
+    """Resolve the job according to the device."""
     old = lab.functions(lab.uuid(bus))
     lab.restart()
     assert is_unknown(lab, bus)
@@ -87,7 +90,7 @@ def test_device_that_fails_is_reserved_until_it_is_resolved(begin: Begin) -> Non
         resolve(lab, bus, image, "A")
 
 
-def test_what_cyborg_refuses_has_not_begun(begin: Begin) -> None:
+def test_request_that_cyborg_refuses_fails_the_job(begin: Begin) -> None:
     lab = begin(device(BUS), is_between=True)
     for how in REFUSALS:
         fault = BAD_REQUEST if how == "400" else FAULTS[how]
@@ -102,7 +105,7 @@ def test_what_cyborg_refuses_has_not_begun(begin: Begin) -> None:
     check_end(lab, BUS, NO_FUNCTION)
 
 
-def test_what_cyborg_does_not_say_is_not_known(begin: Begin) -> None:
+def test_lost_answer_of_cyborg_leaves_the_device_reserved(begin: Begin) -> None:
     lab = begin(device(BUS), is_between=True)
     for number, how in enumerate(LOST):
         function = f"L{number}"
@@ -132,7 +135,7 @@ def test_image_that_glance_does_not_have_is_not_loaded(begin: Begin) -> None:
     check_end(lab, BUS, NO_FUNCTION)
 
 
-def test_device_that_no_driver_of_cyborgs_programs_is_free_again(begin: Begin) -> None:
+def test_device_that_no_driver_of_cyborg_programs_is_free_again(begin: Begin) -> None:
     """Its agent finds that out before anything else."""
     lab = begin(device(BUS, deployable(resource_class="PGPU"), kind="GPU"))
     uuid = lab.uuid(BUS)
@@ -146,8 +149,8 @@ def test_device_that_no_driver_of_cyborgs_programs_is_free_again(begin: Begin) -
     assert uuid not in lab.reservations()
 
 
-def test_placement_fails_at_a_request(begin: Begin, draw: Draw) -> None:
-    """At each with one of the faults in turn."""
+def test_failure_of_placement_at_any_request_leaves_a_sound_state(begin: Begin, draw: Draw) -> None:
+    """Each request meets one of the faults, in turn."""
     lab = begin(device(BUS), is_between=True)
     for function in ("A", "B"):
         lab.to_placement.expect()
@@ -164,7 +167,7 @@ def test_placement_fails_at_a_request(begin: Begin, draw: Draw) -> None:
 
 
 def strike(lab: Programming, place: int, fault: str) -> Iterator[str]:
-    """Have a request of a job fail, and decide on what is left; what is wrong with that."""
+    """Let a request of a job fail, and resolve the job; yield the faults."""
     uuid = lab.uuid(BUS)
     old = frozenset(lab.functions(uuid))
     function = f"F{place}"
@@ -197,7 +200,7 @@ def strike(lab: Programming, place: int, fault: str) -> Iterator[str]:
 
 
 def hold(lab: Programming, image: str, **more: Any) -> Working:
-    """Begin to program a device that holds there."""
+    """Begin to program a device that waits for a signal."""
     working = lab.begin(BUS, image, "A", **more)
     lab.cyborg.wait_for_programming(BUS)
     return working
@@ -224,7 +227,7 @@ def test_cyborg_that_is_killed_midway_leaves_the_device_reserved(begin: Begin) -
     check_end(lab, BUS, {trait("A")})
 
 
-def test_what_takes_too_long_goes_on_reserved(begin: Begin) -> None:
+def test_job_after_its_timeout_leaves_the_device_reserved(begin: Begin) -> None:
     lab = begin(HELD)
     uuid = lab.uuid(BUS)
     with lab.watched() as seen:
@@ -241,7 +244,7 @@ def test_what_takes_too_long_goes_on_reserved(begin: Begin) -> None:
         lab.restart()
         assert is_unknown(lab, BUS)
     assert changes(seen, uuid) == [NO_FUNCTION, None]
-    # It holds the image; what the operator says is believed.
+    # The device has the image, but the operator's decision counts.
     lab.resolve(uuid, programmed=True, trait=trait("OTHER"))
     check_end(lab, BUS, {trait("OTHER")})
     assert lab.state(BUS) == ("programmed", False)
@@ -258,15 +261,15 @@ def test_job_whose_agent_does_not_answer_cyborg_in_time_leaves_the_device_reserv
         done = hold(lab, image).end()
     assert done.code == 1
     assert "answers 500" in done.err and "It stays reserved" in done.err
-    lab.cyborg.go(BUS)  # the hardware goes on
+    lab.cyborg.go(BUS)  # the hardware continues
     lab.cyborg.wait_until_programmed(BUS)
     resolve(lab, BUS, image, "A")
 
 
-def test_nobody_decides_on_a_job_that_is_at_work_also_while_placement_is_away(
+def test_job_in_progress_cannot_be_resolved_even_while_placement_is_down(
     begin: Begin,
 ) -> None:
-    """It says that it is at work as often as it would."""
+    """The job reports signs of life at the same interval."""
     lab = begin(HELD, is_between=True)
     working = hold(lab, lab.cyborg.create_image("A"), down_time=3.0)
     working.wait_for("programming")
@@ -284,10 +287,10 @@ def test_nobody_decides_on_a_job_that_is_at_work_also_while_placement_is_away(
     check_end(lab, BUS, {trait("A")})
 
 
-def test_cycle_that_began_before_a_job_ended_does_not_say_what_was_held_before(
+def test_cycle_begun_before_the_end_of_a_job_does_not_publish_the_former_function(
     begin: Begin,
 ) -> None:
-    """Cyborg's listing, in which the job ends, takes long."""
+    """Cyborg's listing takes long, and the job ends meanwhile."""
     lab = begin(device(BUS), is_between=True)
     assert lab.program(BUS, lab.cyborg.create_image("A"), "A").code == 0
     with lab.cycle() as cycle:
@@ -308,6 +311,6 @@ def test_cycle_that_began_before_a_job_ended_does_not_say_what_was_held_before(
 
 
 def said_later(lab: Programming, before: datetime) -> bool:
-    """Whether a job was heard of after that."""
+    """Return whether the job has reported a sign of life since then."""
     job = lab.job(BUS)
     return job is not None and job.seen_at > before

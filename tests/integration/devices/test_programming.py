@@ -1,7 +1,7 @@
-"""Devices of a real Cyborg are programmed: nobody can have them meanwhile, then anybody can again.
+"""Devices of a real Cyborg are programmed: they are reserved meanwhile, and free afterwards.
 
-With ``-s``, the end-to-end test prints when everything happened. tests/functional/jobs has what the
-job does where the driver, Placement or the database does otherwise.
+With ``-s``, the end-to-end test prints the time of each event. tests/functional/jobs tests the job
+with failures of the driver, Placement or the database.
 """
 
 import signal
@@ -26,7 +26,9 @@ PARTS = (deployable("r0"), deployable("r1"))
 
 
 def timeline(lab: Programming, running: Running, seen: Sequence[Seen]) -> list[str]:
-    """What happened when, in seconds since the program was started, and what could be had then."""
+    """Return the events with their times since the start of the program, and the
+    candidates then.
+    """
     uuid = lab.uuid(BUS)
     happened = [(at, line.split(": ", 1)[1]) for at, line in running.told]
     happened += [
@@ -46,7 +48,7 @@ def timeline(lab: Programming, running: Running, seen: Sequence[Seen]) -> list[s
     return [f"{at - running.begun:7.3f} s  {what}" for at, what in sorted(happened)]
 
 
-def test_nobody_can_have_a_device_while_it_is_programmed(begin: Begin) -> None:
+def test_device_is_no_candidate_while_it_is_programmed(begin: Begin) -> None:
     lab = begin(device(BUS, hold=True))
     uuid = lab.uuid(BUS)
     image = lab.cyborg.create_image("B")
@@ -96,7 +98,7 @@ def test_nobody_can_have_a_device_while_it_is_programmed(begin: Begin) -> None:
     assert OWNER in lab.client.get_traits(uuid).traits
 
 
-def test_what_its_owner_has_reserved_is_so_again(begin: Begin) -> None:
+def test_owners_reserved_amount_is_restored(begin: Begin) -> None:
     lab = begin(device(BUS, deployable(accelerators=3), hold=True))
     uuid = lab.uuid(BUS)
     live = lab.client.get_inventories(uuid)
@@ -163,7 +165,7 @@ def test_device_is_programmed_as_a_whole(begin: Begin) -> None:
     assert working.steps()[0].endswith(f"from it, nor from {named(BUS, 'r1')}")
 
 
-def test_of_jobs_in_two_processes_for_a_device_one_goes(begin: Begin) -> None:
+def test_jobs_of_two_processes_for_one_device_have_one_winner(begin: Begin) -> None:
     lab = begin(device(BUS, *PARTS, hold=True))
     parts = [lab.uuid(BUS, name) for name in ("r0", "r1")]
     functions = ("F0", "F1")
@@ -195,7 +197,7 @@ def test_of_jobs_in_two_processes_for_a_device_one_goes(begin: Begin) -> None:
     assert [lab.functions(uuid) for uuid in parts] == [{held}] * 2
 
 
-def test_job_that_comes_to_nothing_says_nothing(begin: Begin) -> None:
+def test_refused_job_publishes_no_function(begin: Begin) -> None:
     lab = begin(device(BUS, deployable(traits=SAID), deployable("r1")))
     first, second = lab.uuid(BUS), lab.uuid(BUS, "r1")
     assert lab.functions(first) == {trait("SAID")}
@@ -208,12 +210,12 @@ def test_job_that_comes_to_nothing_says_nothing(begin: Begin) -> None:
         assert lab.functions(first) == said
         assert lab.functions(second) == NO_FUNCTION
         assert {first, second} <= lab.candidates().candidates.keys()
-        # Cyborg finds nothing on it any more.
+        # Cyborg no longer finds a function on it.
         lab.cyborg.change_device(BUS, deployables=[*PARTS])
         lab.cyborg.discover()
 
 
-def test_process_that_is_stopped_while_it_waits_releases_the_device(begin: Begin) -> None:
+def test_process_stopped_while_it_waits_releases_the_device(begin: Begin) -> None:
     lab = begin(device(BUS))
     lab.claim(lab.uuid(BUS))
     running = lab.start(BUS, lab.cyborg.create_image(), "--wait-for-idle", "60")
@@ -225,7 +227,7 @@ def test_process_that_is_stopped_while_it_waits_releases_the_device(begin: Begin
     assert not lab.cyborg.programmings(BUS)
 
 
-def test_process_that_is_stopped_while_it_programs_leaves_the_device_reserved(
+def test_process_stopped_while_it_programs_leaves_the_device_reserved(
     begin: Begin,
 ) -> None:
     lab = begin(device(BUS, hold=True))
@@ -251,7 +253,7 @@ def test_process_that_is_stopped_while_it_programs_leaves_the_device_reserved(
     assert lab.figures(uuid) == [(1, 0)]
 
 
-def test_what_cyborgs_agent_reports_meanwhile_is_reserved_too(begin: Begin) -> None:
+def test_reports_of_cyborgs_agent_during_a_job_are_reserved_too(begin: Begin) -> None:
     lab = begin(device(BUS, deployable(accelerators=2), hold=True))
     uuid = lab.uuid(BUS)
     with lab.watched() as seen:
@@ -279,13 +281,13 @@ def test_what_cyborgs_agent_reports_meanwhile_is_reserved_too(begin: Begin) -> N
 
 
 def left(lab: Programming, image: str) -> None:
-    """A device is programmed, and the process that has had that done is gone."""
+    """Program a device in a process that then dies."""
     running = lab.start(BUS, image, "--function", "A")
     lab.cyborg.wait_for_programming(BUS)
     running.kill()
 
 
-def test_where_the_job_is_gone_a_cycle_reserves_the_device_again(begin: Begin) -> None:
+def test_cycle_after_the_death_of_a_job_reserves_the_device_again(begin: Begin) -> None:
     lab = begin(device(BUS, deployable(accelerators=2), hold=True))
     uuid = lab.uuid(BUS)
     image = lab.cyborg.create_image("A")
@@ -306,7 +308,7 @@ def test_where_the_job_is_gone_a_cycle_reserves_the_device_again(begin: Begin) -
     assert lab.functions(uuid) == {trait("A")}
 
 
-def test_what_is_left_of_a_device_that_is_gone_does_not_reserve_another(begin: Begin) -> None:
+def test_reservation_of_a_removed_device_does_not_reserve_a_new_one(begin: Begin) -> None:
     lab = begin(device(BUS, *PARTS, hold=True), device("1c"))
     parts = [lab.uuid(BUS, name) for name in ("r0", "r1")]
     left(lab, lab.cyborg.create_image("A"))
@@ -318,7 +320,7 @@ def test_what_is_left_of_a_device_that_is_gone_does_not_reserve_another(begin: B
     lab.restart()
     assert set(lab.reservations()) == {*parts}
 
-    # By any of its parts.
+    # Any part of the device may be named.
     assert jobs.resolve(lab.client, lab.context, parts[1], programmed=True) is None
 
     assert not lab.reservations()

@@ -25,7 +25,7 @@ def _start_all(
     ironic_on_postgresql_starting: InBackground[Ironic],
     old_ironic_starting: InBackground[Ironic],
 ) -> None:
-    """At the same time."""
+    """Start all at the same time."""
 
 
 @pytest.fixture(scope="session")

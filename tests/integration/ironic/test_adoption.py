@@ -13,7 +13,7 @@ from wharfinger.providers import Inventory
 from wharfinger_harnesses.ironic import Ironic
 
 
-def test_adopt_takes_over_what_novas_ironic_driver_has_left(
+def test_adopt_takes_over_the_providers_of_novas_ironic_driver(
     ironic: Ironic, placement_service: EmbeddedPlacement, tmp_path: Path
 ) -> None:
     owner = uuid4().hex

@@ -1,6 +1,6 @@
-"""The change feed of a real Ironic: what it shows, and what that costs in requests and in rows.
+"""The change feed of a real Ironic: its results, and its cost in requests and rows.
 
-Each test has nodes of an owner of its own. tests/unit/ironic/test_feed.py has the other cases.
+Each test has nodes with its own owner. tests/unit/ironic/test_feed.py has the other cases.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ COUNT: Final = 300
 
 
 def now(ago: float = 0) -> datetime:
-    """The time as Ironic writes it into its database."""
+    """Return the time as Ironic writes it into its database."""
     return datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=ago)
 
 
@@ -39,13 +39,13 @@ def long_ago(index: int) -> datetime:
 
 
 def never_updated(count: int) -> Callable[[int], datetime | None]:
-    """As many of them were never updated, the others long ago."""
+    """Return times for so many nodes: half were never updated, the others long ago."""
     return lambda index: None if index < count else long_ago(index)
 
 
 @dataclass
 class Followed:
-    """A fleet that is followed, and what is between."""
+    """A fleet with a change feed, and the proxy to Ironic."""
 
     lab: Lab
     between: Between
@@ -59,16 +59,16 @@ class Followed:
         return self.go_on()
 
     def go_on(self) -> set[str]:
-        """A poll with which the test has interfered."""
+        """Run a poll with which the test has interfered."""
         names, self.mark = self.fleet.changed_since(self.mark)
         return names
 
     def polled(self) -> tuple[set[str], list[int]]:
-        """Poll; return the names, and the rows of each answer."""
+        """Poll; return the names, and the number of rows of each answer."""
         return self.poll(), self.between.rows
 
     def write(self, count: int, *, first: int = 0, reason: str = "why") -> set[str]:
-        """Have nodes be in maintenance, all at once and dated now; behind Ironic's back."""
+        """Put nodes into maintenance in Ironic's database, all at once and with the time of now."""
         self.lab.execute(
             "UPDATE nodes SET maintenance = :on, maintenance_reason = :reason, updated_at = :at "
             "WHERE id IN (SELECT id FROM nodes WHERE owner = :owner "
@@ -87,7 +87,7 @@ Follow = Callable[..., Followed]
 
 
 def following(lab: Lab, between: Between, directory: Path) -> Follow:
-    """Makes fleets of so many nodes, which are followed."""
+    """A function that creates fleets of so many nodes with a change feed."""
 
     def follow(count: int, updated_at: Any = long_ago) -> Followed:
         owner = uuid4().hex
@@ -121,10 +121,10 @@ def follow_on_postgresql(ironic_on_postgresql: Lab, tmp_path: Path) -> Iterator[
 # The cost of a poll.
 
 
-def test_poll_asks_for_as_many_rows_as_have_changed(
+def test_poll_reads_as_many_rows_as_have_changed(
     follow: Follow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_module, "_PAUSE", 0)  # else it waits after the listing just now
+    monkeypatch.setattr(fleet_module, "_PAUSE", 0)  # otherwise it waits after the recent listing
     followed = follow(COUNT)
     for _ in range(2):
         assert followed.polled() == (set(), [10])
@@ -134,9 +134,9 @@ def test_poll_asks_for_as_many_rows_as_have_changed(
 
     many = followed.write(50, first=100)
     assert followed.polled() == (many, [10, 100])
-    assert followed.polled() == (set(), [100])  # of the last seconds: some may have been missed
+    assert followed.polled() == (set(), [100])  # changes of the last seconds may have been missed
 
-    # More rows than Ironic's page has: a complete listing.
+    # More rows than Ironic's page has need a complete listing.
     changed = followed.write(150)
     listing = [1, 1, *[IRONIC_PAGE] * 3, 0]
     names, rows = followed.polled()
@@ -144,7 +144,7 @@ def test_poll_asks_for_as_many_rows_as_have_changed(
     assert {followed.fleet.nodes[uuid].maintenance_reason for uuid in changed} == {"why"}
 
 
-def test_fleet_that_one_answer_holds_needs_no_listing(follow: Follow) -> None:
+def test_fleet_that_fits_into_one_answer_needs_no_listing(follow: Follow) -> None:
     followed = follow(7)
     changed = followed.write(7)
     assert followed.polled() == (changed, [7])
@@ -230,10 +230,12 @@ def test_change_between_two_answers_is_named_with_its_last_value(follow: Follow)
     assert followed.poll() == set()
 
 
-def test_node_is_named_when_it_is_updated_and_not_when_it_comes_or_goes(follow: Follow) -> None:
+def test_node_is_named_when_it_is_updated_and_not_when_it_is_added_or_removed(
+    follow: Follow,
+) -> None:
     followed = follow(20)
     uuid = followed.uuids[0]
-    followed.lab.update_node(uuid, resource_class="baremetal.gold")  # as it was
+    followed.lab.update_node(uuid, resource_class="baremetal.gold")  # the same value as before
     assert followed.lab.node(uuid)["updated_at"] > now(60).isoformat()
     assert followed.polled() == (set(), [10])
 
@@ -256,7 +258,7 @@ def test_never_updated_nodes_come_first_on_postgresql(follow_on_postgresql: Foll
     assert few.polled() == (set(), [10])
     many = follow_on_postgresql(COUNT, never_updated(50))
     names, rows = many.polled()
-    # The one row tells whether they come first; it is asked for where a page has no others.
+    # The one row shows whether they come first; it is requested if a page has no other rows.
     assert (names, sorted(rows)) == (set(), [1, 10, 100])
     assert many.polled() == (set(), [100])
     for first in (50, 0):
@@ -272,7 +274,7 @@ def test_never_updated_nodes_come_last_on_other_databases(follow: Follow) -> Non
 
 
 @pytest.mark.parametrize("database", ["", "_on_postgresql"])
-def test_fleet_of_which_no_node_was_ever_updated_costs_one_row_more(
+def test_fleet_without_updates_costs_one_more_row(
     request: pytest.FixtureRequest, database: str
 ) -> None:
     follow: Follow = request.getfixturevalue(f"follow{database}")
@@ -285,7 +287,7 @@ def test_fleet_of_which_no_node_was_ever_updated_costs_one_row_more(
 # The three cycles, through to Placement.
 
 
-def test_many_nodes_cost_nothing_where_nothing_changes(
+def test_unchanged_large_fleet_costs_nothing(
     placement: PlacementFixture, ironic: Lab, between: Between, tmp_path: Path
 ) -> None:
     pages = [IRONIC_PAGE] * 3
@@ -299,7 +301,7 @@ def test_many_nodes_cost_nothing_where_nothing_changes(
     )
     with Metal(placement, ironic, tmp_path / "state", url=between.url, owner=owner) as metal:
         metal.sync()
-        # The mark, and a listing: whether all are seen, the last, the pages, and that no more come.
+        # The mark, and a listing: checks for completeness, the last node, the pages, and the end.
         assert between.rows == [10, 1, 1, *pages, 0]
         assert len(placement.requests) <= 2 * COUNT + 60
         assert metal.shows(uuids[0]) == metal.shows(uuids[-1]) == free()

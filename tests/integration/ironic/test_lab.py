@@ -18,7 +18,7 @@ class WithoutConfiguration(PythonDaemon):
         self.start(sys.executable, str(Ironic.service_program), str(self.directory))
 
 
-def test_ironic_that_refuses_or_fails_is_an_error_that_says_why(ironic: Ironic) -> None:
+def test_error_of_ironic_is_raised_with_its_reason(ironic: Ironic) -> None:
     with pytest.raises(LabError, match=r"POST /v1/nodes: 400: .*interface"):
         ironic.create_node(None, deploy_interface="nosuch")
 
@@ -30,7 +30,7 @@ def test_ironic_that_refuses_or_fails_is_an_error_that_says_why(ironic: Ironic) 
         ironic.wait_for(uuid, "available")
 
 
-def test_ironic_needs_no_configuration_and_leaves_the_terminal_alone() -> None:
+def test_ironic_without_configuration_starts_and_keeps_the_terminal() -> None:
     with WithoutConfiguration() as program:
         port = int((program.directory / "port").read_text())
         answer = requests.get(f"http://127.0.0.1:{port}/v1/drivers", timeout=60)

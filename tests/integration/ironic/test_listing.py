@@ -1,7 +1,6 @@
-"""Complete listings of a real Ironic: all that is selected, or an error; never a part of it.
+"""Complete listings of a real Ironic: all selected nodes, or an error, and never a part of them.
 
-Each test has nodes of an owner of its own. tests/unit/ironic has what errors and nonsense in the
-place of Ironic's answers come to.
+Each test has nodes with its own owner. tests/unit/ironic has errors and invalid answers.
 """
 
 from collections.abc import Callable
@@ -30,9 +29,9 @@ from wharfinger_ironic.client import Ironic
 from wharfinger_ironic.config import FleetSection
 from wharfinger_ironic.fleet import Fleet
 
-#: Of a fleet of 25 nodes, with 10 on a page.
+#: Indexes in a fleet of 25 nodes, with 10 on a page.
 COUNT, PAGE = 25, 10
-#: The requests of a listing, in their order.
+#: The requests of a listing, in order.
 CHECK, LAST, *PAGES = range(6)
 
 
@@ -45,7 +44,7 @@ def asks(directory: Path, url: str, **options: str) -> Ironic:
 
 
 def listed_from(directory: Path, url: str, **options: str) -> list[str]:
-    """The nodes of a new fleet, in their order."""
+    """Return the nodes of a new fleet, in order."""
     fleet = Fleet(asks(directory, url, **options), "metal")
     fleet.refresh()
     return list(fleet.nodes)
@@ -53,7 +52,7 @@ def listed_from(directory: Path, url: str, **options: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Listed:
-    """A fleet that is asked for through something between, and the nodes it has."""
+    """A fleet behind a proxy, and its nodes."""
 
     lab: Lab
     between: Between
@@ -62,7 +61,7 @@ class Listed:
     uuids: list[str]
 
     def ways_to_go(self, uuid: str) -> dict[str, Callable[[], object]]:
-        """How a node may go meanwhile."""
+        """Return the ways in which a node may disappear meanwhile."""
         return {
             "delete": partial(self.lab.delete_node, uuid),
             "move": partial(self.lab.update_node, uuid, owner=uuid4().hex),
@@ -76,7 +75,7 @@ Make = Callable[[], Listed]
 def make(
     ironic: Lab, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], Listed]:
-    """Makes fleets that are listed once."""
+    """A function that creates fleets that were listed once."""
     monkeypatch.setattr(client, "PAGE", PAGE)
 
     def make() -> Listed:
@@ -93,7 +92,7 @@ def make(
 # Pages.
 
 
-def test_listing_reads_all_pages_of_ironics_own_size(
+def test_listing_reads_all_pages_of_ironics_page_size(
     ironic: Lab, between: Between, tmp_path: Path
 ) -> None:
     owner = uuid4().hex
@@ -108,7 +107,7 @@ def test_listing_reads_all_pages_of_ironics_own_size(
     ]
 
 
-def test_listing_reads_all_pages_of_our_own_size(make: Make) -> None:
+def test_listing_reads_all_pages_of_our_page_size(make: Make) -> None:
     listed = make()
     assert list(listed.fleet.nodes) == listed.uuids
     assert listed.between.rows == [1, 1, 10, 10, 5, 0]
@@ -121,7 +120,7 @@ def test_fleet_of_any_size_is_listed(ironic: Lab, tmp_path: Path, count: int) ->
     assert listed_from(tmp_path, ironic.url, node_owner=owner) == uuids
 
 
-def test_node_is_read_as_ironic_has_it(ironic: Lab, tmp_path: Path) -> None:
+def test_node_is_read_with_ironics_values(ironic: Lab, tmp_path: Path) -> None:
     owner = uuid4().hex
     uuid = ironic.create_node(f"node-{owner}", owner=owner, resource_class="bare metal/größe")
     ironic.set_traits(uuid, "CUSTOM_A", "HW_CPU_X86_VMX")
@@ -140,7 +139,7 @@ def test_node_is_read_as_ironic_has_it(ironic: Lab, tmp_path: Path) -> None:
 
 # Selection.
 
-#: With a meaning in URLs, in headers, and in oslo.config's files.
+#: With characters that are special in URLs, in headers, and in oslo.config's files.
 CHARACTERS: Final = "a&shard=b%20c+d/e;f#g?h=ü"
 SELECTIONS: Final = {
     "conductor_group": ("conductor_group", "rack-1"),
@@ -161,7 +160,7 @@ def test_option_selects_for_listing_and_feed(ironic: Lab, tmp_path: Path, option
     fleet.refresh()
     assert list(fleet.nodes) == mine
     for uuid in (mine[1], *other):
-        # By hand: no conductor is in the group.
+        # Written directly: no conductor is in the group.
         ironic.execute(
             "UPDATE nodes SET maintenance = :on, updated_at = :now WHERE uuid = :uuid",
             on=True,
@@ -208,8 +207,8 @@ def come(listed: Listed, new: list[str]) -> None:
     new.extend(listed.lab.insert_nodes(1, owner=listed.owner))
 
 
-def test_node_that_comes_or_goes_meanwhile_takes_no_other_with_it(make: Make, draw: Draw) -> None:
-    """Nodes in the middle of a page, the last of all, and the first."""
+def test_node_added_or_removed_during_a_listing_hides_no_other(make: Make, draw: Draw) -> None:
+    """Nodes in the middle of a page, the last node, and the first."""
     for at in draw([CHECK, LAST, *PAGES], 2):
         listed, new = make(), list[str]()
         listed.between.act(at, partial(come, listed, new))
@@ -231,7 +230,7 @@ def test_node_that_comes_or_goes_meanwhile_takes_no_other_with_it(make: Make, dr
         assert rest <= listed.fleet.nodes.keys() <= set(listed.uuids), (which, at, how)
 
 
-def test_last_of_a_page_that_moves_meanwhile_is_no_error(make: Make) -> None:
+def test_last_node_of_a_page_that_moves_meanwhile_is_no_error(make: Make) -> None:
     listed = make()
     listed.between.act(PAGES[1], listed.ways_to_go(listed.uuids[19])["move"])
     listed.fleet.refresh()
@@ -241,7 +240,7 @@ def test_last_of_a_page_that_moves_meanwhile_is_no_error(make: Make) -> None:
 
 
 @pytest.mark.parametrize("which", [9, 24])
-def test_last_of_a_page_that_is_deleted_meanwhile_is_an_error(make: Make, which: int) -> None:
+def test_last_node_of_a_page_that_is_deleted_meanwhile_is_an_error(make: Make, which: int) -> None:
     listed = make()
     uuid = listed.uuids[which]
     listed.between.act(PAGES[which // PAGE], listed.ways_to_go(uuid)["delete"])
@@ -255,14 +254,14 @@ def test_last_of_a_page_that_is_deleted_meanwhile_is_an_error(make: Make, which:
     assert set(listed.fleet.nodes) == set(listed.uuids) - {uuid}
 
 
-def test_last_of_all_that_is_deleted_before_its_page_is_no_error(make: Make) -> None:
+def test_last_node_of_all_that_is_deleted_before_its_page_is_no_error(make: Make) -> None:
     listed = make()
     listed.between.act(LAST, listed.ways_to_go(listed.uuids[-1])["delete"])
     listed.fleet.refresh()
     assert list(listed.fleet.nodes) == listed.uuids[:-1]
 
 
-# Well-formed pages that lack nodes.
+# Well-formed pages with missing nodes.
 
 
 def lists_nodes(request: Request) -> bool:
@@ -276,7 +275,7 @@ def lacking(*uuids: str) -> Callable[[Answer], Answer]:
     return edited(leave_out)
 
 
-def test_nodes_that_a_page_lacks_are_kept_until_ironic_has_them_no_more(
+def test_nodes_missing_from_a_page_are_kept_until_ironic_lacks_them(
     ironic: Lab, between: Between, placement: PlacementFixture, tmp_path: Path
 ) -> None:
     owner = uuid4().hex
@@ -318,9 +317,7 @@ def test_nodes_that_a_page_lacks_are_kept_until_ironic_has_them_no_more(
 # Versions.
 
 
-def test_ironic_that_is_too_old_is_an_error_that_names_the_version(
-    old_ironic: Lab, tmp_path: Path
-) -> None:
+def test_too_old_ironic_is_an_error_that_names_the_version(old_ironic: Lab, tmp_path: Path) -> None:
     for options, told in (
         ({}, r"API 1\.61 is needed for what nodes are asked for.* 1\.1 to 1\.58"),
         ({"shard": "a"}, r"API 1\.82 is needed for \[metal\] shard.* 1\.1 to 1\.58"),

@@ -1,7 +1,7 @@
-"""A real Ironic that is restarted, or down: nothing changes in Placement then.
+"""A real Ironic that restarts, or is down: nothing changes in Placement meanwhile.
 
-The other tests of the run have the same Ironic: one test has what a restart does, and another
-what it cuts short.
+The other tests of the run use the same Ironic: one test covers a restart, and another an
+interrupted listing.
 """
 
 import signal
@@ -30,7 +30,7 @@ def fails(metal: Metal, cycle: str) -> str:
     return str(caught.value)
 
 
-def test_nothing_changes_while_ironic_is_down_and_then_all_that_changed_is_seen(
+def test_outage_of_ironic_changes_nothing_and_all_changes_are_seen_afterwards(
     metal: Metal, ironic: Ironic
 ) -> None:
     nodes = [metal.available() for _ in range(4)]
@@ -50,7 +50,7 @@ def test_nothing_changes_while_ironic_is_down_and_then_all_that_changed_is_seen(
     metal.write(nodes[1], maintenance=True, maintenance_reason="while it was down")
     for cycle in ("poll", "sync", "poll"):
         fails(metal, cycle)
-    metal.restarted()  # a process that starts now has seen no node
+    metal.restarted()  # a new process has seen no node
     for cycle in ("poll", "sync", "poll"):
         fails(metal, cycle)
     assert metal.shows(cut_short) == reserved("cleaning")
@@ -76,10 +76,10 @@ def test_nothing_changes_while_ironic_is_down_and_then_all_that_changed_is_seen(
     assert metal.shows(cut_short) == free()
 
 
-def test_listing_that_a_restart_cuts_short_is_an_error(
+def test_listing_interrupted_by_a_restart_is_an_error(
     metal: Metal, ironic: Ironic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends between two pages; the first has all the nodes that are on it."""
+    """Ironic restarts between two pages; the first page is complete."""
     monkeypatch.setattr(client, "PAGE", PAGE)
     nodes = ironic.insert_nodes(PAGE + 5, owner=metal.owner, updated_at=None)
     metal.sync()

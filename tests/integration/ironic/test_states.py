@@ -1,4 +1,4 @@
-"""A node's life in a real Ironic, and what the real Placement shows of it at each step."""
+"""The life cycle of a node in a real Ironic, and its state in the real Placement at each step."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ from wharfinger.exceptions import BackendError, InventoryInUse, NodeTaken
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_ironic.states import PROVISION_STATES
 
-#: What Placement calls another class.
+#: The resource class of another type of node.
 SILVER = "CUSTOM_SILVER"
 NO_POWER = "its power state is unknown"
 CLEANING = "cleaning"
 
 
 def state(name: str) -> str:
-    """What is said of a node in this provision state, which is not to be had."""
+    """Return the reason that reserves a node in this provision state."""
     reason = PROVISION_STATES[name]
     assert reason is not None
     return reason
@@ -37,7 +37,7 @@ def of(instance: str) -> str:
 
 
 def in_use(metal: Metal, instance: str, **told: str) -> str:
-    """A node that has been deployed for an instance, which has its allocation."""
+    """Deploy a node for an instance, with its allocation."""
     node = metal.available(**told)
     metal.sync()
     metal.allocate(node, instance)
@@ -46,10 +46,10 @@ def in_use(metal: Metal, instance: str, **told: str) -> str:
     return node
 
 
-# On its way to be had.
+# Nodes that become available.
 
 
-def test_a_node_is_published_when_it_is_enrolled_and_free_when_it_has_been_cleaned(
+def test_enrolled_node_is_published_and_free_once_it_was_cleaned(
     metal: Metal, ironic: Ironic
 ) -> None:
     node = metal.enroll(clean="hold")
@@ -68,7 +68,7 @@ def test_a_node_is_published_when_it_is_enrolled_and_free_when_it_has_been_clean
     assert metal.shows(node) == free()
 
 
-def test_a_node_that_is_cleaned_and_deployed_by_its_ramdisk_is_reserved_throughout(
+def test_node_cleaned_and_deployed_by_its_ramdisk_is_reserved_throughout(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
     node = metal.enroll(clean="wait")
@@ -97,7 +97,7 @@ def test_a_node_that_is_cleaned_and_deployed_by_its_ramdisk_is_reserved_througho
     assert metal.shows(node) == reserved(state("active"), of(instance))
 
 
-def test_a_node_whose_cleaning_fails_is_reserved_until_an_operator_has_seen_to_it(
+def test_node_whose_cleaning_fails_is_reserved_until_an_operator_repairs_it(
     metal: Metal, ironic: Ironic
 ) -> None:
     node = metal.available(clean="fail")
@@ -121,7 +121,7 @@ def test_a_node_whose_cleaning_fails_is_reserved_until_an_operator_has_seen_to_i
     assert metal.shows(node) == free()
 
 
-def test_a_node_that_is_inspected_stays_published(metal: Metal, ironic: Ironic) -> None:
+def test_node_in_inspection_stays_published(metal: Metal, ironic: Ironic) -> None:
     node = metal.available()
     metal.sync()
     metal.goes(node, "manage", "manageable")
@@ -133,10 +133,10 @@ def test_a_node_that_is_inspected_stays_published(metal: Metal, ironic: Ironic) 
     assert metal.shows(node) == free()
 
 
-# In use.
+# Nodes in use.
 
 
-def test_a_node_is_reserved_from_its_deployment_to_the_end_of_its_cleaning(
+def test_node_is_reserved_from_its_deployment_to_the_end_of_its_cleaning(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
     node = metal.available(deploy="hold", clean="hold", delete="hold")
@@ -159,7 +159,7 @@ def test_a_node_is_reserved_from_its_deployment_to_the_end_of_its_cleaning(
     assert metal.shows(node) == free()
 
 
-def test_a_node_whose_deployment_failed_is_reserved_until_it_is_torn_down_and_cleaned(
+def test_node_whose_deployment_failed_is_reserved_until_it_is_torn_down_and_cleaned(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
     node = metal.available(deploy="fail", delete="fail")
@@ -181,7 +181,7 @@ def test_a_node_whose_deployment_failed_is_reserved_until_it_is_torn_down_and_cl
     assert metal.shows(node) == free()
 
 
-def test_a_node_in_use_may_be_rescued_serviced_and_taken_into_maintenance(
+def test_node_in_use_may_be_rescued_serviced_and_put_into_maintenance(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
     node = in_use(metal, instance)
@@ -206,7 +206,7 @@ def test_a_node_in_use_may_be_rescued_serviced_and_taken_into_maintenance(
     assert everything()[node]["allocations"] == {(instance, GOLD): 1}
 
 
-def test_a_node_that_is_adopted_is_in_use_without_an_instance(metal: Metal, ironic: Ironic) -> None:
+def test_adopted_node_is_in_use_without_an_instance(metal: Metal, ironic: Ironic) -> None:
     node = metal.enroll()
     ironic.provision(node, "manage")
     ironic.wait_for(node, "manageable")
@@ -219,10 +219,10 @@ def test_a_node_that_is_adopted_is_in_use_without_an_instance(metal: Metal, iron
     assert metal.shows(node) == reserved(state("active"))
 
 
-# Kept back.
+# Nodes that an operator withholds.
 
 
-def test_a_free_node_in_maintenance_is_reserved_for_the_reason_that_its_operator_gave(
+def test_free_node_in_maintenance_is_reserved_for_the_operators_reason(
     metal: Metal, ironic: Ironic
 ) -> None:
     node = metal.available()
@@ -236,7 +236,7 @@ def test_a_free_node_in_maintenance_is_reserved_for_the_reason_that_its_operator
     assert metal.shows(node) == free()
 
 
-def test_a_retired_node_does_not_come_back(metal: Metal, ironic: Ironic, instance: str) -> None:
+def test_retired_node_stays_reserved(metal: Metal, ironic: Ironic, instance: str) -> None:
     node = in_use(metal, instance)
     ironic.update_node(node, retired=True, retired_reason="out of warranty")
     metal.poll()
@@ -244,7 +244,7 @@ def test_a_retired_node_does_not_come_back(metal: Metal, ironic: Ironic, instanc
     assert metal.shows(node) == reserved(state("active"), retired, of(instance))
 
     metal.goes(node, "deleted", "manageable")
-    metal.give_back(instance)
+    metal.release(instance)
     metal.sync()
     metal.sync()
     assert set(metal.reasons(node)) >= {state("manageable"), retired}
@@ -255,12 +255,10 @@ def test_a_retired_node_does_not_come_back(metal: Metal, ironic: Ironic, instanc
     assert metal.shows(node) == free()
 
 
-# What it is.
+# Properties.
 
 
-def test_its_traits_are_published_and_an_operator_s_own_are_kept(
-    metal: Metal, ironic: Ironic
-) -> None:
+def test_traits_are_published_and_an_operators_traits_kept(metal: Metal, ironic: Ironic) -> None:
     node = metal.available()
     metal.sync()
     ours = {"OWNER_NOVA", "CUSTOM_WHARFINGER_METAL"}
@@ -282,7 +280,7 @@ def test_its_traits_are_published_and_an_operator_s_own_are_kept(
     assert everything()[node]["traits"] == ours | {"CUSTOM_NEAR_THE_DOOR"}
 
 
-def test_a_node_without_a_class_is_reported_and_the_others_go_on(
+def test_node_without_a_class_is_reported_and_the_others_are_synced(
     metal: Metal, ironic: Ironic
 ) -> None:
     other = metal.available()
@@ -304,7 +302,7 @@ def test_a_node_without_a_class_is_reported_and_the_others_go_on(
     assert metal.shows(node) == free()
 
 
-def test_a_node_that_loses_its_class_keeps_what_is_published_of_it_reserved(
+def test_node_that_loses_its_class_keeps_its_inventory_reserved(
     metal: Metal, ironic: Ironic
 ) -> None:
     other = metal.available()
@@ -335,10 +333,10 @@ def test_a_node_that_loses_its_class_keeps_what_is_published_of_it_reserved(
     assert metal.shows(node) == free()
 
 
-def test_a_node_whose_class_changes_while_it_is_in_use_is_reported_and_stays_reserved(
+def test_node_in_use_whose_class_changes_is_reported_and_stays_reserved(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
-    """Placement does not part with a class that somebody has allocated."""
+    """Placement refuses to remove a class with allocations."""
     other = metal.available()
     node = in_use(metal, instance)
     metal.poll()
@@ -353,7 +351,7 @@ def test_a_node_whose_class_changes_while_it_is_in_use_is_reported_and_stays_res
 
     ironic.provision(node, "deleted")
     ironic.wait_for(node, "available")
-    metal.give_back(instance)
+    metal.release(instance)
     metal.sync()
     assert metal.shows(node) == free(SILVER)
 
@@ -364,14 +362,14 @@ def test_a_node_whose_class_changes_while_it_is_in_use_is_reported_and_stays_res
     assert metal.shows(node) == free()
 
 
-# Given back.
+# Releases.
 
 
 @pytest.mark.parametrize("is_polled", [True, False])
-def test_what_is_given_back_is_reserved_before_its_allocation_goes_and_until_it_is_clean(
+def test_released_node_is_reserved_before_its_allocation_is_deleted_and_until_it_is_clean(
     is_polled: bool, metal: Metal, ironic: Ironic, instance: str
 ) -> None:
-    """Also where no poll has seen that it was ever in use."""
+    """This includes a node that no poll has seen in use."""
     node = in_use(metal, instance, delete="hold", clean="hold")
     if is_polled:
         metal.poll()
@@ -379,7 +377,7 @@ def test_what_is_given_back_is_reserved_before_its_allocation_goes_and_until_it_
     ironic.wait_for(node, "deleting")
 
     with watching(metal.placement, node) as looks:
-        metal.give_back(instance)
+        metal.release(instance)
         for arrives in ("cleaning", "available"):
             metal.poll()
             metal.sync()
@@ -398,12 +396,12 @@ def test_what_is_given_back_is_reserved_before_its_allocation_goes_and_until_it_
     assert metal.shows(node) == free()
 
 
-def test_what_is_available_again_before_the_next_poll_is_free_in_that(
+def test_released_node_available_before_the_next_poll_is_free_after_it(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
     node = in_use(metal, instance)
     metal.poll()
-    metal.give_back(instance)
+    metal.release(instance)
     ironic.provision(node, "deleted")
     ironic.wait_for(node, "available")
     metal.poll()
@@ -411,40 +409,40 @@ def test_what_is_available_again_before_the_next_poll_is_free_in_that(
     assert metal.shows(node) == free()
 
 
-def test_what_was_never_seen_in_use_is_free_again_by_the_next_complete_listing(
+def test_released_node_never_seen_in_use_is_free_after_the_next_full_cycle(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
-    """It came and went between two polls: there is no change that they could see."""
+    """It was in use between two polls, which saw no change."""
     node = in_use(metal, instance)
     ironic.provision(node, "deleted")
     ironic.wait_for(node, "available")
-    metal.give_back(instance)
+    metal.release(instance)
     assert metal.figures(node) == {GOLD: (1, 1)}
     metal.poll()
     metal.sync()
     assert metal.shows(node) == free()
 
 
-def test_what_is_given_back_after_its_cleaning_was_seen_is_free_by_the_next_complete_listing(
+def test_node_released_after_its_cleaning_is_free_after_the_next_full_cycle(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
     node = in_use(metal, instance)
     metal.poll()
     metal.goes(node, "deleted", "available")
     with watching(metal.placement, node) as looks:
-        metal.give_back(instance)
+        metal.release(instance)
     assert not any(look.is_candidate for look in looks)
     metal.poll()
     metal.sync()
     assert metal.shows(node) == free()
 
 
-def test_what_a_failed_cleaning_leaves_is_given_back_when_another_has_succeeded(
+def test_released_node_after_a_failed_cleaning_is_free_once_another_has_succeeded(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
     node = in_use(metal, instance, clean="fail")
     metal.poll()
-    metal.give_back(instance)
+    metal.release(instance)
     metal.goes(node, "deleted", "clean failed")
     assert metal.figures(node) == {GOLD: (1, 1)}
     metal.told(node)
@@ -456,10 +454,10 @@ def test_what_a_failed_cleaning_leaves_is_given_back_when_another_has_succeeded(
     assert metal.shows(node) == free()
 
 
-# Gone.
+# Deleted nodes.
 
 
-def test_a_node_that_is_deleted_from_ironic_is_removed_by_the_second_listing_without_it(
+def test_deleted_node_is_removed_by_the_second_listing_without_it(
     metal: Metal, ironic: Ironic
 ) -> None:
     node, other = metal.available(), metal.available()
@@ -475,7 +473,7 @@ def test_a_node_that_is_deleted_from_ironic_is_removed_by_the_second_listing_wit
     assert metal.shows(other) == free()
 
 
-def test_a_node_that_is_deleted_from_ironic_in_use_is_kept_reserved_until_it_is_given_back(
+def test_deleted_node_in_use_stays_reserved_until_its_release(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
     node = in_use(metal, instance)
@@ -486,7 +484,7 @@ def test_a_node_that_is_deleted_from_ironic_in_use_is_kept_reserved_until_it_is_
             metal.sync()
         [reason] = metal.reasons(node)
         assert "allocations" in reason
-        metal.give_back(instance)
+        metal.release(instance)
     assert all(look.is_full for look in looks)
     assert not any(look.is_candidate for look in looks)
     metal.sync()
@@ -499,7 +497,7 @@ def test_a_node_that_is_deleted_from_ironic_in_use_is_kept_reserved_until_it_is_
 def test_two_instances_share_a_fleet_by_conductor_group(
     placement: PlacementFixture, ironic: Ironic, tmp_path: Path
 ) -> None:
-    """A node that changes groups is the other one's when the first has removed it."""
+    """A node that changes its group belongs to the other instance once the first has removed it."""
     path = tmp_path / "state"
     with (
         Metal(placement, ironic, path, name="north", conductor_group="") as north,
@@ -537,7 +535,7 @@ def test_two_hosts_share_a_fleet_by_conductor_group(
     tmp_path: Path,
     instance: str,
 ) -> None:
-    """A node that changes groups goes over with all that is on it, and is never to be had twice."""
+    """A node that changes its group moves with its allocations, and is never offered twice."""
     path = tmp_path / "state"
     with (
         Metal(placement, ironic, path, host="north", conductor_group="") as north,
@@ -567,7 +565,7 @@ def test_two_hosts_share_a_fleet_by_conductor_group(
 
 
 def mark(node: str) -> str:
-    """Which instance a node's provider is marked with."""
+    """Return the instance trait of a node."""
     prefix = "CUSTOM_WHARFINGER_"
     [found] = [trait for trait in everything()[node]["traits"] if trait.startswith(prefix)]
     return str(found).removeprefix(prefix)

@@ -1,7 +1,7 @@
-"""Bare metal where every service is real and asks for tokens: who may publish which nodes.
+"""Bare metal with real services that require tokens: the nodes that each user may publish.
 
-What is asked of a service goes through a port of the lab's that is in the catalog in its place, so
-that requests and tokens can be seen, and Keystone be away.
+Requests to a service go through a port of the lab, which is in the catalog in its place. So tests
+can see requests and tokens, and take Keystone down.
 """
 
 import signal
@@ -47,16 +47,16 @@ TENANTS = frozenset({"tenants", "broken"})
 LOUD = "maintenance: its fan is loud"
 TOKENS = "POST /v3/auth/tokens"
 ELEVATED = "rbac_service_role_elevated_access"
-#: Seconds; what is awaited takes tenths of one.
+#: Seconds; the events take tenths of a second.
 TIMEOUT = 30.0
 
-#: Total and what is reserved of it, by resource class; and the traits.
+#: Total and reserved amounts by resource class; and the traits.
 Contents = tuple[dict[str, tuple[int, int]], frozenset[str]]
 Options = Mapping[str, str]
 
 
 class Watched(Between):
-    """A service behind another port, and the tokens that it was asked with."""
+    """A service behind another port, and the tokens of the requests to it."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -68,13 +68,13 @@ class Watched(Between):
         return super()._forward(environ, start_response)
 
     def go_away(self) -> None:
-        """Have nobody listen there, until ``expect`` is called."""
+        """Close the port until ``expect`` is called."""
         self.expect(0, FAULTS["refused"])
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """Keystone, Ironic with ``NODES`` and Placement, each behind what watches it."""
+    """Keystone, Ironic with ``NODES`` and Placement, each behind a proxy."""
 
     keystone: Keystone
     ironic: Ironic
@@ -89,11 +89,11 @@ class Cloud:
         return self.keystone.auth_options(self.users[who])
 
     def published(self) -> dict[str, Contents]:
-        """All that Placement has, by the names of the nodes."""
+        """Return the contents of Placement by the names of the nodes."""
         return {self._name(one.name): self._contents(one.uuid) for one in self._providers()}
 
     def names(self) -> set[str]:
-        """The nodes of all providers that there are."""
+        """Return the nodes of all providers."""
         return {self._name(one.uuid) for one in self._providers()}
 
     def is_reserved(self, name: str) -> bool:
@@ -102,7 +102,7 @@ class Cloud:
 
     @contextmanager
     def cleaning(self, name: str) -> Iterator[str]:
-        """Have a node be cleaned, until it has a go; it is available in the end."""
+        """Clean a node, which waits for a signal; it is available at the end."""
         node = self.nodes[name]
         self.ironic.update_node(node, extra={"lab": {"clean": "hold"}})
         for target, arrives in (("manage", "manageable"), ("provide", "cleaning")):
@@ -126,18 +126,18 @@ class Cloud:
             self.ironic.end_maintenance(node)
 
     def empty(self) -> None:
-        """Have Placement hold no provider."""
+        """Delete all providers from Placement."""
         for provider in self._providers():
             self.placement.delete_provider(provider.uuid)
 
     def listen(self) -> None:
-        """Forget what was asked so far, and answer everybody."""
+        """Forget earlier requests, and open all ports."""
         for watched in (self.at_keystone, self.at_ironic, self.at_placement):
             watched.expect()
 
     @contextmanager
     def without_elevation(self) -> Iterator[None]:
-        """Have Ironic show its service users the nodes of their own project alone."""
+        """Let Ironic show its service users only the nodes of their own project."""
         path = self.ironic.directory / "ironic.conf"
         text = path.read_text()
         token = {"X-Auth-Token": self.keystone.token(self.users["service"])}
@@ -241,7 +241,7 @@ def fleet(ironic: Ironic, keystone: Keystone) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def tidy(cloud: Cloud) -> Iterator[None]:
-    """Everybody answers at the beginning; Placement is empty at the end."""
+    """Open all ports at the beginning; empty Placement at the end."""
     cloud.listen()
     yield
     cloud.listen()
@@ -264,7 +264,7 @@ class Here:
         placement: Options | None = None,
         **sections: Options,
     ) -> None:
-        """Write it: by default, a service user is used for both services."""
+        """Write the configuration; by default, a service user is used for both services."""
         service = self.cloud.credentials("service")
         written = {
             "DEFAULT": {"enabled_drivers": "metal", "host": "pier", "state_path": str(self.state)},
@@ -288,11 +288,11 @@ class Here:
         self.program.config.write_text("\n".join([*lines, ""]))
 
     def run(self, *arguments: str) -> Done:
-        """What the program does, run here."""
+        """Run the program in this process."""
         return inprocess.run(self.program, *arguments)
 
     def reasons(self) -> dict[str, str]:
-        """Why nodes are reserved, by name, as the program tells it."""
+        """Return the reasons of reservation by name, as the program prints them."""
         listed = self.run("reservation", "list", "-f", "json")
         names = {it: name for name, it in self.cloud.nodes.items()}
         return {names[row["Provider"]]: row["Reason"] for row in listed.json()}
@@ -305,7 +305,7 @@ def here(cloud: Cloud, tmp_path: Path) -> Here:
 
 @contextmanager
 def running(here: Here) -> Iterator[Reconciler]:
-    """The cycles of the instance, made and begun as the program does it."""
+    """Return the cycles of the instance, created and begun as the program does."""
     loaded = conf.load([str(here.program.config)])
     with (
         opened(loaded) as context,
@@ -329,31 +329,31 @@ def opened(loaded: conf.Options) -> Iterator[Context]:
 
 
 def sound(outcome: CycleResult) -> Sequence[Step]:
-    """What has been written by a cycle that has no problems."""
+    """Require that a cycle has no problems, and return its steps."""
     assert not outcome.problems
     assert not outcome.pending
     return outcome.steps
 
 
 def contents(reserved: int) -> Contents:
-    """What Placement has of a node."""
+    """Return the contents of Placement for a node."""
     traits = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_METAL", "CUSTOM_FAST"})
     return {GOLD: (1, reserved)}, traits
 
 
 def told(done: Done) -> str:
-    """The one line that tells why a sync has failed."""
+    """Return the one line with the reason why a sync has failed."""
     assert (done.code, done.out) == (1, "")
     [line] = done.err.splitlines()
     return line
 
 
-# Who may publish.
+# Users that publish.
 
 
 @dataclass(frozen=True)
 class Publisher:
-    """Who asks Ironic, for the nodes of whom, and the nodes that are published then."""
+    """A user for Ironic, the owner of the nodes that it lists, and the nodes published then."""
 
     who: str
     owner: str | None = None
@@ -383,7 +383,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("publisher", PUBLISHERS, ids=str)
-def test_who_may_list_the_nodes_publishes_them(
+def test_user_that_may_list_the_nodes_publishes_them(
     publisher: Publisher, cloud: Cloud, here: Here
 ) -> None:
     here.configure(publisher.options(cloud))
@@ -395,7 +395,7 @@ def test_who_may_list_the_nodes_publishes_them(
 
 
 def asks_ironic_once(cloud: Cloud, cycle: Reconciler) -> None:
-    """A poll without changes asks nothing of Placement, and for no token."""
+    """Assert that a poll without changes sends nothing to Placement, and requests no token."""
     cloud.listen()
     assert not sound(cycle.poll())
     [request] = cloud.at_ironic.seen
@@ -404,7 +404,7 @@ def asks_ironic_once(cloud: Cloud, cycle: Reconciler) -> None:
     assert TOKENS not in cloud.at_keystone.seen
 
 
-def test_who_may_not_list_the_nodes_is_told_so_and_nothing_is_changed(
+def test_user_that_may_not_list_the_nodes_fails_and_changes_nothing(
     cloud: Cloud, here: Here
 ) -> None:
     assert here.run("sync").code == 0
@@ -419,7 +419,7 @@ def test_who_may_not_list_the_nodes_is_told_so_and_nothing_is_changed(
         assert "node_owner" in line
         if publisher.owner is not None:
             assert f"of project {cloud.keystone.project_id(publisher.owner)}" in line
-    # Ironic would have listed a part of them, and said nothing of it.
+    # Ironic would have listed some of them without a warning.
     hand = {"X-Auth-Token": cloud.keystone.token(cloud.users["hand"])}
     partly = cloud.ironic.ask("GET", "/v1/nodes?fields=name", None, **hand)
     assert {node["name"] for node in partly.json()["nodes"]} == TENANTS
@@ -435,10 +435,10 @@ def test_who_may_not_list_the_nodes_is_told_so_and_nothing_is_changed(
     assert here.run("sync").out == "metal: no change\n"
 
 
-# What ends meanwhile.
+# Tokens and services that expire or go down meanwhile.
 
 
-def test_tokens_that_end_are_replaced(cloud: Cloud, here: Here) -> None:
+def test_expired_tokens_are_replaced(cloud: Cloud, here: Here) -> None:
     node = cloud.nodes["nobodys"]
     with running(here) as cycle:
         sound(cycle.sync())
@@ -460,7 +460,7 @@ def test_tokens_that_end_are_replaced(cloud: Cloud, here: Here) -> None:
 
 
 @pytest.mark.parametrize("has_ended", [False, True], ids=["token", "token that has ended"])
-def test_while_keystone_is_away_nothing_is_written_and_then_it_goes_on(
+def test_outage_of_keystone_writes_nothing_and_then_ends(
     has_ended: bool, cloud: Cloud, here: Here
 ) -> None:
     with running(here) as cycle:
@@ -480,7 +480,7 @@ def test_while_keystone_is_away_nothing_is_written_and_then_it_goes_on(
             assert cloud.is_reserved("nobodys")
 
 
-# What is wrong with the credentials.
+# Wrong credentials.
 
 #: The section with wrong options, and parts of the error.
 MISTAKES: list[tuple[str, Options, Sequence[str]]] = [
@@ -492,7 +492,7 @@ MISTAKES: list[tuple[str, Options, Sequence[str]]] = [
 ]
 
 
-def test_mistake_in_the_credentials_is_told_in_one_line(cloud: Cloud, here: Here) -> None:
+def test_wrong_credentials_are_reported_in_one_line(cloud: Cloud, here: Here) -> None:
     for section, options, parts in MISTAKES:
         wrong = {**cloud.credentials("service"), **options}
         here.configure(**{section: wrong})
@@ -511,7 +511,7 @@ def test_mistake_in_the_credentials_is_told_in_one_line(cloud: Cloud, here: Here
 
 def test_credentials_may_be_shared(cloud: Cloud, here: Here) -> None:
     def share(**more: str) -> None:
-        """Have both services use one section of credentials."""
+        """Let both services use one section of credentials."""
         credentials = {**cloud.credentials("service"), **more}
         section = {"auth_section": "keystone"}
         here.configure(metal=section, placement=section, keystone=credentials)
@@ -536,7 +536,7 @@ def test_credentials_may_be_shared(cloud: Cloud, here: Here) -> None:
     assert cloud.names() == ALL
 
 
-# What Placement takes from whom.
+# Roles that Placement requires.
 
 
 def client(directory: Path, options: Options) -> WritingClient:
@@ -547,13 +547,13 @@ def client(directory: Path, options: Options) -> WritingClient:
 
 
 def refusal(client: WritingClient) -> PermissionRefused:
-    """Why the client may not list the providers."""
+    """Return the error with which the client may not list the providers."""
     with pytest.raises(PermissionRefused) as caught:
         client.list_providers()
     return caught.value
 
 
-def test_user_without_the_role_is_told_which_one_placement_wants(
+def test_user_without_the_role_fails_with_the_roles_that_placement_requires(
     cloud: Cloud, here: Here, tmp_path: Path
 ) -> None:
     here.configure(placement=cloud.credentials("member"))
@@ -566,7 +566,7 @@ def test_user_without_the_role_is_told_which_one_placement_wants(
     assert "project" in refused.remedy
 
 
-def test_token_that_has_ended_is_refused(cloud: Cloud, tmp_path: Path) -> None:
+def test_expired_token_is_refused(cloud: Cloud, tmp_path: Path) -> None:
     token = cloud.keystone.token(cloud.users["service"])
     static = {"auth_type": "admin_token", "endpoint": cloud.at_placement.url, "token": token}
     ours = client(tmp_path, static)
@@ -582,9 +582,7 @@ def test_token_that_has_ended_is_refused(cloud: Cloud, tmp_path: Path) -> None:
     assert refusal(client(tmp_path, options)).remedy == "Check the credentials in [placement]."
 
 
-def test_placement_that_cannot_ask_keystone_is_not_available_now(
-    cloud: Cloud, tmp_path: Path
-) -> None:
+def test_placement_without_keystone_is_unavailable(cloud: Cloud, tmp_path: Path) -> None:
     token = cloud.keystone.token(cloud.users["service"])
     static = {"auth_type": "admin_token", "endpoint": cloud.at_placement.url, "token": token}
     ours = client(tmp_path, static)
@@ -595,7 +593,7 @@ def test_placement_that_cannot_ask_keystone_is_not_available_now(
     assert caught.value.status == 503
 
 
-# The program as it is run.
+# The installed program.
 
 
 class AgentProcess(fixtures.Fixture):
@@ -621,7 +619,7 @@ class AgentProcess(fixtures.Fixture):
         self.addCleanup(self._end, reader)
 
     def wait_for(self, part: str) -> None:
-        """Wait until it says so."""
+        """Wait until the log contains this text."""
         end = time.monotonic() + TIMEOUT
         with suppress(Empty):
             while (line := self._told.get(timeout=max(0, end - time.monotonic()))) is not None:
@@ -631,7 +629,7 @@ class AgentProcess(fixtures.Fixture):
         raise AssertionError(f"it has not said {part!r} but {self.lines[-20:]}")
 
     def stop(self) -> int:
-        """Have it come to its end; its exit code."""
+        """Stop the agent; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         while (line := self._told.get(timeout=TIMEOUT)) is not None:
             self.lines.append(line)
@@ -651,7 +649,7 @@ class AgentProcess(fixtures.Fixture):
 
 
 def secrets(cloud: Cloud) -> set[str]:
-    """What nobody may read: passwords, and tokens that services were asked with."""
+    """Return all secrets: passwords, and the tokens of requests."""
     passwords = {user.password for user in cloud.users.values()}
     return passwords | {*cloud.at_ironic.tokens, *cloud.at_placement.tokens}
 
@@ -661,10 +659,8 @@ def assert_no_secrets(cloud: Cloud, text: str) -> None:
     assert not found, [line for line in text.splitlines() if found[0] in line][:3]
 
 
-def test_what_the_program_tells_of_wrong_credentials_has_no_secret(
-    cloud: Cloud, here: Here
-) -> None:
-    """The password is near enough to the right one."""
+def test_output_about_wrong_credentials_has_no_secret(cloud: Cloud, here: Here) -> None:
+    """The password resembles the right one."""
     credentials = cloud.credentials("service")
     here.configure({**credentials, "password": f"{credentials['password']}!"})
     done = here.program.run("-vv", "--debug", "sync")
@@ -672,7 +668,7 @@ def test_what_the_program_tells_of_wrong_credentials_has_no_secret(
     assert_no_secrets(cloud, done.out + done.err)
 
 
-def test_agent_waits_for_services_and_reserves_while_tokens_end_and_keystone_comes_and_goes(
+def test_agent_waits_for_services_and_reserves_through_outages_of_keystone(
     cloud: Cloud, here: Here
 ) -> None:
     agent = AgentProcess(here.program, "-vv")

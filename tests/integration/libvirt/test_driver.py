@@ -1,4 +1,4 @@
-"""The libvirt driver on a real libvirtd, where mdevs come and go."""
+"""The libvirt driver on a real libvirtd, with mdevs that are created and removed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +11,8 @@ from wharfinger.exceptions import BackendError
 from wharfinger_libvirt.driver import LibvirtDriver
 from wharfinger_libvirt.nodedev import parse
 
-# Devices, as tests/lab/fakesys.py makes them: two GPUs with 16 slots, of which a
-# nvidia-35 takes one and a nvidia-36 two, and a card with 4 slots that is not on PCI.
+# Devices of tests/lab/fakesys.py: two GPUs with 16 slots, of which an nvidia-35 takes one and an
+# nvidia-36 two, and a card with 4 slots outside PCI.
 FIRST, SECOND, CARD = "pci_0000_41_00_0", "pci_0000_42_00_0", "mtty_mtty"
 NODE = "gpu-host-1"
 
@@ -39,14 +39,14 @@ def driver_of(
 
 
 def vgpus(driver: LibvirtDriver) -> dict[str, int]:
-    """Totals of VGPU by device."""
+    """Return the totals of VGPU by device."""
     return {
         name.removeprefix(f"{NODE}_"): inventory.get("VGPU", 0)
         for name, inventory in totals(publish(driver)).items()
     }
 
 
-def test_an_mdev_that_comes_or_goes_leaves_the_total_as_it_is(
+def test_created_or_removed_mdev_does_not_change_the_total(
     driver: LibvirtDriver, mdevs: Mdevs
 ) -> None:
     free = vgpus(driver)
@@ -61,9 +61,7 @@ def test_an_mdev_that_comes_or_goes_leaves_the_total_as_it_is(
     assert free == one == two == none == {FIRST: 16, SECOND: 16}
 
 
-def test_an_mdev_that_is_only_defined_takes_no_capacity(
-    driver: LibvirtDriver, mdevs: Mdevs
-) -> None:
+def test_defined_mdev_takes_no_capacity(driver: LibvirtDriver, mdevs: Mdevs) -> None:
     name = mdevs.define(FIRST, "nvidia-35")
     defined = vgpus(driver)
     mdevs.start(name)
@@ -75,9 +73,7 @@ def test_an_mdev_that_is_only_defined_takes_no_capacity(
     assert defined == started == destroyed == {FIRST: 16, SECOND: 16}
 
 
-def test_a_limit_never_takes_what_is_in_use(
-    libvirtd: Libvirtd, mdevs: Mdevs, tmp_path: Path
-) -> None:
+def test_limit_never_removes_vgpus_in_use(libvirtd: Libvirtd, mdevs: Mdevs, tmp_path: Path) -> None:
     driver = driver_of(libvirtd, tmp_path, more="[gpus:nvidia-35]\nmax_instances = 1\n")
     free = vgpus(driver)
     for _ in range(2):
@@ -88,7 +84,7 @@ def test_a_limit_never_takes_what_is_in_use(
     assert in_use == {FIRST: 0, SECOND: 2}
 
 
-def test_a_device_that_another_type_occupies_stays_fully_reserved(
+def test_device_with_mdevs_of_another_type_stays_fully_reserved(
     driver: LibvirtDriver, mdevs: Mdevs
 ) -> None:
     before = publish(driver)
@@ -103,7 +99,7 @@ def test_a_device_that_another_type_occupies_stays_fully_reserved(
     assert totals(before) == totals(occupied) == totals(after)
 
 
-def test_a_device_that_is_not_on_pci_offers_a_type_without_addresses(
+def test_device_outside_pci_offers_a_type_without_addresses(
     libvirtd: Libvirtd, mdevs: Mdevs, tmp_path: Path
 ) -> None:
     driver = driver_of(
@@ -114,7 +110,7 @@ def test_a_device_that_is_not_on_pci_offers_a_type_without_addresses(
     assert totals(publish(driver)) == {f"{NODE}_{CARD}": {"CUSTOM_SERIAL": 4}}
 
 
-def test_the_host_is_described_by_its_own_figures(driver: LibvirtDriver) -> None:
+def test_host_is_described_by_its_real_resources(driver: LibvirtDriver) -> None:
     (node,) = driver.get_available_nodes(refresh=True)
     resource = driver.get_available_resource(node)
     inventory = publish(driver)[node].provider.inventories
@@ -127,7 +123,7 @@ def test_the_host_is_described_by_its_own_figures(driver: LibvirtDriver) -> None
     ] == [("10de", "13f2", None, 2)]
 
 
-def test_libvirtd_that_is_killed_is_an_error_and_one_that_is_back_is_none(
+def test_killed_libvirtd_is_an_error_until_it_is_back(
     libvirtd: Libvirtd, driver: LibvirtDriver, mdevs: Mdevs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mdevs.create(FIRST, "nvidia-36")

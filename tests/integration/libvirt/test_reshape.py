@@ -1,4 +1,4 @@
-"""The vGPUs of an old layout go to the devices that a real libvirtd says its domains have."""
+"""The vGPUs of an old layout move to the devices that domains use in a real libvirtd."""
 
 import uuid
 from pathlib import Path
@@ -35,7 +35,7 @@ def driver(libvirtd: Libvirtd, tmp_path: Path) -> LibvirtDriver:
 
 
 def create(libvirtd: Libvirtd, *parents: str, define: tuple[str, ...] = ()) -> list[str]:
-    """Have mdevs on these devices, and others that are only defined; returns their names."""
+    """Create mdevs on these devices, and define others; return their names."""
     with Mdevs(libvirtd.uri) as mdevs:
         return [
             *(mdevs.create(parent, "nvidia-35") for parent in parents),
@@ -44,12 +44,12 @@ def create(libvirtd: Libvirtd, *parents: str, define: tuple[str, ...] = ()) -> l
 
 
 def uuid_of(mdev: str) -> str:
-    """The uuid in libvirt's name of an mdev."""
+    """Return the uuid in libvirt's name of an mdev."""
     return "-".join(mdev.split("_")[1:6])
 
 
 def run(libvirtd: Libvirtd, *mdevs: tuple[str, ...]) -> list[str]:
-    """Have a domain with each of these sets of mdevs, and no others; returns their uuids."""
+    """Define exactly one domain for each of these sets of mdevs; return their uuids."""
     consumers = [str(uuid.uuid4()) for _ in mdevs]
     libvirtd.define(
         {
@@ -75,7 +75,7 @@ def on_root(**amounts: int) -> Allocations:
 def moved(
     driver: LibvirtDriver, allocations: Allocations, *migrations: Migration
 ) -> list[dict[str, int]]:
-    """What consumers hold afterwards, of VGPU and by device."""
+    """Reshape; return each consumer's VGPU by device."""
     providers = reshape(driver, [ROOT], allocations, migrations)
     assert "VGPU" not in providers[NODE].provider.inventories
     names = {
@@ -91,7 +91,7 @@ def moved(
     ]
 
 
-def test_the_mdevs_of_domains_say_where_what_instances_hold_goes(
+def test_reshape_moves_vgpus_to_the_devices_of_the_domains(
     libvirtd: Libvirtd, driver: LibvirtDriver
 ) -> None:
     one, two, three, defined = create(libvirtd, SECOND, SECOND, FIRST, define=(SECOND,))
@@ -111,7 +111,9 @@ def test_the_mdevs_of_domains_say_where_what_instances_hold_goes(
     )
 
 
-def test_a_migration_has_its_instances_mdevs(libvirtd: Libvirtd, driver: LibvirtDriver) -> None:
+def test_reshape_of_a_migration_uses_its_instances_mdevs(
+    libvirtd: Libvirtd, driver: LibvirtDriver
+) -> None:
     (mdev,) = create(libvirtd, SECOND)
     (instance,) = run(libvirtd, (mdev,))
     migration = Migration(uuid=str(uuid.uuid4()), instance_uuid=instance)
@@ -119,10 +121,10 @@ def test_a_migration_has_its_instances_mdevs(libvirtd: Libvirtd, driver: Libvirt
     assert moved(driver, on_root(**{migration.uuid: 1}), migration) == [{SECOND: 1}]
 
 
-def test_an_mdev_that_was_made_after_the_refresh_is_known(
+def test_reshape_knows_an_mdev_created_after_the_refresh(
     libvirtd: Libvirtd, driver: LibvirtDriver
 ) -> None:
-    """Devices and domains are those of the moment when allocations are moved."""
+    """Devices and domains are read at the moment of the reshape."""
     tree = ProviderTree.from_providers([ROOT])
     driver.get_available_nodes(refresh=True)
     with pytest.raises(ReshapeNeeded):
@@ -137,7 +139,7 @@ def test_an_mdev_that_was_made_after_the_refresh_is_known(
     assert allocations[consumer]["allocations"][second] == {"resources": {"VGPU": 1}}
 
 
-def test_a_libvirtd_that_dies_while_its_domains_are_read_is_an_error(
+def test_libvirtd_that_dies_while_domains_are_read_is_an_error(
     libvirtd: Libvirtd, driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def parse_and_kill(xml: str) -> Domain:
@@ -157,7 +159,7 @@ def test_a_libvirtd_that_dies_while_its_domains_are_read_is_an_error(
     assert moved(driver, allocations) == [{FIRST: 1}]
 
 
-def test_a_root_that_has_none_is_published_without_a_look_at_domains(
+def test_root_without_vgpus_is_published_without_a_read_of_domains(
     libvirtd: Libvirtd, driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(libvirtd, ())

@@ -1,4 +1,4 @@
-"""The unit of the agent: systemd-analyze judges it, and a real systemd runs it."""
+"""The unit of the agent: systemd-analyze checks it, and a real systemd runs it."""
 
 import re
 import shutil
@@ -15,9 +15,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 FILES = REPOSITORY / "etc" / "wharfinger"
 NAME = "wharfinger-agent.service"
 UNIT = FILES / "systemd" / NAME
-#: 2.0, in the tenths that systemd-analyze takes.
+#: 2.0, in the tenths of systemd-analyze.
 WORST_EXPOSURE = "20"
-#: systemd before 253, which uses the line before it.
+#: systemd before 253 uses the line before it.
 WITHOUT_NOTIFY_RELOAD = re.compile(r".*Failed to parse service type, ignoring: notify-reload\n")
 
 needs_systemd = pytest.mark.skipif(systemd.missing() is not None, reason=str(systemd.missing()))
@@ -66,7 +66,7 @@ def begin_reload(lab: Systemd) -> None:
         lab.systemctl("kill", "--signal=HUP", "--kill-whom=main", NAME)
 
 
-def test_unit_is_what_systemd_understands(tmp_path: Path) -> None:
+def test_unit_is_accepted_by_systemd_analyze(tmp_path: Path) -> None:
     unit = tmp_path / NAME
     unit.write_text(UNIT.read_text().replace("/usr/bin/wharfinger", "/bin/true"))
 
@@ -76,7 +76,7 @@ def test_unit_is_what_systemd_understands(tmp_path: Path) -> None:
     assert WITHOUT_NOTIFY_RELOAD.sub("", done.stderr) == ""
 
 
-def test_unit_exposes_little() -> None:
+def test_unit_has_a_low_exposure_level() -> None:
     done = analyze("security", "--offline=true", f"--threshold={WORST_EXPOSURE}", str(UNIT))
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -114,7 +114,7 @@ def test_program_that_hangs_is_restarted_by_the_watchdog(lab: Systemd) -> None:
 
 
 @needs_systemd
-def test_agent_with_the_libvirt_driver_starts_reloads_and_stops_as_the_unit_says(
+def test_agent_with_the_libvirt_driver_starts_reloads_and_stops_under_the_unit(
     lab: Systemd,
 ) -> None:
     sample = FILES / "sample"

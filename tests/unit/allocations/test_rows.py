@@ -1,4 +1,4 @@
-"""States of claims and moves in their rows, and how often a row is read again."""
+"""States of claims and moves in their rows, and the number of attempts to read a row."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,14 +13,14 @@ from wharfinger.objects.field_types import now
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
-#: That somebody is looked for who claims it, and that somebody has saved it.
+#: Errors: another process claims the instance, and another process has saved it.
 LOOKS, ATTEMPTS = 20, 5
 CLAIMED = BeingClaimed(instance="one", problem="it is being claimed.", remedy="Wait.")
 SAVED = ConcurrentSave(kind="Instance", keys=["one"])
 
 
 def done(*errors: WharfingerError) -> int:
-    """At which attempt a method comes to its end that meets these before."""
+    """Return the attempt at which a method succeeds after these errors."""
     left = iter(errors)
     attempts = 0
 
@@ -35,14 +35,14 @@ def done(*errors: WharfingerError) -> int:
     return work()
 
 
-def test_a_claim_that_takes_its_time_uses_up_no_attempts() -> None:
+def test_waits_for_a_claim_use_up_no_attempts() -> None:
     waits = [CLAIMED] * (LOOKS - 1)
     met = [*waits, SAVED] * (ATTEMPTS - 1) + waits
     assert done(*met) == len(met) + 1
 
 
 @pytest.mark.parametrize(("error", "most"), [(CLAIMED, LOOKS), (SAVED, ATTEMPTS)])
-def test_it_is_not_done_for_ever(error: WharfingerError, most: int) -> None:
+def test_attempts_are_bounded(error: WharfingerError, most: int) -> None:
     assert done(*[error] * (most - 1)) == most
     with pytest.raises(type(error)):
         done(*[error] * most)
@@ -55,7 +55,7 @@ MINUTE = timedelta(minutes=1)
     ("state", "age", "refused"),
     [
         ("claiming", 0, BeingClaimed),
-        ("claiming", 60, None),  # cut short: nobody has saved it within that time
+        ("claiming", 60, None),  # interrupted: no save within that time
         ("claiming", None, None),
         ("releasing", 0, AllocationRefused),
         ("releasing", 60, AllocationRefused),
@@ -63,7 +63,7 @@ MINUTE = timedelta(minutes=1)
         ("unset", 0, None),
     ],
 )
-def test_instance_at_work_is_refused_to_others(
+def test_instance_in_an_operation_is_refused_to_others(
     state: str | None, age: int | None, refused: type[WharfingerError] | None
 ) -> None:
     values: dict[str, Any] = {} if state == "unset" else {"task_state": state}
@@ -85,7 +85,7 @@ def test_instance_at_work_is_refused_to_others(
     ("created", "updated", "is_recent"),
     [(0, None, True), (90, None, False), (90, 0, True), (0, 90, False), (90, "unset", False)],
 )
-def test_move_is_recent_since_its_last_save_or_else_its_creation(
+def test_move_is_recent_after_its_last_save_or_creation(
     created: int, updated: int | str | None, is_recent: bool
 ) -> None:
     def before(seconds: Any) -> Any:

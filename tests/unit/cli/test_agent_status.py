@@ -29,7 +29,7 @@ def program(tmp_path: Path) -> Program:
 
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command looks at the moment of the statuses."""
+    """Let the command run at the moment of the statuses."""
     monkeypatch.setattr("wharfinger.cli.agent_status.monotonic", lambda: NOW)
 
 
@@ -69,7 +69,7 @@ def test_status_as_json_has_a_row_for_each_instance(program: Program) -> None:
     }
 
 
-def test_status_as_table_tells_ages_in_words(program: Program) -> None:
+def test_status_as_table_shows_ages_in_words(program: Program) -> None:
     with serving(program, agent(instance(report=report(problems=("no memory", "no disk"))))):
         done = run(program)
 
@@ -91,7 +91,7 @@ def test_status_as_table_tells_ages_in_words(program: Program) -> None:
         (200_000, "2 d ago"),
     ],
 )
-def test_age_has_a_unit_of_its_size(seconds: float | None, words: str) -> None:
+def test_age_has_a_suitable_unit(seconds: float | None, words: str) -> None:
     assert Age(seconds).human_readable() == words
 
 
@@ -108,7 +108,7 @@ def test_status_of_failure_exits_with_1_and_names_the_error(program: Program) ->
     ]
 
 
-def test_status_of_warning_exits_with_0_and_has_the_text_of_the_driver(program: Program) -> None:
+def test_status_of_warning_exits_with_0_and_shows_the_drivers_text(program: Program) -> None:
     failing = with_cycle(instance(), CycleType.POLL, error="driver metal: no answer from rack-7")
     code, rows, _err = shown(program, agent(failing))
 
@@ -116,7 +116,7 @@ def test_status_of_warning_exits_with_0_and_has_the_text_of_the_driver(program: 
     assert rows[0]["Errors"] == ["The last poll failed. (driver metal: no answer from rack-7)"]
 
 
-def test_status_of_instance_without_report_has_no_ages(program: Program) -> None:
+def test_status_of_instance_without_report_shows_no_ages(program: Program) -> None:
     starting = instance(
         state=State.STARTING, started_at=NOW, full_completed_at=None, report=InstanceReport()
     )
@@ -126,7 +126,7 @@ def test_status_of_instance_without_report_has_no_ages(program: Program) -> None
     assert [rows[0][name] for name in ("Full Cycle", "Drift Cycle", "Poll")] == [None] * 3
 
 
-def test_status_tells_what_is_wrong_with_the_agent_itself(program: Program) -> None:
+def test_status_of_agent_with_problems_prints_them(program: Program) -> None:
     status = agent(is_stopping=True, refused_reload="no driver x", service_error="no database")
     code, rows, err = shown(program, status)
 
@@ -138,14 +138,14 @@ def test_status_tells_what_is_wrong_with_the_agent_itself(program: Program) -> N
     ]
 
 
-def test_status_escapes_what_a_terminal_would_obey(program: Program) -> None:
+def test_status_escapes_control_characters(program: Program) -> None:
     with serving(program, agent(instance(report=report(problems=("\x1b[2Jgone",))))):
         done = run(program)
 
     assert "\\x1b[2Jgone" in done.out
 
 
-def test_status_can_be_asked_while_the_configuration_is_wrong(program: Program) -> None:
+def test_status_with_an_invalid_configuration_works(program: Program) -> None:
     text = f"{program.config.read_text()}enabled_drivers = ABC\n[unknown]\nx = 1\n"
     program.config.write_text(text)
 

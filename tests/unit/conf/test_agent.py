@@ -17,13 +17,13 @@ def read(directory: Path, *lines: str) -> conf.Options:
     return conf.parse([str(path)])
 
 
-def test_without_a_section_the_paces_are_those_that_are_promised(tmp_path: Path) -> None:
+def test_intervals_without_a_section_are_the_documented_ones(tmp_path: Path) -> None:
     section = AgentSection.read(read(tmp_path))
 
     assert (section.poll_interval, section.drift_interval, section.full_interval) == (2, 60, 300)
 
 
-def test_intervals_may_be_parts_of_a_second_and_equal(tmp_path: Path) -> None:
+def test_intervals_may_be_fractions_of_a_second_and_equal(tmp_path: Path) -> None:
     opts = read(tmp_path, *(f"{key} = 0.5" for key in KEYS))
 
     section = AgentSection.read(opts)
@@ -46,7 +46,7 @@ def test_intervals_may_be_parts_of_a_second_and_equal(tmp_path: Path) -> None:
         ("", "2147483647"),
     ],
 )
-def test_what_is_no_time_is_refused(tmp_path: Path, key: str, value: str, remedy: str) -> None:
+def test_invalid_interval_is_refused(tmp_path: Path, key: str, value: str, remedy: str) -> None:
     opts = read(tmp_path, f"{key} = {value}")
     with pytest.raises(ConfigurationError) as caught:
         AgentSection.read(opts)
@@ -65,14 +65,16 @@ def test_what_is_no_time_is_refused(tmp_path: Path, key: str, value: str, remedy
         ("full_interval = 59", "[agent] full_interval = 59: it is shorter than the interval"),
     ],
 )
-def test_what_does_more_is_not_to_come_more_often(tmp_path: Path, line: str, told: str) -> None:
+def test_interval_shorter_than_that_of_a_smaller_cycle_is_refused(
+    tmp_path: Path, line: str, told: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         AgentSection.read(read(tmp_path, line))
     assert str(caught.value).startswith(told)
     assert "poll_interval <= drift_interval <= full_interval" in caught.value.remedy
 
 
-def test_a_slip_of_the_pen_is_told(tmp_path: Path) -> None:
+def test_misspelled_option_is_reported_with_a_suggestion(tmp_path: Path) -> None:
     [problem] = conf.problems(read(tmp_path, "pol_interval = 2"))
 
     assert "option pol_interval of section [agent]. Did you mean poll_interval?" in str(problem)
@@ -96,7 +98,7 @@ def test_wrong_default_section_is_no_problem_of_the_socket(tmp_path: Path) -> No
     assert not [text for text in told if "[agent]" in text]
 
 
-def test_health_socket_is_taken_with_the_home_directory(
+def test_health_socket_in_the_home_directory_is_expanded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

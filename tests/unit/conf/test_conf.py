@@ -16,7 +16,7 @@ from wharfinger.exceptions import ConfigurationError, ConfigurationFileError, Wh
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without configuration in it."""
+    """A home directory without configuration."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -31,7 +31,7 @@ def read(directory: Path, text: str) -> conf.Options:
 
 
 def source(opts: conf.Options, section: str, key: str) -> str:
-    """Where an option's value is said to come from."""
+    """Return the source that is shown for an option's value."""
     (found,) = (value.source for value in opts.effective(section) if value.key == key)
     return found
 
@@ -39,7 +39,7 @@ def source(opts: conf.Options, section: str, key: str) -> str:
 # Files.
 
 
-def test_without_a_file_everything_has_a_default(home: Path) -> None:
+def test_configuration_without_a_file_has_defaults(home: Path) -> None:
     opts = conf.load([])
     default = DefaultSection.read(opts)
     assert default.enabled_drivers == ()
@@ -51,20 +51,20 @@ def test_without_a_file_everything_has_a_default(home: Path) -> None:
     assert InstanceSection.read(opts, "gpus") == InstanceSection("gpus", "gpus", None, 60)
 
 
-def test_a_file_in_the_home_directory_is_found(home: Path) -> None:
+def test_file_in_the_home_directory_is_found(home: Path) -> None:
     (home / ".wharfinger").mkdir()
     (home / ".wharfinger" / "wharfinger.conf").write_text("[DEFAULT]\nhost = found\n")
     assert DefaultSection.read(conf.load()).host == "found"
 
 
-def test_where_a_file_is_named_no_other_is_read(home: Path, tmp_path: Path) -> None:
+def test_named_file_replaces_all_others(home: Path, tmp_path: Path) -> None:
     (home / "wharfinger.conf").write_text("[DEFAULT]\nhost = found\n")
     (home / "wharfinger.conf.d").mkdir()
     (home / "wharfinger.conf.d" / "a.conf").write_text("[DEFAULT]\nhost = found-too\n")
     assert DefaultSection.read(read(tmp_path, "")).host == socket.gethostname()
 
 
-def test_the_last_of_several_files_wins_and_directories_come_after_files(tmp_path: Path) -> None:
+def test_last_of_several_files_wins_and_directories_follow_files(tmp_path: Path) -> None:
     paths = []
     for name in ("one", "two"):
         path = tmp_path / f"{name}.conf"
@@ -80,25 +80,25 @@ def test_the_last_of_several_files_wins_and_directories_come_after_files(tmp_pat
 @pytest.mark.parametrize(
     "text", ["host = x\n", "[DEFAULT\nhost = x\n", "[DEFAULT]\nnonsense\n"], ids=repr
 )
-def test_a_malformed_file_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
+def test_malformed_file_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigurationFileError, match=r"test\.conf") as caught:
         read(tmp_path, text)
     assert "--config-file" in caught.value.remedy
 
 
-def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationFileError, match=r"nothing\.conf"):
         conf.load([str(tmp_path / "nothing.conf")])
 
 
-def test_a_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "binary.conf"
     path.write_bytes(b"[DEFAULT]\nhost = \xff\xfe\n")
     with pytest.raises(ConfigurationFileError, match=r"binary\.conf"):
         conf.load([str(path)])
 
 
-def test_a_file_that_is_found_and_no_text_is_an_error_that_names_it(home: Path) -> None:
+def test_found_file_that_is_no_text_is_an_error_that_names_it(home: Path) -> None:
     path = home / "wharfinger.conf"
     path.write_bytes(b"[DEFAULT]\nhost = \xff\xfe\n")
     with pytest.raises(ConfigurationFileError) as caught:
@@ -106,12 +106,12 @@ def test_a_file_that_is_found_and_no_text_is_an_error_that_names_it(home: Path) 
     assert str(path) in str(caught.value)
 
 
-def test_a_missing_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_missing_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationFileError, match=r"nothing\.d"):
         conf.load([], [str(tmp_path / "nothing.d")])
 
 
-#: Says what is wrong with the configuration; with little memory, for files without end.
+#: Prints the errors of the configuration, with little memory for endless files.
 LOADING = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
@@ -126,7 +126,7 @@ for arguments in [([file],) for file in files] + [([], [name]) for name in direc
 """
 
 
-def test_what_is_no_regular_file_is_refused_at_once_by_name(home: Path, tmp_path: Path) -> None:
+def test_file_that_is_no_regular_file_is_refused_by_name(home: Path, tmp_path: Path) -> None:
     fifo, found = tmp_path / "fifo.conf", home / "wharfinger.conf"
     for path in (fifo, found):
         os.mkfifo(path)
@@ -138,7 +138,7 @@ def test_what_is_no_regular_file_is_refused_at_once_by_name(home: Path, tmp_path
         timeout=20,
         check=True,
     )
-    # The files that are named, the one in the directory, and the one that is found.
+    # The named files, the one in the directory, and the one that is found.
     assert done.stdout.splitlines() == [
         f"{name} is no regular file." for name in (*files, fifo, found)
     ]
@@ -155,7 +155,7 @@ def test_what_is_no_regular_file_is_refused_at_once_by_name(home: Path, tmp_path
         "  s3cret",
     ],
 )
-def test_a_malformed_line_is_named_by_file_and_number_and_not_shown(
+def test_malformed_line_is_reported_by_file_and_number_without_its_text(
     tmp_path: Path, line: str
 ) -> None:
     with pytest.raises(ConfigurationFileError) as caught:
@@ -169,7 +169,7 @@ def test_a_malformed_line_is_named_by_file_and_number_and_not_shown(
 
 @pytest.fixture
 def directories(tmp_path: Path) -> list[Path]:
-    """Two directories with two files each, the later name made first."""
+    """Two directories with two files each, created in reverse order of their names."""
     directories = [tmp_path / "one.d", tmp_path / "two.d"]
     for directory in directories:
         directory.mkdir()
@@ -193,7 +193,7 @@ def test_files_of_directories_are_read_in_the_order_of_their_names(
 
 
 @pytest.mark.parametrize("name", ["one.d/a.conf", "two.d/b.conf"])
-def test_what_nobody_reads_is_told_of_every_file_of_every_directory(
+def test_unknown_option_is_reported_for_every_file_of_every_directory(
     directories: list[Path], tmp_path: Path, name: str
 ) -> None:
     (tmp_path / name).write_text("[DEFAULT]\nhots = x\n[placement]\nembeded = true\n")
@@ -205,7 +205,7 @@ def test_what_nobody_reads_is_told_of_every_file_of_every_directory(
     assert "option embeded of section [placement]. Did you mean embedded?" in told[1]
 
 
-def test_a_bad_value_of_a_directory_is_told_with_its_file(directories: list[Path]) -> None:
+def test_invalid_value_in_a_directory_is_reported_with_its_file(directories: list[Path]) -> None:
     file = directories[0] / "b.conf"
     file.write_text("[placement]\nconnections = 99\n")
     with pytest.raises(ConfigurationError) as caught:
@@ -215,7 +215,7 @@ def test_a_bad_value_of_a_directory_is_told_with_its_file(directories: list[Path
 
 
 @pytest.mark.parametrize("place", [".", ".wharfinger"])
-def test_a_directory_that_is_found_is_checked_as_well(home: Path, place: str) -> None:
+def test_found_directory_is_checked_as_well(home: Path, place: str) -> None:
     directory = home / place / "wharfinger.conf.d"
     directory.mkdir(parents=True)
     file = directory.resolve() / "a.conf"
@@ -242,7 +242,7 @@ def test_a_directory_that_is_found_is_checked_as_well(home: Path, place: str) ->
         ("[DEFAULT]\nstate_path = $nothing/here", "DEFAULT", "state_path"),
     ],
 )
-def test_a_value_that_is_none_is_an_error_that_names_section_and_key(
+def test_invalid_value_is_an_error_that_names_section_and_key(
     tmp_path: Path, text: str, section: str, key: str
 ) -> None:
     with pytest.raises(WharfingerError) as caught:
@@ -254,7 +254,7 @@ def test_a_value_that_is_none_is_an_error_that_names_section_and_key(
     assert key in str(caught.value)
 
 
-def test_two_configurations_in_one_process_keep_their_own_values(tmp_path: Path) -> None:
+def test_two_configurations_in_one_process_keep_their_values(tmp_path: Path) -> None:
     one = read(tmp_path, "[DEFAULT]\nhost = one\n[gpus]\ndriver = libvirt\nremoval_delay = 5\n")
     two = read(tmp_path, "[DEFAULT]\nhost = two\n[gpus]\ndriver = libvirt\n")
     assert [DefaultSection.read(opts).host for opts in (one, two)] == ["one", "two"]
@@ -264,15 +264,13 @@ def test_two_configurations_in_one_process_keep_their_own_values(tmp_path: Path)
 @pytest.mark.parametrize(
     "name", ["gpus", "g", "gpu-hosts_2", "a" * 64], ids=["word", "letter", "signs", "longest"]
 )
-def test_instance_names(tmp_path: Path, name: str) -> None:
+def test_valid_instance_name_is_accepted(tmp_path: Path, name: str) -> None:
     default = DefaultSection.read(read(tmp_path, f"[DEFAULT]\nenabled_drivers = {name}"))
     assert default.enabled_drivers == (name,)
 
 
 @pytest.mark.parametrize("name", ["GPUs", "2gpus", "-gpus", "gpu.hosts", "gpu hosts", "a" * 65])
-def test_a_bad_instance_name_is_an_error_that_says_what_would_be_right(
-    tmp_path: Path, name: str
-) -> None:
+def test_invalid_instance_name_is_an_error_with_the_valid_form(tmp_path: Path, name: str) -> None:
     opts = read(tmp_path, f"[DEFAULT]\nenabled_drivers = metal, {name}")
     with pytest.raises(ConfigurationError, match="cannot be the name of") as caught:
         DefaultSection.read(opts)
@@ -284,24 +282,24 @@ def test_a_bad_instance_name_is_an_error_that_says_what_would_be_right(
 
 
 @pytest.mark.parametrize("names", ["gpu-hosts, gpu_hosts", "gpus, gpus"])
-def test_instances_that_would_have_the_same_trait_are_refused(tmp_path: Path, names: str) -> None:
+def test_instances_with_the_same_trait_are_refused(tmp_path: Path, names: str) -> None:
     opts = read(tmp_path, f"[DEFAULT]\nenabled_drivers = {names}")
     with pytest.raises(ConfigurationError, match="one and the same trait") as caught:
         DefaultSection.read(opts)
     assert all(name in caught.value.problem for name in names.split(", "))
 
 
-def test_a_host_without_a_name_is_refused(tmp_path: Path) -> None:
+def test_host_without_a_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"\[DEFAULT\] host = : the host has no name"):
         DefaultSection.read(read(tmp_path, "[DEFAULT]\nhost ="))
 
 
-def test_a_state_path_may_be_in_the_home_directory(home: Path, tmp_path: Path) -> None:
+def test_state_path_in_the_home_directory_is_expanded(home: Path, tmp_path: Path) -> None:
     default = DefaultSection.read(read(tmp_path, "[DEFAULT]\nstate_path = ~/state"))
     assert default.state_path == home / "state"
 
 
-def test_an_instance_section_names_its_driver_its_owner_and_its_delay(tmp_path: Path) -> None:
+def test_instance_section_has_driver_owner_and_delay(tmp_path: Path) -> None:
     opts = read(
         tmp_path,
         """
@@ -324,7 +322,7 @@ def test_an_instance_section_names_its_driver_its_owner_and_its_delay(tmp_path: 
         ("endpoint_override", "http://placement.example"),
     ],
 )
-def test_an_embedded_placement_and_a_service_contradict_each_other(
+def test_embedded_placement_with_options_of_a_service_is_refused(
     tmp_path: Path, key: str, value: str
 ) -> None:
     opts = read(tmp_path, f"[placement]\n{key} = {value}")
@@ -335,14 +333,14 @@ def test_an_embedded_placement_and_a_service_contradict_each_other(
     assert "embedded = false" in error.remedy
 
 
-def test_a_service_without_authentication_is_refused(tmp_path: Path) -> None:
+def test_placement_service_without_authentication_is_refused(tmp_path: Path) -> None:
     opts = read(tmp_path, "[placement]\nembedded = false")
     with pytest.raises(ConfigurationError, match="nothing says how to authenticate") as caught:
         PlacementSection.read(opts)
     assert caught.value.key == "auth_type"
 
 
-def test_a_service_with_authentication_is_taken(tmp_path: Path) -> None:
+def test_placement_service_with_authentication_is_accepted(tmp_path: Path) -> None:
     opts = read(tmp_path, "[placement]\nembedded = false\nauth_type = password")
     assert not PlacementSection.read(opts).embedded
 
@@ -359,7 +357,7 @@ auth_url = http://127.0.0.1:1
 
 
 @pytest.mark.parametrize("line", ["auth_section = keystone", ""], ids=["file", "environment"])
-def test_a_section_of_credentials_is_checked_wherever_it_is_named(
+def test_credentials_section_is_checked_wherever_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     if not line:
@@ -373,13 +371,13 @@ def test_a_section_of_credentials_is_checked_wherever_it_is_named(
     assert "option pasword of section [keystone]. Did you mean password?" in str(slip)
 
 
-def test_a_section_of_credentials_is_no_stray_where_another_value_is_wrong(tmp_path: Path) -> None:
+def test_credentials_section_is_known_although_another_value_is_invalid(tmp_path: Path) -> None:
     opts = read(tmp_path, SERVICE.format(line="auth_section = keystone\nconnections = 99", slip=""))
     (told,) = conf.problems(opts)
     assert "connections = 99" in str(told)
 
 
-def test_credentials_without_a_type_are_told_of_the_section_they_should_be_in(
+def test_credentials_without_a_type_are_reported_for_their_section(
     tmp_path: Path,
 ) -> None:
     opts = read(tmp_path, "[placement]\nembedded = false\nauth_section = keystone\n[keystone]\n")
@@ -388,7 +386,7 @@ def test_credentials_without_a_type_are_told_of_the_section_they_should_be_in(
     assert (caught.value.section, caught.value.key) == ("keystone", "auth_type")
 
 
-def test_the_name_of_a_section_may_be_in_another_case(tmp_path: Path) -> None:
+def test_section_name_in_another_case_is_accepted(tmp_path: Path) -> None:
     opts = read(tmp_path, "[Placement]\nconnections = 3\nconections = 4\n")
     (slip,) = conf.problems(opts)
     assert "option conections of section [Placement]. Did you mean connections?" in str(slip)
@@ -403,9 +401,7 @@ def test_the_name_of_a_section_may_be_in_another_case(tmp_path: Path) -> None:
         ("[placement]\nregion-name = /given\n", "region_name"),
     ],
 )
-def test_a_name_with_dashes_is_read_or_refused_and_never_passed_over(
-    tmp_path: Path, text: str, key: str
-) -> None:
+def test_option_name_with_dashes_is_read_or_reported(tmp_path: Path, text: str, key: str) -> None:
     opts = read(tmp_path, text)
     told = [str(problem) for problem in conf.problems(opts)]
     section = "DEFAULT" if "DEFAULT" in text else "placement"
@@ -417,7 +413,7 @@ def test_a_name_with_dashes_is_read_or_refused_and_never_passed_over(
 
 
 @pytest.mark.parametrize("key", ["connections", "connect_retries"], ids=["ours", "keystoneauths"])
-def test_a_bad_value_of_the_environment_is_told_with_its_variable(
+def test_invalid_value_from_the_environment_is_reported_with_its_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     variable = f"OS_PLACEMENT__{key.upper()}"
@@ -430,7 +426,7 @@ def test_a_bad_value_of_the_environment_is_told_with_its_variable(
     assert f"environment: {variable}" in error.remedy
 
 
-def test_secrets_of_the_environment_are_masked(
+def test_secret_from_the_environment_is_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_KEYSTONE__PASSWORD", "s3cret")
@@ -442,13 +438,13 @@ def test_secrets_of_the_environment_are_masked(
     assert shown["password"].source == "environment: OS_KEYSTONE__PASSWORD"
 
 
-def test_only_options_of_ours_are_shown(tmp_path: Path) -> None:
+def test_only_our_options_are_shown(tmp_path: Path) -> None:
     shown = {value.key for value in read(tmp_path, "").effective("DEFAULT")}
     logged = {option.dest for option in logging_options.OPTIONS}
     assert shown - logged == {"enabled_drivers", "host", "service_down_time", "state_path"}
 
 
-def test_all_options_are_listed_for_the_sample_with_help() -> None:
+def test_sample_has_all_options_with_help() -> None:
     listed = dict(conf.list_opts())
     assert listed.keys() == {
         "DEFAULT",

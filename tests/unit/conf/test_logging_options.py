@@ -17,7 +17,7 @@ def read(directory: Path, *lines: str) -> conf.Options:
     return conf.parse([str(path)])
 
 
-def test_options_are_of_the_types_that_oslo_log_has() -> None:
+def test_options_have_the_types_of_oslo_log() -> None:
     [entry] = entry_points(group="oslo.config.opts", name="oslo.log")
     [(_, theirs)] = entry.load()()
     known = {option.dest: option for option in theirs}
@@ -27,7 +27,7 @@ def test_options_are_of_the_types_that_oslo_log_has() -> None:
         assert isinstance(option, cfg.Opt)
 
 
-def test_log_file_is_below_log_dir_and_has_a_name_without_log_file(tmp_path: Path) -> None:
+def test_log_file_is_below_log_dir_and_has_a_default_name(tmp_path: Path) -> None:
     def file(*lines: str) -> Path | None:
         return LoggingSection.read(read(tmp_path, *lines)).file
 
@@ -66,7 +66,7 @@ def test_wrong_value_is_named_with_its_remedy(tmp_path: Path, line: str, problem
     "name",
     ["log_config_append", "log_rotation_type", "publish_errors", "watch_log_file", "log_files"],
 )
-def test_option_that_is_not_here_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_unsupported_option_is_refused_by_name(tmp_path: Path, name: str) -> None:
     problems = [str(one) for one in conf.problems(read(tmp_path, f"{name} = x"))]
 
     assert any(f"nobody reads the option {name} of section [DEFAULT]" in one for one in problems)

@@ -17,14 +17,14 @@ def read(directory: Path, text: str) -> conf.Options:
 
 
 def told(directory: Path, text: str) -> list[str]:
-    """What is wrong with the configuration."""
+    """Return the errors of the configuration."""
     return [str(problem) for problem in conf.problems(read(directory, text))]
 
 
 # [scheduling].
 
 
-def test_without_a_section_requests_are_kept_to_owners_and_to_what_is_enabled(
+def test_scheduling_without_a_section_uses_both_filters(
     tmp_path: Path,
 ) -> None:
     section = SchedulingSection.read(read(tmp_path, ""))
@@ -32,13 +32,13 @@ def test_without_a_section_requests_are_kept_to_owners_and_to_what_is_enabled(
     assert section == SchedulingSection(("compute_status", "owner"), False, 30)
 
 
-def test_filters_are_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+def test_filters_are_in_the_configured_order(tmp_path: Path) -> None:
     opts = read(tmp_path, "[scheduling]\nrequest_filters = owner, mine ,compute_status\n")
 
     assert SchedulingSection.read(opts).request_filters == ("owner", "mine", "compute_status")
 
 
-def test_there_may_be_no_filters(tmp_path: Path) -> None:
+def test_list_of_filters_may_be_empty(tmp_path: Path) -> None:
     assert SchedulingSection.read(read(tmp_path, "[scheduling]\nrequest_filters =\n")) == (
         SchedulingSection((), False, 30)
     )
@@ -66,7 +66,7 @@ def test_untagged_providers_are_forbidden_or_allowed(
         ("cache_time", "1.5", "It takes a whole number, 1 or above."),
     ],
 )
-def test_what_the_section_does_not_take_is_refused(
+def test_invalid_scheduling_value_is_refused(
     tmp_path: Path, key: str, value: str, remedy: str
 ) -> None:
     opts = read(tmp_path, f"[scheduling]\n{key} = {value}\n")
@@ -100,7 +100,9 @@ def test_misspelt_option_and_misspelt_section_are_each_reported_with_the_right_n
 
 
 @pytest.mark.parametrize("section", ["scheduling", "accelerator", "agent"])
-def test_no_driver_instance_can_have_the_name_of_the_section(tmp_path: Path, section: str) -> None:
+def test_driver_instance_with_the_name_of_the_section_is_refused(
+    tmp_path: Path, section: str
+) -> None:
     [problem] = told(tmp_path, f"[DEFAULT]\nenabled_drivers = {section}\n")
 
     assert f"'{section}' cannot be the name of" in problem
@@ -109,7 +111,7 @@ def test_no_driver_instance_can_have_the_name_of_the_section(tmp_path: Path, sec
 # [accelerator].
 
 
-def test_without_a_section_there_are_no_device_profiles(tmp_path: Path) -> None:
+def test_accelerator_without_a_section_has_no_device_profiles(tmp_path: Path) -> None:
     assert AcceleratorSection.read(read(tmp_path, "")) == AcceleratorSection(None, None)
     assert told(tmp_path, "") == []
 
@@ -120,7 +122,7 @@ def test_device_profiles_may_be_in_a_file(tmp_path: Path) -> None:
     assert AcceleratorSection.read(opts) == AcceleratorSection(Path("/etc/profiles.json"), None)
 
 
-def test_a_file_may_be_in_the_home_directory(
+def test_profile_file_in_the_home_directory_is_expanded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
@@ -131,7 +133,7 @@ def test_a_file_may_be_in_the_home_directory(
 
 
 @pytest.mark.parametrize("value", ["profiles.json", "", "./profiles.json"])
-def test_a_file_that_depends_on_where_one_is_refused(tmp_path: Path, value: str) -> None:
+def test_relative_profile_file_is_refused(tmp_path: Path, value: str) -> None:
     opts = read(tmp_path, f"[accelerator]\ndevice_profiles = {value}\n")
     with pytest.raises(ConfigurationError, match="depends on where the program is started") as it:
         AcceleratorSection.read(opts)
@@ -149,7 +151,7 @@ auth_url = http://127.0.0.1:1
 """
 
 
-def test_device_profiles_may_be_cyborgs(tmp_path: Path) -> None:
+def test_device_profiles_may_come_from_cyborg(tmp_path: Path) -> None:
     opts = read(tmp_path, CYBORG)
 
     assert AcceleratorSection.read(opts) == AcceleratorSection(None, "accelerator")
@@ -158,7 +160,7 @@ def test_device_profiles_may_be_cyborgs(tmp_path: Path) -> None:
     assert told(tmp_path, CYBORG) == []
 
 
-def test_a_file_and_cyborg_contradict_each_other(tmp_path: Path) -> None:
+def test_profile_file_and_cyborg_together_are_refused(tmp_path: Path) -> None:
     opts = read(tmp_path, f"{CYBORG}device_profiles = /etc/profiles.json\n")
     with pytest.raises(ConfigurationError) as caught:
         AcceleratorSection.read(opts)
@@ -169,7 +171,7 @@ def test_a_file_and_cyborg_contradict_each_other(tmp_path: Path) -> None:
     assert error.remedy == "Remove one of the two."
 
 
-def test_an_unknown_way_to_authenticate_is_an_error_that_names_those_there_are(
+def test_unknown_auth_type_is_an_error_with_the_known_ones(
     tmp_path: Path,
 ) -> None:
     opts = read(tmp_path, "[accelerator]\nauth_type = pasword\n")
@@ -181,13 +183,13 @@ def test_an_unknown_way_to_authenticate_is_an_error_that_names_those_there_are(
     assert "password" in error.remedy
 
 
-def test_a_bad_option_of_a_way_to_authenticate_is_told(tmp_path: Path) -> None:
+def test_invalid_authentication_option_is_reported(tmp_path: Path) -> None:
     [problem] = told(tmp_path, f"{CYBORG}timeout = soon\n")
 
     assert problem.startswith("[accelerator] timeout = soon: ")
 
 
-#: Both services are led to with the same credentials.
+#: Both services use the same credentials.
 SHARED = """
 [placement]
 embedded = false
@@ -201,7 +203,7 @@ auth_url = http://127.0.0.1:1
 """
 
 
-def test_credentials_that_two_services_share_are_in_the_sections_of_both(tmp_path: Path) -> None:
+def test_shared_credentials_are_in_the_sections_of_both_services(tmp_path: Path) -> None:
     opts = read(tmp_path, SHARED.format(line=""))
 
     assert AcceleratorSection.read(opts) == AcceleratorSection(None, "keystone")
@@ -211,13 +213,13 @@ def test_credentials_that_two_services_share_are_in_the_sections_of_both(tmp_pat
     assert told(tmp_path, SHARED.format(line="")) == []
 
 
-def test_what_is_wrong_with_shared_credentials_is_told_once(tmp_path: Path) -> None:
+def test_error_in_shared_credentials_is_reported_once(tmp_path: Path) -> None:
     [problem] = told(tmp_path, SHARED.format(line="pasword = x"))
 
     assert "option pasword of section [keystone]. Did you mean password?" in problem
 
 
-def test_a_section_of_credentials_of_one_service_is_no_stray_beside_the_other(
+def test_credentials_section_of_one_service_is_known_beside_the_other(
     tmp_path: Path,
 ) -> None:
     text = """
@@ -232,7 +234,7 @@ def test_a_section_of_credentials_of_one_service_is_no_stray_beside_the_other(
 
 
 @pytest.mark.parametrize("section", ["scheduling", "accelerator"])
-def test_the_sample_has_each_option_with_help(section: str) -> None:
+def test_sample_has_each_option_with_help(section: str) -> None:
     listed = dict(conf.list_opts())[section]
     names = {option.dest for option in listed}
 

@@ -1,4 +1,4 @@
-"""Explanations in words: the facts that a sentence has to tell; and as JSON."""
+"""Explanations in words, with the facts that each sentence must contain; and as JSON."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,7 +35,7 @@ NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
 FAST, SLOW = "CUSTOM_FAST", "CUSTOM_SLOW"
 DISABLED = TraitConditions(forbidden=frozenset(["COMPUTE_STATUS_DISABLED"]))
 PLACE = frozenset([uuid("an aggregate")])
-#: A name that no terminal should see.
+#: A name that no terminal should see unescaped.
 EVIL = "theirs\x1b[31m"
 FREE, USED, FULL = ({"VGPU": stock(4, used, reserved=n)} for used, n in ((0, 0), (4, 0), (0, 4)))
 
@@ -47,7 +47,7 @@ def held(reason: str = "cleaning", minutes: int = 14) -> Reserved:
 
 
 def have(world: World, count: int, stocks: dict[str, Stock], *traits: str, name: str = "n") -> None:
-    """There are so many alike."""
+    """Add so many equal providers."""
     for number in range(count):
         world.has(f"{name}{number}", stocks, *traits)
 
@@ -57,7 +57,7 @@ def said(told: Explanation) -> str:
 
 
 def assert_says(text: str, *facts: str) -> None:
-    """Each fact is in the text, after the one before."""
+    """Assert that the text contains these facts in this order."""
     at = 0
     for fact in facts:
         found = text.find(fact, at)
@@ -99,11 +99,11 @@ HOLDER = "driver metal on host-a"
     ],
     ids=repr,
 )
-def test_words_of_a_reason_have_its_facts(reason: Reason, facts: tuple[str, ...]) -> None:
+def test_words_of_a_reason_contain_its_facts(reason: Reason, facts: tuple[str, ...]) -> None:
     assert_says(exclusion_reasons.words(reason, NOW), *facts)
 
 
-# What would help.
+# Advice.
 
 Case = Callable[[World], Explanation]
 
@@ -135,7 +135,7 @@ def others_have_it(world: World) -> Explanation:
     return nothing(world)
 
 
-def nobodys(world: World) -> Explanation:
+def untagged_only(world: World) -> Explanation:
     have(world, 13, FREE, name="untagged")
     return others_have_it(world)
 
@@ -274,7 +274,7 @@ TOGETHER = TreeStage(TreeStep.TOGETHER, ONE, 3)
 
 
 def ends_at(*stages: TreeStage, subtree: bool = False) -> Case:
-    """Placement has told these stages of two groups on one provider."""
+    """Return the explanation with these stages of two groups on one provider."""
 
     def build(world: World) -> Explanation:
         world.has("gpu", FREE, NOVA)
@@ -329,7 +329,7 @@ def maybe_more_trees(world: World) -> Explanation:
 OF_ONE = TreeStage(TreeStep.TOGETHER, frozenset([uuid("last")]), 1)
 OF_THREE = TreeStage(TreeStep.TOGETHER, frozenset(map(uuid, ("n0", "n1", "last"))), 9)
 
-#: A request that ends somewhere, and the facts that its advice tells, in order.
+#: Requests with the facts that their advice contains, in order.
 ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
     ("no providers", nothing, ("no providers",)),
     ("no class", no_class, ("No provider", "VGPU and VCPU")),
@@ -340,7 +340,7 @@ ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
         ("2", "used up", "3 more were not looked at"),
     ),
     ("others have it", others_have_it, ("12", CYBORG, "VGPU=1", "ask for that owner")),
-    ("nobody's", nobodys, ("13", "nobody", "VGPU=1", "tag")),
+    ("untagged", untagged_only, ("13", "nobody", "VGPU=1", "tag")),
     ("one trait lacks", one_trait_lacks, ("3 providers lack only", FAST)),
     ("one trait is against it", one_trait_is_against_it, ("1 provider", SLOW, "against")),
     (
@@ -440,14 +440,14 @@ ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
 @pytest.mark.parametrize(
     ("case", "facts"), [row[1:] for row in ADVICE], ids=[row[0] for row in ADVICE]
 )
-def test_advice_tells_what_kept_most_out_and_the_remedy(case: Case, facts: tuple[str, ...]) -> None:
+def test_advice_names_the_main_obstacle_and_the_remedy(case: Case, facts: tuple[str, ...]) -> None:
     text = said(case(World()))
     assert_says(text, *facts)
     assert text.endswith(".")
 
 
 def test_advice_reads_as_sentences() -> None:
-    """The only test that has sentences word by word."""
+    """This is the only test with complete sentences."""
     assert said(others_have_it(World())) == "12 of OWNER_CYBORG have VGPU=1: ask for that owner."
     assert said(reserved(World())) == (
         "7 providers are reserved for cleaning, the first since 14m."
@@ -457,12 +457,12 @@ def test_advice_reads_as_sentences() -> None:
     )
 
 
-# All of it.
+# The whole explanation.
 
 
 @pytest.fixture
 def told() -> Explanation:
-    """One is cleaned, one is used, one belongs to others; one has no VGPU."""
+    """Four providers: cleaned, used, of another owner, and without VGPU."""
     world = World()
     world.has("cleaned", FULL, NOVA, reserved=(held(),))
     world.has("used", USED, NOVA)
@@ -475,7 +475,7 @@ def lines(told: Explanation) -> list[str]:
     return [line.plain for line in explanation.as_text(told, NOW)]
 
 
-def test_the_text_is_a_table_and_the_nearest_misses(told: Explanation) -> None:
+def test_text_is_a_table_with_the_nearest_misses(told: Explanation) -> None:
     assert lines(told) == [
         "group _GPU: VGPU=1",
         "  providers           4",
@@ -496,7 +496,7 @@ def test_the_text_is_a_table_and_the_nearest_misses(told: Explanation) -> None:
     ]
 
 
-def test_the_data_has_all_numbers_reasons_and_ages(told: Explanation) -> None:
+def test_data_has_all_numbers_reasons_and_ages(told: Explanation) -> None:
     data = explanation.as_data(told, NOW)
 
     assert data["candidates"] == 0
@@ -522,7 +522,7 @@ def test_the_data_has_all_numbers_reasons_and_ages(told: Explanation) -> None:
     assert [(one["step"], one["trees"]) for one in data["trees"]] == [("all", 4), ("parts", 0)]
 
 
-def test_trees_are_told_with_what_they_lack() -> None:
+def test_nearest_trees_are_shown_with_their_missing_parts() -> None:
     world = World()
     world.has("host", {"VCPU": stock(4)}, NOVA, SLOW)
     world.has("gpu", FREE, NOVA)
@@ -541,7 +541,7 @@ def test_trees_are_told_with_what_they_lack() -> None:
     assert second["reasons"] == ["has CUSTOM_SLOW"]
 
 
-def test_what_was_not_looked_at_and_what_is_as_it_was_last_seen_is_said() -> None:
+def test_unread_and_recorded_providers_are_counted() -> None:
     world = World()
     world.has("unseen", None, NOVA)
     told = nothing(world)
@@ -557,7 +557,7 @@ def test_what_was_not_looked_at_and_what_is_as_it_was_last_seen_is_said() -> Non
     assert explanation.as_data(told, NOW)["parts"][0]["as_last_seen"] == 1
 
 
-def test_that_some_who_share_were_not_looked_at_is_said() -> None:
+def test_unread_sharing_providers_are_counted() -> None:
     world = World()
     assert_says(lines(replace(nothing(world), not_looked_at=12))[-3], "trees", "0")
     world.has("gpu", FREE, NOVA)
@@ -566,7 +566,7 @@ def test_that_some_who_share_were_not_looked_at_is_said() -> None:
     assert explanation.as_data(told, NOW)["sharing_not_looked_at"] == 12
 
 
-def test_candidates_are_counted_with_what_filters_dropped() -> None:
+def test_candidates_are_counted_with_the_dropped_ones() -> None:
     world = World()
     world.has("gpu", FREE, NOVA)
     stage = TreeStage(TreeStep.TOGETHER, ONE, 3, is_all=False, dropped={"owner": 2})

@@ -1,4 +1,4 @@
-"""How a plan looks: the exact text."""
+"""The exact text of a plan."""
 
 import json
 from textwrap import dedent
@@ -83,20 +83,20 @@ TEXT = """\
 """
 
 
-def test_a_plan_is_a_diff() -> None:
+def test_plan_as_text_is_a_diff() -> None:
     assert "\n".join(line.plain for line in plan.as_text(STEPS, PENDING)) + "\n" == dedent(TEXT)
 
 
-def test_an_empty_plan_is_no_text() -> None:
+def test_empty_plan_has_no_text() -> None:
     assert list(plan.as_text([])) == []
 
 
-def test_what_is_new_goes_changes_and_waits_can_be_told_by_colour() -> None:
+def test_lines_of_a_plan_have_a_colour_by_type() -> None:
     colours = {line.plain.lstrip()[0]: line.style for line in plan.as_text(STEPS, PENDING)}
     assert colours == {"+": "green", "-": "red", "~": "yellow", "?": "dim"}
 
 
-def test_what_others_have_reserved_is_told_with_its_classes() -> None:
+def test_foreign_reservation_is_shown_with_its_classes() -> None:
     foreign = [
         ForeignReservation(uuid=GPU, name="gpu", classes=frozenset(["VGPU"]), is_releasable=True),
         ForeignReservation(uuid=HOST, name="host", classes=frozenset(["VCPU", "MEMORY_MB"])),
@@ -161,11 +161,11 @@ DATA: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("number", range(len(DATA)))
-def test_a_step_is_data_with_before_and_after(number: int) -> None:
+def test_step_as_data_has_before_and_after(number: int) -> None:
     assert plan.as_data(STEPS[number]) == DATA[number]
 
 
-def test_a_reshape_is_data_with_all_it_moves() -> None:
+def test_reshape_as_data_has_inventories_and_allocations() -> None:
     assert plan.as_data(STEPS[6]) == {
         "step": "reshape",
         "uuid": HOST,
@@ -175,7 +175,7 @@ def test_a_reshape_is_data_with_all_it_moves() -> None:
     }
 
 
-def test_a_deletion_is_data_too() -> None:
+def test_deletion_as_data_has_uuid_and_name() -> None:
     assert plan.as_data(STEPS[7]) == {"step": "delete", "uuid": GPU, "name": "gpu"}
 
 

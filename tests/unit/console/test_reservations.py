@@ -1,4 +1,4 @@
-"""Reservations in words: the exact text."""
+"""The exact text of reservations."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -47,18 +47,18 @@ def lines(*held: Reserved, others: frozenset[str] | None = None) -> list[str]:
         (86400 * 400, "400d"),
     ],
 )
-def test_an_age_is_in_its_largest_unit(seconds: int, words: str) -> None:
+def test_age_is_in_its_largest_unit(seconds: int, words: str) -> None:
     assert reservations.age(NOW - timedelta(seconds=seconds), NOW) == words
 
 
-def test_there_is_a_line_for_each_who_has_it() -> None:
+def test_each_holder_has_a_line() -> None:
     assert lines(CLEANING, LOUD) == [
         "reserved: cleaning, 12m (driver metal on host-1)",
         "reserved: disk is loud, 2h, until 2031-05-01T13:00:00+00:00 (operator)",
     ]
 
 
-def test_what_has_passed_its_end_is_overdue() -> None:
+def test_reservation_after_its_expected_end_is_overdue() -> None:
     late = Reserved(
         provider_uuid="gpu", reason="fan", holder="operator", since=NOW, expected_end=NOW
     )
@@ -66,22 +66,22 @@ def test_what_has_passed_its_end_is_overdue() -> None:
     assert not reservations.is_overdue(LOUD.expected_end, NOW)
 
 
-def test_what_is_not_known_is_a_question_mark() -> None:
+def test_unknown_field_is_a_question_mark() -> None:
     assert lines(DAMAGED) == ["reserved: ?, ?, until ? (?)"]
     assert set(reservations.as_data(DAMAGED).values()) == {UNKNOWN}
 
 
-def test_what_others_have_reserved_is_said_by_its_classes() -> None:
+def test_foreign_reservation_is_shown_by_classes() -> None:
     assert lines(others=frozenset({"VGPU", "VCPU"})) == ["reserved by others: VCPU, VGPU"]
     assert lines(others=frozenset()) == lines() == []
 
 
-def test_what_a_terminal_would_not_take_is_escaped() -> None:
+def test_control_characters_are_escaped() -> None:
     evil = Reserved(provider_uuid="gpu", reason="\x1b[31mred", holder="a\nb", since=NOW)
     assert lines(evil) == ["reserved: \\x1b[31mred, 0s (a\\nb)"]
 
 
-def test_times_are_data_in_iso_8601() -> None:
+def test_times_as_data_are_in_iso_8601() -> None:
     assert reservations.as_data(LOUD) == {
         "reason": "disk is loud",
         "holder": "operator",

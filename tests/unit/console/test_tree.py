@@ -1,4 +1,4 @@
-"""How provider trees look: the exact text."""
+"""The exact text of provider trees."""
 
 import io
 import json
@@ -101,7 +101,7 @@ def reserved(provider: Details, *others: str) -> Details:
     return replace(provider, reservations=(cleaning,), reserved_by_others=frozenset(others))
 
 
-def test_who_has_reserved_a_provider_is_drawn_before_its_contents() -> None:
+def test_holders_are_drawn_before_the_contents() -> None:
     host, gpu = FULL
     assert drawn(reserved(host), reserved(gpu, "VGPU")) == (
         "host  OWNER_NOVA\n"
@@ -116,7 +116,7 @@ def test_who_has_reserved_a_provider_is_drawn_before_its_contents() -> None:
     )
 
 
-def test_who_has_reserved_a_provider_is_data_where_it_is_known() -> None:
+def test_holders_as_data_are_omitted_if_unknown() -> None:
     (host,) = tree.as_data([reserved(FULL[0], "VCPU", "MEMORY_MB")])
     (unknown,) = tree.as_data(FULL[:1])
 
@@ -145,7 +145,7 @@ def test_usages_are_drawn_without_inventories_too() -> None:
     )
 
 
-def test_a_child_whose_parent_is_not_shown_is_drawn_at_the_top() -> None:
+def test_child_without_its_parent_is_drawn_at_the_top() -> None:
     assert drawn(details("gpu", "host", "OWNER_NOVA")) == "gpu  OWNER_NOVA\n"
 
 
@@ -153,11 +153,11 @@ def test_names_are_text_and_not_markup() -> None:
     assert drawn(details("[red]gpu[/red]", None, "OWNER_NOVA")) == "[red]gpu[/red]  OWNER_NOVA\n"
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
+def test_empty_list_draws_nothing() -> None:
     assert drawn() == "\n"
 
 
-def test_a_tree_may_be_deeper_than_pythons_stack() -> None:
+def test_tree_may_be_deeper_than_pythons_stack() -> None:
     chain = [details("0"), *(details(str(n), str(n - 1)) for n in range(1, 3000))]
     (drawing,) = tree.as_drawing(chain, NOW)
     assert drawing.children[0].label
@@ -185,7 +185,7 @@ def test_trees_are_nested_data() -> None:
     assert (part["name"], part["parent_uuid"]) == ("part", "uuid-gpu-0")
 
 
-def test_contents_are_data_where_they_were_asked_for() -> None:
+def test_contents_as_data_are_present_if_requested() -> None:
     (host,) = tree.as_data(FULL)
     assert host["traits"] == ["COMPUTE_NODE", "OWNER_NOVA"]
     assert host["usages"] == {"MEMORY_MB": 0, "VCPU": 4}

@@ -1,4 +1,4 @@
-"""Deployables, as Cyborg describes them, and a Cyborg that says what a test has put into it."""
+"""Deployables in Cyborg's format, and a Cyborg with answers that a test sets."""
 
 import json
 from typing import Any, Final
@@ -15,12 +15,12 @@ FUNCTION: Final = "CUSTOM_FPGA_FUNCTION_ID_INTEL_LOOP"
 
 
 def attributes(*pairs: tuple[str, str]) -> str:
-    """An attributes_list of these keys and values."""
+    """Return an attributes_list of these keys and values."""
     return json.dumps([{key: value} for key, value in pairs])
 
 
 def deployable(number: int = 0, **fields: Any) -> Deployable:
-    """An FPGA with one region, published by Cyborg, but for these fields."""
+    """Return an FPGA with one region, published by Cyborg, with these fields changed."""
     one = Deployable(
         uuid=uuid(f"deployable {number}"),
         name=f"{HOST}_0000:{number:02x}:00.0",
@@ -34,15 +34,15 @@ def deployable(number: int = 0, **fields: Any) -> Deployable:
 
 
 def request(number: int = 0, **fields: Any) -> AcceleratorRequest:
-    """An accelerator request that is being bound to the first deployable."""
+    """Return an accelerator request that is being bound to the first deployable."""
     one = AcceleratorRequest(uuid(f"request {number}"), "BindStarted", uuid("provider 0"))
     return msgspec.structs.replace(one, **fields)
 
 
 class ScriptedCyborg:
-    """Answers with what is there; ``fails`` is what it raises at the question of that name.
+    """A Cyborg with answers in memory; ``fails`` are errors by the name of the question.
 
-    ``asked`` are the questions, in their order.
+    ``asked`` are the questions, in order.
     """
 
     def __init__(self, *deployables: Deployable) -> None:

@@ -1,4 +1,4 @@
-"""What a Cyborg had last, and what has changed of it; and when it is not believed."""
+"""Snapshots of a Cyborg, their changes, and listings that are rejected."""
 
 import pytest
 
@@ -12,7 +12,7 @@ PROVIDERS = [uuid(f"provider {number}") for number in range(4)]
 
 
 class Clock:
-    """The time that a test says it is; Cyborg takes ``slowness`` seconds for each question."""
+    """The time, which a test sets; Cyborg takes ``slowness`` seconds for each question."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -23,7 +23,7 @@ class Clock:
 
 
 class SlowCyborg(ScriptedCyborg):
-    """Takes its time by a clock."""
+    """A Cyborg whose questions take time on a clock."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(deployable(0), deployable(1))
@@ -48,34 +48,32 @@ def cyborg(clock: Clock) -> SlowCyborg:
 
 @pytest.fixture
 def accelerators(cyborg: SlowCyborg) -> Accelerators:
-    """All that was there at first has been read."""
+    """Accelerators after their first snapshot."""
     accelerators = Accelerators(cyborg, "fpga")
     accelerators.refresh()
     return accelerators
 
 
-def test_before_the_first_reading_there_is_nothing(cyborg: SlowCyborg) -> None:
+def test_snapshot_before_the_first_listing_is_empty(cyborg: SlowCyborg) -> None:
     assert Accelerators(cyborg, "fpga").snapshot == Snapshot()
     assert not cyborg.asked
 
 
-def test_a_reading_has_all_and_asks_for_hosts_last(
+def test_listing_reads_everything_and_asks_for_hosts_last(
     cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     assert accelerators.snapshot == Snapshot(
         frozenset({HOST}), {PROVIDERS[0]: deployable(0), PROVIDERS[1]: deployable(1)}, {}
     )
-    # A device that comes in between has a host, too.
+    # A device that appears in between has a known host, too.
     assert cyborg.asked == ["deployables", "binding", "hosts"]
 
 
-# What is not believed.
+# Rejected listings.
 
 
 @pytest.mark.parametrize("what", ["deployables", "hosts"])
-def test_an_empty_list_is_not_taken_for_there_being_none(
-    what: str, cyborg: SlowCyborg, accelerators: Accelerators
-) -> None:
+def test_empty_list_is_rejected(what: str, cyborg: SlowCyborg, accelerators: Accelerators) -> None:
     before = accelerators.snapshot
     if what == "hosts":
         cyborg.named = frozenset()
@@ -100,7 +98,7 @@ def test_two_deployables_with_one_provider_are_an_error_that_names_all(
 
 
 @pytest.mark.parametrize("what", ["deployables", "binding", "hosts"])
-def test_what_cannot_be_read_stays_as_it_was(
+def test_failed_listing_keeps_the_snapshot(
     what: str, cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     before, mark = accelerators.snapshot, accelerators.mark()
@@ -118,13 +116,13 @@ def test_what_cannot_be_read_stays_as_it_was(
 # Changes.
 
 
-def test_nothing_has_changed_since_the_mark_of_what_is_the_same(accelerators: Accelerators) -> None:
+def test_changed_since_without_a_change_is_empty(accelerators: Accelerators) -> None:
     changed, mark = accelerators.changed_since(accelerators.mark())
     assert changed == set()
     assert accelerators.changed_since(mark)[0] == set()
 
 
-def test_what_comes_goes_or_is_another_has_changed_once(
+def test_added_removed_and_changed_deployables_are_reported_once(
     cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     mark = accelerators.mark()
@@ -132,11 +130,11 @@ def test_what_comes_goes_or_is_another_has_changed_once(
     changed, after = accelerators.changed_since(mark)
     assert changed == set(PROVIDERS[:3])
     assert accelerators.changed_since(after)[0] == set()
-    # Who has not taken note is told again.
+    # The old mark reports them again.
     assert accelerators.changed_since(mark)[0] == changed
 
 
-def test_changes_add_up_until_they_are_taken_note_of(
+def test_changes_accumulate_until_they_are_acknowledged(
     cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     mark = accelerators.mark()
@@ -146,7 +144,7 @@ def test_changes_add_up_until_they_are_taken_note_of(
     assert accelerators.changed_since(mark)[0] == set(PROVIDERS[2:])
 
 
-def test_a_request_that_begins_or_ends_to_be_bound_is_a_change(
+def test_start_and_end_of_a_binding_are_changes(
     cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     cyborg.requests = [request(0)]
@@ -162,7 +160,7 @@ def test_a_request_that_begins_or_ends_to_be_bound_is_a_change(
     assert accelerators.changed_since(mark)[0] == {PROVIDERS[0]}
 
 
-def test_since_a_mark_of_another_process_all_has_changed(
+def test_changed_since_a_mark_of_another_process_is_everything(
     cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     earlier = Accelerators(cyborg, "fpga")
@@ -176,7 +174,7 @@ def test_since_a_mark_of_another_process_all_has_changed(
 # Requests that are being bound.
 
 
-def test_a_request_is_about_all_parts_of_a_device(
+def test_request_concerns_all_parts_of_a_device(
     cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     cyborg.listed = [deployable(0), deployable(1, device_id=0), deployable(2)]
@@ -190,7 +188,7 @@ def test_a_request_is_about_all_parts_of_a_device(
         assert accelerators.snapshot.being_bound(other) == []
 
 
-def test_a_request_without_a_device_is_about_none(
+def test_request_without_a_device_concerns_none(
     cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     cyborg.requests = [request(0, device_rp_uuid=None), request(1, device_rp_uuid="unknown")]
@@ -199,10 +197,10 @@ def test_a_request_without_a_device_is_about_none(
         assert accelerators.snapshot.being_bound(provider) == []
 
 
-# How often Cyborg is asked.
+# Frequency of questions.
 
 
-def test_a_tenth_of_the_time_at_most_goes_into_looking(
+def test_polls_take_a_tenth_of_the_time_at_most(
     clock: Clock, cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     clock.slowness = 1.0
@@ -219,7 +217,7 @@ def test_a_tenth_of_the_time_at_most_goes_into_looking(
     assert len(cyborg.asked) == 3
 
 
-def test_a_listing_is_made_whenever_it_is_asked_for(
+def test_listing_is_made_at_any_time(
     clock: Clock, cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     clock.slowness = 2.0
@@ -228,7 +226,7 @@ def test_a_listing_is_made_whenever_it_is_asked_for(
     assert cyborg.asked.count("deployables") == 3
 
 
-def test_one_that_takes_long_is_asked_again_after_a_minute(
+def test_slow_cyborg_is_asked_again_after_a_minute(
     clock: Clock, cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     clock.slowness = 30.0

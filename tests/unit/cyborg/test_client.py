@@ -23,9 +23,9 @@ from wharfinger_cyborg.config import CyborgSection
 
 LISTED: Final = [deployable(0), deployable(1)]
 IMAGE: Final = uuid("image")
-#: Not for anybody's eyes.
+#: A secret.
 SECRET: Final = "s3cret"
-#: The requests of a listing, in their order, and what is being done then, as an error says it.
+#: The requests of a listing in order, with the operation that an error names.
 DEPLOYABLES, REQUESTS, HOSTS = range(3)
 OPERATIONS: Final = {
     DEPLOYABLES: "listing the deployables",
@@ -38,13 +38,13 @@ LISTS: Final = {DEPLOYABLES: "deployables", REQUESTS: "arqs", HOSTS: "devices"}
 
 
 def refusal(status: int, message: str) -> Answer:
-    """An error as Cyborg has it: a document in a document."""
+    """An error in Cyborg's format: a document in a document."""
     error = json.dumps({"faultcode": "Client", "faultstring": message})
     return Answer(status, json.dumps({"error_message": error}).encode())
 
 
 def serve(path: str, query: dict[str, str]) -> tuple[int, Any]:
-    """Cyborg's answers."""
+    """Serve Cyborg's answers."""
     if path == "/v2":
         links = [{"rel": "self", "href": path}]
         return 200, {"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]}
@@ -101,11 +101,11 @@ def fails(service: StubService, accelerators: Accelerators, at: int) -> str:
 
 
 def in_turn(names: Iterable[str]) -> list[tuple[str, int]]:
-    """Each of these with one of the requests: one is read as the others are."""
+    """Return cases that combine each of these with one of the requests."""
     return [*zip(names, cycle(OPERATIONS), strict=False)]
 
 
-def test_listing_reads_what_cyborg_says(service: StubService, accelerators: Accelerators) -> None:
+def test_listing_reads_cyborgs_answers(service: StubService, accelerators: Accelerators) -> None:
     assert service.seen[-3:] == [f"GET {path}" for path in LISTING]
     snapshot = accelerators.snapshot
     assert snapshot.hosts == {HOST}
@@ -116,7 +116,7 @@ def test_listing_reads_what_cyborg_says(service: StubService, accelerators: Acce
 # Answers that the client does not understand.
 
 
-#: To any of the requests: what is sent, and what is told of it.
+#: For any of the requests: the change, and words of the error.
 NONSENSE: Final[dict[str, tuple[Change, str]]] = {
     "HTML": (lambda answer: Answer(200, HTML, "text/html"), "Sign in"),
     "empty": (body(b""), "truncated"),
@@ -133,7 +133,7 @@ NONSENSE: Final[dict[str, tuple[Change, str]]] = {
 
 
 @pytest.mark.parametrize(("what", "at"), in_turn(NONSENSE))
-def test_answer_that_is_not_understood_is_an_error(
+def test_unreadable_answer_is_an_error(
     service: StubService, accelerators: Accelerators, what: str, at: int
 ) -> None:
     change, part = NONSENSE[what]
@@ -155,7 +155,7 @@ def without(key: str) -> Callable[[dict[str, Any]], object]:
     return lambda entry: entry.pop(key)
 
 
-#: Entries of lists that are none: what is done to the first, and what is told of it.
+#: Invalid entries of lists: the change to the first entry, and words of the error.
 BAD: Final[dict[str, tuple[int, Callable[[dict[str, Any]], object], str]]] = {
     **{
         f"no {key}": (DEPLOYABLES, without(key), f"missing required field `{key}`")
@@ -180,7 +180,7 @@ BAD: Final[dict[str, tuple[int, Callable[[dict[str, Any]], object], str]]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_entry_that_is_not_understood_is_an_error(
+def test_invalid_entry_is_an_error(
     service: StubService, accelerators: Accelerators, what: str
 ) -> None:
     at, change, part = BAD[what]
@@ -188,7 +188,7 @@ def test_entry_that_is_not_understood_is_an_error(
     assert part in fails(service, accelerators, at)
 
 
-# What Cyborg, proxies and networks say; 409 and 429 are nothing to a GET of Cyborg's.
+# Errors of Cyborg, proxies and networks; 409 and 429 do not occur for Cyborg's GET.
 
 ERRORS: Final[dict[str, Fault]] = {
     name: FAULTS[name]
@@ -245,7 +245,7 @@ PROGRAMMED: Final[dict[str, tuple[Answer, type[Exception]]]] = {
 
 
 @pytest.mark.parametrize("what", PROGRAMMED)
-def test_programming_that_is_not_done_is_refused_failed_or_unknown(
+def test_failed_programming_is_refused_failed_or_unknown(
     service: StubService, cyborg: Cyborg, what: str
 ) -> None:
     answer, expected = PROGRAMMED[what]
@@ -257,7 +257,7 @@ def test_programming_that_is_not_done_is_refused_failed_or_unknown(
     assert service.struck == 1
 
 
-def test_programming_asks_for_the_image_of_one_deployable(
+def test_programming_sends_the_image_for_one_deployable(
     service: StubService, cyborg: Cyborg
 ) -> None:
     cyborg.program(LISTED[0], IMAGE)

@@ -1,4 +1,4 @@
-"""What an operator may write in an instance's section, and what is said where it is wrong."""
+"""Options of an instance's section, and the errors of invalid ones."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -34,24 +34,24 @@ def read(directory: Path, text: str) -> CyborgSection:
 
 
 def problems(directory: Path, text: str) -> list[WharfingerError]:
-    """What is found when the configuration is checked."""
+    """Return the errors of a check of the configuration."""
     return list(driver_instance_loader.check(parse([written(directory, text)])).problems)
 
 
-def test_what_is_left_out_has_a_default(tmp_path: Path) -> None:
+def test_omitted_options_have_defaults(tmp_path: Path) -> None:
     section = read(tmp_path, BARE)
     assert section == CyborgSection("fpga", PublishingMode.OVERLAY, 900, "fpga")
     assert problems(tmp_path, BARE) == []
 
 
 @pytest.mark.parametrize("publish", ["own", "overlay"])
-def test_somebody_publishes_the_accelerators(tmp_path: Path, publish: str) -> None:
+def test_publish_selects_the_publisher(tmp_path: Path, publish: str) -> None:
     section = read(tmp_path, f"{BARE}publish = {publish}\nprogram_timeout = 7\n")
     assert (section.publish, section.program_timeout) == (PublishingMode(publish), 7)
 
 
 @pytest.mark.parametrize("section", ["keystone-of-all", "placement"])
-def test_another_section_may_say_how_to_authenticate(tmp_path: Path, section: str) -> None:
+def test_credentials_may_be_in_another_section(tmp_path: Path, section: str) -> None:
     text = f"[fpga]\ndriver = cyborg\nauth_section = {section}\n[{section}]\n{KEYSTONE}"
     text += "embedded = false\n" if section == "placement" else "[placement]\nembedded = true\n"
     assert read(tmp_path, text).credentials == section
@@ -60,7 +60,7 @@ def test_another_section_may_say_how_to_authenticate(tmp_path: Path, section: st
     assert list(instance.driver.config_sections(instance.driver.conf, "fpga")) == [section]
 
 
-def test_an_instance_of_its_own_credentials_has_no_other_section(tmp_path: Path) -> None:
+def test_instance_with_its_own_credentials_has_no_other_section(tmp_path: Path) -> None:
     instance = driver_instance_loader.load(load([written(tmp_path, BARE)]), "fpga")
     assert list(instance.driver.config_sections(instance.driver.conf, "fpga")) == []
 
@@ -75,22 +75,20 @@ def test_an_instance_of_its_own_credentials_has_no_other_section(tmp_path: Path)
         ("program_timeout = long", "program_timeout"),
     ],
 )
-def test_what_may_not_be_written_is_told_with_its_place(
-    tmp_path: Path, line: str, told: str
-) -> None:
+def test_invalid_value_is_reported_with_its_option(tmp_path: Path, line: str, told: str) -> None:
     [problem] = problems(tmp_path, f"{BARE}{line}\n")
     assert isinstance(problem, ConfigurationError)
     assert (problem.section, problem.key) == ("fpga", told)
     assert problem.remedy
 
 
-def test_an_option_that_nobody_reads_is_told(tmp_path: Path) -> None:
+def test_unknown_option_is_reported_with_a_suggestion(tmp_path: Path) -> None:
     [problem] = problems(tmp_path, f"{BARE}program_time = 7\n")
     assert "Did you mean program_timeout" in str(problem)
 
 
 @pytest.mark.parametrize("line", ["", "auth_type =\n"])
-def test_credentials_that_are_missing_are_told(tmp_path: Path, line: str) -> None:
+def test_missing_credentials_are_reported(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, f"[fpga]\ndriver = cyborg\n{line}")
     error = caught.value
@@ -99,7 +97,7 @@ def test_credentials_that_are_missing_are_told(tmp_path: Path, line: str) -> Non
     assert "none and endpoint" in error.remedy
 
 
-def test_all_options_are_in_the_sample() -> None:
+def test_sample_has_all_options() -> None:
     [(_, options)] = list_opts()
     assert {option.name for option in OPTIONS} <= {option.name for option in options}
     assert {"auth_type", "auth_section"} <= {option.dest for option in options}

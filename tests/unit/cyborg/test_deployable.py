@@ -1,4 +1,4 @@
-"""A deployable: what is published of it, and on which host it is."""
+"""A deployable: its inventory and traits, and its host."""
 
 from uuid import NAMESPACE_DNS, uuid3
 
@@ -11,7 +11,7 @@ from tests.unit.cyborg.samples import FUNCTION, HOST, VENDOR_TRAIT, attributes, 
 from wharfinger.providers import Inventory
 from wharfinger_cyborg.deployable import Deployable, host_of
 
-#: As Cyborg answers, by its API's documentation.
+#: An answer of Cyborg, from its API documentation.
 ANSWER = {
     "attributes_list": '[{"traits1": "CUSTOM_FPGA_INTEL"}, {"rc": "FPGA"}]',
     "created_at": "2020-10-08T06:07:06+00:00",
@@ -26,10 +26,10 @@ ANSWER = {
 }
 
 
-# What it says.
+# Fields.
 
 
-def test_an_answer_of_cyborg_s_is_read_and_what_nobody_needs_passed_over() -> None:
+def test_answer_of_cyborg_is_read_and_unused_fields_ignored() -> None:
     one = msgspec.convert(ANSWER, Deployable)
     assert one.inventory == {"FPGA": Inventory(total=2, max_unit=2)}
     assert one.traits == {"CUSTOM_FPGA_INTEL"}
@@ -37,13 +37,13 @@ def test_an_answer_of_cyborg_s_is_read_and_what_nobody_needs_passed_over() -> No
 
 
 @pytest.mark.parametrize("field", Deployable.__struct_fields__)
-def test_an_answer_that_lacks_a_field_is_none(field: str) -> None:
+def test_answer_without_a_field_is_refused(field: str) -> None:
     answer = {name: value for name, value in ANSWER.items() if name != field}
     with pytest.raises(msgspec.ValidationError, match=field):
         msgspec.convert(answer, Deployable)
 
 
-def test_its_provider_is_the_one_that_cyborg_names_or_would() -> None:
+def test_provider_uuid_is_cyborgs_or_what_cyborg_would_use() -> None:
     assert deployable(rp_uuid="named").provider_uuid == "named"
     unpublished = deployable(rp_uuid=None)
     assert unpublished.provider_uuid == str(uuid3(NAMESPACE_DNS, unpublished.name))
@@ -60,7 +60,7 @@ def test_class_and_traits_are_attributes(kind: str, key: str) -> None:
     assert one.traits == {VENDOR_TRAIT}
 
 
-def test_what_has_nothing_to_give_has_no_inventory() -> None:
+def test_deployable_without_accelerators_has_no_inventory() -> None:
     assert deployable(num_accelerators=0).inventory == {}
 
 
@@ -82,37 +82,37 @@ def test_what_has_nothing_to_give_has_no_inventory() -> None:
         ('[{"rc": "\\ud800"}]', "not understood"),
     ],
 )
-def test_what_cannot_be_published_says_why(listed: str, told: str) -> None:
+def test_invalid_attributes_are_refused_with_a_reason(listed: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         _ = deployable(attributes_list=listed).inventory
 
 
-def test_a_class_that_is_said_twice_is_one() -> None:
+def test_class_given_twice_counts_once() -> None:
     listed = attributes(("rc", "FPGA"), ("rc", "FPGA"))
     assert deployable(attributes_list=listed).inventory.keys() == {"FPGA"}
 
 
 @pytest.mark.parametrize("total", [-1, 2**31])
-def test_a_total_that_placement_would_refuse_is_refused(total: int) -> None:
+def test_invalid_total_is_refused(total: int) -> None:
     with pytest.raises(ValueError, match="total must be"):
         _ = deployable(num_accelerators=total).inventory
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201])
-def test_a_name_that_placement_would_refuse_is_refused(name: str) -> None:
+def test_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="1 to 200"):
         _ = deployable(name=name).inventory
 
 
 @pytest.mark.parametrize("trait", ["lower", "CUSTOM_", "CUSTOM_Ä", "HW_NO_SUCH_TRAIT", ""])
-def test_a_trait_that_placement_would_refuse_is_refused(trait: str) -> None:
+def test_invalid_trait_is_refused(trait: str) -> None:
     listed = attributes(("rc", "FPGA"), ("trait0", trait))
     with pytest.raises(ValueError, match="trait"):
         _ = deployable(attributes_list=listed).traits
 
 
 @given(st.text())
-def test_attributes_are_understood_or_refused_whatever_they_are(listed: str) -> None:
+def test_any_attributes_are_read_or_refused(listed: str) -> None:
     one = deployable(attributes_list=listed)
     for read in (lambda: one.inventory, lambda: one.traits, lambda: one.function):
         try:
@@ -124,7 +124,7 @@ def test_attributes_are_understood_or_refused_whatever_they_are(listed: str) -> 
 # Functions.
 
 
-def test_the_function_is_the_one_that_the_agent_has_found() -> None:
+def test_function_is_read_from_the_agents_trait() -> None:
     listed = attributes(("rc", "FPGA"), ("trait0", VENDOR_TRAIT), ("trait1", FUNCTION))
     one = deployable(attributes_list=listed)
     assert one.function == "LOOP"
@@ -141,7 +141,7 @@ def test_the_function_is_the_one_that_the_agent_has_found() -> None:
     ],
     ids=["none", "another vendor's", "two"],
 )
-def test_a_function_that_is_not_said_is_not_known(traits: tuple[str, ...]) -> None:
+def test_function_without_a_trait_is_unknown(traits: tuple[str, ...]) -> None:
     listed = attributes(("rc", "FPGA"), *(("trait", trait) for trait in traits))
     assert deployable(attributes_list=listed).function is None
 
@@ -150,34 +150,32 @@ def test_a_function_that_is_not_said_is_not_known(traits: tuple[str, ...]) -> No
     st.sampled_from([None, "", "intel", "Some Vendor"]),
     st.from_regex("[A-Z0-9]+(_[A-Z0-9]+){0,3}", fullmatch=True),
 )
-def test_what_a_trait_says_is_the_function_that_it_was_made_of(
-    vendor: str | None, function: str
-) -> None:
+def test_function_of_a_function_trait_is_the_original(vendor: str | None, function: str) -> None:
     assume(len(function) < 200)
     trait = deployable(driver_name=vendor).function_trait(function)
     listed = attributes(("rc", "FPGA"), ("trait0", trait))
     assert deployable(driver_name=vendor, attributes_list=listed).function == function
 
 
-# On which host it is.
+# The host of a deployable.
 
 _HOSTNAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,12}[a-z0-9])?", fullmatch=True)
 
 
 @given(st.sets(_HOSTNAMES, min_size=1, max_size=5), st.data(), st.text(max_size=12))
-def test_a_host_is_told_by_the_name_it_begins_with_or_not_at_all(
+def test_host_of_a_generated_name_is_found_or_unknown(
     hosts: set[str], data: st.DataObject, rest: str
 ) -> None:
     host = data.draw(st.sampled_from(sorted(hosts)))
     found = host_of(f"{host}_{rest}", hosts)
-    # A host's name may be another's, less its domain; and what follows may be a longer name.
+    # A host name may be another one without its domain; and a longer host name may fit the rest.
     if len({one.partition(".")[0] for one in hosts}) == len(hosts):
         assert found == host
     assert found is None or found in hosts
 
 
 @given(st.text(max_size=20), st.sets(_HOSTNAMES, min_size=2, max_size=5))
-def test_no_host_is_made_up(name: str, hosts: set[str]) -> None:
+def test_host_of_any_name_is_a_known_host_and_a_prefix(name: str, hosts: set[str]) -> None:
     found = host_of(name, hosts)
     assert found is None or name.startswith((f"{found}_", f"{found.partition('.')[0]}_"))
 
@@ -199,7 +197,5 @@ def test_no_host_is_made_up(name: str, hosts: set[str]) -> None:
         ("a_b_0c", {"a", "a_b"}, "a_b"),
     ],
 )
-def test_a_host_is_told_where_the_name_tells_it(
-    name: str, hosts: set[str], host: str | None
-) -> None:
+def test_host_of_a_name_is_found_or_ambiguous(name: str, hosts: set[str], host: str | None) -> None:
     assert host_of(name, hosts) == host

@@ -1,4 +1,4 @@
-"""The driver's contract, with a Cyborg that says what a test has put into it."""
+"""The driver's contract, with a Cyborg whose answers a test sets."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +33,7 @@ IN_OWN_MODE = pytest.mark.parametrize("publish", ["own"], indirect=True)
 
 
 class ProgrammingCyborg(ScriptedCyborg):
-    """Takes images too, and notes for which deployables."""
+    """A Cyborg that also accepts images, and records them."""
 
     def __init__(self, *deployables: Deployable) -> None:
         super().__init__(*deployables)
@@ -59,7 +59,7 @@ class ProgrammingCyborg(ScriptedCyborg):
 
 @pytest.fixture
 def cyborg(monkeypatch: pytest.MonkeyPatch) -> ProgrammingCyborg:
-    """The one to which every driver instance leads."""
+    """The Cyborg of every driver instance."""
     cyborg = ProgrammingCyborg(deployable(0), deployable(1))
 
     def connect(*_: object) -> ProgrammingCyborg:
@@ -71,7 +71,7 @@ def cyborg(monkeypatch: pytest.MonkeyPatch) -> ProgrammingCyborg:
 
 @pytest.fixture
 def publish(request: pytest.FixtureRequest) -> str:
-    """Who publishes the accelerators."""
+    """The option that selects the publisher."""
     return getattr(request, "param", "overlay")
 
 
@@ -87,14 +87,14 @@ def unconnected(tmp_path: Path, publish: str) -> CyborgDriver:
 
 @pytest.fixture
 def driver(unconnected: CyborgDriver, cyborg: ProgrammingCyborg) -> CyborgDriver:
-    """One that has taken a snapshot."""
+    """A driver with a snapshot."""
     unconnected.init_host(service(None))
     unconnected.get_available_nodes(refresh=True)
     return unconnected
 
 
 def tree(*numbers: int, host: str = HOST, **others: str) -> ProviderTree:
-    """A host's tree as Placement has it, with the providers of deployables; and of others."""
+    """Return a host's tree in Placement with the providers of deployables, and of others."""
     children = {PROVIDERS[number]: deployable(number).name for number in numbers} | {
         uuid(serial): name for name, serial in others.items()
     }
@@ -116,7 +116,7 @@ def asked(driver: CyborgDriver, edited: ProviderTree, host: str = HOST) -> Provi
 
 
 def stated(edited: ProviderTree) -> dict[str, PublishingMode]:
-    """What the driver has said something of, by uuid."""
+    """Return the publishing modes of the providers that the driver has stated, by uuid."""
     return {one.provider.uuid: one.mode for one in edited.desired() if one.stated}
 
 
@@ -132,7 +132,7 @@ OF_ALL: dict[str, Callable[[CyborgDriver], object]] = {
     "available": lambda driver: driver.node_is_available(HOST),
     "provider available": lambda driver: driver.provider_is_available(PROVIDERS[0], "a"),
 }
-#: Of one that Cyborg does not have.
+#: Questions about one deployable, which Cyborg does not have.
 OF_A_PROVIDER: dict[str, Callable[[CyborgDriver], object]] = {
     "program": lambda driver: driver.program(PROVIDERS[3], IMAGE),
     "function": lambda driver: driver.current_function(PROVIDERS[3]),
@@ -144,21 +144,19 @@ OF_A_PROVIDER: dict[str, Callable[[CyborgDriver], object]] = {
 # Loading.
 
 
-def test_it_is_loaded_and_nothing_is_wrong_with_it() -> None:
+def test_driver_is_loaded_and_passes_the_check() -> None:
     assert loader.load("cyborg") is CyborgDriver
     assert loader.check("cyborg") == []
     assert CyborgDriver.default_owner == "OWNER_CYBORG"
 
 
 @pytest.mark.parametrize("question", [*OF_ALL, *OF_A_PROVIDER])
-def test_before_it_is_connected_it_answers_nothing(
-    unconnected: CyborgDriver, question: str
-) -> None:
+def test_driver_before_init_host_answers_nothing(unconnected: CyborgDriver, question: str) -> None:
     with pytest.raises(BackendError, match="init_host has not been called"):
         (OF_ALL | OF_A_PROVIDER)[question](unconnected)
 
 
-def test_its_nodes_are_the_hosts_with_devices_as_of_the_last_snapshot(
+def test_nodes_are_the_hosts_of_the_last_snapshot(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.named = frozenset({"b", "a", HOST})
@@ -167,10 +165,10 @@ def test_its_nodes_are_the_hosts_with_devices_as_of_the_last_snapshot(
     assert driver.get_available_nodes() == ["a", "b", HOST]
 
 
-# Overlaying what Cyborg publishes.
+# Overlays of Cyborg's providers.
 
 
-def test_what_cyborg_has_published_is_overlaid_and_nothing_else_touched(
+def test_providers_of_cyborg_are_overlaid_and_others_left_alone(
     driver: CyborgDriver,
 ) -> None:
     edited = tree(0, 1, other="a GPU")
@@ -181,13 +179,13 @@ def test_what_cyborg_has_published_is_overlaid_and_nothing_else_touched(
     assert driver.get_problems() == []
 
 
-def test_what_cyborg_has_not_published_is_reported_and_passed_over(
+def test_unpublished_deployable_is_reported_and_skipped(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     unpublished = deployable(1, rp_uuid=None)
     cyborg.listed = [deployable(0), unpublished]
     driver.get_available_nodes(refresh=True)
-    # Not even where its provider has that uuid: Cyborg does not say that it is that one's.
+    # Even if a provider has that uuid: Cyborg does not claim it.
     edited = asked(driver, tree(0, of_that_name="x"))
     assert stated(edited) == {PROVIDERS[0]: OVERLAY}
     [problem] = driver.get_problems()
@@ -196,7 +194,7 @@ def test_what_cyborg_has_not_published_is_reported_and_passed_over(
     assert "not published it yet" in problem
 
 
-def test_a_provider_that_is_gone_is_reported_once_all_hosts_were_looked_at(
+def test_missing_provider_is_reported_after_all_hosts_were_read(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.named = frozenset({HOST, "other"})
@@ -209,20 +207,20 @@ def test_a_provider_that_is_gone_is_reported_once_all_hosts_were_looked_at(
     assert "it is gone" in problem
 
     driver.get_available_nodes(refresh=True)
-    assert driver.get_problems() == [], "nobody has been asked since"
+    assert driver.get_problems() == [], "no host has been read since"
 
 
 @MODES
-def test_it_is_quiet_where_all_is_published(driver: CyborgDriver) -> None:
+def test_published_deployables_cause_no_problems(driver: CyborgDriver) -> None:
     asked(driver, tree(0, 1))
     assert driver.get_problems() == []
 
 
-# Publishing where nobody else does.
+# Publication by the driver.
 
 
 @IN_OWN_MODE
-def test_each_deployable_is_a_child_of_its_host_s_root(
+def test_each_deployable_is_a_child_of_its_hosts_root(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.listed = [
@@ -244,7 +242,7 @@ def test_each_deployable_is_a_child_of_its_host_s_root(
 
 
 @IN_OWN_MODE
-def test_what_is_no_more_is_removed(driver: CyborgDriver) -> None:
+def test_provider_without_a_deployable_is_removed(driver: CyborgDriver) -> None:
     edited = asked(driver, tree(0, 1, 2))
     assert not edited.exists(PROVIDERS[2])
     assert set(stated(edited)) == set(PROVIDERS[:2])
@@ -260,7 +258,7 @@ def test_what_is_no_more_is_removed(driver: CyborgDriver) -> None:
     ],
     ids=["attributes", "total", "trait"],
 )
-def test_what_cannot_be_published_is_reported_and_stays_as_it_is(
+def test_unpublishable_deployable_is_reported_and_its_provider_unchanged(
     driver: CyborgDriver, cyborg: ProgrammingCyborg, wrong: dict[str, Any]
 ) -> None:
     cyborg.listed = [deployable(0, **wrong), deployable(1)]
@@ -278,7 +276,7 @@ def test_what_cannot_be_published_is_reported_and_stays_as_it_is(
 
 
 @IN_OWN_MODE
-def test_each_host_has_its_own_and_what_tells_none_is_reported(
+def test_deployables_are_below_their_hosts_and_unknown_hosts_reported(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.named = frozenset({HOST, "other"})
@@ -292,7 +290,7 @@ def test_each_host_has_its_own_and_what_tells_none_is_reported(
 
 
 @IN_OWN_MODE
-def test_what_tells_no_host_any_more_stays_where_it_was_published(
+def test_deployable_that_loses_its_host_stays_published(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.listed = [deployable(0, name="lost")]
@@ -306,11 +304,11 @@ def test_what_tells_no_host_any_more_stays_where_it_was_published(
     assert "deployable lost " in problem
 
 
-# What is being bound.
+# Deployables that are being bound.
 
 
 @MODES
-def test_all_parts_of_a_device_are_reserved_while_one_is_being_bound(
+def test_all_parts_of_a_device_are_reserved_during_a_binding(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.listed = [deployable(0), deployable(1, device_id=0), deployable(2)]
@@ -329,9 +327,7 @@ def test_all_parts_of_a_device_are_reserved_while_one_is_being_bound(
 
 
 @MODES
-def test_a_change_is_told_of_the_host_that_has_it(
-    driver: CyborgDriver, cyborg: ProgrammingCyborg
-) -> None:
+def test_change_is_reported_for_its_host(driver: CyborgDriver, cyborg: ProgrammingCyborg) -> None:
     cyborg.named = frozenset({HOST, "other"})
     cyborg.listed = [deployable(0), deployable(1, name="other_0c")]
     driver.get_available_nodes(refresh=True)
@@ -349,7 +345,7 @@ def test_a_change_is_told_of_the_host_that_has_it(
     changed, mark = driver.changed_nodes(mark)
     assert changed == {HOST}
 
-    # Where something new is, is not known before all were asked.
+    # The host of a new deployable is unknown until all hosts were read.
     cyborg.listed.append(deployable(2))
     driver._connected().refresh()
     changed, mark = driver.changed_nodes(mark)
@@ -359,7 +355,7 @@ def test_a_change_is_told_of_the_host_that_has_it(
 # Programming.
 
 
-def test_a_device_is_programmed_and_what_cyborg_says_after_that_is_not_believed(
+def test_function_from_cyborg_after_a_job_is_ignored(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     listed = attributes(("rc", "FPGA"), ("trait0", FUNCTION))
@@ -374,7 +370,7 @@ def test_a_device_is_programmed_and_what_cyborg_says_after_that_is_not_believed(
     assert driver.current_function(PROVIDERS[1]) == "LOOP"
 
 
-def test_what_cyborg_says_is_not_believed_after_programming_has_failed_either(
+def test_function_from_cyborg_after_a_failed_job_is_ignored(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.fails["program"] = BackendError(driver="fpga", operation="programming", reason="late")
@@ -384,7 +380,7 @@ def test_what_cyborg_says_is_not_believed_after_programming_has_failed_either(
         driver.current_function(PROVIDERS[0])
 
 
-def test_no_part_of_a_device_is_believed_that_was_programmed_as_a_whole(
+def test_function_from_cyborg_of_all_parts_after_a_job_is_ignored(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     listed = attributes(("rc", "FPGA"), ("trait0", FUNCTION))
@@ -403,7 +399,7 @@ def test_no_part_of_a_device_is_believed_that_was_programmed_as_a_whole(
         ("nonsense", "not understood"),
     ],
 )
-def test_a_function_that_is_not_said_is_not_known(
+def test_function_without_a_trait_is_unknown(
     driver: CyborgDriver, cyborg: ProgrammingCyborg, listed: str, told: str
 ) -> None:
     cyborg.listed = [deployable(0, attributes_list=listed)]
@@ -411,7 +407,7 @@ def test_a_function_that_is_not_said_is_not_known(
         driver.current_function(PROVIDERS[0])
 
 
-def test_all_that_is_programmed_at_once_is_the_scope(
+def test_programming_scope_has_all_parts_of_a_device(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.listed = [deployable(0), deployable(1, device_id=0), deployable(2)]
@@ -420,12 +416,12 @@ def test_all_that_is_programmed_at_once_is_the_scope(
     assert driver.programming_scope(PROVIDERS[2]) == [PROVIDERS[2]]
 
 
-def test_a_trait_is_named_as_cyborg_s_own_drivers_name_it(driver: CyborgDriver) -> None:
+def test_function_trait_has_the_name_that_cyborgs_drivers_use(driver: CyborgDriver) -> None:
     assert driver.function_trait(PROVIDERS[0], "loop") == FUNCTION
 
 
 @pytest.mark.parametrize("question", OF_A_PROVIDER)
-def test_what_cyborg_does_not_have_is_told(
+def test_unknown_deployable_is_an_error(
     driver: CyborgDriver, cyborg: ProgrammingCyborg, question: str
 ) -> None:
     with pytest.raises(BackendError, match=PROVIDERS[3]):
@@ -458,7 +454,7 @@ def test_provider_is_available_asks_for_a_deployable_that_was_seen(
     assert cyborg.asked == ["find"] * 2
 
 
-def test_provider_is_available_lists_anew_where_the_deployable_was_never_seen(
+def test_provider_is_available_lists_again_for_an_unknown_deployable(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.listed.append(deployable(3))

@@ -1,4 +1,4 @@
-"""Driver packages, installed as far as importlib.metadata and stevedore can tell."""
+"""Driver packages that importlib.metadata and stevedore find as installed."""
 
 import os
 import shutil
@@ -10,8 +10,8 @@ import pytest
 import stevedore._cache
 from stevedore import ExtensionManager
 
-#: A driver that has all that the contract asks for. The methods of a test come first in
-#: the class body, so that what stands here is only for those that it does not define.
+#: A driver with everything that the contract requires. The methods of a test come first in the
+#: class body, so these are only for methods that it does not define.
 _MODULE = """
 from wharfinger.driver import SUPPORTED, Capabilities, Capability, ComputeDriver, unsupported
 
@@ -55,7 +55,7 @@ class Packages:
         self.as_in_a_new_process()
 
     def install_driver(self, name: str, body: str = "", *, package: str | None = None) -> None:
-        """Install a driver that is right, but for what ``body`` puts into its class."""
+        """Install a correct driver, with ``body`` in its class."""
         self.install(name, _MODULE + indent(dedent(body), "    "), package=package)
 
     def register(self, package: str, entry_point: str, *, seconds: int = 0) -> None:
@@ -70,13 +70,13 @@ class Packages:
             os.utime(path, (1_720_000_000, 1_720_000_000 + seconds))
 
     def uninstall(self, package: str) -> None:
-        """Take the package's metadata away."""
+        """Delete the package's metadata."""
         shutil.rmtree(self._site / f"{package.replace('-', '_')}-1.0.dist-info")
 
     def as_in_a_new_process(self) -> None:
-        """Let stevedore keep nothing but its files."""
+        """Forget what stevedore keeps in memory."""
         cache = stevedore._cache.Cache(str(self._cache))
-        # It has none for a Python below /tmp, where tests may well run.
+        # It writes no files for a Python below /tmp, where tests may run.
         cache._disable_caching = False
         self._monkeypatch.setattr(stevedore._cache, "get_group_all", cache.get_group_all)
         self._monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})

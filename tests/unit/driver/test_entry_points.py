@@ -12,7 +12,7 @@ from wharfinger.driver.loader import NAMESPACE
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The groups that all metadata were read for."""
+    """Record the groups for which all metadata were read."""
     read, groups = metadata.entry_points, list[str]()
 
     def noted(group: str) -> Any:
@@ -27,7 +27,7 @@ def names() -> set[str]:
     return {one.name for one in entry_points(group=NAMESPACE)}
 
 
-def test_what_has_not_changed_is_read_once(packages: Packages, reads: list[str]) -> None:
+def test_unchanged_metadata_are_read_once(packages: Packages, reads: list[str]) -> None:
     packages.install_driver("acme")
     assert names() == names() >= {"acme"}
     assert reads == [NAMESPACE]
@@ -39,7 +39,7 @@ def test_each_group_is_read(packages: Packages, reads: list[str]) -> None:
     assert reads == ["wharfinger.request_filters", NAMESPACE]
 
 
-def test_a_package_that_has_come_and_one_that_has_gone_are_seen(packages: Packages) -> None:
+def test_added_and_removed_packages_are_seen(packages: Packages) -> None:
     packages.install_driver("acme")
     assert names() >= {"acme"}
     packages.register("wharfinger-beta", "beta = wharfinger_beta:Driver", seconds=1)
@@ -48,7 +48,7 @@ def test_a_package_that_has_come_and_one_that_has_gone_are_seen(packages: Packag
     assert "acme" not in names() >= {"beta"}
 
 
-def test_an_entry_point_that_has_changed_is_seen_though_its_directory_is_as_it_was(
+def test_changed_entry_point_in_an_unchanged_directory_is_seen(
     packages: Packages,
 ) -> None:
     packages.install_driver("acme")
@@ -57,7 +57,7 @@ def test_an_entry_point_that_has_changed_is_seen_though_its_directory_is_as_it_w
     assert "acme" not in names() >= {"acme-two"}
 
 
-def test_a_directory_that_is_not_there_is_none_with_packages(
+def test_missing_directory_has_no_packages(
     packages: Packages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages.install_driver("acme")

@@ -17,7 +17,7 @@ def refusal(name: str) -> DriverLoadError:
     return caught.value
 
 
-def test_a_driver_that_fits_is_loaded(packages: Packages) -> None:
+def test_valid_driver_is_loaded(packages: Packages) -> None:
     packages.install_driver("acme")
     assert loader.load("acme").default_owner == "CUSTOM_OWNER_ACME"
     assert loader.check("acme") == []
@@ -33,7 +33,7 @@ def test_installed_drivers_are_listed_with_their_packages_and_without_importing_
     ]
 
 
-def test_a_missing_entry_point_is_an_error_that_names_those_there_are(packages: Packages) -> None:
+def test_missing_entry_point_is_an_error_with_the_known_ones(packages: Packages) -> None:
     packages.install_driver("acme")
     error = refusal("acmee")
     assert error.subject == "entry point"
@@ -52,7 +52,7 @@ def test_a_missing_entry_point_is_an_error_that_names_those_there_are(packages: 
         ("def", "SyntaxError"),
     ],
 )
-def test_a_driver_that_cannot_be_imported_is_an_error_that_says_why(
+def test_driver_that_cannot_be_imported_is_an_error_with_the_reason(
     packages: Packages, module: str, found: str
 ) -> None:
     packages.install("acme", module)
@@ -62,7 +62,7 @@ def test_a_driver_that_cannot_be_imported_is_an_error_that_says_why(
     assert "can be imported" in error.expected
 
 
-def test_a_broken_driver_does_not_keep_another_from_loading(packages: Packages) -> None:
+def test_broken_driver_does_not_affect_another(packages: Packages) -> None:
     packages.install("broken", "raise RuntimeError('imported')")
     packages.install_driver("acme")
     assert loader.load("acme").__module__ == "wharfinger_acme"
@@ -77,14 +77,14 @@ def test_two_packages_with_one_name_are_an_error_that_names_both(packages: Packa
 
 
 @pytest.mark.parametrize("module", ["class Driver: ...", "Driver = 5", "def Driver(): ..."])
-def test_what_is_no_compute_driver_is_refused(packages: Packages, module: str) -> None:
+def test_object_that_is_no_compute_driver_is_refused(packages: Packages, module: str) -> None:
     packages.install("acme", module)
     error = refusal("acme")
     assert (error.subject, error.expected) == ("entry point", "a subclass of ComputeDriver")
 
 
-def test_an_entry_point_that_was_changed_a_moment_ago_is_found(packages: Packages) -> None:
-    # stevedore's files on disk know times to 128 seconds.
+def test_recently_changed_entry_point_is_found(packages: Packages) -> None:
+    # stevedore's files have times with a precision of 128 seconds.
     packages.install_driver("acme", package="acme-driver")
     loader.load("acme")
     packages.register("acme-driver", "acme2 = acme_driver:Driver", seconds=2)
@@ -94,7 +94,7 @@ def test_an_entry_point_that_was_changed_a_moment_ago_is_found(packages: Package
     assert loader.load("acme2").__module__ == "acme_driver"
 
 
-def test_a_missing_method_is_named(packages: Packages) -> None:
+def test_missing_method_is_named(packages: Packages) -> None:
     packages.install(
         "acme",
         "from wharfinger.driver import *\n"
@@ -106,7 +106,7 @@ def test_a_missing_method_is_named(packages: Packages) -> None:
     assert error.found == "no implementation"
 
 
-def test_a_driver_that_describes_no_provider_is_refused(packages: Packages) -> None:
+def test_driver_that_describes_no_provider_is_refused(packages: Packages) -> None:
     packages.install_driver("acme", "del get_inventory")
     error = refusal("acme")
     assert error.subject == "get_inventory, update_provider_tree"
@@ -133,9 +133,7 @@ SIGNATURES = {
 
 
 @pytest.mark.parametrize("method", SIGNATURES)
-def test_a_wrong_signature_is_an_error_that_says_what_was_found_and_what_is_right(
-    packages: Packages, method: str
-) -> None:
+def test_wrong_signature_is_an_error_with_the_right_one(packages: Packages, method: str) -> None:
     definition, call = SIGNATURES[method]
     packages.install_driver("acme", definition)
     error = refusal("acme")
@@ -153,7 +151,7 @@ def test_a_wrong_signature_is_an_error_that_says_what_was_found_and_what_is_righ
         ("get_traits = {'CUSTOM_A'}", "{'CUSTOM_A'}"),
     ],
 )
-def test_what_cannot_just_be_called_is_no_method(
+def test_attribute_that_is_no_method_is_refused(
     packages: Packages, definition: str, found: str
 ) -> None:
     packages.install_driver("acme", definition)
@@ -169,7 +167,7 @@ def test_what_cannot_just_be_called_is_no_method(
     ],
     ids=["static", "class"],
 )
-def test_a_method_that_needs_no_object_is_a_method_too(packages: Packages, definition: str) -> None:
+def test_static_or_class_method_is_accepted(packages: Packages, definition: str) -> None:
     packages.install_driver("acme", definition)
     assert loader.load("acme").get_traits("node") == set()  # type: ignore[arg-type,call-arg]
 
@@ -182,14 +180,14 @@ def test_a_method_that_needs_no_object_is_a_method_too(packages: Packages, defin
     ],
     ids=["static", "class"],
 )
-def test_a_static_or_class_method_of_a_wrong_signature_is_refused(
+def test_static_or_class_method_with_a_wrong_signature_is_refused(
     packages: Packages, definition: str
 ) -> None:
     packages.install_driver("acme", definition)
     assert refusal("acme").subject == "get_traits"
 
 
-def test_novas_update_provider_tree_is_taken_and_gets_no_migrations(packages: Packages) -> None:
+def test_novas_update_provider_tree_is_accepted_without_migrations(packages: Packages) -> None:
     packages.install_driver(
         "acme",
         "def update_provider_tree(self, provider_tree, nodename, allocations=None): ...",
@@ -255,14 +253,14 @@ def test_wrong_capabilities_are_refused(
     assert (error.subject, error.found) == (subject, found)
 
 
-def test_each_method_of_a_capability_has_to_be_there(packages: Packages) -> None:
+def test_capability_without_one_of_its_methods_is_refused(packages: Packages) -> None:
     body = declaring(programming="SUPPORTED")
     packages.install_driver("acme", f"{body}\ndef program(self, provider_uuid, image, function): 1")
     error = refusal("acme")
     assert error.subject == "capability programming, current_function"
 
 
-def test_a_capability_that_is_supported_and_implemented_is_fine(packages: Packages) -> None:
+def test_capability_with_all_methods_is_accepted(packages: Packages) -> None:
     packages.install_driver("acme", declaring(change_feed="SUPPORTED") + FEED)
     assert loader.load("acme").capabilities.change_feed is not None
 
@@ -270,7 +268,7 @@ def test_a_capability_that_is_supported_and_implemented_is_fine(packages: Packag
 @pytest.mark.parametrize(
     "body", ["default_owner = 'ACME'", "default_owner = 'OWNER_ACME'", "del default_owner"]
 )
-def test_a_wrong_default_owner_is_refused(packages: Packages, body: str) -> None:
+def test_wrong_default_owner_is_refused(packages: Packages, body: str) -> None:
     packages.install_driver("acme", body)
     error = refusal("acme")
     assert error.subject == "default_owner"
@@ -278,9 +276,7 @@ def test_a_wrong_default_owner_is_refused(packages: Packages, body: str) -> None
 
 
 @pytest.mark.parametrize("versions", ["{}", "{'ComputeNode': '1.0'}"])
-def test_object_versions_that_ours_can_stand_in_for_are_taken(
-    packages: Packages, versions: str
-) -> None:
+def test_compatible_object_versions_are_accepted(packages: Packages, versions: str) -> None:
     packages.install_driver("acme", f"object_versions = {versions}")
     assert loader.load("acme").object_versions == eval(versions)
 
@@ -296,7 +292,7 @@ def test_object_versions_that_ours_can_stand_in_for_are_taken(
         ("['ComputeNode']", "['ComputeNode']", ""),
     ],
 )
-def test_object_versions_that_ours_cannot_stand_in_for_are_refused(
+def test_incompatible_object_versions_are_refused(
     packages: Packages, versions: str, found: str, expected: str
 ) -> None:
     packages.install_driver("acme", f"object_versions = {versions}")
@@ -305,7 +301,7 @@ def test_object_versions_that_ours_cannot_stand_in_for_are_refused(
     assert error.expected.startswith(expected)
 
 
-def test_a_check_finds_everything_that_is_wrong_at_once(packages: Packages) -> None:
+def test_check_finds_all_errors_at_once(packages: Packages) -> None:
     packages.install_driver(
         "acme",
         declaring(reshape="None") + "\ndefault_owner = 'ACME'\ndef get_traits(self): ...",
@@ -326,7 +322,7 @@ def test_a_check_finds_everything_that_is_wrong_at_once(packages: Packages) -> N
     ],
     ids=["not installed", "not importable", "no driver"],
 )
-def test_a_check_of_what_cannot_be_loaded_is_one_error(
+def test_check_of_an_unloadable_driver_is_one_error(
     packages: Packages, install: Callable[[Packages], None]
 ) -> None:
     install(packages)

@@ -1,4 +1,4 @@
-"""An Ironic in memory, as far as its nodes are listed: what the driver reads from."""
+"""An Ironic in memory, for the driver's listings of nodes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +14,13 @@ from wharfinger_ironic import feed, fleet
 from wharfinger_ironic.client import Latest
 from wharfinger_ironic.node import Node
 
-#: When it all begins, by a clock that is right.
+#: The start of the model, by a correct clock.
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
 class Row:
-    """A node in Ironic's database, and all that it has said since it was made."""
+    """A node in Ironic's database, and all its former states."""
 
     number: int
     uuid: str
@@ -33,10 +33,10 @@ class Row:
 
 
 class Model:
-    """Ironic's nodes and what is asked for them; a Source.
+    """Ironic's nodes and the requests for them; a Source.
 
-    ``now`` is seconds that have passed, by our clock and by one that is right; ``skew`` is how far
-    that of the API is ahead. ``asked`` are the requests, each with how many rows it got.
+    ``now`` are the seconds since the start, by our clock and by a correct one; ``skew`` is how far
+    the API's clock is ahead. ``asked`` are the requests with the number of their rows.
     """
 
     def __init__(self, *, nulls_first: bool = False, has_date: bool = True, page: int = 8) -> None:
@@ -52,10 +52,10 @@ class Model:
         self.meanwhile: list[tuple[int, Callable[[], object]]] = []
         self._count = 0
 
-    # What happens in Ironic.
+    # Changes in Ironic.
 
     def create(self, count: int = 1) -> list[str]:
-        """Enroll nodes, which are never updated so far."""
+        """Enroll nodes that were never updated."""
         made = []
         for _ in range(count):
             self._count += 1
@@ -67,13 +67,13 @@ class Model:
     def update(
         self, uuid: str, reason: str | None, *, skew: float = 0.0, whole: bool = False
     ) -> None:
-        """Write a node, dated by a clock that is that many seconds ahead."""
+        """Update a node, with the time of a clock that is that many seconds ahead."""
         self.date(uuid, BEGINNING + timedelta(seconds=self.now + skew), whole=whole)
         row = self.rows[uuid]
         row.history.append(node(uuid=uuid, maintenance=reason is not None, last_error=reason))
 
     def date(self, uuid: str, stamp: datetime | None, *, whole: bool = False) -> None:
-        """Give a node a time at which it was updated."""
+        """Set the time of a node's last update."""
         self.rows[uuid].updated = stamp.replace(microsecond=0) if stamp and whole else stamp
 
     def delete(self, uuid: str) -> None:
@@ -82,7 +82,7 @@ class Model:
     def nodes(self) -> dict[str, Node]:
         return {uuid: row.node for uuid, row in self.rows.items()}
 
-    # What it answers.
+    # Answers.
 
     def check_sees_all(self) -> None:
         self._begin()
@@ -117,7 +117,7 @@ class Model:
             nodes=tuple(row.node for row in found),
             updated=tuple(row.updated for row in found),
             answered=date.replace(microsecond=0) if self.has_date else None,
-            has_more=len(found) == limit,  # it says so of a last page that is full, too
+            has_more=len(found) == limit,  # true for a full last page, too
         )
 
     def never_updated_come_last(self) -> bool:
@@ -127,7 +127,7 @@ class Model:
         return any(row.updated is None for row in found)
 
     def _begin(self) -> None:
-        """Take a request: others do what they do before it, and then it may fail."""
+        """Begin a request: other actors act before it, and then it may fail."""
         self.now += self.takes
         due = [act for when, act in self.meanwhile if when <= 0]
         self.meanwhile = [(when - 1, act) for when, act in self.meanwhile if when > 0]
@@ -156,7 +156,7 @@ def failed(reason: str) -> BackendError:
 
 @contextmanager
 def sizes(small: int, middle: int, page: int) -> Iterator[None]:
-    """Have answers be that long: fewer nodes do then."""
+    """Set the size of answers; fewer nodes are enough then."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feed, "SIZES", (small, middle, page))
         patch.setattr(feed, "PAGE", page)
@@ -165,7 +165,7 @@ def sizes(small: int, middle: int, page: int) -> Iterator[None]:
 
 @contextmanager
 def clock(model: Model) -> Iterator[None]:
-    """Have time pass as the model says."""
+    """Use the model's time."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (feed, fleet):
             patch.setattr(module, "monotonic", lambda: model.now)

@@ -1,4 +1,4 @@
-"""Nodes, as Ironic describes them."""
+"""Nodes in Ironic's format."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ import msgspec
 
 from wharfinger_ironic.node import Node
 
-#: One that is to be had.
+#: An available node.
 FREE: Final = Node(
     uuid="00000000-0000-4000-8000-000000000001",
     name=None,
@@ -25,17 +25,17 @@ FREE: Final = Node(
 
 
 def node(**fields: Any) -> Node:
-    """A node that is to be had, but for these fields."""
+    """Return an available node with these fields changed."""
     return msgspec.structs.replace(FREE, **fields)
 
 
 INSTANCE: Final = "00000000-0000-4000-8000-00000000000f"
-#: States that Ironic does not have, though some look like it.
+#: States that Ironic does not have, though some resemble its states.
 UNKNOWN: Final = ("", "Available", "AVAILABLE", " available", "available ", "available\n", "odd")
 
 
 def nova_reserves(given: Node) -> bool:
-    """Nova 34's rule: what is used, and what is in no state to be used."""
+    """Return whether nova 34 reserves the node: it is in use, or in no state for use."""
     used = given.instance_uuid is not None
     no_power = given.power_state is None or given.power_state == "error"
     good_state = given.provision_state is None or given.provision_state == "available"
@@ -43,5 +43,5 @@ def nova_reserves(given: Node) -> bool:
 
 
 def is_stricter(given: Node) -> bool:
-    """Return whether the driver holds a node that nova would give out."""
+    """Return whether the driver reserves a node that nova would offer."""
     return bool(given.fault or given.retired or given.provision_state is None)

@@ -28,7 +28,7 @@ STAMP: Final = "2026-01-01T00:00:00+00:00"
 NODES: Final = [
     {**msgspec.to_builtins(node(uuid=one)), "updated_at": STAMP, "driver": "lab"} for one in UUIDS
 ]
-#: The requests of a listing, in their order, and what is being done then, as an error says it.
+#: The requests of a listing in order, with the operation that an error names.
 CHECK, LAST, *PAGES = range(6)
 OPERATIONS: Final = {
     CHECK: "checking that all nodes are listed",
@@ -39,13 +39,13 @@ OPERATIONS: Final = {
 
 
 def refusal(status: int, message: str) -> Answer:
-    """An error as Ironic has it: a document in a document."""
+    """An error in Ironic's format: a document in a document."""
     error = json.dumps({"faultcode": "Client", "faultstring": message})
     return Answer(status, json.dumps({"error_message": error}).encode())
 
 
 def serve(path: str, query: dict[str, str]) -> tuple[int, Any]:
-    """Ironic's answers: 10 nodes on a page, at most."""
+    """Serve Ironic's answers, with up to 10 nodes on a page."""
     if path == "/v1/nodes/detail":
         return 200, {"nodes": NODES[: int(query["limit"])], "next": "more"}
     if path != "/v1/nodes":
@@ -83,7 +83,7 @@ def fleet(ironic: Ironic) -> Fleet:
 
 
 def fails(fleet: Fleet, at: int) -> str:
-    """Return the error of a listing; the fleet stays as it was."""
+    """Return the error of a listing; assert that the fleet is unchanged."""
     before = dict(fleet.nodes)
     with pytest.raises(BackendError) as caught:
         fleet.refresh()
@@ -94,11 +94,11 @@ def fails(fleet: Fleet, at: int) -> str:
 
 
 def in_turn(names: Any, *places: int) -> list[tuple[str, int]]:
-    """Each of these with one of the requests."""
+    """Return cases that combine each of these with one of the requests."""
     return [*zip(names, cycle(places or OPERATIONS), strict=False)]
 
 
-def test_listing_and_feed_read_what_ironic_says(
+def test_listing_and_feed_read_ironics_answers(
     service: StubService, fleet: Fleet, ironic: Ironic
 ) -> None:
     assert list(fleet.nodes) == UUIDS
@@ -122,7 +122,7 @@ def first(change: Callable[[dict[str, Any]], object]) -> Change:
     return edited(lambda content: change(content["nodes"][0]))
 
 
-#: What is sent, and a part of what is told of it.
+#: The answer, and words of the error.
 NONSENSE: Final[dict[str, tuple[Change, str]]] = {
     "HTML": (lambda answer: Answer(200, HTML, "text/html"), "Sign in"),
     "empty": (body(b""), "truncated: b''"),
@@ -157,11 +157,11 @@ WRONG: Final = NONSENSE | NO_NODES | BAD_NODES
     ("what", "at"),
     [
         *in_turn(NONSENSE),
-        *in_turn(NO_NODES, LAST, PAGES[1]),  # when the check is made, nodes do not count
+        *in_turn(NO_NODES, LAST, PAGES[1]),  # nodes do not matter for the check
         *in_turn(BAD_NODES, PAGES[1]),
     ],
 )
-def test_answer_that_is_not_understood_is_an_error(
+def test_unreadable_answer_is_an_error(
     service: StubService, fleet: Fleet, what: str, at: int
 ) -> None:
     change, part = WRONG[what]
@@ -173,15 +173,13 @@ def test_answer_that_is_not_understood_is_an_error(
     fleet.refresh()
 
 
-def test_page_of_which_the_end_is_missing_costs_a_request(
-    service: StubService, fleet: Fleet
-) -> None:
+def test_page_without_an_end_marker_costs_a_request(service: StubService, fleet: Fleet) -> None:
     service.replace(PAGES[0], edited(lambda content: content["nodes"].pop()))
     fleet.refresh()
     assert list(fleet.nodes) == UUIDS
 
 
-# What Ironic, proxies and networks say.
+# Errors of Ironic, proxies and networks.
 
 
 def ironics(status: int, message: str) -> Fault:
@@ -214,7 +212,7 @@ def test_error_names_the_url_and_the_remedy(
     assert ("credentials in [metal]" in told) == what.startswith("401")
 
 
-def test_credentials_that_may_not_list_all_are_told_what_would_do(
+def test_credentials_that_may_not_list_all_nodes_get_the_remedy(
     service: StubService, fleet: Fleet
 ) -> None:
     service.expect(CHECK, FAULTS["403"])
@@ -249,7 +247,7 @@ def test_redirect_to_nowhere_is_an_error(
 
 # One node.
 
-#: Answers that do not tell whether Ironic has a node.
+#: Answers that do not show whether Ironic has a node.
 NEITHER: Final[dict[str, Answer]] = {
     "a page of a proxy": Answer(404, f"<p>no {UUIDS[0]} here".encode(), "text/html"),
     "no such path": refusal(404, "The resource could not be found."),

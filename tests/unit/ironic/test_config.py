@@ -1,4 +1,4 @@
-"""What an operator may write in an instance's section, and what is said where it is wrong."""
+"""Options of an instance's section, and the errors of invalid ones."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -33,14 +33,14 @@ def read(directory: Path, text: str) -> FleetSection:
 
 
 def problems(directory: Path, text: str) -> list[WharfingerError]:
-    """What is found when the configuration is checked."""
+    """Return the errors of a check of the configuration."""
     return list(driver_instance_loader.check(parse([written(directory, text)])).problems)
 
 
-# What may be written.
+# Valid options.
 
 
-def test_all_nodes_are_selected_unless_it_is_said(tmp_path: Path) -> None:
+def test_all_nodes_are_selected_by_default(tmp_path: Path) -> None:
     assert read(tmp_path, BARE) == FleetSection(
         name="metal",
         selected={},
@@ -51,7 +51,7 @@ def test_all_nodes_are_selected_unless_it_is_said(tmp_path: Path) -> None:
     )
 
 
-# Of an option: the line, and what Ironic is asked.
+# By option: the line, and the filter of the request.
 SELECTED = {
     "conductor_group = rack-1": ("conductor_group", "rack-1"),
     "conductor_group =": ("conductor_group", ""),
@@ -62,7 +62,7 @@ SELECTED = {
 
 
 @pytest.mark.parametrize("line", SELECTED)
-def test_an_option_selects_by_ironics_name_of_it(tmp_path: Path, line: str) -> None:
+def test_option_selects_by_ironics_filter(tmp_path: Path, line: str) -> None:
     section = read(tmp_path, f"{BARE}{line}\n")
     assert section.selected == dict([SELECTED[line]])
     needed = (section.microversion, section.needed_for)
@@ -80,18 +80,18 @@ def test_all_options_may_be_given_at_once(tmp_path: Path) -> None:
     assert section.microversion == "1.82"
 
 
-def test_a_value_may_have_what_oslo_config_would_fill_in(tmp_path: Path) -> None:
+def test_value_may_contain_characters_that_oslo_config_expands(tmp_path: Path) -> None:
     assert read(tmp_path, f"{BARE}shard = $$1%x\n").selected == {"shard": "$1%x"}
 
 
-def test_an_instance_may_say_itself_how_to_authenticate(tmp_path: Path) -> None:
+def test_credentials_may_be_in_the_instances_section(tmp_path: Path) -> None:
     text = f"[metal]\ndriver = ironic\n{KEYSTONE}"
     assert read(tmp_path, text).credentials == "metal"
     assert problems(tmp_path, f"{text}[placement]\nembedded = true\n") == []
 
 
 @pytest.mark.parametrize("section", ["keystone-of-all", "placement"])
-def test_another_section_may_say_how_to_authenticate(tmp_path: Path, section: str) -> None:
+def test_credentials_may_be_in_another_section(tmp_path: Path, section: str) -> None:
     text = f"[metal]\ndriver = ironic\nauth_section = {section}\n[{section}]\n{KEYSTONE}"
     text += "embedded = false\n" if section == "placement" else "[placement]\nembedded = true\n"
     assert read(tmp_path, text).credentials == section
@@ -100,12 +100,12 @@ def test_another_section_may_say_how_to_authenticate(tmp_path: Path, section: st
     assert list(instance.driver.config_sections(instance.driver.conf, "metal")) == [section]
 
 
-def test_an_instance_of_its_own_credentials_has_no_other_section(tmp_path: Path) -> None:
+def test_instance_with_its_own_credentials_has_no_other_section(tmp_path: Path) -> None:
     instance = driver_instance_loader.load(load([written(tmp_path, BARE)]), "metal")
     assert list(instance.driver.config_sections(instance.driver.conf, "metal")) == []
 
 
-def test_two_instances_select_each_for_itself(tmp_path: Path) -> None:
+def test_two_instances_select_independently(tmp_path: Path) -> None:
     text = f"{BARE}shard = a\n{BARE.replace('metal', 'other')}conductor_group = x\n"
     conf = parse([written(tmp_path, text)])
     first, second = (FleetSection.read(conf, name) for name in ("metal", "other"))
@@ -113,11 +113,11 @@ def test_two_instances_select_each_for_itself(tmp_path: Path) -> None:
     assert (second.selected, second.microversion) == ({"conductor_group": "x"}, "1.61")
 
 
-# What may not.
+# Invalid options.
 
 
 @pytest.mark.parametrize("key", ["shard", "node_owner", "resource_class"])
-def test_an_option_with_nothing_is_told(tmp_path: Path, key: str) -> None:
+def test_empty_option_is_refused(tmp_path: Path, key: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, f"{BARE}{key} =\n")
     error = caught.value
@@ -127,7 +127,7 @@ def test_an_option_with_nothing_is_told(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "auth_type =\n"])
-def test_credentials_that_are_missing_are_told(tmp_path: Path, line: str) -> None:
+def test_missing_credentials_are_reported(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, f"[metal]\ndriver = ironic\n{line}")
     error = caught.value
@@ -137,7 +137,7 @@ def test_credentials_that_are_missing_are_told(tmp_path: Path, line: str) -> Non
 
 
 @pytest.mark.parametrize("section", ["elsewhere", "placement"])
-def test_credentials_that_are_missing_elsewhere_are_told_there(
+def test_missing_credentials_in_another_section_are_reported_there(
     tmp_path: Path, section: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -145,12 +145,12 @@ def test_credentials_that_are_missing_elsewhere_are_told_there(
     assert (caught.value.section, caught.value.key) == (section, "auth_type")
 
 
-def test_a_way_to_authenticate_that_there_is_not_is_told(tmp_path: Path) -> None:
+def test_unknown_auth_type_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^\[metal\] auth_type = passwort: .* password"):
         read(tmp_path, BARE.replace("= none", "= passwort"))
 
 
-# Each of: a line, and what is said of it.
+# Lines, and words of their errors.
 UNKNOWN = {
     "conductor_groups = a": "conductor_group?",
     "owner_of_nodes = a": "nobody reads the option owner_of_nodes of section [metal]",
@@ -165,7 +165,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("line", UNKNOWN)
-def test_what_is_wrong_is_told_at_the_check_and_at_the_start(tmp_path: Path, line: str) -> None:
+def test_error_is_reported_by_the_check_and_at_the_start(tmp_path: Path, line: str) -> None:
     found = problems(tmp_path, f"{BARE}{line}\n[placement]\nembedded = true\n")
     assert len(found) == 1
     assert UNKNOWN[line] in str(found[0])
@@ -174,7 +174,7 @@ def test_what_is_wrong_is_told_at_the_check_and_at_the_start(tmp_path: Path, lin
     assert str(caught.value) == str(found[0])
 
 
-def test_what_nobody_reads_of_another_section_is_told(tmp_path: Path) -> None:
+def test_unknown_option_of_another_section_is_reported(tmp_path: Path) -> None:
     text = (
         f"[metal]\ndriver = ironic\nauth_section = elsewhere\n[elsewhere]\n{KEYSTONE}usrname = x\n"
     )
@@ -183,7 +183,7 @@ def test_what_nobody_reads_of_another_section_is_told(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-def test_a_password_is_never_shown(tmp_path: Path) -> None:
+def test_password_is_never_shown(tmp_path: Path) -> None:
     text = f"[metal]\ndriver = ironic\n{KEYSTONE}".replace("secret", "$ecret")
     found = problems(tmp_path, f"{text}[placement]\nembedded = true\n")
     assert len(found) == 1
@@ -193,7 +193,7 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
 # The sample.
 
 
-def test_every_option_is_in_the_sample_with_help() -> None:
+def test_sample_has_every_option_with_help() -> None:
     ((section, options),) = list_opts()
     assert section == "<instance with driver = ironic>"
     assert {option.dest for option in OPTIONS} < {option.dest for option in options}

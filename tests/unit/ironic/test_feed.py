@@ -1,4 +1,4 @@
-"""What is asked of Ironic to follow it, and what is seen of clocks that are wrong."""
+"""The change feed: its requests to Ironic, and its results with wrong clocks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from wharfinger_ironic.client import PAGE
 from wharfinger_ironic.feed import OVERLAP
 from wharfinger_ironic.fleet import Fleet
 
-#: Seconds after which an update is none that may have been missed.
+#: Seconds after which no update can have been missed.
 LONG = 60
-#: More nodes than the shortest answer has: that shows whatever is in it.
+#: More nodes than the shortest answer has, so that the content of the answer matters.
 MORE = 15
 
 
 class Followed:
-    """A fleet at rest, and what somebody follows of it."""
+    """A fleet at rest, and the results of its feed."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -29,7 +29,7 @@ class Followed:
         self.rest()
 
     def rest(self) -> None:
-        """Let time pass until no update may be one that was missed."""
+        """Advance time until no update can have been missed."""
         for _ in range(3):
             self.poll()
             self.model.now += LONG
@@ -62,19 +62,19 @@ def update(
     return set(uuids)
 
 
-# What it costs.
+# Cost.
 
 
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 99, 100, 1000, 1600])
 @pytest.mark.parametrize("nulls_first", [False, True])
-def test_a_fleet_at_rest_is_one_request_of_ten_rows(count: int, nulls_first: bool) -> None:
+def test_poll_of_a_fleet_at_rest_is_one_request_of_ten_rows(count: int, nulls_first: bool) -> None:
     with followed(count, nulls_first=nulls_first) as fleet:
         for _ in range(3):
             assert fleet.poll() == set()
             assert fleet.model.asked == [("latest", min(10, count))]
 
 
-# Of how many that change at once: the sizes of the answers, and those of the polls after.
+# By number of nodes that change at once: the sizes of the answers, and those of the next poll.
 COSTS = {
     1: [[10], [10]],
     9: [[10], [10]],
@@ -87,7 +87,7 @@ COSTS = {
 
 
 @pytest.mark.parametrize("count", COSTS)
-def test_as_many_rows_are_asked_for_as_have_changed(count: int) -> None:
+def test_poll_requests_as_many_rows_as_have_changed(count: int) -> None:
     with followed(1600) as fleet:
         changed = update(fleet.model, count)
         first, second = COSTS[count]
@@ -104,7 +104,7 @@ def test_as_many_rows_are_asked_for_as_have_changed(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1000, 1001, 1500, 1600])
-def test_more_changes_than_a_page_has_are_a_complete_listing(count: int) -> None:
+def test_poll_with_more_changes_than_a_page_is_a_complete_listing(count: int) -> None:
     with followed(1600) as fleet:
         changed = update(fleet.model, count)
         assert fleet.poll() == changed
@@ -116,18 +116,18 @@ def test_more_changes_than_a_page_has_are_a_complete_listing(count: int) -> None
         assert fleet.model.asked == [("latest", 10)]
 
 
-def test_a_fleet_that_fits_into_an_answer_needs_no_listing() -> None:
+def test_fleet_that_fits_into_an_answer_needs_no_listing() -> None:
     with followed(7) as fleet:
         assert fleet.poll() == set()
         assert update(fleet.model, 7) == fleet.poll()
         assert fleet.model.asked == [("latest", 7)]
 
 
-# Rows of one moment.
+# Rows with one time.
 
 
 @pytest.mark.parametrize("count", [10, 100, 1600])
-def test_rows_of_one_moment_are_all_seen(count: int) -> None:
+def test_rows_with_one_time_are_all_seen(count: int) -> None:
     with followed(1600) as fleet:
         stamp = BEGINNING + timedelta(seconds=fleet.model.now)
         changed = update(fleet.model, count)
@@ -136,7 +136,7 @@ def test_rows_of_one_moment_are_all_seen(count: int) -> None:
         assert fleet.poll() == set()
 
 
-def test_a_whole_fleet_of_one_old_moment_is_at_rest() -> None:
+def test_fleet_with_one_old_time_is_at_rest() -> None:
     model = Model(page=PAGE)
     for uuid in model.create(1600):
         model.date(uuid, BEGINNING - timedelta(days=1))
@@ -147,9 +147,9 @@ def test_a_whole_fleet_of_one_old_moment_is_at_rest() -> None:
 
 
 @pytest.mark.parametrize(("less", "are_all_seen"), [(0.0, True), (0.001, False)])
-def test_rows_that_are_dated_just_as_they_may_be_are_seen(less: float, are_all_seen: bool) -> None:
+def test_rows_at_the_limit_of_the_overlap_are_seen(less: float, are_all_seen: bool) -> None:
     with followed(200) as fleet:
-        # By the date of this one, and of nothing else, it is known what time it is in Ironic.
+        # Only the date of this answer shows Ironic's time.
         update(fleet.model, 1)
         latest = fleet.model.now
         fleet.poll()
@@ -163,7 +163,7 @@ def test_rows_that_are_dated_just_as_they_may_be_are_seen(less: float, are_all_s
 
 @pytest.mark.parametrize("nulls_first", [False, True])
 @pytest.mark.parametrize("count", [10, 100, 2000])
-def test_where_none_was_ever_updated_that_is_asked_too(count: int, nulls_first: bool) -> None:
+def test_fleet_without_updates_costs_one_more_request(count: int, nulls_first: bool) -> None:
     with followed(count, dated=False, nulls_first=nulls_first) as fleet:
         assert fleet.poll() == set()
         assert fleet.model.asked == [("latest", 10), ("nulls", 1)]
@@ -173,13 +173,13 @@ def test_where_none_was_ever_updated_that_is_asked_too(count: int, nulls_first: 
 
 
 def never_updated_too(fleet: Followed, count: int) -> None:
-    """Have nodes that were never updated, and let them be listed."""
+    """Add nodes that were never updated, and list them."""
     fleet.model.create(count)
     fleet.fleet.refresh()
     fleet.rest()
 
 
-def test_where_they_come_last_they_cost_nothing() -> None:
+def test_never_updated_nodes_that_come_last_cost_nothing() -> None:
     with followed(100) as fleet:
         never_updated_too(fleet, 2000)
         assert fleet.poll() == set()
@@ -187,7 +187,7 @@ def test_where_they_come_last_they_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(5, 10), (9, 10), (50, 100), (998, 1000)])
-def test_where_they_come_first_so_many_more_are_asked_for(count: int, size: int) -> None:
+def test_never_updated_nodes_that_come_first_cost_as_many_rows(count: int, size: int) -> None:
     with followed(2000, nulls_first=True) as fleet:
         never_updated_too(fleet, count)
         assert fleet.poll() == set()
@@ -196,7 +196,7 @@ def test_where_they_come_first_so_many_more_are_asked_for(count: int, size: int)
         assert fleet.poll() == changed
 
 
-def test_where_more_come_first_than_a_page_has_all_are_listed() -> None:
+def test_more_never_updated_nodes_than_a_page_need_a_listing() -> None:
     with followed(100, nulls_first=True) as fleet:
         never_updated_too(fleet, PAGE + 200)
         changed = update(fleet.model, 3)
@@ -204,10 +204,10 @@ def test_where_more_come_first_than_a_page_has_all_are_listed() -> None:
         assert [what for what, _ in fleet.model.asked][-3:] == ["page"] * 3
 
 
-# Listings for want of a short answer.
+# Listings because no answer is short.
 
 
-def test_listings_for_want_of_a_short_answer_leave_ironic_time() -> None:
+def test_listings_for_lack_of_a_short_answer_leave_ironic_time() -> None:
     with followed(100, nulls_first=True) as fleet:
         never_updated_too(fleet, PAGE + 200)
         fleet.model.takes = 1.0
@@ -217,11 +217,11 @@ def test_listings_for_want_of_a_short_answer_leave_ironic_time() -> None:
         while fleet.model.now < began + 1000:
             fleet.poll()
             listings += ("check", 0) in fleet.model.asked
-        # Each takes 5 s, and 10 times as long is to be left to others.
+        # Each takes 5 s, and a pause of 10 times that follows.
         assert 15 <= listings <= 1000 // 55
 
 
-def test_nothing_is_lost_while_there_is_no_listing() -> None:
+def test_change_during_the_pause_is_reported_after_it() -> None:
     with followed(100, nulls_first=True) as fleet:
         never_updated_too(fleet, PAGE + 200)
         fleet.model.takes = 1.0
@@ -235,24 +235,24 @@ def test_nothing_is_lost_while_there_is_no_listing() -> None:
         assert fleet.poll() == changed
 
 
-def test_a_change_before_a_pause_is_read_after_it_by_the_feed_too() -> None:
+def test_change_before_the_pause_is_read_again_after_it() -> None:
     with followed(1600) as fleet:
         fleet.model.takes = 1.0
         many = update(fleet.model, 1500)
         assert fleet.poll() == many
         few = update(fleet.model, 1500, reason="b")
-        early = fleet.poll()  # a listing was just now
+        early = fleet.poll()  # a listing has just ended
         assert early < few
-        # Meanwhile a conductor writes 3 nodes, and those of before are no longer the latest.
+        # Meanwhile a conductor writes 3 nodes, so that the earlier ones are no longer the latest.
         fleet.model.now += 200
         assert early | fleet.poll() == few
 
 
-# Clocks that are wrong.
+# Wrong clocks.
 
 
 @pytest.mark.parametrize("ahead", [1, 3600, 10**8])
-def test_a_row_of_the_future_hides_no_other(ahead: float) -> None:
+def test_row_with_a_future_time_hides_no_other(ahead: float) -> None:
     with followed(100) as fleet:
         future = update(fleet.model, 1, skew=ahead)
         assert fleet.poll() == future
@@ -262,7 +262,7 @@ def test_a_row_of_the_future_hides_no_other(ahead: float) -> None:
             fleet.rest()
 
 
-def test_a_clock_of_the_api_that_is_ahead_hides_nothing() -> None:
+def test_clock_of_the_api_that_is_ahead_hides_nothing() -> None:
     with followed(100) as fleet:
         fleet.model.skew = 3600
         fleet.rest()
@@ -281,7 +281,7 @@ def test_clocks_may_differ_a_little(skew: float, has_date: bool) -> None:
             assert fleet.poll() == changed
 
 
-def test_a_clock_that_is_late_by_more_shows_with_the_listing() -> None:
+def test_row_of_a_clock_far_behind_appears_with_the_listing() -> None:
     with followed(200) as fleet:
         update(fleet.model, 1)
         fleet.poll()
@@ -291,7 +291,7 @@ def test_a_clock_that_is_late_by_more_shows_with_the_listing() -> None:
         assert fleet.fleet.nodes == fleet.model.nodes()
 
 
-def test_without_a_date_of_the_answer_changes_are_seen_as_cheaply() -> None:
+def test_answers_without_a_date_cost_no_more() -> None:
     with followed(2000, has_date=False) as fleet:
         assert fleet.poll() == set()
         assert fleet.model.asked == [("latest", 10)]
@@ -300,7 +300,7 @@ def test_without_a_date_of_the_answer_changes_are_seen_as_cheaply() -> None:
         assert fleet.model.asked == [("latest", 10)]
 
 
-def test_without_any_date_all_are_listed() -> None:
+def test_fleet_without_any_date_is_listed_completely() -> None:
     with followed(2000, dated=False, has_date=False) as fleet:
         changed = update(fleet.model, 1)
         assert fleet.poll() == changed
@@ -308,11 +308,11 @@ def test_without_any_date_all_are_listed() -> None:
         assert fleet.poll() == changed
 
 
-# What fails.
+# Failures.
 
 
 @pytest.mark.parametrize("at", range(9))
-def test_a_poll_that_fails_leaves_all_to_the_next(at: int) -> None:
+def test_failed_poll_leaves_all_changes_to_the_next(at: int) -> None:
     with followed(1600) as fleet:
         before = dict(fleet.fleet.nodes)
         changed = update(fleet.model, 1500)
@@ -324,7 +324,7 @@ def test_a_poll_that_fails_leaves_all_to_the_next(at: int) -> None:
         assert fleet.poll() == changed
 
 
-def test_what_was_not_taken_is_named_again() -> None:
+def test_unacknowledged_change_is_reported_again() -> None:
     with followed(100) as fleet:
         old = fleet.mark
         changed = update(fleet.model, 2)
@@ -335,24 +335,24 @@ def test_what_was_not_taken_is_named_again() -> None:
         assert fleet.fleet.changed_since(new)[0] == set()
 
 
-def test_a_mark_of_another_process_names_all() -> None:
+def test_mark_of_another_process_reports_all_nodes() -> None:
     with followed(10) as fleet:
         fleet.mark = "4f1d:7"
         assert fleet.poll() == set(fleet.model.rows)
         assert fleet.poll() == set()
 
 
-# What is no change.
+# Nodes without a change.
 
 
-def test_a_node_that_is_written_as_it_was_is_not_named() -> None:
+def test_node_written_without_a_change_is_not_reported() -> None:
     with followed(100) as fleet:
         uuid = next(iter(fleet.model.rows))
         fleet.model.date(uuid, BEGINNING + timedelta(seconds=fleet.model.now))
         assert fleet.poll() == set()
 
 
-def test_a_new_node_is_named_at_its_first_update_and_one_that_is_gone_never() -> None:
+def test_new_node_is_reported_at_its_first_update_and_a_deleted_one_never() -> None:
     with followed(100) as fleet:
         (new,) = fleet.model.create()
         assert fleet.poll() == set()
@@ -365,7 +365,7 @@ def test_a_new_node_is_named_at_its_first_update_and_one_that_is_gone_never() ->
         assert fleet.fleet.nodes == fleet.model.nodes()
 
 
-def test_what_a_listing_shows_first_is_named_by_the_next_poll() -> None:
+def test_node_first_seen_in_a_listing_is_reported_by_the_next_poll() -> None:
     with followed(100) as fleet:
         new = fleet.model.create(3)
         fleet.fleet.refresh()

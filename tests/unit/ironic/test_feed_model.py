@@ -1,7 +1,7 @@
-"""A fleet that is followed while everything happens to it, in any order.
+"""A change feed of a fleet with random events in any order.
 
-Clocks differ, requests and cycles fail, nodes change between two requests. Whatever comes, a poll
-that is kept has shown all that was updated before it, and nothing is named again without cause.
+Clocks differ, requests and cycles fail, nodes change between two requests. A successful poll has
+reported all updates before it, and reports nothing twice without a cause.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ SMALL, MIDDLE, PAGE = 2, 4, 8
 EXAMPLES = 80
 STEPS = 40
 
-#: Seconds by which clocks are ahead. A stamp of whole seconds loses less than one more, and all
-#: is within OVERLAP then.
+#: Seconds by which clocks are ahead. A time of whole seconds loses less than one more, and all is
+#: within OVERLAP then.
 skews = st.floats(-4, 5)
 assert OVERLAP.total_seconds() >= 5 + 5
 Answer = TypeVar("Answer")
@@ -34,7 +34,7 @@ changes = st.tuples(which, reasons, skews, st.booleans())
 
 
 class Following(RuleBasedStateMachine):
-    """A fleet, the Ironic it follows, and what somebody has who publishes it."""
+    """A fleet, its Ironic, and the state that a publisher has of it."""
 
     @initialize(
         nulls_first=st.booleans(),
@@ -58,7 +58,7 @@ class Following(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.fixtures.close()
 
-    # What happens in Ironic.
+    # Events in Ironic.
 
     @rule(count=st.sampled_from([1, 2, 5, 12]))
     def create(self, count: int) -> None:
@@ -83,7 +83,7 @@ class Following(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.model.now += seconds
 
-    # What the fleet is asked.
+    # Polls and listings.
 
     @rule(
         is_kept=st.booleans(),
@@ -99,14 +99,14 @@ class Following(RuleBasedStateMachine):
         since = {row.uuid: len(row.history) - 1 for row in self._dated()}
         found = self._ask(fails_at, meanwhile, partial(self.fleet.changed_since, self.mark))
         if found is None or not is_kept:
-            return  # the old mark is asked again
+            return  # the old mark is used again
         names, self.mark = found
         assert names <= self.fleet.nodes.keys()
         self.published |= {uuid: self.fleet.nodes[uuid] for uuid in names}
         self._has_seen(since)
         again, _ = self.fleet.changed_since(self.mark)
         newer = {uuid for uuid in again if self.fleet.nodes[uuid] != self.published.get(uuid)}
-        assert again == newer  # by what came meanwhile
+        assert again == newer  # changes since then
 
     @rule(
         fails_at=st.one_of(st.none(), st.integers(0, 8)),
@@ -138,7 +138,7 @@ class Following(RuleBasedStateMachine):
         self.model.asked.clear()
         assert self.fleet.changed_since(self.mark) == (set(), self.mark)
         if not any(self._dated()):
-            # None says when it was updated: it is asked whether there are such that do.
+            # No row has a time of an update: a request checks whether any node has one.
             assert [what for what, _ in self.model.asked] == ["latest", "nulls"]
         elif not self.model.nulls_first or self._dated() == list(self.model.rows.values()):
             assert self.model.asked == [("latest", min(SMALL, len(self.model.rows)))]
@@ -154,7 +154,7 @@ class Following(RuleBasedStateMachine):
         meanwhile: list[tuple[int, tuple[int, str | None, float, bool]]],
         asking: Callable[[], Answer],
     ) -> Answer | None:
-        """The answer; None where it fails, and all is as it was."""
+        """Return the answer, or None if the request fails and everything is unchanged."""
         before = dict(self.fleet.nodes)
         self.model.fails_at = fails_at
         self.model.meanwhile += [(at, partial(self._change, *change)) for at, change in meanwhile]
@@ -174,7 +174,7 @@ class Following(RuleBasedStateMachine):
         return True
 
     def _has_seen(self, since: dict[str, int]) -> None:
-        """See that whatever is still there is published as it has been since then."""
+        """Assert that every existing node was published in its current state."""
         for uuid, index in since.items():
             if uuid in self.model.rows:
                 states: list[Node] = self.model.rows[uuid].history[index:]

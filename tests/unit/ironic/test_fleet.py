@@ -1,4 +1,4 @@
-"""Complete listings: a part of the nodes is never taken for all."""
+"""Complete listings: a part of the nodes is never taken for all of them."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from wharfinger_ironic.node import Node
 
 @pytest.fixture
 def model() -> Model:
-    """25 nodes, 8 on a page."""
+    """An Ironic with 25 nodes, 8 on a page."""
     model = Model()
     model.create(25)
     return model
@@ -29,7 +29,7 @@ def fleet(model: Model) -> Fleet:
 def page_is(
     monkeypatch: pytest.MonkeyPatch, model: Model, index: int, made: Callable[[list[Node]], object]
 ) -> None:
-    """Have one of the pages be another."""
+    """Replace one of the pages."""
     real, pages = model.page, list[None]()
 
     def page(after: str | None) -> object:
@@ -39,7 +39,7 @@ def page_is(
     monkeypatch.setattr(model, "page", page)
 
 
-def test_all_pages_are_read_and_what_they_must_have(model: Model, fleet: Fleet) -> None:
+def test_listing_reads_all_pages_and_checks_them(model: Model, fleet: Fleet) -> None:
     fleet.refresh()
     assert fleet.nodes == model.nodes()
     assert model.asked == [
@@ -49,7 +49,7 @@ def test_all_pages_are_read_and_what_they_must_have(model: Model, fleet: Fleet) 
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16])
-def test_a_listing_of_any_length_is_complete(count: int) -> None:
+def test_listing_of_any_length_is_complete(count: int) -> None:
     model = Model()
     model.create(count)
     fleet = Fleet(model, "metal")
@@ -58,7 +58,7 @@ def test_a_listing_of_any_length_is_complete(count: int) -> None:
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_an_empty_page_is_not_the_end(
+def test_empty_page_is_not_the_end(
     model: Model, fleet: Fleet, index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = fleet.nodes
@@ -70,7 +70,7 @@ def test_an_empty_page_is_not_the_end(
 
 
 @pytest.mark.parametrize("index", range(1, 4))
-def test_a_page_that_comes_twice_is_told(
+def test_repeated_page_is_an_error(
     model: Model, fleet: Fleet, index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = fleet.nodes
@@ -82,7 +82,7 @@ def test_a_page_that_comes_twice_is_told(
 
 
 @pytest.mark.parametrize("at", range(7))
-def test_a_request_that_fails_leaves_all_as_it_was(model: Model, fleet: Fleet, at: int) -> None:
+def test_failed_request_leaves_the_fleet_unchanged(model: Model, fleet: Fleet, at: int) -> None:
     before = fleet.nodes
     model.create()
     model.fails_at = at
@@ -94,7 +94,7 @@ def test_a_request_that_fails_leaves_all_as_it_was(model: Model, fleet: Fleet, a
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_nodes_that_come_meanwhile_do_no_harm(model: Model, fleet: Fleet, at: int) -> None:
+def test_nodes_added_during_a_listing_do_no_harm(model: Model, fleet: Fleet, at: int) -> None:
     before = set(model.rows)
     model.meanwhile = [(at, lambda: model.create(3))]
     fleet.refresh()
@@ -103,7 +103,7 @@ def test_nodes_that_come_meanwhile_do_no_harm(model: Model, fleet: Fleet, at: in
 
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("which", [0, 3, 12, 20, 24])
-def test_a_node_that_goes_meanwhile_takes_no_other_with_it(
+def test_node_deleted_during_a_listing_hides_no_other(
     model: Model, fleet: Fleet, at: int, which: int
 ) -> None:
     uuid = list(model.rows)[which]
@@ -113,11 +113,11 @@ def test_a_node_that_goes_meanwhile_takes_no_other_with_it(
 
 
 @pytest.mark.parametrize(("which", "at"), [(7, 3), (15, 4), (23, 5), (24, 6)])
-def test_the_last_node_of_a_page_that_goes_before_the_next_is_asked_for_is_told(
+def test_last_node_of_a_page_deleted_before_the_next_page_is_an_error(
     model: Model, fleet: Fleet, which: int, at: int
 ) -> None:
     before = fleet.nodes
-    uuid = list(model.rows)[which]  # after which the next page begins
+    uuid = list(model.rows)[which]  # the next page begins after it
     model.meanwhile = [(at, lambda: model.delete(uuid))]
     with pytest.raises(BackendError, match=f"node {uuid} could not be found"):
         fleet.refresh()
@@ -126,13 +126,13 @@ def test_the_last_node_of_a_page_that_goes_before_the_next_is_asked_for_is_told(
     assert fleet.nodes == model.nodes()
 
 
-def test_all_nodes_may_go(model: Model, fleet: Fleet) -> None:
+def test_fleet_without_nodes_is_empty(model: Model, fleet: Fleet) -> None:
     model.rows.clear()
     fleet.refresh()
     assert fleet.nodes == {}
 
 
-def test_the_first_node_may_come_meanwhile() -> None:
+def test_first_node_may_be_added_during_the_listing() -> None:
     model = Model()
     model.meanwhile = [(2, model.create)]
     fleet = Fleet(model, "metal")
@@ -140,7 +140,7 @@ def test_the_first_node_may_come_meanwhile() -> None:
     assert fleet.nodes == model.nodes()
 
 
-def test_whether_all_are_seen_is_asked_first(model: Model) -> None:
+def test_listing_checks_first_whether_all_nodes_are_visible(model: Model) -> None:
     model.fails_at = 0
     with pytest.raises(BackendError):
         Fleet(model, "metal").refresh()

@@ -1,4 +1,4 @@
-"""A node's resource class as Placement has it, and what it is called."""
+"""A node's resource class in Placement, and its name in messages."""
 
 import os_resource_classes
 import pytest
@@ -26,26 +26,26 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("given", CLASSES)
-def test_a_class_is_called_as_nova_calls_it(given: str) -> None:
+def test_custom_class_has_novas_name(given: str) -> None:
     assert node(resource_class=given).custom_class == CLASSES[given]
-    # Nova's normalize_rc_name is this.
+    # This is nova's normalize_rc_name.
     assert os_resource_classes.normalize_name(given) == CLASSES[given]
 
 
 @pytest.mark.parametrize("given", [None, "", " ", "???", "._-", "日本", "é", "x" * 249, "-" * 300])
-def test_what_cannot_be_a_name_is_none(given: str | None) -> None:
+def test_class_without_a_valid_name_has_no_custom_class(given: str | None) -> None:
     assert node(resource_class=given).custom_class is None
 
 
 @given(st.text(max_size=300))
-def test_a_class_that_there_is_is_one_that_placement_takes(given: str) -> None:
+def test_custom_class_is_valid_in_placement(given: str) -> None:
     found = node(resource_class=given).custom_class
     if found is None:
         try:
             names.check_resource_class(os_resource_classes.normalize_name(given))
         except InvalidName:
             return
-        # Placement takes CUSTOM__; nobody could ask for it in a flavor and mean this one.
+        # Placement accepts CUSTOM__, but a flavor cannot request it in a meaningful way.
         assert not any(char.isascii() and char.isalnum() for char in given)
     else:
         assert names.check_resource_class(found) == found
@@ -60,11 +60,11 @@ def test_classes_that_differ_for_nova_differ_here(one: str, other: str) -> None:
         assert (first == second) == same
 
 
-def test_a_node_is_known_by_its_name_too() -> None:
+def test_known_as_includes_the_name() -> None:
     assert FREE.known_as() == FREE.uuid
     assert node(name="rack-1").known_as() == f"{FREE.uuid} (rack-1)"
 
 
-def test_all_fields_are_asked_for() -> None:
+def test_fields_of_the_request_are_those_of_the_node() -> None:
     assert tuple(FREE.__struct_fields__) == FIELDS
     assert {"uuid", "traits", "provision_state", "fault", "retired"} <= set(FIELDS)

@@ -1,6 +1,6 @@
-"""Why nodes are held: the driver's table, nova's rule, and what a reason says.
+"""Reasons that reserve a node: the driver's table, nova's rule, and the text of a reason.
 
-tests/functional/ironic has the table against Ironic's own.
+tests/functional/ironic compares the table with Ironic's own states.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from tests.unit.ironic.samples import FREE, INSTANCE, UNKNOWN, is_stricter, node
 from wharfinger_ironic.node import Node
 from wharfinger_ironic.states import PROVISION_STATES, reasons
 
-#: A reason has no more characters, whatever Ironic's words are.
+#: The maximum length of a reason, whatever Ironic's text is.
 LONGEST = 300
 
 
@@ -21,7 +21,7 @@ def held(**fields: Any) -> list[str]:
     return list(reasons(node(**fields)))
 
 
-def test_a_state_holds_by_its_own_name_and_says_who_has_to_act() -> None:
+def test_reason_of_a_state_has_its_name_and_the_actor() -> None:
     for state in PROVISION_STATES:
         told = held(provision_state=state)
         if state == "available":
@@ -54,7 +54,7 @@ words = st.one_of(st.none(), st.text(max_size=400))
         last_error=words,
     )
 )
-def test_whatever_a_node_says_it_is_held_where_nova_holds_it(given: Node) -> None:
+def test_any_node_that_nova_reserves_is_reserved(given: Node) -> None:
     told = list(reasons(given))
     assert bool(told) == (nova_reserves(given) or is_stricter(given))
     assert all(reason.isprintable() and 0 < len(reason) <= LONGEST for reason in told)
@@ -62,14 +62,14 @@ def test_whatever_a_node_says_it_is_held_where_nova_holds_it(given: Node) -> Non
 
 
 @pytest.mark.parametrize("state", [None, *UNKNOWN])
-def test_a_state_that_nobody_knows_holds_and_is_shown(state: str | None) -> None:
+def test_unknown_state_reserves_the_node_and_is_shown(state: str | None) -> None:
     [reason] = held(provision_state=state)
     assert "unknown to this driver" in reason
     assert " ".join(str(state).split()) in reason
 
 
 @pytest.mark.parametrize("state", ["cleaning", "clean wait", "active", "enroll"])
-def test_an_error_of_the_past_is_not_told(state: str) -> None:
+def test_error_of_the_past_is_not_shown(state: str) -> None:
     [reason] = held(provision_state=state, last_error="no PXE")
     assert "no PXE" not in reason
 
@@ -92,7 +92,7 @@ ALL: dict[str, Any] = {
     [
         (ALL, ["active", "a fan", "power failure", "sold", "power state", INSTANCE]),
         (FAILED, ["clean failed: no disk"]),
-        # What Ironic says twice is told once; an operator's words are told beside Ironic's.
+        # A text that Ironic has twice is shown once; an operator's text is shown beside Ironic's.
         (
             {**FAILED, "maintenance": True, "maintenance_reason": "no disk"},
             ["clean failed: no disk", "maintenance"],
@@ -101,20 +101,18 @@ ALL: dict[str, Any] = {
             {**FAILED, "maintenance": True, "maintenance_reason": "INC-7"},
             ["clean failed: no disk", "maintenance: INC-7"],
         ),
-        # Power was lost while it was available: Ironic's only words are the maintenance's.
+        # Power was lost while it was available: Ironic's only text is the maintenance reason.
         (
             {"maintenance": True, "maintenance_reason": "lost", "last_error": "lost"},
             ["maintenance: lost"],
         ),
         ({"power_state": "error"}, ["is an error"]),
         ({"power_state": None}, ["is unknown"]),
-        # Words that cannot be printed are not nothing.
+        # Unprintable text counts as text.
         ({"retired": True, "retired_reason": "\x00\u202e"}, ["retired: \\x00\\u202e"]),
     ],
 )
-def test_each_thing_that_holds_a_node_is_told_once_with_its_words(
-    fields: dict[str, Any], told: list[str]
-) -> None:
+def test_each_reason_is_shown_once_with_its_text(fields: dict[str, Any], told: list[str]) -> None:
     found = held(**fields)
     assert len(found) == len(told)
     assert all(part in reason for part, reason in zip(told, found, strict=True))
@@ -122,7 +120,7 @@ def test_each_thing_that_holds_a_node_is_told_once_with_its_words(
 
 
 @pytest.mark.parametrize("nothing", [None, "", "   ", "\n\t"])
-def test_no_words_leave_no_colon(nothing: str | None) -> None:
+def test_reason_without_text_has_no_colon(nothing: str | None) -> None:
     told = held(
         provision_state="clean failed",
         last_error=nothing,
@@ -134,11 +132,11 @@ def test_no_words_leave_no_colon(nothing: str | None) -> None:
     assert told == ["clean failed", "maintenance", "retired"]
 
 
-def test_words_of_many_lines_become_one_that_is_not_long() -> None:
+def test_long_text_of_many_lines_becomes_one_short_line() -> None:
     [reason] = held(
         maintenance=True, maintenance_reason="a\n\n  b\x1b[31m\r\n" + "c" * 1000 + "no PXE"
     )
     assert reason.startswith("maintenance: a b\\x1b[31m ccc")
-    assert reason.endswith("cccno PXE")  # what went wrong in the end
+    assert reason.endswith("cccno PXE")  # the last error
     assert "ccc...ccc" in reason
     assert len(reason) <= LONGEST

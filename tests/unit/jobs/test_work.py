@@ -1,4 +1,4 @@
-"""Whether a process is at work on a job, and how the job stands, in words."""
+"""Whether a process works on a job, and the job's state in words."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ DOWN_TIME = timedelta(seconds=60)
 
 
 @pytest.mark.parametrize("state", [*UNFINISHED, *FINISHED])
-def test_a_process_is_at_work_as_long_as_it_has_said_so_lately(state: str) -> None:
+def test_process_is_at_work_while_its_last_sign_of_life_is_recent(state: str) -> None:
     job = samples.device_job(None, state=state, seen_at=SEEN)
     is_possible = state in UNFINISHED and state != "unknown"
     for silent, is_lately in ((-5, True), (0, True), (60, True), (61, False), (10**6, False)):
@@ -25,7 +25,7 @@ def test_a_process_is_at_work_as_long_as_it_has_said_so_lately(state: str) -> No
 
 
 @pytest.mark.parametrize("seconds", [-1, 0, 1, 3])
-def test_no_process_counts_as_gone_within_seconds(seconds: int) -> None:
+def test_process_counts_as_dead_only_after_seconds(seconds: int) -> None:
     job = samples.device_job(None, state="programming", seen_at=SEEN)
     down_time = timedelta(seconds=seconds)
     assert is_at_work(job, down_time, SEEN + timedelta(seconds=3))

@@ -1,4 +1,4 @@
-"""What an operator may write, and what is said where it is wrong."""
+"""Options of the libvirt driver, and the errors of invalid ones."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -18,11 +18,11 @@ def read(directory: Path, text: str) -> HostSection:
     return HostSection.read(parse([str(path)]), "gpus")
 
 
-def test_everything_has_a_default(tmp_path: Path) -> None:
+def test_all_options_have_defaults(tmp_path: Path) -> None:
     assert read(tmp_path, "[gpus]\n") == HostSection(section="gpus")
 
 
-def test_everything_can_be_said(tmp_path: Path) -> None:
+def test_all_options_are_read(tmp_path: Path) -> None:
     section = read(
         tmp_path,
         """
@@ -68,7 +68,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     )
 
 
-# Each of: section, key, value, a part of the problem, a part of the remedy.
+# Section, key, value, words of the problem, words of the remedy.
 WRONG = {
     "no uri": ("gpus", "connection_uri", "", "no libvirt", "qemu:///system"),
     "long host name": ("gpus", "hypervisor_hostname", "x" * 201, "200", "remove the option"),
@@ -97,7 +97,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong_is_told(tmp_path: Path, case: tuple[str, str, str, str, str]) -> None:
+def test_invalid_value_is_reported_with_problem_and_remedy(
+    tmp_path: Path, case: tuple[str, str, str, str, str]
+) -> None:
     section, key, value, problem, remedy = case
     enabled = "[gpus]\nenabled_mdev_types = a\n" if section != "gpus" else ""
     with pytest.raises(ConfigurationError) as caught:
@@ -109,14 +111,14 @@ def test_what_is_wrong_is_told(tmp_path: Path, case: tuple[str, str, str, str, s
     assert remedy in error.remedy
 
 
-def test_an_option_that_refers_to_none_is_told(tmp_path: Path) -> None:
+def test_reference_to_an_unknown_option_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError, match=r"^\[gpus\] connection_uri = .*is not an option.*write \$\$"
     ):
         read(tmp_path, "[gpus]\nconnection_uri = test://$nowhere/host.xml\n")
 
 
-def test_a_type_that_is_enabled_twice_is_told(tmp_path: Path) -> None:
+def test_type_enabled_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError,
         match=r"^\[gpus\] enabled_mdev_types = a: .* more than once\. Name it once\.$",
@@ -124,7 +126,7 @@ def test_a_type_that_is_enabled_twice_is_told(tmp_path: Path) -> None:
         read(tmp_path, "[gpus]\nenabled_mdev_types = a, b, a\n")
 
 
-def test_a_device_that_is_named_for_two_types_is_told(tmp_path: Path) -> None:
+def test_device_named_for_two_types_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError,
         match=r"^\[gpus:b\] device_addresses = 0000:84:00.0: .* in \[gpus:a\] too.* one of them",
@@ -142,7 +144,7 @@ def test_a_device_that_is_named_for_two_types_is_told(tmp_path: Path) -> None:
         )
 
 
-def test_a_device_that_is_named_twice_is_told(tmp_path: Path) -> None:
+def test_device_named_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError, match=r"^\[gpus:a\] device_addresses = 0000:8a:00.0: .* twice"
     ):
@@ -157,13 +159,13 @@ def test_a_device_that_is_named_twice_is_told(tmp_path: Path) -> None:
         )
 
 
-def test_only_sections_of_enabled_types_are_known(tmp_path: Path) -> None:
+def test_config_sections_are_those_of_enabled_types(tmp_path: Path) -> None:
     path = tmp_path / "wharfinger.conf"
     path.write_text("[gpus]\nenabled_mdev_types = a, b\n[gpus:c]\nmax_instances = 1\n")
     assert list(LibvirtDriver.config_sections(parse([str(path)]), "gpus")) == ["gpus:a", "gpus:b"]
 
 
-def test_two_instances_have_sections_of_their_own(tmp_path: Path) -> None:
+def test_two_instances_have_separate_sections(tmp_path: Path) -> None:
     path = tmp_path / "wharfinger.conf"
     path.write_text("[gpus]\nenabled_mdev_types = a\n[gpus:a]\nmax_instances = 1\n[others]\n")
     conf = parse([str(path)])
@@ -171,7 +173,7 @@ def test_two_instances_have_sections_of_their_own(tmp_path: Path) -> None:
     assert HostSection.read(conf, "gpus").mdev_types[0].max_instances == 1
 
 
-def test_every_option_is_in_the_sample_with_help() -> None:
+def test_sample_has_every_option_with_help() -> None:
     options = [option for _, options in list_opts() for option in options]
     names = {option.dest for option in options}
     assert {"connection_uri", "enabled_mdev_types", "device_addresses", "traits"} <= names

@@ -1,4 +1,4 @@
-"""What becomes of libvirt's answers and errors; the calls themselves are played."""
+"""Conversion of libvirt's answers and errors; the calls themselves are simulated."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,8 +22,8 @@ GUEST = "6c3f7d0e-41d1-4d4b-b2ac-0e5b1f0a9c01"
 
 
 def refusal(code: int) -> libvirt.libvirtError:
-    """The error that libvirt raises with a code."""
-    libvirt.virResetLastError()  # a connection that failed before, in this thread
+    """Return the error that libvirt raises with a code."""
+    libvirt.virResetLastError()  # a connection that failed earlier in this thread
     error = libvirt.libvirtError("refused")
     error.err = (code, 0, "refused", 0, "", None, None, -1, -1)
     return error
@@ -77,7 +77,7 @@ def _answer(answer: T | Exception) -> T:
     ("answer", "active"),
     [(1, True), (0, False), (refusal(libvirt.VIR_ERR_NO_SUPPORT), True)],
 )
-def test_a_device_is_active_unless_libvirt_says_otherwise(
+def test_device_is_active_unless_libvirt_reports_otherwise(
     answer: int | Exception, active: bool
 ) -> None:
     assert Connection(Host(Handle(MDEV, answer)), "gpus").devices() == [
@@ -96,7 +96,7 @@ def test_a_device_is_active_unless_libvirt_says_otherwise(
         Handle(MDEV, refusal(libvirt.VIR_ERR_NO_NODE_DEVICE)),
     ],
 )
-def test_a_device_that_is_not_there_any_more_has_vanished(handle: Handle) -> None:
+def test_missing_device_has_vanished(handle: Handle) -> None:
     with pytest.raises(Vanished):
         Connection(Host(handle), "gpus").devices()
 
@@ -108,12 +108,12 @@ def test_a_device_that_is_not_there_any_more_has_vanished(handle: Handle) -> Non
         Handle(MDEV, refusal(libvirt.VIR_ERR_RPC)),
     ],
 )
-def test_a_device_that_cannot_be_read_is_an_error(handle: Handle) -> None:
+def test_unreadable_device_is_an_error(handle: Handle) -> None:
     with pytest.raises(BackendError, match="driver gpus: reading device mdev_1 failed: refused"):
         Connection(Host(handle), "gpus").devices()
 
 
-def test_a_device_that_is_not_understood_is_an_error() -> None:
+def test_device_with_invalid_xml_is_an_error() -> None:
     with pytest.raises(
         BackendError, match=r"driver gpus: reading device mdev_1 failed: its description is no XML"
     ):
@@ -129,20 +129,18 @@ def test_a_device_that_is_not_understood_is_an_error() -> None:
         (Connection.figures, "asking for the host's CPUs and memory"),
     ],
 )
-def test_a_call_that_libvirt_refuses_is_an_error(
-    call: Callable[[Connection], object], operation: str
-) -> None:
+def test_refused_call_is_an_error(call: Callable[[Connection], object], operation: str) -> None:
     error = refusal(libvirt.VIR_ERR_INTERNAL_ERROR)
     with pytest.raises(BackendError, match=f"driver gpus: {operation} failed: refused"):
         call(Connection(Host(error, info=error), "gpus"))
 
 
-def test_a_domain_has_its_uuid() -> None:
+def test_domain_has_its_uuid() -> None:
     xml = f"<domain><uuid>{GUEST}</uuid></domain>"
     assert Connection(Host(Handle(xml)), "gpus").domains() == [Domain(uuid=GUEST)]
 
 
-def test_a_domain_that_is_not_there_any_more_has_vanished() -> None:
+def test_missing_domain_has_vanished() -> None:
     with pytest.raises(Vanished):
         Connection(Host(Handle(refusal(libvirt.VIR_ERR_NO_DOMAIN))), "gpus").domains()
 
@@ -156,18 +154,18 @@ def test_a_domain_that_is_not_there_any_more_has_vanished() -> None:
         ("<!DOCTYPE domain><domain/>", "its description declares entities or a DTD"),
     ],
 )
-def test_a_domain_that_cannot_be_read_is_an_error(answer: str | Exception, problem: str) -> None:
+def test_unreadable_domain_is_an_error(answer: str | Exception, problem: str) -> None:
     with pytest.raises(BackendError, match=f"driver gpus: reading domain mdev_1 failed: {problem}"):
         Connection(Host(Handle(answer)), "gpus").domains()
 
 
 @pytest.mark.parametrize("info", [["x86_64", 0, 4], ["x86_64", 1024, 0]])
-def test_a_host_without_cpus_or_memory_is_an_error(info: list[str | int]) -> None:
+def test_host_without_cpus_or_memory_is_an_error(info: list[str | int]) -> None:
     with pytest.raises(BackendError, match=r"libvirt says \d+ CPUs and \d+ MiB"):
         Connection(Host(info=info), "gpus").figures()
 
 
-def test_what_cannot_be_connected_to_is_an_error() -> None:
+def test_failed_connection_is_an_error() -> None:
     uri = "qemu:///system?socket=/nowhere/libvirt-sock"
     with (
         pytest.raises(BackendError, match=r"driver gpus: connecting to qemu:///system"),

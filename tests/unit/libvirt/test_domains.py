@@ -1,4 +1,4 @@
-"""Libvirt's domain XML: what is read from it, and what is refused."""
+"""Libvirt's domain XML: the fields that are read, and XML that is refused."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from wharfinger_libvirt.safexml import InvalidXML
 INSTANCE = "6c3f7d0e-41d1-4d4b-b2ac-0e5b1f0a9c01"
 ONE, OTHER = "18e0e3de-4cce-4e5f-a3f2-007da9ae053e", "e7a1b2c3-0f5d-4a55-8a1e-5b2f6f9c0d02"
 
-# As libvirt 9.0 writes it, shortened.
+# Written by libvirt 9.0, shortened.
 DOMAIN = f"""<domain type='kvm' id='3'>
   <name>instance-0000002a</name>
   <uuid>{INSTANCE}</uuid>
@@ -41,11 +41,11 @@ DOMAIN = f"""<domain type='kvm' id='3'>
 </domain>"""
 
 
-def test_a_domain_has_its_mdevs_in_their_order() -> None:
+def test_domain_has_its_mdevs_in_order() -> None:
     assert parse_domain(DOMAIN) == Domain(uuid=INSTANCE, mdevs=(ONE, OTHER))
 
 
-def test_a_domain_without_devices_has_no_mdevs() -> None:
+def test_domain_without_devices_has_no_mdevs() -> None:
     xml = f"<domain type='kvm'><uuid>{INSTANCE}</uuid></domain>"
     assert parse_domain(xml) == Domain(uuid=INSTANCE)
 
@@ -66,7 +66,7 @@ def test_a_domain_without_devices_has_no_mdevs() -> None:
         ),
     ],
 )
-def test_nonsense_is_refused(xml: str, problem: str) -> None:
+def test_invalid_domain_is_refused(xml: str, problem: str) -> None:
     with pytest.raises(InvalidXML) as caught:
         parse_domain(xml)
     assert problem in str(caught.value)

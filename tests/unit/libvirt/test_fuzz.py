@@ -1,4 +1,4 @@
-"""Whatever libvirt answers: it is understood, or refused in words, and never believed in part."""
+"""Any answer of libvirt is understood completely, or refused with a reason."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ TAGS = (
     *("device", "name", "parent", "capability", "type", "availableInstances", "domain", "bus"),
     *("slot", "function", "vendor", "product", "numa", "deviceAPI", "uuid", "path", "x"),
 )
-#: What is right somewhere, and what is right nowhere.
+#: Values that are valid in some place, and values that are valid nowhere.
 VALUES = (
     *(
         "0",
@@ -66,7 +66,7 @@ VALUES = (
 )
 KINDS = ("pci", "mdev", "mdev_types", "system", "PCI", "")
 
-#: What XML 1.0 can hold, and so ElementTree can write.
+#: Text that XML 1.0 allows, so that ElementTree can write it.
 xml_text = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], include_characters="\t\n\x85"), max_size=12
 )
@@ -75,7 +75,7 @@ values = st.sampled_from(VALUES) | xml_text
 
 @st.composite
 def elements(draw: st.DrawFn, depth: int = 3) -> Element:
-    """Known elements in odd places."""
+    """Known elements in unusual places."""
     element = Element(draw(st.sampled_from(TAGS)))
     _fill(draw, element)
     if depth:
@@ -94,7 +94,7 @@ def _fill(draw: st.DrawFn, element: Element) -> None:
 
 @st.composite
 def near_devices(draw: st.DrawFn) -> str:
-    """A right device with parts missing, twice, with other values, or with odd ones between."""
+    """A valid device with parts missing, doubled, changed or unusual."""
     device = Element("device")
     _maybe(draw, device, "name", "pci_0000_84_00_0")
     _maybe(draw, device, "parent", "computer")
@@ -125,7 +125,7 @@ def _maybe(draw: st.DrawFn, parent: Element, tag: str, text: str | None, **attri
 
 
 def parsed(xml: str) -> NodeDevice | None:
-    """The device; None where it is refused. It is one that libvirt could have meant."""
+    """Return the device, or None if it is refused; assert that libvirt could have meant it."""
     try:
         device = parse(xml)
     except InvalidXML as error:
@@ -168,7 +168,7 @@ def test_known_elements_in_odd_places_are_a_device_or_refused(element: Element) 
 
 @given(xml=near_devices())
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_what_is_nearly_a_device_is_a_device_or_refused(xml: str) -> None:
+def test_mutated_device_is_a_device_or_refused(xml: str) -> None:
     parsed(xml)
 
 
@@ -180,7 +180,7 @@ def test_what_is_nearly_a_device_is_a_device_or_refused(xml: str) -> None:
     ],
     ids=lambda value: ascii(value)[:12],
 )
-def test_a_number_that_libvirt_does_not_write_is_refused(tag: str, value: str) -> None:
+def test_number_in_an_invalid_format_is_refused(tag: str, value: str) -> None:
     pci = {"domain": "0", "bus": "1", "slot": "0", "function": "0"} | {tag: value}
     available = pci.pop("availableInstances", "4")
     body = "".join(f"<{key}>{number}</{key}>" for key, number in pci.items())
@@ -195,7 +195,7 @@ def test_a_number_that_libvirt_does_not_write_is_refused(tag: str, value: str) -
 
 
 @pytest.mark.parametrize("value", ["0x1_0", "-0x1", " 0x1", "\u0661", "0x", "x1", "f" * 5000])
-def test_an_id_that_libvirt_does_not_write_is_refused(value: str) -> None:
+def test_id_in_an_invalid_format_is_refused(value: str) -> None:
     body = "".join(f"<{key}>0</{key}>" for key in ("domain", "bus", "slot", "function"))
     with pytest.raises(InvalidXML, match=r"^its <vendor id> is ") as told:
         parse(
@@ -229,17 +229,17 @@ BODY = "<device><name>&e;</name></device>"
         "default-attribute",
     ],
 )
-def test_nothing_that_declares_entities_is_read(xml: str) -> None:
+def test_xml_with_declared_entities_is_refused(xml: str) -> None:
     with pytest.raises(InvalidXML, match="entities or a DTD"):
         parse(xml)
 
 
-def test_an_entity_that_nobody_declares_is_no_xml() -> None:
+def test_undeclared_entity_is_no_xml() -> None:
     with pytest.raises(InvalidXML, match="no XML"):
         parse(BODY)
 
 
-def test_an_inclusion_is_not_followed() -> None:
+def test_inclusion_is_not_followed() -> None:
     include = "<i:include xmlns:i='http://www.w3.org/2001/XInclude' href='/etc/passwd'/>"
     assert parse(f"<device>{include}<name>x</name></device>") == NodeDevice(name="x")
 
@@ -248,7 +248,7 @@ def test_an_inclusion_is_not_followed() -> None:
 
 
 @pytest.mark.parametrize("tag", ["x", "capability type='mdev_types'"])
-def test_elements_in_each_other_without_end_are_read_or_refused(tag: str) -> None:
+def test_deeply_nested_elements_are_read_or_refused(tag: str) -> None:
     depth = 20_000
     nested = f"<{tag}>" * depth + f"</{tag.partition(' ')[0]}>" * depth
     assert parse(f"<device><name>x</name>{nested}</device>") == NodeDevice(name="x")
@@ -258,8 +258,8 @@ def test_elements_in_each_other_without_end_are_read_or_refused(tag: str) -> Non
         parse(f"<{tag}>" * depth)
 
 
-def test_a_device_of_very_many_types_is_read() -> None:
-    """What was quadratic in them would take minutes."""
+def test_device_of_very_many_types_is_read() -> None:
+    """Quadratic time would be minutes."""
     count = 10_000
     types = "".join(
         f"<type id='t{number}'><availableInstances>1</availableInstances></type>"
@@ -312,7 +312,7 @@ sections = st.lists(
     host=st.lists(devices, max_size=8, unique_by=lambda device: device.name), mdev_types=sections
 )
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_no_share_is_below_what_is_there_or_beyond_what_could_be(
+def test_share_is_at_least_the_active_and_at_most_the_possible_mdevs(
     host: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection]
 ) -> None:
     try:
@@ -335,7 +335,7 @@ def test_no_share_is_below_what_is_there_or_beyond_what_could_be(
 
 
 class Readings:
-    """A host that says one thing after the other, the last one for ever."""
+    """A host with these readings in order, the last one for ever."""
 
     def __init__(self, readings: Sequence[Sequence[NodeDevice] | None]) -> None:
         self._readings = list(readings)
@@ -351,7 +351,7 @@ class Readings:
 
 @given(readings=st.lists(st.none() | st.lists(devices, max_size=3), min_size=1, max_size=9))
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_a_restless_host_is_described_as_it_was_or_not_at_all(
+def test_changing_host_is_described_at_one_moment_or_refused(
     readings: Sequence[Sequence[NodeDevice] | None],
 ) -> None:
     source = Readings(readings)
@@ -410,7 +410,7 @@ def directory() -> Iterator[Path]:
 @example(values={"connection_uri": "$connection_uri"}, type_values={})
 @example(values={}, type_values={"traits": "$traits"})
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_options_are_taken_or_refused_by_name(
+def test_options_are_accepted_or_refused_by_name(
     directory: Path, values: Mapping[str, str], type_values: Mapping[str, str]
 ) -> None:
     path = directory / "wharfinger.conf"

@@ -1,4 +1,4 @@
-"""Devices that come and go while they are read."""
+"""Devices that are added or removed while they are read."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ MDEV = NodeDevice(name="mdev_1", parent=GPU.name, mdev=Mdev(type_id="a", active=
 
 
 class Readings:
-    """What a restless host says, one reading after the other; an error is raised."""
+    """Readings of a changing host in order; an error is raised."""
 
     def __init__(self, *readings: list[NodeDevice] | Exception) -> None:
         self._readings: Iterator[list[NodeDevice] | Exception] = iter(readings)
@@ -27,23 +27,23 @@ class Readings:
         return reading
 
 
-def test_two_readings_that_agree_are_believed() -> None:
+def test_two_equal_readings_are_accepted() -> None:
     assert read_devices(Readings([GPU], [GPU]), "gpus") == (GPU,)
 
 
-def test_the_order_of_a_listing_does_not_count() -> None:
+def test_order_of_a_listing_does_not_matter() -> None:
     assert read_devices(Readings([GPU, MDEV], [MDEV, GPU]), "gpus") == (MDEV, GPU)
 
 
-def test_no_devices_are_believed_too() -> None:
+def test_two_empty_readings_are_accepted() -> None:
     assert read_devices(Readings([], []), "gpus") == ()
 
 
-def test_an_mdev_that_is_born_meanwhile_is_seen() -> None:
+def test_mdev_created_meanwhile_is_seen() -> None:
     assert read_devices(Readings([GPU], [GPU, MDEV], [GPU, MDEV]), "gpus") == (MDEV, GPU)
 
 
-def test_a_device_that_vanishes_meanwhile_is_no_reading() -> None:
+def test_reading_with_a_vanished_device_is_repeated() -> None:
     source = Readings([GPU, MDEV], Vanished("mdev_1"), [GPU], [GPU])
     assert read_devices(source, "gpus") == (GPU,)
 
@@ -56,7 +56,7 @@ def test_a_device_that_vanishes_meanwhile_is_no_reading() -> None:
         [[GPU], Vanished("mdev_1")] * MAX_READINGS,
     ],
 )
-def test_a_host_that_never_rests_is_an_error(readings: list[list[NodeDevice] | Exception]) -> None:
+def test_host_that_never_rests_is_an_error(readings: list[list[NodeDevice] | Exception]) -> None:
     with pytest.raises(BackendError, match=r"driver gpus: reading the host's devices failed"):
         read_devices(Readings(*readings), "gpus")
 
@@ -69,7 +69,7 @@ OTHER = Domain(uuid="00000000-0000-0000-0000-000000000002")
 
 
 class Moments:
-    """What a host says of its devices and domains, one moment after the other."""
+    """Devices and domains of a host at consecutive moments."""
 
     def __init__(
         self, *moments: tuple[list[NodeDevice] | Exception, list[Domain] | Exception]
@@ -91,7 +91,7 @@ class Moments:
         return reading
 
 
-def test_devices_and_domains_are_those_of_one_moment() -> None:
+def test_devices_and_domains_are_of_one_moment() -> None:
     source = Moments(
         ([GPU], [IDLE]),
         ([GPU, MDEV], [IDLE]),
@@ -103,7 +103,7 @@ def test_devices_and_domains_are_those_of_one_moment() -> None:
     assert source.count == 5
 
 
-def test_a_domain_that_vanishes_meanwhile_is_no_reading() -> None:
+def test_reading_with_a_vanished_domain_is_repeated() -> None:
     source = Moments(([GPU], [IDLE]), ([GPU], Vanished("guest")), ([GPU], []), ([GPU], []))
     assert read_devices_and_domains(source, "gpus") == ((GPU,), ())
 
@@ -114,7 +114,7 @@ def test_domains_that_never_rest_are_an_error() -> None:
         read_devices_and_domains(source, "gpus")
 
 
-def test_two_devices_of_one_name_are_refused_with_domains_too() -> None:
+def test_two_devices_of_one_name_with_domains_are_refused() -> None:
     twins = [NodeDevice(name="pci_0", parent="a"), NodeDevice(name="pci_0", parent="b")]
     with pytest.raises(BackendError, match="two are called pci_0"):
         read_devices_and_domains(Moments((twins, []), (twins, [])), "gpus")

@@ -1,4 +1,4 @@
-"""Which device offers how much of which type."""
+"""The shares of devices in the limits of mdev types."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ LIMITS = st.none() | st.integers(0, 60)
 
 
 def gpu(bus: int, **available: int) -> NodeDevice:
-    """A GPU and the instances available of its types."""
+    """Return a GPU with available instances by type."""
     return NodeDevice(
         name=f"pci_0000_{bus:02x}_00_0",
         pci=PciFunction(address=address(bus), vendor_id="10de", product_id="1eb8"),
@@ -48,7 +48,7 @@ def of_type(
 
 
 def offers(devices: list[NodeDevice], *mdev_types: MdevTypeSection) -> list[tuple[str, str, int]]:
-    """Device, type and total of each share."""
+    """Return device, type and total of each share."""
     return [
         (share.device.name, share.mdev_type.type_id, share.total)
         for share in shares(devices, mdev_types, "gpus")
@@ -60,23 +60,23 @@ class TestAllot:
         ("limit", "totals"),
         [(None, [4, 4]), (8, [4, 4]), (6, [4, 2]), (4, [4, 0]), (3, [3, 0]), (0, [0, 0])],
     )
-    def test_leaves_the_remainder(self, limit: int | None, totals: list[int]) -> None:
+    def test_allot_leaves_the_remainder(self, limit: int | None, totals: list[int]) -> None:
         free = Demand(active=0, available=4)
         assert allot(limit, [free, free]) == totals
 
-    def test_gives_to_what_is_in_use_first(self) -> None:
+    def test_allot_serves_active_mdevs_first(self) -> None:
         demands = [Demand(active=0, available=4), Demand(active=3, available=1)]
         assert allot(4, demands) == [1, 3]
 
     @given(LIMITS, DEMANDS)
-    def test_stays_between_what_is_in_use_and_what_fits(
+    def test_allot_stays_between_active_and_possible(
         self, limit: int | None, demands: list[Demand]
     ) -> None:
         for demand, total in zip(demands, allot(limit, demands), strict=True):
             assert demand.active <= total <= demand.active + demand.available
 
     @given(LIMITS, DEMANDS)
-    def test_gives_all_of_the_limit_that_fits_and_is_not_exceeded_already(
+    def test_allot_uses_the_limit_as_far_as_possible(
         self, limit: int | None, demands: list[Demand]
     ) -> None:
         in_use = sum(demand.active for demand in demands)
@@ -85,7 +85,7 @@ class TestAllot:
         assert sum(allot(limit, demands)) == expected
 
     @given(LIMITS, st.lists(COUNTS, max_size=8), st.data())
-    def test_is_the_same_while_mdevs_come_and_go_within_it(
+    def test_allot_is_stable_while_mdevs_change_within_it(
         self, limit: int | None, capacities: list[int], data: st.DataObject
     ) -> None:
         totals = allot(limit, [Demand(active=0, available=capacity) for capacity in capacities])
@@ -98,26 +98,26 @@ class TestAllot:
 
 
 class TestTotals:
-    def test_count_active_mdevs_and_what_is_available(self) -> None:
+    def test_shares_count_active_and_available_mdevs(self) -> None:
         devices = [gpu(1, a=6), mdev(1, 1, "a"), mdev(2, 1, "a")]
         assert offers(devices, of_type("a")) == [("pci_0000_01_00_0", "a", 8)]
 
-    def test_do_not_count_mdevs_that_are_only_defined(self) -> None:
+    def test_shares_do_not_count_defined_mdevs(self) -> None:
         devices = [gpu(1, a=4), mdev(1, 1, "a", active=False)]
         assert offers(devices, of_type("a")) == [("pci_0000_01_00_0", "a", 4)]
 
-    def test_do_not_count_mdevs_of_other_types_or_devices(self) -> None:
+    def test_shares_do_not_count_mdevs_of_other_types_or_devices(self) -> None:
         devices = [gpu(1, a=4, b=2), gpu(2, a=1), mdev(1, 1, "b"), mdev(2, 2, "a")]
         assert offers(devices, of_type("a", address(1))) == [("pci_0000_01_00_0", "a", 4)]
 
-    def test_are_limited_in_the_order_of_addresses(self) -> None:
+    def test_shares_are_limited_in_the_order_of_addresses(self) -> None:
         devices = [gpu(0xC4, a=4), gpu(0x84, a=4)]
         assert offers(devices, of_type("a", max_instances=6)) == [
             ("pci_0000_84_00_0", "a", 4),
             ("pci_0000_c4_00_0", "a", 2),
         ]
 
-    def test_are_limited_for_each_type_apart(self) -> None:
+    def test_shares_are_limited_for_each_type(self) -> None:
         devices = [gpu(1, a=4), gpu(2, b=4)]
         assert [
             total
@@ -127,20 +127,22 @@ class TestTotals:
         ] == [1, 3]
 
     @given(st.permutations([*(gpu(bus, a=4) for bus in (1, 2, 3)), mdev(1, 3, "a")]))
-    def test_do_not_depend_on_the_order_of_the_listing(self, devices: list[NodeDevice]) -> None:
+    def test_shares_do_not_depend_on_the_order_of_the_listing(
+        self, devices: list[NodeDevice]
+    ) -> None:
         assert [total for *_, total in offers(devices, of_type("a", max_instances=7))] == [4, 2, 1]
 
-    def test_a_device_that_can_hold_nothing_is_blocked_and_says_by_what(self) -> None:
+    def test_share_of_an_occupied_device_is_blocked_with_the_occupants(self) -> None:
         (share,) = shares([gpu(1, a=0, b=3), mdev(1, 1, "b")], [of_type("a")], "gpus")
         assert (share.total, share.blocked, share.occupants) == (0, True, ("b",))
 
-    def test_a_device_that_the_limit_leaves_nothing_is_not_blocked(self) -> None:
+    def test_share_beyond_the_limit_is_not_blocked(self) -> None:
         (share,) = shares([gpu(1, a=4)], [of_type("a", max_instances=0)], "gpus")
         assert (share.total, share.blocked) == (0, False)
 
 
 class TestTypes:
-    def test_without_addresses_are_the_default_in_their_order(self) -> None:
+    def test_types_without_addresses_are_defaults_in_order(self) -> None:
         devices = [gpu(1, a=1, b=2), gpu(2, b=3)]
         assert offers(devices, of_type("b"), of_type("a")) == [
             ("pci_0000_01_00_0", "b", 2),
@@ -151,17 +153,17 @@ class TestTypes:
             ("pci_0000_02_00_0", "b", 3),
         ]
 
-    def test_with_addresses_come_before_defaults(self) -> None:
+    def test_types_with_addresses_come_before_defaults(self) -> None:
         devices = [gpu(1, a=1, b=2), gpu(2, a=3, b=4)]
         assert offers(devices, of_type("a"), of_type("b", address(2))) == [
             ("pci_0000_01_00_0", "a", 1),
             ("pci_0000_02_00_0", "b", 4),
         ]
 
-    def test_that_are_not_enabled_are_not_offered(self) -> None:
+    def test_types_that_are_not_enabled_are_not_offered(self) -> None:
         assert offers([gpu(1, a=1), gpu(2, b=1)], of_type("b")) == [("pci_0000_02_00_0", "b", 1)]
 
-    def test_without_addresses_take_devices_that_are_not_on_pci(self) -> None:
+    def test_types_without_addresses_use_devices_outside_pci(self) -> None:
         card = NodeDevice(name="mtty_mtty", mdev_types=(MdevType(type_id="m", available=4),))
         assert offers([card], of_type("m")) == [("mtty_mtty", "m", 4)]
 
@@ -192,9 +194,11 @@ class TestMistakes:
             ),
         ],
     )
-    def test_are_told(self, mdev_type: MdevTypeSection, message: str) -> None:
+    def test_types_that_do_not_fit_the_host_are_errors(
+        self, mdev_type: MdevTypeSection, message: str
+    ) -> None:
         with pytest.raises(ConfigurationError, match=message):
             offers([gpu(1, a=1), gpu(2, b=1), gpu(3)], mdev_type)
 
-    def test_no_types_are_none(self) -> None:
+    def test_types_that_are_missing_give_no_offers(self) -> None:
         assert offers([gpu(1, a=1)]) == []

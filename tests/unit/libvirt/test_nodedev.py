@@ -1,4 +1,4 @@
-"""Libvirt's device XML: what is read from it, and what is refused."""
+"""Libvirt's device XML: the fields that are read, and XML that is refused."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from wharfinger_libvirt.nodedev import Mdev, MdevType, NodeDevice, PciFunction, parse
 from wharfinger_libvirt.safexml import InvalidXML
 
-# As libvirt 9.0 writes them, shortened.
+# Written by libvirt 9.0, shortened.
 GPU = """<device>
   <name>pci_0000_84_00_0</name>
   <path>/sys/devices/pci0000:80/0000:84:00.0</path>
@@ -60,7 +60,7 @@ MDEV = """<device>
 </device>"""
 
 
-def test_a_gpu() -> None:
+def test_gpu_is_read() -> None:
     assert parse(GPU) == NodeDevice(
         name="pci_0000_84_00_0",
         parent="computer",
@@ -72,7 +72,7 @@ def test_a_gpu() -> None:
     )
 
 
-def test_a_virtual_function() -> None:
+def test_virtual_function_is_read() -> None:
     function = GPU.replace("<slot>0<", "<slot>31<").replace("<function>0<", "<function>7<")
     pci = parse(
         function.replace(
@@ -83,7 +83,7 @@ def test_a_virtual_function() -> None:
     assert pci.address == "0000:84:1f.7"
 
 
-def test_a_parent_that_is_not_on_pci() -> None:
+def test_parent_outside_pci_is_read() -> None:
     assert parse(CARD) == NodeDevice(
         name="mtty_mtty",
         parent="computer",
@@ -92,7 +92,7 @@ def test_a_parent_that_is_not_on_pci() -> None:
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_an_mdev(active: bool) -> None:
+def test_mdev_is_read(active: bool) -> None:
     device = parse(MDEV, active=active)
     assert device.parent == "pci_0000_84_00_0"
     assert device.mdev == Mdev(
@@ -112,7 +112,7 @@ def test_an_mdev(active: bool) -> None:
         ("mdev_1", None),
     ],
 )
-def test_the_uuid_of_an_mdev_is_in_its_name_where_an_old_libvirt_says_it_nowhere_else(
+def test_uuid_of_an_mdev_from_an_old_libvirt_is_read_from_its_name(
     name: str, uuid: str | None
 ) -> None:
     xml = MDEV.replace("<uuid>18e0e3de-4cce-4e5f-a3f2-007da9ae053e</uuid>", "")
@@ -122,7 +122,7 @@ def test_the_uuid_of_an_mdev_is_in_its_name_where_an_old_libvirt_says_it_nowhere
 
 
 @pytest.mark.parametrize("numa", ["", "<numa node='-1'/>"])
-def test_a_device_without_numa_affinity(numa: str) -> None:
+def test_device_without_numa_affinity_is_read(numa: str) -> None:
     pci = parse(GPU.replace("<numa node='1'/>", numa)).pci
     assert pci is not None
     assert pci.numa_node is None
@@ -157,7 +157,7 @@ def test_a_device_without_numa_affinity(numa: str) -> None:
         ),
     ],
 )
-def test_nonsense_is_refused(xml: str, problem: str) -> None:
+def test_invalid_device_is_refused(xml: str, problem: str) -> None:
     with pytest.raises(InvalidXML) as caught:
         parse(xml)
     assert problem in str(caught.value)
@@ -172,6 +172,6 @@ def test_entities_are_refused(tmp_path: Path) -> None:
             parse(f"<!DOCTYPE device [<!ENTITY e {entity}>]>{body}")
 
 
-def test_a_document_type_is_refused() -> None:
+def test_document_type_is_refused() -> None:
     with pytest.raises(InvalidXML, match="entities or a DTD"):
         parse(f"<!DOCTYPE device>{GPU}")

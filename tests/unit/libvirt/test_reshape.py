@@ -1,4 +1,4 @@
-"""What the root's allocations become when its devices are children."""
+"""The move of the root's allocations to the providers of its devices."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -74,7 +74,7 @@ def move(
 
 
 def held(**consumers: dict[str, dict[str, int]]) -> Allocations:
-    """Allocations by consumer, provider and class."""
+    """Return allocations by consumer, provider and class."""
     return {
         consumer: {
             "allocations": {uuid: {"resources": dict(use)} for uuid, use in providers.items()},
@@ -87,12 +87,12 @@ def held(**consumers: dict[str, dict[str, int]]) -> Allocations:
 
 
 def on_root(**amounts: int) -> Allocations:
-    """Consumers that hold VGPU on the root and nothing else."""
+    """Return consumers with VGPU on the root only."""
     return held(**{consumer: {ROOT: {"VGPU": amount}} for consumer, amount in amounts.items()})
 
 
 def moved(moving: Move, allocations: Allocations) -> dict[str, dict[str, int]]:
-    """What consumers hold of the class afterwards, by device."""
+    """Return each consumer's amounts of the class by device, after the move."""
     moving.apply(allocations)
     return {
         consumer: {
@@ -104,10 +104,10 @@ def moved(moving: Move, allocations: Allocations) -> dict[str, dict[str, int]]:
     }
 
 
-# What is known.
+# Known devices.
 
 
-def test_amounts_go_where_the_mdevs_are() -> None:
+def test_amounts_move_to_the_devices_of_the_mdevs() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 4),
@@ -117,7 +117,7 @@ def test_amounts_go_where_the_mdevs_are() -> None:
     assert moved(moving, on_root(one=1, two=2)) == {"one": {SECOND: 1}, "two": {FIRST: 2}}
 
 
-def test_an_amount_may_be_split_over_devices() -> None:
+def test_amount_may_be_split_over_devices() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 4),
@@ -127,7 +127,7 @@ def test_an_amount_may_be_split_over_devices() -> None:
     assert moved(moving, on_root(one=3)) == {"one": {SECOND: 2, FIRST: 1}}
 
 
-def test_fewer_are_moved_to_its_mdevs_than_a_domain_has_where_fewer_are_allocated() -> None:
+def test_domain_with_more_mdevs_than_allocated_moves_the_allocated_amount() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 4),
@@ -137,7 +137,7 @@ def test_fewer_are_moved_to_its_mdevs_than_a_domain_has_where_fewer_are_allocate
     assert moved(moving, on_root(one=1)) == {"one": {SECOND: 1}}
 
 
-def test_what_is_known_has_its_place_before_what_is_not() -> None:
+def test_known_devices_take_precedence_over_unknown_ones() -> None:
     moving = move(
         share(FIRST, 1),
         share(SECOND, 1),
@@ -150,7 +150,7 @@ def test_what_is_known_has_its_place_before_what_is_not() -> None:
     }
 
 
-def test_a_migration_holds_the_mdevs_of_its_instance() -> None:
+def test_migration_uses_the_mdevs_of_its_instance() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 4),
@@ -161,7 +161,7 @@ def test_a_migration_holds_the_mdevs_of_its_instance() -> None:
     assert moved(moving, on_root(migration=1)) == {"migration": {SECOND: 1}}
 
 
-def test_an_mdev_of_two_domains_is_counted_once() -> None:
+def test_mdev_of_two_domains_counts_once() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 1),
@@ -171,7 +171,7 @@ def test_an_mdev_of_two_domains_is_counted_once() -> None:
     assert moved(moving, on_root(one=1, two=1)) == {"one": {SECOND: 1}, "two": {FIRST: 1}}
 
 
-def test_an_mdev_that_is_named_twice_is_counted_once() -> None:
+def test_mdev_named_twice_counts_once() -> None:
     moving = move(
         share(FIRST, 1),
         share(SECOND, 4),
@@ -181,7 +181,7 @@ def test_an_mdev_that_is_named_twice_is_counted_once() -> None:
     assert moved(moving, on_root(one=2)) == {"one": {SECOND: 1, FIRST: 1}}
 
 
-def test_of_mdevs_of_one_uuid_the_active_one_counts() -> None:
+def test_active_one_of_mdevs_with_one_uuid_counts() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 4),
@@ -196,7 +196,7 @@ def test_of_mdevs_of_one_uuid_the_active_one_counts() -> None:
     assert moved(moving, on_root(one=1)) == {"one": {SECOND: 1}}
 
 
-# What is not known.
+# Unknown devices.
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,14 @@ def test_of_mdevs_of_one_uuid_the_active_one_counts() -> None:
     ],
     ids=["nothing", "no domain", "no such mdev", "no such device", "no mdev", "another's mdev"],
 )
-def test_what_is_not_known_goes_where_there_is_room_in_order(
+def test_amount_of_unknown_devices_goes_to_free_devices_in_order(
     mdevs: list[NodeDevice], domains: list[Domain]
 ) -> None:
     moving = move(share(FIRST, 2), share(SECOND, 4), mdevs=mdevs, domains=domains)
     assert moved(moving, on_root(one=3)) == {"one": {FIRST: 2, SECOND: 1}}
 
 
-def test_a_domain_with_fewer_mdevs_has_the_rest_where_there_is_room() -> None:
+def test_rest_of_a_domain_with_fewer_mdevs_goes_to_free_devices() -> None:
     moving = move(
         share(FIRST, 1),
         share(SECOND, 4),
@@ -228,7 +228,7 @@ def test_a_domain_with_fewer_mdevs_has_the_rest_where_there_is_room() -> None:
     assert moved(moving, on_root(one=3)) == {"one": {SECOND: 2, FIRST: 1}}
 
 
-def test_an_mdev_that_is_only_defined_says_where_if_there_is_room_for_it() -> None:
+def test_defined_mdev_selects_its_device_if_it_has_room() -> None:
     moving = move(
         share(FIRST, 1),
         share(SECOND, 1),
@@ -238,7 +238,7 @@ def test_an_mdev_that_is_only_defined_says_where_if_there_is_room_for_it() -> No
     assert moved(moving, on_root(one=1, two=1)) == {"one": {SECOND: 1}, "two": {FIRST: 1}}
 
 
-def test_an_active_mdev_has_its_place_before_one_that_is_only_defined() -> None:
+def test_active_mdev_takes_precedence_over_a_defined_one() -> None:
     moving = move(
         share(FIRST, 1),
         share(SECOND, 1),
@@ -248,7 +248,7 @@ def test_an_active_mdev_has_its_place_before_one_that_is_only_defined() -> None:
     assert moved(moving, on_root(one=1, two=1)) == {"one": {FIRST: 1}, "two": {SECOND: 1}}
 
 
-def test_an_mdev_of_another_type_has_its_device_if_there_is_room_for_it() -> None:
+def test_mdev_of_another_type_selects_its_device_if_it_has_room() -> None:
     moving = move(
         share(FIRST, 1),
         share(SECOND, 1),
@@ -258,7 +258,7 @@ def test_an_mdev_of_another_type_has_its_device_if_there_is_room_for_it() -> Non
     assert moved(moving, on_root(one=1, two=1)) == {"one": {FIRST: 1}, "two": {SECOND: 1}}
 
 
-def test_an_mdev_of_a_type_that_is_another_class_says_nothing() -> None:
+def test_mdev_of_a_type_with_another_class_is_ignored() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 4),
@@ -270,10 +270,10 @@ def test_an_mdev_of_a_type_that_is_another_class_says_nothing() -> None:
     assert moved(moving, on_root(one=2)) == {"one": {FIRST: 2}}
 
 
-# What is there already.
+# Existing allocations on devices.
 
 
-def test_what_devices_hold_already_takes_their_room() -> None:
+def test_existing_allocations_take_room_on_their_devices() -> None:
     moving = move(share(FIRST, 4), share(SECOND, 4))
     allocations = held(
         new={FIRST: {"VGPU": 3}}, old={ROOT: {"VGPU": 3}}, both={ROOT: {"VGPU": 1}, FIRST: {"X": 9}}
@@ -285,7 +285,7 @@ def test_what_devices_hold_already_takes_their_room() -> None:
     }
 
 
-def test_what_a_consumer_holds_on_a_device_is_for_its_mdevs_there() -> None:
+def test_existing_allocation_of_a_consumer_is_for_its_mdevs_there() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 4),
@@ -296,17 +296,17 @@ def test_what_a_consumer_holds_on_a_device_is_for_its_mdevs_there() -> None:
     assert moved(moving, allocations) == {"one": {SECOND: 1, FIRST: 1}}
 
 
-def test_what_comes_to_a_device_is_added_to_what_is_held_there() -> None:
+def test_moved_amount_is_added_to_an_existing_allocation() -> None:
     moving = move(share(FIRST, 4))
     allocations = held(one={ROOT: {"VGPU": 2}, FIRST: {"VGPU": 1}})
     assert moving.apply(allocations) == {FIRST: 3}
     assert allocations == held(one={FIRST: {"VGPU": 3}})
 
 
-# What is left alone.
+# Unrelated allocations.
 
 
-def test_other_classes_and_providers_and_whose_it_is_stay() -> None:
+def test_other_classes_providers_and_attributes_stay() -> None:
     moving = move(share(FIRST, 4))
     allocations = held(
         one={ROOT: {"VCPU": 2, "VGPU": 1}, DISK: {"DISK_GB": 5}},
@@ -319,7 +319,7 @@ def test_other_classes_and_providers_and_whose_it_is_stay() -> None:
     )
 
 
-def test_a_root_from_which_nothing_is_left_to_take_is_left_out() -> None:
+def test_root_without_allocations_is_left_out() -> None:
     allocations = on_root(one=1)
     move(share(FIRST, 4)).apply(allocations)
     assert allocations == held(one={FIRST: {"VGPU": 1}})
@@ -333,7 +333,7 @@ def test_each_class_moves_to_its_own_devices() -> None:
     assert allocations == held(one={FIRST: {"VGPU": 1}, SECOND: {"CUSTOM_X": 2}})
 
 
-def test_nothing_allocated_is_nothing_moved() -> None:
+def test_move_without_allocations_changes_nothing() -> None:
     allocations = held(one={ROOT: {"VCPU": 1}})
     assert move(share(FIRST, 4)).apply(allocations) == {}
     assert move(share(FIRST, 4)).apply({}) == {}
@@ -343,7 +343,7 @@ def test_nothing_allocated_is_nothing_moved() -> None:
 # Devices that can take nothing.
 
 
-def test_a_blocked_device_takes_its_own_mdevs_and_no_others() -> None:
+def test_blocked_device_takes_only_its_own_mdevs() -> None:
     moving = move(
         share(FIRST, 0, blocked=True),
         share(SECOND, 4),
@@ -356,7 +356,7 @@ def test_a_blocked_device_takes_its_own_mdevs_and_no_others() -> None:
     }
 
 
-def test_a_blocked_device_takes_no_mdev_that_is_only_defined() -> None:
+def test_blocked_device_takes_no_defined_mdev() -> None:
     moving = move(
         share(FIRST, 0, blocked=True),
         share(SECOND, 4),
@@ -366,7 +366,7 @@ def test_a_blocked_device_takes_no_mdev_that_is_only_defined() -> None:
     assert moved(moving, on_root(one=1)) == {"one": {SECOND: 1}}
 
 
-def test_a_device_that_the_limit_leaves_nothing_takes_nothing() -> None:
+def test_device_beyond_the_limit_takes_nothing() -> None:
     moving = move(
         share(FIRST, 0),
         share(SECOND, 1),
@@ -389,7 +389,7 @@ def test_a_device_that_the_limit_leaves_nothing_takes_nothing() -> None:
     ],
     ids=["full", "blocked", "limited", "no devices"],
 )
-def test_what_finds_no_room_is_an_error_and_nothing_is_moved(
+def test_move_without_room_is_an_error_and_changes_nothing(
     shares: list[Share], message: str
 ) -> None:
     allocations = on_root(one=2, two=3)
@@ -402,14 +402,14 @@ def test_what_finds_no_room_is_an_error_and_nothing_is_moved(
     assert allocations == before
 
 
-def test_devices_that_hold_more_than_they_offer_have_no_room() -> None:
+def test_device_with_more_allocated_than_offered_has_no_room() -> None:
     moving = move(share(FIRST, 1), share(SECOND, 1))
     allocations = held(new={FIRST: {"VGPU": 5}}, old={ROOT: {"VGPU": 2}})
     with pytest.raises(BackendError, match="for 1 that consumer old holds"):
         moving.apply(allocations)
 
 
-# Whatever there is.
+# Random allocations and devices.
 
 CONSUMERS = ("one", "two", "three")
 DEVICES = (FIRST, SECOND, THIRD)
@@ -459,7 +459,7 @@ def worlds(draw: st.DrawFn) -> tuple[Move, Allocations]:
 
 
 def amounts(allocations: Allocations) -> Counter[tuple[str, str]]:
-    """What each consumer holds of each class, wherever; a disk's apart from the rest."""
+    """Return each consumer's amounts of each class, over all providers but the disk."""
     found: Counter[tuple[str, str]] = Counter()
     for consumer, its in allocations.items():
         for uuid, part in its["allocations"].items():
@@ -471,7 +471,7 @@ def amounts(allocations: Allocations) -> Counter[tuple[str, str]]:
 
 
 @given(worlds())
-def test_nothing_is_lost_and_nothing_is_counted_twice(world: tuple[Move, Allocations]) -> None:
+def test_random_move_loses_and_doubles_nothing(world: tuple[Move, Allocations]) -> None:
     moving, allocations = world
     before = deepcopy(allocations)
     try:

@@ -1,4 +1,4 @@
-"""What becomes of calls to libvirt that take too long."""
+"""Calls to libvirt that take too long."""
 
 import threading
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ def hang(limit: TimeLimit, over: threading.Event) -> None:
         limit.run("reading", over.wait)
 
 
-def test_a_call_in_time_returns_its_answer_and_leaves_no_thread() -> None:
+def test_call_in_time_returns_its_answer_and_leaves_no_thread() -> None:
     before = threading.active_count()
     assert TimeLimit("gpus", LONG).run("reading", lambda: 5) == 5
     assert threading.active_count() == before
 
 
-def test_a_call_in_time_raises_its_error() -> None:
+def test_call_in_time_raises_its_error() -> None:
     def fail() -> None:
         raise TimeoutError("its own")
 
@@ -38,11 +38,11 @@ def test_a_call_in_time_raises_its_error() -> None:
         TimeLimit("gpus", LONG).run("reading", fail)
 
 
-def test_a_call_that_hangs_is_given_up(over: threading.Event) -> None:
+def test_call_that_hangs_is_an_error(over: threading.Event) -> None:
     hang(TimeLimit("gpus", SHORT), over)
 
 
-def test_no_call_is_made_while_an_earlier_one_hangs(over: threading.Event) -> None:
+def test_call_while_an_earlier_one_hangs_is_refused(over: threading.Event) -> None:
     limit = TimeLimit("gpus", SHORT)
     hang(limit, over)
     made: list[int] = []
@@ -51,7 +51,7 @@ def test_no_call_is_made_while_an_earlier_one_hangs(over: threading.Event) -> No
     assert not made
 
 
-def test_calls_are_made_again_when_an_earlier_one_has_ended(over: threading.Event) -> None:
+def test_call_after_an_earlier_one_has_ended_is_made(over: threading.Event) -> None:
     limit = TimeLimit("gpus", SHORT)
     hang(limit, over)
     over.set()

@@ -1,4 +1,4 @@
-"""What an operator may write in a section of the nova driver, and what is wrong there."""
+"""Options of a section of the nova driver, and the errors of invalid ones."""
 
 import subprocess
 import sys
@@ -19,11 +19,11 @@ def read(directory: Path, text: str) -> NovaSection:
     return NovaSection.read(parse([str(path)], []), "compute")
 
 
-def test_section_without_options_leaves_all_to_nova(tmp_path: Path) -> None:
+def test_section_without_options_uses_novas_configuration(tmp_path: Path) -> None:
     assert read(tmp_path, "") == NovaSection("compute", None, ())
 
 
-def test_section_names_a_driver_and_files_in_their_order(tmp_path: Path) -> None:
+def test_section_names_a_driver_and_files_in_order(tmp_path: Path) -> None:
     text = "compute_driver = ironic.IronicDriver\nnova_config = /etc/b.conf, /etc/a.conf"
     assert read(tmp_path, text) == NovaSection(
         "compute", "ironic.IronicDriver", ("/etc/b.conf", "/etc/a.conf")

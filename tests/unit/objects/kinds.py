@@ -1,4 +1,4 @@
-"""The objects that are registered, by name, and what their fields take and refuse."""
+"""The registered objects by name, and the values that their fields accept and refuse."""
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
@@ -15,7 +15,7 @@ from wharfinger.objects.field_base import Dict, List, ObjectField, UnspecifiedDe
 OURS: Final = dict(sorted(REGISTERED.items()))
 
 
-#: Of every type that there is, by what it is.
+#: One value of each type, by description.
 ANYTHING: dict[str, Any] = {
     "text": "text",
     "no text": "",
@@ -46,12 +46,12 @@ ANYTHING: dict[str, Any] = {
 
 
 def of(name: str) -> type[WharfingerObject]:
-    """The class of a name."""
+    """Return the class of a name."""
     return OURS[name]
 
 
 def is_needed(field: Any) -> bool:
-    """Whether a field is never nothing: to make it nothing is not to say its default."""
+    """Return whether a field refuses None: None does not select its default."""
     return not field.nullable and field.default is UnspecifiedDefault
 
 
@@ -68,7 +68,7 @@ _TIMES = st.datetimes(
 
 
 def values(name: str, field: str) -> st.SearchStrategy[Any]:
-    """What a field takes."""
+    """Return a strategy for valid values of a field."""
     taken = _values(type_of(name, field))
     return st.none() | taken if of(name).fields[field].nullable else taken
 
@@ -101,13 +101,13 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for eac
 
 
 def objects(name: str) -> st.SearchStrategy[Any]:
-    """Objects of a class, with any of their fields."""
+    """Return a strategy for objects of a class with any of their fields."""
     fields = {field: st.deferred(lambda f=field: values(name, f)) for field in of(name).fields}  # type: ignore[misc]
     return st.fixed_dictionaries({}, optional=fields).map(lambda some: of(name)(**some))
 
 
 def sorted_changes(primitive: Any) -> Any:
-    """The same, whatever the order of what has changed: it has none."""
+    """Return the primitive with sorted changes, whose order has no meaning."""
     match primitive:
         case list():
             return [sorted_changes(each) for each in primitive]

@@ -1,4 +1,4 @@
-"""Each field takes what it is said to take, and nothing that could be made of something else."""
+"""Each field accepts values of its type, and converts no others."""
 
 import json
 import pickle
@@ -29,7 +29,7 @@ from wharfinger.objects.remote_objects import Serializer
 
 
 def takes(kind: Any, what: str) -> bool:  # noqa: PLR0911 - one for each kind
-    """Whether a value of ANYTHING is one for a type of field."""
+    """Return whether a type of field accepts a value of ANYTHING."""
     match kind:
         case field_types.Word() | field_types.Identifier() | field_types.Moment():
             return False
@@ -57,7 +57,7 @@ def takes(kind: Any, what: str) -> bool:  # noqa: PLR0911 - one for each kind
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_field_refuses_what_is_not_of_its_type_and_says_which(name: str) -> None:
+def test_field_refuses_values_of_other_types_by_name(name: str) -> None:
     wrong = []
     for field, (what, value) in product(of(name).fields, ANYTHING.items()):
         one = of(name)()
@@ -76,7 +76,7 @@ def test_a_field_refuses_what_is_not_of_its_type_and_says_which(name: str) -> No
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_field_without_a_default_is_not_nothing_and_says_that_nobody_set_it(name: str) -> None:
+def test_unset_field_without_a_default_raises_and_refuses_none(name: str) -> None:
     for field, kind in of(name).fields.items():
         one = of(name)()
         if field == "objects":
@@ -94,7 +94,7 @@ def test_a_field_without_a_default_is_not_nothing_and_says_that_nobody_set_it(na
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_text_is_as_long_as_its_column_and_has_nothing_that_no_database_takes(name: str) -> None:
+def test_text_is_limited_to_its_column_and_to_characters_that_databases_accept(name: str) -> None:
     for field in of(name).fields:
         kind, one = type_of(name, field), of(name)()
         if not isinstance(kind, field_types.ColumnText):
@@ -115,7 +115,7 @@ def test_a_text_is_as_long_as_its_column_and_has_nothing_that_no_database_takes(
             assert longest == COLUMNS[table].get(field, longest)
 
 
-#: Whole documents, and what backends say.
+#: Whole documents, and texts of backends.
 UNBOUNDED = [
     *product(["ProviderRecord"], ["applied", "intended", "live", "undone"]),
     ("DeviceJob", "problem"),
@@ -145,7 +145,7 @@ COLUMNS = {
         "urn:uuid:6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31",
     ],
 )
-def test_a_uuid_is_written_one_way(written: str) -> None:
+def test_uuid_in_any_form_is_normalized(written: str) -> None:
     assert ComputeNode(uuid=written).uuid == "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 
 
@@ -162,7 +162,7 @@ def test_a_uuid_is_written_one_way(written: str) -> None:
         ),
     ],
 )
-def test_a_time_is_in_utc_and_in_seconds(said: Any, meant: datetime) -> None:
+def test_time_is_converted_to_utc_in_whole_seconds(said: Any, meant: datetime) -> None:
     assert ComputeNode(last_seen=said).last_seen == meant
 
 
@@ -178,12 +178,12 @@ def test_a_time_is_in_utc_and_in_seconds(said: Any, meant: datetime) -> None:
     ],
     ids=str,
 )
-def test_a_time_that_cannot_be_is_refused(moment: Any) -> None:
+def test_invalid_time_is_refused(moment: Any) -> None:
     with pytest.raises(ValueError, match="last_seen"):
         ComputeNode(last_seen=moment)
 
 
-def test_a_status_leads_only_where_the_table_says() -> None:
+def test_status_changes_only_along_the_table() -> None:
     for before, after in product(MIGRATION_STATUSES, repeat=2):
         one = Migration(status=before)
         one.obj_reset_changes()
@@ -197,7 +197,7 @@ def test_a_status_leads_only_where_the_table_says() -> None:
         assert one.is_in_progress is (one.status in IN_PROGRESS)
 
 
-def test_every_status_is_led_to_and_leads_to_an_end() -> None:
+def test_every_status_is_reachable_and_leads_to_a_final_one() -> None:
     led_to = frozenset().union(*MIGRATION_STATUSES.values())
     assert led_to | {"accepted"} == MIGRATION_STATUSES.keys()
     assert set(IN_PROGRESS) == {"accepted"} | led_to - {
@@ -213,7 +213,7 @@ def test_every_status_is_led_to_and_leads_to_an_end() -> None:
         assert "error" in MIGRATION_STATUSES[status]
 
 
-def test_a_migration_is_one_of_those_that_nova_has() -> None:
+def test_migration_type_is_one_of_novas() -> None:
     assert MIGRATION_TYPES == ("resize", "migration", "live-migration", "evacuation")
     for kind in MIGRATION_TYPES:
         assert Migration(migration_type=kind).migration_type == kind
@@ -221,7 +221,7 @@ def test_a_migration_is_one_of_those_that_nova_has() -> None:
         Migration(migration_type="teleport")
 
 
-def test_what_is_put_into_a_list_or_a_dict_later_is_looked_at_too() -> None:
+def test_value_added_to_a_list_or_dict_is_checked() -> None:
     one = Service(owners=[])
     with pytest.raises(ValueError, match="owners"):
         one.owners.append(7)  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ def test_what_is_put_into_a_list_or_a_dict_later_is_looked_at_too() -> None:
     assert kind.extra_specs == {"a": "1"}
 
 
-def test_what_is_changed_in_a_list_or_a_dict_is_a_change() -> None:
+def test_edit_of_a_list_or_dict_is_a_change() -> None:
     one = Service(owners=["OWNER_NOVA"])
     one.obj_reset_changes()
     one.owners.append("OWNER_CYBORG")
@@ -269,7 +269,7 @@ def test_unset_field_is_deleted_with_an_error_that_names_it() -> None:
 
 @given(st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_a_field_takes_is_the_same_on_the_other_side(data: st.DataObject) -> None:
+def test_any_valid_value_is_the_same_after_transmission(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(list(OURS)))
     one = data.draw(objects(name))
     serializer = Serializer()

@@ -32,7 +32,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=str,
 )
-def test_flavor_is_as_another_that_says_the_same(values: dict[str, Any], same: bool) -> None:
+def test_is_as_compares_the_values_of_flavors(values: dict[str, Any], same: bool) -> None:
     one, other = samples.flavor(None, revision=1), samples.flavor(None, **values)
     assert (one.is_as(other), other.is_as(one)) == (same, same)
 
@@ -63,7 +63,7 @@ def test_device_job_that_lacks_a_field_is_not_whole() -> None:
 @pytest.mark.parametrize(
     ("trait", "stale"), [("T_NEW", ["T_A", "T_B"]), ("T_A", ["T_B"]), (None, ["T_A", "T_B"])]
 )
-def test_note_held_replaces_what_was_said_of_the_device(
+def test_note_held_replaces_the_functions_of_the_device(
     trait: str | None, stale: list[str]
 ) -> None:
     one = job(state="unknown", stale_traits=["T_B"], former_traits=["T_A"], held_since=BEFORE)
@@ -88,7 +88,7 @@ def test_note_held_replaces_what_was_said_of_the_device(
         (None, {}, False),
     ],
 )
-def test_service_is_up_that_has_reported_in_time(
+def test_is_up_of_a_service_requires_a_recent_report(
     seconds: int | None, values: dict[str, Any], is_up: bool
 ) -> None:
     seen = None if seconds is None else NOW - timedelta(seconds=seconds)
@@ -97,7 +97,7 @@ def test_service_is_up_that_has_reported_in_time(
     assert one.is_up(timedelta(seconds=60)) is is_up
 
 
-def test_condition_names_what_each_table_lacks() -> None:
+def test_condition_names_the_missing_columns_of_each_table() -> None:
     missing = {"services": frozenset(["owners", "binary"]), "flavors": frozenset(["id", "name"])}
     lacks = Condition("a file", Schema(None, "1", is_known=True), missing).lacks
     assert list(lacks) == ["flavors", "services"]

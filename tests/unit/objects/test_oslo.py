@@ -127,7 +127,7 @@ MANY = settings(max_examples=40, deadline=None, suppress_health_check=list(Healt
 
 @given(st.data())
 @MANY
-def test_primitive_of_every_version_is_that_of_the_library(data: st.DataObject) -> None:
+def test_primitive_of_every_version_equals_the_librarys(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(list(OURS)))
     ours = data.draw(objects(name))
     theirs = twin_of(ours)
@@ -158,7 +158,7 @@ _VERSIONS = st.builds("1.{}".format, st.integers(0, 12))
 
 @given(_VERSIONS, st.dictionaries(_VERSIONS, _VERSIONS, min_size=1))
 @MANY
-def test_version_of_a_part_is_that_of_the_library(target: str, pairs: dict[str, str]) -> None:
+def test_version_of_a_part_equals_the_librarys(target: str, pairs: dict[str, str]) -> None:
     in_order = sorted(pairs.items(), key=lambda pair: convert_version_to_tuple(pair[0]))
     theirs: list[str] = []
     try:
@@ -185,7 +185,7 @@ def test_primitive_is_read_by_the_library_and_back(data: st.DataObject) -> None:
 
 @given(st.data())
 @MANY
-def test_changes_are_those_of_the_library(data: st.DataObject) -> None:
+def test_changes_equal_the_librarys(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(list(OURS)))
     ours = data.draw(objects(name))
     theirs = twin_of(ours)
@@ -220,11 +220,11 @@ def test_field_accepts_what_the_library_accepts_with_our_types(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_versions_within_are_those_of_the_library(name: str) -> None:
+def test_versions_within_equal_the_librarys(name: str) -> None:
     assert versions_within(name) == oslo.obj_tree_get_versions(name)
 
 
-def test_class_of_a_version_is_that_of_the_library() -> None:
+def test_class_of_a_version_equals_the_librarys() -> None:
     for version in ("1.0", "1.1", "1.1.4", "1.2", "0.9", "2.0"):
         results = []
         for find in (
@@ -238,7 +238,7 @@ def test_class_of_a_version_is_that_of_the_library() -> None:
         assert results[0] == results[1], version
 
 
-def test_list_is_a_sequence_as_the_library_has_it() -> None:
+def test_list_is_a_sequence_like_the_librarys() -> None:
     nodes = [ComputeNode(host=f"host-{number}") for number in range(3)]
     ours = ComputeNodeList(objects=nodes)
     theirs = twin_of(ours)

@@ -62,7 +62,7 @@ class CraneList(ObjectList[Crane]):
 
 @pytest.fixture(autouse=True, params=["here", "there"])
 def keeper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the objects in this process, or behind a server."""
+    """Store the objects in this process, or behind a server."""
 
     def answer(question: bytes) -> bytes:
         with monkeypatch.context() as there:
@@ -98,7 +98,7 @@ def test_remotable_method_takes_and_returns_objects() -> None:
     assert (found.name, one.twin and one.twin.name) == ("other", "other")
 
 
-def test_remotable_method_of_a_list_changes_the_objects_that_the_caller_has() -> None:
+def test_remotable_method_of_a_list_changes_the_callers_objects() -> None:
     cranes = [crane("one"), crane("two")]
     several = CraneList(NOWHERE, objects=cranes)
     several.lift_all("iron")

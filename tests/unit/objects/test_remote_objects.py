@@ -1,4 +1,4 @@
-"""What is received and is no object, or no question: told, and confined to it."""
+"""Invalid messages between processes: each is an error, and affects nothing else."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ NOWHERE = Context()
 
 
 def primitive(**parts: Any) -> dict[str, Any]:
-    """Of a node with PCI devices, with other parts."""
+    """Return the primitive of a node with PCI devices, with these parts replaced."""
     whole = samples.node(None, pci_stats=samples.gpus()).obj_to_primitive()
     return whole | {f"wharfinger_object.{name}": part for name, part in parts.items()}
 
@@ -35,7 +35,7 @@ def stats(**parts: Any) -> dict[str, Any]:
 
 
 def device(**parts: Any) -> dict[str, Any]:
-    """With one device that has other parts."""
+    """Return the primitive with one device whose parts are replaced."""
     [first, second] = stats()["wharfinger_object.data"]["objects"]
     first |= {f"wharfinger_object.{name}": part for name, part in parts.items()}
     return data(pci_stats=stats(data={"objects": [second, first]}))
@@ -47,7 +47,7 @@ def without(part: str) -> dict[str, Any]:
     return whole
 
 
-#: What is wrong with a primitive, and what it is told with.
+#: Mistakes of a primitive, and words of their errors.
 WRONG: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "an unknown field": (lambda: data(colour="red"), "colour"),
     "a later field": (lambda: data(rack="R7"), "rack"),
@@ -89,13 +89,13 @@ WRONG: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_object_is_refused_in_a_message_a_question_and_an_answer(name: str) -> None:
+def test_invalid_primitive_is_refused_in_a_message_a_question_and_an_answer(name: str) -> None:
     make, told = WRONG[name]
     received = make()
     with pytest.raises(InvalidObject, match=told):
         Serializer().deserialize_entity(NOWHERE, received)
     question = {"action": "object", "object": received, "method": "save", "args": [], "kwargs": {}}
-    error = told_by(question)
+    error = error_of(question)
     assert isinstance(error, InvalidObject)
     assert error.args[0]
     with pytest.raises(InvalidObject):
@@ -103,13 +103,13 @@ def test_what_is_no_object_is_refused_in_a_message_a_question_and_an_answer(name
 
 
 @pytest.mark.parametrize("nothing", [None, 7, "ComputeNode", [], {}, [[]], b"x"])
-def test_what_does_not_say_it_is_an_object_is_refused(nothing: Any) -> None:
+def test_value_that_is_no_primitive_is_refused(nothing: Any) -> None:
     with pytest.raises(InvalidObject):
         ComputeNode.obj_from_primitive(nothing)
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_field_of_a_primitive_has_to_be_of_its_type(name: str) -> None:
+def test_field_of_a_primitive_with_a_wrong_type_is_refused(name: str) -> None:
     kind = of(name)
     wrong = []
     values: list[Any] = ["\0", 1.5, -3, True, ["x", 1], {"x": []}, [None], {"x": None}, [[]]]
@@ -128,7 +128,7 @@ def test_a_field_of_a_primitive_has_to_be_of_its_type(name: str) -> None:
     assert not wrong
 
 
-def test_an_object_that_is_too_new_is_refused_alone() -> None:
+def test_too_new_object_is_refused_alone() -> None:
     good, bad = samples.node(None).obj_to_primitive(), primitive(version="1.9")
     serializer = Serializer()
     with pytest.raises(InvalidObject):
@@ -136,7 +136,7 @@ def test_an_object_that_is_too_new_is_refused_alone() -> None:
     assert serializer.deserialize_entity(NOWHERE, {"nodes": [good]})["nodes"][0].host == "host-1"
 
 
-def test_a_third_part_of_a_version_changes_nothing() -> None:
+def test_third_part_of_a_version_is_ignored() -> None:
     found = Serializer().deserialize_entity(NOWHERE, primitive(version="1.1.3"))
     assert (found.VERSION, found.host) == ("1.1", "host-1")
 
@@ -144,8 +144,8 @@ def test_a_third_part_of_a_version_changes_nothing() -> None:
 # Questions.
 
 
-def told_by(question: Any, context: Context = NOWHERE) -> Exception:
-    """What a question raises where it was asked."""
+def error_of(question: Any, context: Context = NOWHERE) -> Exception:
+    """Return the error that a question raises in the asking process."""
 
     def send(_: bytes) -> bytes:
         asked = question if isinstance(question, bytes) else json.dumps(question).encode()
@@ -189,21 +189,21 @@ def on_object(method: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_only_what_is_remotable_can_be_called(method: Any) -> None:
+def test_call_of_a_method_that_is_not_remotable_is_refused(method: Any) -> None:
     for question in (on_class("Service", method), on_object(method)):
-        error = told_by(question)
+        error = error_of(question)
         assert isinstance(error, RemoteError)
         assert "cannot be called from afar" in str(error)
 
 
 @pytest.mark.parametrize("name", ["Rack", "WharfingerObject", "VersionedObject", "", "object"])
-def test_an_unknown_class_is_told(name: str) -> None:
-    error = told_by(on_class(name, "get_by_uuid", versions={name: "1.0"}))
+def test_unknown_class_is_an_error(name: str) -> None:
+    error = error_of(on_class(name, "get_by_uuid", versions={name: "1.0"}))
     assert isinstance(error, RemoteError)
 
 
-def test_a_class_that_is_newer_where_it_is_asked_for_is_told() -> None:
-    error = told_by(on_class("Service", "get_by_uuid", versions={"Service": "1.9"}))
+def test_class_newer_in_the_asking_process_is_an_error() -> None:
+    error = error_of(on_class("Service", "get_by_uuid", versions={"Service": "1.9"}))
     assert isinstance(error, RemoteError)
     assert "1.9" in str(error)
     assert "Upgrade" in str(error)
@@ -240,17 +240,17 @@ NO_QUESTIONS: list[Any] = [
 
 
 @pytest.mark.parametrize("number", range(len(NO_QUESTIONS)))
-def test_a_question_that_is_none_is_answered_with_an_error(number: int) -> None:
-    assert isinstance(told_by(NO_QUESTIONS[number]), RemoteError)
+def test_invalid_question_is_answered_with_an_error(number: int) -> None:
+    assert isinstance(error_of(NO_QUESTIONS[number]), RemoteError)
 
 
-def test_a_process_without_a_database_says_so_itself() -> None:
-    error = told_by(on_class("Service", "get_by_uuid", args=[samples.uuid("x")]))
+def test_process_without_a_database_answers_with_its_error() -> None:
+    error = error_of(on_class("Service", "get_by_uuid", args=[samples.uuid("x")]))
     assert isinstance(error, StateError)
     assert error.facts["path"] == "no database"
 
 
-def test_an_object_is_made_earlier_for_whoever_asks() -> None:
+def test_object_is_backported_for_an_older_client() -> None:
     versions = {"ComputeNode": "1.0"}
     question = {"action": "backport", "primitive": primitive(), "versions": versions}
     answer = json.loads(ObjectServer(NOWHERE).answer(json.dumps(question).encode()))
@@ -262,7 +262,7 @@ def test_an_object_is_made_earlier_for_whoever_asks() -> None:
 
 
 def ask(answer: bytes | Exception) -> Any:
-    """Call a method; this is the answer."""
+    """Call a method that gets this answer."""
 
     def send(_: bytes) -> bytes:
         if isinstance(answer, Exception):
@@ -297,7 +297,7 @@ def ask(answer: bytes | Exception) -> Any:
     ],
     ids=lambda answer: str(answer)[:60],
 )
-def test_an_answer_that_is_none_is_an_error(answer: Any) -> None:
+def test_invalid_answer_is_an_error(answer: Any) -> None:
     with pytest.raises(RemoteError):
         ask(answer)
 
@@ -314,7 +314,7 @@ def test_an_answer_that_is_none_is_an_error(answer: Any) -> None:
     ],
     ids=str,
 )
-def test_an_answer_that_says_nothing_of_an_object_is_an_error(
+def test_answer_without_updates_of_an_object_is_an_error(
     answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote = RemoteObjects(lambda _: json.dumps(answer).encode())
@@ -329,7 +329,7 @@ def test_an_answer_that_says_nothing_of_an_object_is_an_error(
     [{"version": "many"}, {"uuid": None}, {"owners": 5}, {"obj_what_changed": 5}],
     ids=str,
 )
-def test_what_an_answer_says_of_an_object_has_to_be_of_its_type(
+def test_update_of_the_wrong_type_in_an_answer_is_an_error(
     updates: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = {"updates": updates, "result": None}
@@ -365,9 +365,7 @@ FACTS: dict[str, Any] = {
         "StateError",
     ],
 )
-def test_an_error_arrives_as_itself_with_its_facts(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_arrives_with_its_type_and_facts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = getattr(exceptions, name)
     wanted = {fact: FACTS[fact] for fact in annotated(kind)}
 
@@ -375,7 +373,7 @@ def test_an_error_arrives_as_itself_with_its_facts(
         raise kind(**wanted)
 
     monkeypatch.setattr(Context, "db", property(fail))
-    error = told_by(on_class("Service", "get_by_uuid", args=[samples.uuid(1)]))
+    error = error_of(on_class("Service", "get_by_uuid", args=[samples.uuid(1)]))
     assert type(error) is kind
     assert getattr(error, "facts", None) == wanted
     assert str(error) == str(kind(**wanted))
@@ -385,19 +383,19 @@ def annotated(kind: type[Any]) -> list[str]:
     return list(kind.__annotations__)
 
 
-def test_what_nobody_foresaw_there_is_an_error_of_another_process_here(
+def test_unexpected_error_of_the_other_process_is_a_remote_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a figure")
 
     monkeypatch.setattr(Context, "db", property(fail))
-    error = told_by(on_class("Service", "get_by_uuid", args=[samples.uuid(1)]))
+    error = error_of(on_class("Service", "get_by_uuid", args=[samples.uuid(1)]))
     assert isinstance(error, RemoteError)
     assert "ZeroDivisionError" in str(error)
 
 
-def test_what_json_has_not_can_still_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_that_json_does_not_have_are_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def send(question: bytes) -> bytes:

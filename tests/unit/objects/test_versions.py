@@ -1,4 +1,4 @@
-"""A field that changes has to change its object's version too, and earlier versions stay."""
+"""A changed field requires a new version of its object, and earlier versions stay."""
 
 import hashlib
 import inspect
@@ -30,9 +30,9 @@ from wharfinger.objects import (
 from wharfinger.objects.base import Step, versions_within
 from wharfinger.objects.persistence import RowList
 
-#: The version and the fingerprint of the fields and remotable methods of each object. Where
-#: a fingerprint differs, raise the object's version by a Step in its HISTORY that says what came
-#: with it, and see to it that it can be sent to those that only know the version before.
+#: The version of each object, and the fingerprint of its fields and remotable methods. If a
+#: fingerprint differs, raise the object's version with a Step in its HISTORY that describes the
+#: change, and make sure that the object can be sent to processes that only know the version before.
 FINGERPRINTS = {
     "ComputeNode": "1.1-d1c8286cdb77c4d8b3c489a39e2f337a",
     "ComputeNodeList": "1.3-2d485845514325f35e47cb9fed033785",
@@ -95,12 +95,12 @@ def _described(value: Any) -> Any:
     return [type(value).__name__, _described(vars(value))]
 
 
-def test_no_object_has_changed_without_a_new_version() -> None:
+def test_changed_object_without_a_new_version_is_found() -> None:
     assert {name: fingerprint(of(name)) for name in OURS} == FINGERPRINTS
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_earlier_version_can_be_made_of_an_empty_object(name: str) -> None:
+def test_empty_object_can_be_converted_to_every_earlier_version(name: str) -> None:
     for version in earlier(of(name)):
         for manifest in (None, versions_within(name)):
             made = of(name)().obj_to_primitive(version, manifest)
@@ -108,7 +108,7 @@ def test_every_earlier_version_can_be_made_of_an_empty_object(name: str) -> None
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_history_says_what_each_version_brought(name: str) -> None:
+def test_history_describes_each_version(name: str) -> None:
     kind = of(name)
     versions = [convert_version_to_tuple(step.version) for step in kind.HISTORY]
     assert versions == sorted(set(versions))
@@ -119,13 +119,13 @@ def test_a_history_says_what_each_version_brought(name: str) -> None:
     assert set(brought) <= kind.fields.keys()
     assert not kind.HISTORY[0].fields
     assert all(step.brought for step in kind.HISTORY)
-    # In a class of its own: not in what others may share.
+    # In its own class, and not in one that others share.
     assert len(kind.HISTORY) == 1 or "HISTORY" in vars(kind)
 
 
-#: Whose a record is.
+#: The host and driver instance of a record.
 SCOPE: dict[str, Any] = {"host": "host-1", "driver_instance": "metal"}
-#: The fields of records that came later than their first version.
+#: The fields of records that are younger than their first version.
 LATER_IN_RECORDS: dict[str, Any] = {
     "reserved_since": {"cleaning": 5.5},
     "absence": "{}",
@@ -175,7 +175,7 @@ FULL: dict[str, Callable[[], Any]] = {
     ("name", "version"),
     [(name, version) for name in OURS for version in earlier(of(name))],
 )
-def test_an_earlier_version_has_the_fields_that_were_there(name: str, version: str) -> None:
+def test_earlier_version_has_only_its_fields(name: str, version: str) -> None:
     kind = of(name)
     one = FULL[name]()
     for field in kind.fields.keys() - one.obj_what_changed():
@@ -192,7 +192,7 @@ def test_an_earlier_version_has_the_fields_that_were_there(name: str, version: s
     assert primitive["wharfinger_object.version"] == version
     assert primitive["wharfinger_object.data"].keys() == kind.fields.keys() - later
     assert not set(primitive.get("wharfinger_object.changes", ())) & later
-    # Whoever is newer takes it as it is.
+    # A newer process reads it unchanged.
     back = kind.obj_from_primitive(primitive)
     assert {field for field in kind.fields if back.obj_attr_is_set(field)} == (
         kind.fields.keys() - later
@@ -200,7 +200,7 @@ def test_an_earlier_version_has_the_fields_that_were_there(name: str, version: s
 
 
 class Crane(WharfingerObject):
-    """Of three versions, and registered nowhere."""
+    """An object of three versions, which is not registered."""
 
     HISTORY = (
         Step("1.0", "first version"),
@@ -224,12 +224,12 @@ class Crane(WharfingerObject):
         ("1.10", {"name", "reach", "load", "owners"}),
     ],
 )
-def test_what_came_later_is_left_out(version: str, has: set[str]) -> None:
+def test_later_fields_are_left_out(version: str, has: set[str]) -> None:
     one = Crane(name="crane", reach=3, load=None, owners=[])
     primitive = one.obj_to_primitive(target_version=version)
     assert primitive["wharfinger_object.data"].keys() == has
     assert set(primitive["wharfinger_object.changes"]) == has
-    # One that came in an earlier version leaves in it, whatever was set since.
+    # An object that arrived in an earlier version is sent in it, whatever was set since.
     one.VERSION = version
     primitive = one.obj_to_primitive()
     assert primitive["wharfinger_object.version"] == version
@@ -237,7 +237,7 @@ def test_what_came_later_is_left_out(version: str, has: set[str]) -> None:
     assert set(primitive["wharfinger_object.changes"]) == has
 
 
-def test_each_version_that_is_not_the_newest_was_looked_at() -> None:
+def test_each_earlier_version_is_tested() -> None:
     assert FULL.keys() == {name for name in OURS if earlier(of(name))}
 
 
@@ -245,7 +245,7 @@ def test_each_version_that_is_not_the_newest_was_looked_at() -> None:
     ("name", "version"),
     [(name, version) for name in LISTS for version in earlier(of(name))],
 )
-def test_a_list_of_an_earlier_version_has_objects_of_theirs(name: str, version: str) -> None:
+def test_list_of_an_earlier_version_has_objects_of_its_version(name: str, version: str) -> None:
     kind: Any = of(name)
     child = of(kind.fields["objects"].objname)
     theirs = kind.child_versions[version]
@@ -263,11 +263,11 @@ def test_a_list_of_an_earlier_version_has_objects_of_theirs(name: str, version: 
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_each_version_of_a_list_says_which_objects_it_has(name: str) -> None:
+def test_list_has_a_version_of_its_objects_for_each_of_its_own(name: str) -> None:
     kind: Any = of(name)
     child = of(kind.fields["objects"].objname)
     assert list(kind.child_versions) == [step.version for step in kind.HISTORY]
-    # A list may have a new version of its own, and objects of the same one.
+    # A list may get a new version with unchanged objects.
     children = list(dict.fromkeys(kind.child_versions.values()))
     assert children == [step.version for step in child.HISTORY]
     if issubclass(kind, RowList):
@@ -275,7 +275,7 @@ def test_each_version_of_a_list_says_which_objects_it_has(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_each_object_in_an_object_has_a_version_for_each_of_its(name: str) -> None:
+def test_object_in_an_object_has_a_version_for_each_of_its(name: str) -> None:
     kind = of(name)
     for field, pairs in kind.obj_relationships.items():
         child = of(vars(kind.fields[field])["objname"])
@@ -285,7 +285,7 @@ def test_each_object_in_an_object_has_a_version_for_each_of_its(name: str) -> No
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_the_docstring_of_an_object_says_what_each_field_is(name: str) -> None:
+def test_docstring_of_an_object_explains_each_field(name: str) -> None:
     kind = of(name)
     said = set(re.findall(r"``(\w+)``", kind.__doc__ or ""))
     assert kind.fields.keys() <= said
@@ -297,8 +297,8 @@ def test_the_docstring_of_an_object_says_what_each_field_is(name: str) -> None:
 UNWANTED = ("eventlet", "oslo_messaging", "oslo_service", "oslo_versionedobjects")
 
 
-def test_objects_import_neither_eventlet_nor_what_brings_it() -> None:
-    # In a process of its own: other tests may have imported them.
+def test_import_of_objects_does_not_import_eventlet() -> None:
+    # In a process of its own, since other tests may have imported them.
     code = (
         "import sys, wharfinger.objects, wharfinger.objects.remote_objects\n"
         f"print([name for name in {UNWANTED!r} if name in sys.modules])\n"

@@ -28,7 +28,7 @@ project_domain_id = default
 VERSIONS = {"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}
 
 
-def test_placement_that_is_missing_in_the_catalog_is_found_once_it_is_there(tmp_path: Path) -> None:
+def test_placement_missing_in_the_catalog_is_found_once_it_is_there(tmp_path: Path) -> None:
     token = fixture.V3Token(project_id="service")
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

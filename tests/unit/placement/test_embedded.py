@@ -1,4 +1,4 @@
-"""Whether the embedded Placement is installed, without importing it."""
+"""Check whether the embedded Placement is installed, without its import."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ from wharfinger.placement import embedded
 def test_check_installed_names_each_missing_distribution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: list[str], missing: str
 ) -> None:
-    for module in ("placement", "webob"):  # whether they are installed here or not
+    for module in ("placement", "webob"):  # whether or not they are installed here
         (tmp_path / f"{module}.py").touch()
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.syspath_prepend(tmp_path)

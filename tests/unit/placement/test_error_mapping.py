@@ -17,14 +17,14 @@ def answer(status: int, content: bytes = b"<html>a proxy's page</html>") -> requ
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_what_asks_to_come_back_later_is_not_available_now(status: int) -> None:
+def test_answer_that_asks_to_retry_later_is_placement_unavailable(status: int) -> None:
     error = from_response("GET /traits", answer(status))
     assert isinstance(error, PlacementUnavailable)
     assert error.status == status
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", b'{"errors": []}'])
-def test_a_404_that_is_not_placements_word_says_nothing_is_gone(content: bytes) -> None:
+def test_404_that_is_not_from_placement_is_an_unexpected_answer(content: bytes) -> None:
     assert isinstance(from_response("GET /traits", answer(404, content)), UnexpectedAnswer)
 
 
@@ -36,7 +36,7 @@ def test_a_404_that_is_not_placements_word_says_nothing_is_gone(content: bytes) 
         ("POST /reshaper", 403, "this takes the service role"),
     ],
 )
-def test_a_refusal_says_which_role_lacks(request_: str, status: int, remedy: str) -> None:
+def test_refusal_names_the_missing_role(request_: str, status: int, remedy: str) -> None:
     error = from_response(request_, answer(status))
     assert isinstance(error, PermissionRefused)
     assert remedy in error.remedy

@@ -1,4 +1,4 @@
-"""What a query needs of the server, and the same query for one without named groups."""
+"""Features that a query needs, and the equivalent query for a server without named groups."""
 
 import re
 
@@ -43,14 +43,14 @@ GROUPED = re.compile(r"(resources|required|member_of|in_tree)(.*)\Z")
         ),
     ],
 )
-def test_a_query_needs_what_its_conditions_need(query: Query, needed: set[Feature]) -> None:
+def test_query_needs_the_features_of_its_conditions(query: Query, needed: set[Feature]) -> None:
     assert set(features(query)) == needed
     beside = {Feature.CANDIDATES_IN_TREE} if ("in_tree", A) in query else set()
     assert set(candidate_features(query)) == needed | beside | {Feature.NESTED_CANDIDATES}
 
 
 @pytest.mark.parametrize("key", ["in_tree", "in_tree1", "in_tree_NET"])
-def test_candidates_of_one_tree_need_a_server_that_can_tell_trees(key: str) -> None:
+def test_query_for_one_tree_needs_candidates_in_tree(key: str) -> None:
     assert Feature.CANDIDATES_IN_TREE in set(candidate_features([(key, A)]))
 
 
@@ -82,7 +82,7 @@ def test_named_groups_are_numbered_one_by_one() -> None:
     ]
 
 
-def test_groups_with_numbers_keep_them_and_no_name_gets_one_that_is_taken() -> None:
+def test_numbered_groups_keep_their_numbers_and_names_get_free_ones() -> None:
     query = [(f"resources{suffix}", "VGPU:1") for suffix in ("_A", "1", "_B", "3", "_C")]
 
     assert [key for key, _value in numbered(query)] == [
@@ -95,12 +95,12 @@ def test_groups_with_numbers_keep_them_and_no_name_gets_one_that_is_taken() -> N
 
 
 @pytest.mark.parametrize("suffix", ["01", "0", "\u00b2", "\u0661", "_1", "-1"])
-def test_what_only_looks_like_a_number_gets_one(suffix: str) -> None:
-    # An old server takes suffixes of [1-9][0-9]* alone.
+def test_suffix_that_resembles_a_number_gets_one(suffix: str) -> None:
+    # An old server accepts only suffixes of the form [1-9][0-9]*.
     assert list(numbered([(f"resources{suffix}", "VGPU:1")])) == [("resources1", "VGPU:1")]
 
 
-def test_a_query_without_groups_is_as_it_was() -> None:
+def test_query_without_groups_is_unchanged() -> None:
     query = [("resources", "VCPU:1"), ("required", "T1"), ("limit", "1"), ("group_policy", "none")]
 
     assert list(numbered(query)) == query
@@ -126,13 +126,13 @@ queries = st.lists(st.one_of(conditions, others), max_size=12)
 
 
 def parts(key: str) -> tuple[str, str | None]:
-    """What a condition is about, and the suffix of its group; no suffix outside of groups."""
+    """Return the condition and the suffix of its group; None outside of groups."""
     match = GROUPED.match(key)
     return (match[1], match[2]) if match else (key, None)
 
 
 @given(queries)
-def test_numbering_changes_suffixes_and_nothing_else(query: Query) -> None:
+def test_numbering_changes_only_suffixes(query: Query) -> None:
     after = numbered(query)
 
     assert [(parts(key)[0], value) for key, value in after] == [
@@ -161,19 +161,19 @@ def test_numbering_neither_merges_nor_splits_groups(query: Query) -> None:
 
 
 @given(queries)
-def test_numbering_again_changes_nothing_more(query: Query) -> None:
+def test_repeated_numbering_changes_nothing(query: Query) -> None:
     once = list(numbered(query))
 
     assert list(numbered(once)) == once
 
 
 @given(queries)
-def test_numbering_needs_no_more_and_no_less_of_the_server(query: Query) -> None:
+def test_numbering_does_not_change_the_needed_features(query: Query) -> None:
     assert set(features(numbered(query))) == set(features(query))
     assert set(candidate_features(numbered(query))) == set(candidate_features(query))
 
 
-def test_query_is_encoded_so_that_people_can_read_it() -> None:
+def test_encoded_query_is_readable() -> None:
     assert encoded([("required", "in:A,!B"), ("name", "a b&c")]) == "required=in:A,!B&name=a+b%26c"
 
 

@@ -1,4 +1,4 @@
-"""Conditions on traits: what they may say, how they are read, and how they are written."""
+"""Conditions on traits: their meaning, parsing and encoding."""
 
 from typing import Any
 
@@ -33,10 +33,10 @@ def refusal(*values: str) -> InvalidRequest:
     return caught.value
 
 
-# What they say.
+# Parsing and encoding.
 
 
-def test_conditions_are_read_as_the_api_writes_them() -> None:
+def test_conditions_in_the_syntax_of_the_api_are_parsed() -> None:
     assert TraitConditions.parse(["T1,T2", "in:T3,T4", "!T5", "T6,!T7", "in:T8,T9"]) == (
         TraitConditions(
             required=frozenset({"T1", "T2", "T6"}),
@@ -46,13 +46,13 @@ def test_conditions_are_read_as_the_api_writes_them() -> None:
     )
 
 
-def test_blanks_beside_commas_are_passed_over() -> None:
+def test_spaces_beside_commas_are_ignored() -> None:
     assert TraitConditions.parse(["T1 , !T2", "in:T3 , T4"]) == (
         TraitConditions.parse(["T1,!T2", "in:T3,T4"])
     )
 
 
-def test_nothing_said_is_no_condition() -> None:
+def test_empty_list_is_no_condition() -> None:
     assert TraitConditions.parse([]) == NO_CONDITIONS
     assert not NO_CONDITIONS
     assert NO_CONDITIONS.values() == ()
@@ -60,26 +60,26 @@ def test_nothing_said_is_no_condition() -> None:
 
 
 @pytest.mark.parametrize("value", ["T1", "!T1", "in:T1,T2"])
-def test_anything_said_is_a_condition(value: str) -> None:
+def test_any_value_is_a_condition(value: str) -> None:
     assert TraitConditions.parse([value])
 
 
-def test_what_is_plain_is_one_value_and_each_choice_is_another() -> None:
+def test_values_have_plain_conditions_in_one_and_each_choice_in_another() -> None:
     written = TraitConditions.parse(["in:T9,T8", "!T5", "T2,T1", "in:T4,T3", "!T6"]).values()
 
     assert written == ("T1,T2,!T5,!T6", "in:T3,T4", "in:T8,T9")
 
 
-def test_a_choice_of_one_trait_is_none() -> None:
+def test_choice_of_one_trait_becomes_required() -> None:
     assert TraitConditions.parse(["in:T1", "in:T2,T2"]).values() == ("T1,T2",)
     assert TraitConditions(any_of=frozenset({frozenset({"T1"})})).any_of == frozenset()
 
 
-def test_what_is_wanted_is_what_is_required_and_what_can_be_chosen() -> None:
+def test_wanted_has_required_traits_and_choices() -> None:
     assert TraitConditions.parse(["T1", "in:T2,T3", "!T4"]).wanted == {"T1", "T2", "T3"}
 
 
-def test_both_conditions_hold_together() -> None:
+def test_combination_has_the_conditions_of_both() -> None:
     both = TraitConditions.parse(["T1", "in:T2,T3", "!T4"]) & (
         TraitConditions.parse(["T5", "in:T6,T7", "!T8"])
     )
@@ -87,7 +87,7 @@ def test_both_conditions_hold_together() -> None:
     assert both.values() == ("T1,T5,!T4,!T8", "in:T2,T3", "in:T6,T7")
 
 
-def test_what_is_given_in_plain_sets_can_be_kept_in_one() -> None:
+def test_conditions_from_plain_sets_are_hashable() -> None:
     given = TraitConditions(
         required={"T1"},  # type: ignore[arg-type]
         any_of=[{"T2", "T3"}],  # type: ignore[arg-type]
@@ -98,12 +98,12 @@ def test_what_is_given_in_plain_sets_can_be_kept_in_one() -> None:
 
 
 @given(conditions())
-def test_what_is_written_is_read_as_the_same(said: TraitConditions) -> None:
+def test_encoded_conditions_are_parsed_to_the_same(said: TraitConditions) -> None:
     assert TraitConditions.parse(said.values()) == said
 
 
 @given(conditions())
-def test_there_are_several_values_only_where_there_is_a_choice(said: TraitConditions) -> None:
+def test_values_are_several_only_with_a_choice(said: TraitConditions) -> None:
     plain = [value for value in said.values() if not value.startswith("in:")]
 
     assert len(plain) == bool(said.required or said.forbidden)
@@ -111,7 +111,7 @@ def test_there_are_several_values_only_where_there_is_a_choice(said: TraitCondit
 
 
 @given(conditions(), conditions())
-def test_together_they_say_all_that_each_says_or_are_refused(
+def test_combination_has_all_conditions_or_is_refused(
     one: TraitConditions, other: TraitConditions
 ) -> None:
     try:
@@ -128,7 +128,7 @@ def test_together_they_say_all_that_each_says_or_are_refused(
         assert both.forbidden == one.forbidden | other.forbidden
 
 
-# What cannot be meant.
+# Invalid conditions.
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_together_they_say_all_that_each_says_or_are_refused(
         (LONGEST + "A", "with at most 255 characters"),
     ],
 )
-def test_what_is_no_condition_is_refused_with_the_value(value: str, told: str) -> None:
+def test_invalid_condition_is_refused_with_its_value(value: str, told: str) -> None:
     error = refusal("T0", value)
 
     assert str(error.value).strip() == value.strip()
@@ -180,14 +180,14 @@ def test_what_is_no_condition_is_refused_with_the_value(value: str, told: str) -
         (["in:T1", "!T1"], "T1 cannot be required and forbidden."),
     ],
 )
-def test_what_is_required_and_forbidden_is_refused(values: list[str], told: str) -> None:
+def test_trait_that_is_required_and_forbidden_is_refused(values: list[str], told: str) -> None:
     error = refusal(*values)
 
     assert error.problem == told
     assert error.value == " ".join(values)
 
 
-def test_a_choice_may_be_forbidden_in_part() -> None:
+def test_choice_may_be_forbidden_in_part() -> None:
     assert TraitConditions.parse(["in:T1,T2", "!T1"]).values() == ("!T1", "in:T1,T2")
 
 
@@ -197,23 +197,23 @@ def test_conditions_that_contradict_each_other_are_refused() -> None:
 
 
 @pytest.mark.parametrize("field", ["required", "forbidden"])
-def test_a_condition_with_what_is_no_trait_cannot_be_made(field: str) -> None:
+def test_condition_with_an_invalid_trait_is_refused(field: str) -> None:
     said: Any = {field: frozenset({"fast"})}
     with pytest.raises(InvalidRequest, match="'fast' cannot be a trait"):
         TraitConditions(**said)
 
 
-def test_a_choice_with_what_is_no_trait_cannot_be_made() -> None:
+def test_choice_with_an_invalid_trait_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="'fast' cannot be a trait"):
         TraitConditions(any_of=frozenset({frozenset({"T1", "fast"})}))
 
 
-def test_a_choice_between_nothing_cannot_be_made() -> None:
+def test_empty_choice_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="it names no trait, and one has to be there"):
         TraitConditions(any_of=frozenset({frozenset()}))
 
 
-def test_an_error_names_where_the_conditions_stand() -> None:
+def test_error_names_the_place_of_the_conditions() -> None:
     for values in (["fast"], ["T1,!T1"]):
         with pytest.raises(InvalidRequest) as caught:
             TraitConditions.parse(values, "--required")
@@ -224,19 +224,19 @@ def test_an_error_names_where_the_conditions_stand() -> None:
 
 
 @pytest.mark.parametrize("name", ["T", "OWNER_NOVA", "CUSTOM_1", "_", LONGEST])
-def test_what_can_be_a_trait_is_taken(name: str) -> None:
+def test_valid_trait_is_accepted(name: str) -> None:
     assert check_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["T\n", "CUSTOM-FAST", "Custom_Fast", "\u00c4", " T"])
-def test_what_cannot_be_a_trait_is_refused(name: str) -> None:
+def test_invalid_trait_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot be a trait") as caught:
         check_name(name)
     assert caught.value.value == name
 
 
 @given(st.lists(st.text(alphabet="T1,!in: _\n\u00e9"), max_size=3))
-def test_any_text_is_read_or_refused(values: list[str]) -> None:
+def test_any_text_is_parsed_or_refused(values: list[str]) -> None:
     try:
         said = TraitConditions.parse(values)
     except InvalidRequest:

@@ -1,4 +1,4 @@
-"""Names are made sure of once, and again when one was refused or may have gone."""
+"""Names are created once, and again after a refusal or a possible deletion."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ WRONG: Final = PlacementError(request="PUT", status=400, code="", detail="no suc
 
 
 class Names(PlacementModel):
-    """Notes the names that are created, and refuses all with one error."""
+    """Records created names; refuses all with an error, if there is one."""
 
     def __init__(self, error: PlacementError | None = None) -> None:
         super().__init__((), Fuse())
@@ -28,7 +28,7 @@ class Names(PlacementModel):
     create_resource_class = create_trait
 
 
-def test_a_name_is_created_once_until_all_are_forgotten() -> None:
+def test_name_is_created_once_until_all_are_forgotten() -> None:
     client = Names()
     known = TraitsAndClasses(client)
     for _ in range(2):
@@ -39,7 +39,7 @@ def test_a_name_is_created_once_until_all_are_forgotten() -> None:
     assert client.created == ["CUSTOM_A", "CUSTOM_B"] * 2
 
 
-def test_a_name_that_was_refused_is_tried_again() -> None:
+def test_refused_name_is_tried_again() -> None:
     client = Names(WRONG)
     known = TraitsAndClasses(client)
     for _ in range(2):
@@ -52,6 +52,6 @@ def test_a_name_that_was_refused_is_tried_again() -> None:
     [PlacementUnavailable(request="PUT", detail="no answer"), refused("PUT", 403, "no role")],
     ids=["unavailable", "refused"],
 )
-def test_what_is_about_no_name_is_no_names_error(error: PlacementError) -> None:
+def test_error_that_is_not_about_a_name_is_raised(error: PlacementError) -> None:
     with pytest.raises((PlacementUnavailable, PermissionRefused)):
         TraitsAndClasses(Names(error)).ensure(["CUSTOM_A"], [])

@@ -1,4 +1,4 @@
-"""What is absent from its backend: what its removal waits for, reason by reason."""
+"""Absent providers: the reasons for which a removal waits."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -52,7 +52,7 @@ def absent(
     allocated: frozenset[str] = frozenset(),
     **remembered: Any,
 ) -> TreeDraft:
-    """What becomes of a provider that was absent for long, and of nothing beside it."""
+    """Return the draft for a provider that was absent for long."""
     record = Record(**{"applied": live, "absence": since(900.0), **remembered})
     providers = {one.uuid: one for one in (live, *others)}
     draft = TreeDraft(
@@ -74,7 +74,7 @@ def waits_for(draft: TreeDraft) -> str:
     return pending.reason
 
 
-def test_what_is_due_is_deleted_and_forgotten() -> None:
+def test_remove_of_a_due_provider_deletes_it_and_its_record() -> None:
     draft = absent(child(), root())
     assert [type(step) for step in draft.deletions] == [DeleteProvider]
     assert draft.records == {GPU: None}
@@ -82,8 +82,8 @@ def test_what_is_due_is_deleted_and_forgotten() -> None:
     assert draft.pending == []
 
 
-def test_what_another_took_over_stays_and_its_absence_is_forgotten() -> None:
-    """Should it become ours again, its absence begins anew."""
+def test_remove_of_a_provider_of_another_owner_keeps_it_and_resets_its_absence() -> None:
+    """If it becomes ours again, its absence begins anew."""
     live = child(traits=frozenset(["OWNER_CYBORG"]))
     draft = absent(live, root())
     assert "OWNER_CYBORG" in waits_for(draft)
@@ -106,13 +106,13 @@ def test_absent_provider_that_is_held_keeps_the_figures_from_before_its_reshape(
     assert kept.live.inventories["VGPU"].is_fully_reserved
 
 
-def test_what_is_overlaid_is_its_publishers_to_delete() -> None:
+def test_remove_of_an_overlaid_provider_leaves_it_to_its_publisher() -> None:
     assert "published by someone else" in waits_for(
         absent(child(), root(), mode=PublishingMode.OVERLAY)
     )
 
 
-def test_what_has_another_instances_mark_too_is_not_ours_alone() -> None:
+def test_remove_of_a_provider_with_another_instance_trait_keeps_it() -> None:
     draft = absent(child(traits=OURS | {"CUSTOM_WHARFINGER_OTHERS"}), root())
     assert "CUSTOM_WHARFINGER_OTHERS" in waits_for(draft)
 
@@ -123,14 +123,14 @@ def test_absent_provider_that_we_only_intended_to_create_is_kept(generation: int
     assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
 
 
-def test_what_was_to_be_created_and_has_both_our_marks_is_ours() -> None:
+def test_remove_of_an_intended_provider_with_both_our_traits_deletes_it() -> None:
     live = child(traits=OURS)
     draft = absent(live, root(), applied=None, intended=live)
     assert [step.uuid for step in draft.deletions] == [GPU]
 
 
 @pytest.mark.parametrize("mark", sorted(OURS))
-def test_what_was_to_be_adopted_and_has_one_of_them_may_be_somebody_elses(mark: str) -> None:
+def test_remove_of_an_intended_provider_with_one_of_our_traits_keeps_it(mark: str) -> None:
     live = child(traits=frozenset([mark]))
     assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
 
@@ -142,18 +142,18 @@ def test_absent_provider_without_our_instance_trait_is_kept(traits: tuple[str, .
     assert "lost the trait" in waits_for(draft)
 
 
-def test_a_device_may_have_moved_to_a_node_of_which_nothing_is_known() -> None:
+def test_remove_of_a_device_while_a_node_is_unknown_keeps_it() -> None:
     removals = replace(DUE, children_may_be_elsewhere=True)
     assert "may have moved" in waits_for(absent(child(), root(), removals=removals))
 
 
-def test_a_node_cannot_have_moved_below_another() -> None:
+def test_remove_of_a_node_while_a_node_is_unknown_deletes_it() -> None:
     draft = absent(root(), removals=replace(DUE, children_may_be_elsewhere=True))
     assert [step.uuid for step in draft.deletions] == [HOST]
 
 
 @pytest.mark.parametrize("before", [None, since(1000.0), since(940.5)])
-def test_an_absence_that_is_new_or_short_is_counted_on(before: Absence | None) -> None:
+def test_remove_before_the_delay_counts_on(before: Absence | None) -> None:
     draft = absent(child(), root(), absence=before)
     assert waits_for(draft).startswith("absent for ")
     record = draft.records[GPU]
@@ -162,7 +162,7 @@ def test_an_absence_that_is_new_or_short_is_counted_on(before: Absence | None) -
 
 
 @pytest.mark.parametrize(("when", "is_due"), [(940.0, True), (940.5, False), (1000.0, False)])
-def test_an_absence_of_exactly_the_delay_is_long_enough(when: float, is_due: bool) -> None:
+def test_is_due_at_exactly_the_delay(when: float, is_due: bool) -> None:
     assert DUE.policy.is_due(Record(absence=since(when)), NOW) is is_due
 
 
@@ -172,7 +172,7 @@ def test_is_due_without_a_delay_needs_a_second_listing() -> None:
     assert policy.is_due(Record(absence=since(999.999)), NOW)
 
 
-#: Old absences whose length cannot be counted.
+#: Former absences whose length is unknown.
 UNCOUNTED: Final = {
     "of an old release": Absence(0.0),
     "of another boot": replace(since(600.0, boot_id=OTHER_BOOT), since=0.0),
@@ -181,7 +181,7 @@ UNCOUNTED: Final = {
 
 
 @pytest.mark.parametrize("what", UNCOUNTED)
-def test_remove_where_an_absence_cannot_be_compared_counts_anew(what: str) -> None:
+def test_remove_with_an_absence_that_cannot_be_compared_counts_anew(what: str) -> None:
     draft = absent(child(), root(), absence=UNCOUNTED[what])
     assert waits_for(draft).startswith("absent for 0 s")
     record = draft.records[GPU]
@@ -190,7 +190,7 @@ def test_remove_where_an_absence_cannot_be_compared_counts_anew(what: str) -> No
 
 
 @pytest.mark.parametrize("wall_clock", [0.0, 1e10])
-def test_remove_whatever_the_wall_clock_says_counts_uptime(wall_clock: float) -> None:
+def test_remove_with_any_wall_clock_counts_uptime(wall_clock: float) -> None:
     removals = replace(DUE, now=wall_clock)
     short, long = Absence(wall_clock, Uptime(BOOT, 441.0)), Absence(1e9, Uptime(BOOT, 440.0))
     assert waits_for(absent(child(), root(), removals=removals, absence=short)).startswith(
@@ -200,7 +200,7 @@ def test_remove_whatever_the_wall_clock_says_counts_uptime(wall_clock: float) ->
 
 
 @pytest.mark.parametrize("before", [None, since(900.0), Absence(1.0)])
-def test_remove_without_a_boot_id_keeps_the_provider_and_says_why(before: Absence | None) -> None:
+def test_remove_without_a_boot_id_keeps_the_provider_with_a_reason(before: Absence | None) -> None:
     draft = absent(child(), root(), removals=replace(DUE, uptime=None), absence=before)
     assert "/proc/sys/kernel/random/boot_id" in waits_for(draft)
     record = draft.records[GPU]
@@ -209,7 +209,9 @@ def test_remove_without_a_boot_id_keeps_the_provider_and_says_why(before: Absenc
 
 
 @pytest.mark.parametrize("allocated", [frozenset(), frozenset([GPU])])
-def test_remove_of_what_the_driver_still_has_keeps_it_as_it_is(allocated: frozenset[str]) -> None:
+def test_remove_of_a_provider_that_the_driver_still_has_changes_nothing(
+    allocated: frozenset[str],
+) -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
     removals = replace(DUE, kept={GPU: "it is still there"})
     draft = absent(live, root(), removals=removals, allocated=allocated)
@@ -220,15 +222,15 @@ def test_remove_of_what_the_driver_still_has_keeps_it_as_it_is(allocated: frozen
     assert record.absence == since(900.0), "it is asked for again by the next listing"
 
 
-def test_what_waits_is_remembered_as_it_is_now() -> None:
-    """Otherwise it would be read again in each cycle."""
+def test_remove_that_waits_records_the_current_state() -> None:
+    """Otherwise each cycle would read it again."""
     live = child(generation=7)
     record = absent(live, root(), absence=None).records[GPU]
     assert record is not None
     assert record.live == live
 
 
-def test_what_is_allocated_is_kept_and_its_own_figures_are_remembered() -> None:
+def test_remove_of_an_allocated_provider_reserves_it_and_records_its_figures() -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
     draft = absent(live, root(), allocated=frozenset([GPU]))
     assert "allocations" in waits_for(draft)
@@ -241,7 +243,7 @@ def test_what_is_allocated_is_kept_and_its_own_figures_are_remembered() -> None:
     assert draft.gone == {GPU}
 
 
-def test_what_is_kept_and_reserved_already_is_no_removal_any_more() -> None:
+def test_remove_of_a_kept_and_reserved_provider_does_not_count_again() -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
     draft = absent(live, root(), allocated=frozenset([GPU]), own_reserved={"VGPU": 1})
     assert draft.gone == set()
@@ -255,7 +257,7 @@ def figures(step: SetInventories) -> dict[str, tuple[int, int]]:
     return {name: (one.total, one.reserved) for name, one in step.after.items()}
 
 
-def test_what_is_kept_says_since_when_and_for_what() -> None:
+def test_remove_of_a_kept_provider_records_reason_and_start() -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
     record = absent(live, root(), allocated=frozenset([GPU])).records[GPU]
     assert record is not None
@@ -277,7 +279,7 @@ def test_what_is_kept_says_since_when_and_for_what() -> None:
     assert again.reserved_since == {reason: DUE.now}
 
 
-def test_a_foreign_figure_of_what_is_kept_has_none_to_be_restored() -> None:
+def test_remove_of_a_kept_provider_records_no_figure_of_a_foreign_reservation() -> None:
     live = child(
         inventories={
             "VGPU": Inventory(total=4, reserved=4),
@@ -297,7 +299,7 @@ def test_a_foreign_figure_of_what_is_kept_has_none_to_be_restored() -> None:
 
 
 @pytest.mark.parametrize("before", [None, since(950.0)])
-def test_what_was_reserved_keeps_its_figures_while_its_absence_is_counted(
+def test_remove_of_a_reserved_provider_before_the_delay_keeps_its_figures(
     before: Absence | None,
 ) -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
@@ -316,7 +318,7 @@ def test_what_was_reserved_keeps_its_figures_while_its_absence_is_counted(
     assert draft.inventories == []
 
 
-def test_what_others_have_fully_reserved_and_is_due_is_deleted_all_the_same() -> None:
+def test_remove_of_a_due_provider_with_a_foreign_reservation_deletes_it() -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})
     ours = replace(live, inventories={"VGPU": Inventory(total=4)})
     draft = absent(live, root(), applied=ours)

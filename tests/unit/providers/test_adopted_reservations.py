@@ -46,7 +46,7 @@ def planned(
     record: Record | None = None,
     **more: Any,
 ) -> TreePlan:
-    """Return the plan for a provider of which the driver reports ``reports`` as reserved."""
+    """Return the plan for a provider; the driver reports ``reports`` as reserved."""
     [(kind, inventory)] = live.inventories.items()
     said = provider(reports, kind=kind, total=inventory.total, parent=live.parent_uuid)
     [plan] = plan_trees(
@@ -81,10 +81,10 @@ POOL: Final[dict[str, Any]] = {"kind": "CUSTOM_POOL", "total": 8}
 @pytest.mark.parametrize("traits", [NOVA, NONE])
 @pytest.mark.parametrize("is_allocated", [False, True])
 @pytest.mark.parametrize("reasons", [(), ("cleaning",)])
-def test_adoption_of_a_fully_reserved_provider_decides_whose_the_reservation_is(
+def test_adoption_of_a_fully_reserved_provider_decides_who_reserved_it(
     shape: dict[str, Any], traits: frozenset[str], is_allocated: bool, reasons: tuple[str, ...]
 ) -> None:
-    """The driver's with a reason, nova's on its bare metal, and another program's otherwise."""
+    """The driver if it has a reason, nova on its bare metal, and another program otherwise."""
     total = shape["total"]
     [kind] = {shape["kind"]}
 
@@ -99,7 +99,7 @@ def test_adoption_of_a_fully_reserved_provider_decides_whose_the_reservation_is(
 
 
 @pytest.mark.parametrize("traits", [NOVA, NONE])
-def test_adoption_of_what_the_driver_reports_as_full_keeps_it_as_the_drivers(
+def test_adoption_of_a_provider_that_the_driver_reports_as_full_keeps_it_as_the_drivers(
     traits: frozenset[str],
 ) -> None:
     """A driver may report ``reserved == total`` without a reason: that is its own figure."""
@@ -107,7 +107,7 @@ def test_adoption_of_what_the_driver_reports_as_full_keeps_it_as_the_drivers(
 
 
 def test_adoption_with_a_reason_ends_with_it_and_restores_the_figure_of_the_driver() -> None:
-    """The own figure is what the driver reports, and not what the other program wrote."""
+    """The own figure is the driver's report, and not the value of the other program."""
     live = provider(4, NOVA, **GPU)
     first = planned(live, "cleaning", reports=1).records[NODE]
     assert first
@@ -119,7 +119,9 @@ def test_adoption_with_a_reason_ends_with_it_and_restores_the_figure_of_the_driv
 
 
 def test_adoption_of_an_overlaid_provider_decides_by_the_same_rule() -> None:
-    """Another program wrote the inventory until now, though our instance trait is there."""
+    """Another program wrote the inventory until now, though our instance trait is on the
+    provider.
+    """
     live = provider(1, US.traits)
     applied = Provider(uuid=NODE, name="node", root_uuid=NODE, traits=US.traits)
     record = Record(applied=applied, live=live, mode=PublishingMode.OVERLAY)

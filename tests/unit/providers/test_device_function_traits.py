@@ -1,4 +1,4 @@
-"""Which function a device holds: the names of the traits, and who may say what."""
+"""Traits of device functions: their names, and which writer of a trait counts."""
 
 import re
 from uuid import UUID
@@ -54,7 +54,7 @@ def said(mode: PublishingMode, *traits: str) -> DesiredProvider:
 def published(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> tuple[Provider, Record]:
-    """What a cycle makes of a device that was programmed, and remembers of it."""
+    """Return provider and record after a cycle of a device that was programmed."""
     [record] = with_claims({DEVICE: record}, {DEVICE: held}).values()
     superseded = bool(said_since(wanted, live, record, held))
     wanted = with_function(wanted, record, held, superseded=superseded)
@@ -65,21 +65,23 @@ def published(
 
 
 @given(NAMEABLE)
-def test_a_function_has_a_trait_whatever_characters_it_is_written_with(function: str) -> None:
+def test_function_trait_of_any_characters_is_valid(function: str) -> None:
     trait = function_trait(function)
     assert VALID.fullmatch(trait)
     assert function_traits([trait]) == {trait}
 
 
 @given(NAMEABLE, st.text(max_size=30))
-def test_a_vendor_stands_before_the_function(function: str, vendor: str) -> None:
+def test_function_trait_with_a_vendor_has_it_before_the_function(
+    function: str, vendor: str
+) -> None:
     trait = function_trait(function, vendor)
     assert VALID.fullmatch(trait)
     assert trait.endswith(function_trait(function).removeprefix(PREFIX))
 
 
 @given(st.uuids())
-def test_a_uuid_is_one_function_however_it_is_written(uuid: UUID) -> None:
+def test_function_trait_of_a_uuid_in_any_form_is_the_same(uuid: UUID) -> None:
     traits = {
         function_trait(written)
         for written in (str(uuid), uuid.hex, str(uuid).upper(), uuid.hex.upper())
@@ -88,7 +90,7 @@ def test_a_uuid_is_one_function_however_it_is_written(uuid: UUID) -> None:
 
 
 @given(st.text(st.characters(max_codepoint=127, exclude_categories=("L", "N")), max_size=20))
-def test_what_has_neither_letter_nor_digit_is_no_function(function: str) -> None:
+def test_function_trait_without_letter_or_digit_is_refused(function: str) -> None:
     with pytest.raises(InvalidName, match="letter or digit"):
         function_trait(function, "intel")
 
@@ -104,28 +106,28 @@ def test_what_has_neither_letter_nor_digit_is_no_function(function: str) -> None
         ("ä1", "", "1"),
     ],
 )
-def test_what_a_trait_s_name_does_not_take_is_one_stroke(
+def test_function_trait_replaces_invalid_characters_with_one_underscore(
     function: str, vendor: str, trait: str
 ) -> None:
     assert function_trait(function, vendor) == PREFIX + trait
 
 
-def test_a_name_is_not_cut_to_fit() -> None:
+def test_function_trait_that_is_too_long_is_refused() -> None:
     longest = 255 - len(PREFIX)
     assert len(function_trait("a" * longest)) == 255
     with pytest.raises(InvalidName):
         function_trait("a" * (longest + 1))
 
 
-def test_other_traits_say_nothing_of_functions() -> None:
+def test_function_traits_ignores_other_traits() -> None:
     assert function_traits([HELD, HARDWARE, "CUSTOM_FPGA_FUNCTION", "HW_CPU_X86_VMX"]) == {HELD}
 
 
-# Who may say what.
+# Which writer of a function counts.
 
 
 @MODES
-def test_a_function_is_said_where_nothing_else_is(mode: PublishingMode) -> None:
+def test_held_function_is_published_on_a_device_without_another(mode: PublishingMode) -> None:
     wanted = said(mode, HARDWARE)
     for live in (None, provider(), provider(HARDWARE), provider(HELD)):
         held = HeldFunction(HELD, STALE)
@@ -135,7 +137,7 @@ def test_a_function_is_said_where_nothing_else_is(mode: PublishingMode) -> None:
 
 
 @MODES
-def test_a_function_that_is_said_already_changes_nothing(mode: PublishingMode) -> None:
+def test_held_function_that_is_published_already_changes_nothing(mode: PublishingMode) -> None:
     wanted = said(mode, HELD)
     held = HeldFunction(HELD)
     assert not said_since(wanted, provider(HELD), remembered(HELD), held)
@@ -143,7 +145,7 @@ def test_a_function_that_is_said_already_changes_nothing(mode: PublishingMode) -
 
 
 @MODES
-def test_a_function_that_said_since_is_said_no_more(mode: PublishingMode) -> None:
+def test_held_function_that_is_superseded_is_removed(mode: PublishingMode) -> None:
     wanted = said(mode, HARDWARE, HELD)
     held = HeldFunction(HELD, STALE)
     found = with_function(wanted, Record(mode=mode), held, superseded=True)
@@ -152,7 +154,9 @@ def test_a_function_that_said_since_is_said_no_more(mode: PublishingMode) -> Non
 
 @MODES
 @pytest.mark.parametrize("there", [{OTHER}, {OTHER, HELD}])
-def test_whoever_says_another_function_is_right(mode: PublishingMode, there: set[str]) -> None:
+def test_function_written_by_another_client_replaces_the_held_one(
+    mode: PublishingMode, there: set[str]
+) -> None:
     live = provider(HARDWARE, *there)
     after, record = published(
         said(mode, HARDWARE), live, remembered(HARDWARE, mode=mode), HeldFunction(HELD, STALE)
@@ -161,20 +165,20 @@ def test_whoever_says_another_function_is_right(mode: PublishingMode, there: set
     assert not function_traits(record.claimed_traits)
 
 
-def test_a_driver_that_reports_the_former_function_does_not_know_better_yet() -> None:
+def test_former_function_from_the_driver_does_not_replace_the_held_one() -> None:
     wanted, held = said(OWN, HARDWARE, FORMER), HeldFunction(HELD, STALE)
     for live in (provider(HELD), provider(FORMER), provider(FORMER, HELD)):
         after, _ = published(wanted, live, remembered(FORMER), held)
         assert function_traits(after.traits) == {HELD}
 
 
-def test_a_driver_that_reports_the_former_function_is_not_believed_beside_a_newer_one() -> None:
+def test_former_function_from_the_driver_does_not_replace_a_newer_one() -> None:
     live = provider(OTHER, HELD)
     after, _ = published(said(OWN, FORMER), live, remembered(FORMER), HeldFunction(HELD, STALE))
     assert function_traits(after.traits) == {OTHER}
 
 
-def test_a_driver_that_reports_a_third_function_is_right() -> None:
+def test_third_function_from_the_driver_replaces_the_held_one() -> None:
     after, record = published(
         said(OWN, OTHER), provider(HELD), remembered(FORMER), HeldFunction(HELD, STALE)
     )
@@ -183,7 +187,7 @@ def test_a_driver_that_reports_a_third_function_is_right() -> None:
 
 
 @pytest.mark.parametrize("there", [{FORMER}, {FORMER, HELD}, set()], ids=len)
-def test_a_driver_that_reports_what_is_stale_is_not_believed_where_nothing_is_known(
+def test_stale_function_from_the_driver_is_removed_when_the_held_one_is_unknown(
     there: set[str],
 ) -> None:
     held = HeldFunction(None, frozenset({FORMER, HELD}))
@@ -192,22 +196,24 @@ def test_a_driver_that_reports_what_is_stale_is_not_believed_where_nothing_is_kn
 
 
 @MODES
-def test_where_nothing_is_known_whoever_says_a_function_is_right(mode: PublishingMode) -> None:
+def test_function_written_by_another_client_counts_when_the_held_one_is_unknown(
+    mode: PublishingMode,
+) -> None:
     held = HeldFunction(None, frozenset({FORMER, HELD}))
     after, _ = published(said(mode, HARDWARE), provider(OTHER), remembered(mode=mode), held)
     assert function_traits(after.traits) == {OTHER}
 
 
 @pytest.mark.parametrize("held", [HeldFunction(HELD, STALE), HeldFunction(None, STALE)])
-def test_what_we_have_put_on_an_overlay_and_is_stale_goes(held: HeldFunction) -> None:
+def test_stale_function_that_we_put_on_an_overlay_is_removed(held: HeldFunction) -> None:
     live, record = provider(FORMER), remembered(FORMER, mode=OVERLAY)
-    # Its driver hands back what is there.
+    # The driver of an overlay returns the traits that it was given.
     after, remembers = published(said(OVERLAY, FORMER), live, record, held)
     assert function_traits(after.traits) == {*filter(None, [held.trait])}
     assert function_traits(remembers.claimed_traits) == function_traits(after.traits)
 
 
-def test_the_former_function_of_an_overlay_is_somebody_else_s_word() -> None:
+def test_former_function_that_another_client_put_on_an_overlay_stays() -> None:
     live = provider(FORMER)
     after, _ = published(said(OVERLAY), live, remembered(mode=OVERLAY), HeldFunction(HELD, STALE))
     assert function_traits(after.traits) == {FORMER}
@@ -225,7 +231,7 @@ _FUNCTIONS = st.sets(st.sampled_from([HELD, FORMER, OTHER, f"{PREFIX}MORE"]))
         HeldFunction, st.sampled_from([None, HELD]), st.sampled_from([frozenset[str](), STALE])
     ),
 )
-def test_nobody_has_two_functions_of_ours_and_what_others_say_stays(
+def test_device_has_one_function_of_ours_and_keeps_those_of_others(
     mode: PublishingMode,
     reports: str | None,
     there: set[str] | None,
@@ -238,7 +244,7 @@ def test_nobody_has_two_functions_of_ours_and_what_others_say_stays(
         reports = None  # that would be a third one
     said_too = {reports} if reports else set[str]()
     if mode is OVERLAY:
-        # Whoever edits a tree hands back what is there; and a driver of overlays names none.
+        # The driver of an overlay returns the traits that it was given, and adds no function.
         ours, said_too = ours & {*known, *held.stale}, there or set()
     wanted = said(mode, HARDWARE, *said_too)
     record = remembered(HARDWARE, *ours, mode=mode)
@@ -257,17 +263,17 @@ def test_nobody_has_two_functions_of_ours_and_what_others_say_stays(
     assert again.traits == after.traits
 
 
-# What is ours to take away again.
+# Function traits that we may remove.
 
 
-def test_the_trait_that_a_job_has_put_there_is_ours_to_take_away() -> None:
+def test_trait_of_a_finished_job_is_claimed() -> None:
     records = {DEVICE: remembered(HARDWARE)}
     found = with_claims(records, {DEVICE: HeldFunction(HELD)})
     assert found[DEVICE].claimed_traits == {HARDWARE, HELD}
     assert records[DEVICE].claimed_traits == {HARDWARE}
 
 
-def test_nothing_is_claimed_where_it_is_not_known_what_it_holds() -> None:
+def test_unknown_function_is_not_claimed() -> None:
     records = {DEVICE: remembered(HARDWARE)}
     assert with_claims(records, {DEVICE: HeldFunction(None, STALE)}) is records
 
@@ -282,11 +288,11 @@ def test_nothing_is_claimed_where_it_is_not_known_what_it_holds() -> None:
     ],
     ids=["none", "not ours", "has it", "under way"],
 )
-def test_nothing_is_claimed_of_what_is_not_ours_or_has_it(records: dict[str, Record]) -> None:
+def test_trait_of_a_provider_that_is_not_ours_is_not_claimed(records: dict[str, Record]) -> None:
     assert with_claims(records, {DEVICE: HeldFunction(HELD)}) is records
 
 
-def test_other_records_are_not_touched() -> None:
+def test_with_claims_leaves_other_records() -> None:
     other = remembered()
     found = with_claims({DEVICE: remembered(), "other": other}, {DEVICE: HeldFunction(HELD)})
     assert found["other"] is other

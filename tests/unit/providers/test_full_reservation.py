@@ -1,4 +1,4 @@
-"""Figures of a full reservation: whose they are, what is restored, what is never touched."""
+"""Figures of a full reservation: their owners, and the values to restore."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ def vcpu(reserved: int, total: int = 8) -> dict[str, Inventory]:
 
 
 def published(*, full: bool = False, intended: bool = False, **rest: Any) -> Record:
-    """What is remembered of eight CPUs that we published, or were about to."""
+    """Return the record of eight CPUs that we published, or intended to."""
     side = provider(vcpu(8 if full else 0))
     return Record(**{"intended" if intended else "applied": side, **rest})
 
@@ -54,7 +54,7 @@ def inventories(draw: st.DrawFn) -> dict[str, Inventory]:
 
 
 def remembered(before: dict[str, Inventory], record: Record | None = None) -> Record:
-    """What is to be remembered when a provider is reserved."""
+    """Return the record after a reservation."""
     record = record or Record()
     return replace(record, own_reserved=own_reserved(before, record))
 
@@ -76,7 +76,7 @@ def test_release_undoes_a_reservation(before: dict[str, Inventory]) -> None:
 
 
 @given(inventories())
-def test_figures_are_remembered_however_often_a_provider_is_reserved(
+def test_repeated_reservation_keeps_the_recorded_figures(
     before: dict[str, Inventory],
 ) -> None:
     once = remembered(before)
@@ -84,7 +84,7 @@ def test_figures_are_remembered_however_often_a_provider_is_reserved(
 
 
 @given(inventories(), st.sets(st.sampled_from(CLASSES)))
-def test_what_was_full_before_us_is_foreign_before_during_and_after(
+def test_class_that_was_full_before_us_is_foreign_through_our_reservation(
     before: dict[str, Inventory], classes: set[str]
 ) -> None:
     before = {**before, **reserve_fully({name: before[name] for name in classes & before.keys()})}
@@ -98,7 +98,7 @@ def test_what_was_full_before_us_is_foreign_before_during_and_after(
 
 
 @given(inventories(), inventories())
-def test_a_release_writes_reserved_alone_and_never_more_than_the_total(
+def test_release_writes_only_reserved_and_never_more_than_the_total(
     before: dict[str, Inventory], later: dict[str, Inventory]
 ) -> None:
     after = release(later, remembered(before))
@@ -108,13 +108,13 @@ def test_a_release_writes_reserved_alone_and_never_more_than_the_total(
         assert 0 <= after[name].reserved <= inventory.total
 
 
-def test_a_live_figure_that_its_owner_wrote_since_is_the_new_own_figure() -> None:
+def test_figure_that_the_owner_wrote_since_is_the_new_own_figure() -> None:
     record = Record(own_reserved={"VCPU": 1})
     assert own_reserved(vcpu(3), record) == {"VCPU": 3}
     assert release(vcpu(3), record) == vcpu(3)
 
 
-def test_a_full_figure_that_we_have_no_record_of_is_foreign_and_stays() -> None:
+def test_full_figure_without_a_record_is_foreign_and_stays() -> None:
     for record in (Record(), published()):
         assert foreign(vcpu(8), record) == {"VCPU"}
         assert own_reserved(vcpu(8), record) == {}
@@ -122,20 +122,20 @@ def test_a_full_figure_that_we_have_no_record_of_is_foreign_and_stays() -> None:
 
 
 @pytest.mark.parametrize("intended", [False, True])
-def test_a_full_figure_that_we_wrote_or_were_about_to_is_ours(intended: bool) -> None:
+def test_full_figure_that_we_wrote_or_intended_is_ours(intended: bool) -> None:
     record = published(full=True, intended=intended)
     assert foreign(vcpu(8), record) == frozenset()
     assert own_reserved(vcpu(8), record) == {"VCPU": 8}
 
 
-def test_a_figure_to_restore_makes_a_full_one_ours() -> None:
-    """Its write was asked for before a crash, whether it came to that or not."""
+def test_full_figure_with_one_to_restore_is_ours() -> None:
+    """The write was requested before a crash, and may have been carried out."""
     record = published(own_reserved={"VCPU": 0})
     assert foreign(vcpu(8), record) == frozenset()
     assert release(vcpu(8), record) == vcpu(0)
 
 
-def test_what_a_release_was_about_to_write_is_not_foreign_before_it_is_written() -> None:
+def test_full_figure_before_an_intended_release_is_ours() -> None:
     full, free = provider(vcpu(8)), provider(vcpu(0))
     record = Record(applied=full, intended=free, own_reserved={"VCPU": 0})
     assert foreign(vcpu(8), record) == frozenset()
@@ -143,7 +143,7 @@ def test_what_a_release_was_about_to_write_is_not_foreign_before_it_is_written()
     assert release(vcpu(0), record) == vcpu(0)
 
 
-def test_one_class_of_a_provider_can_be_foreign_and_another_ours() -> None:
+def test_foreign_is_decided_for_each_class() -> None:
     live = {**vcpu(8), "VGPU": Inventory(total=4, reserved=4)}
     record = Record(own_reserved={"VGPU": 1})
     assert foreign(live, record) == {"VCPU"}
@@ -151,26 +151,26 @@ def test_one_class_of_a_provider_can_be_foreign_and_another_ours() -> None:
     assert release(live, record) == {**vcpu(8), "VGPU": Inventory(total=4, reserved=1)}
 
 
-def test_a_class_that_came_while_it_was_reserved_has_its_own_figure() -> None:
+def test_class_added_during_a_reservation_has_its_own_figure() -> None:
     live = {**vcpu(8), "VGPU": Inventory(total=4, reserved=1)}
     assert own_reserved(live, Record(own_reserved={"VCPU": 2})) == {"VCPU": 2, "VGPU": 1}
 
 
-def test_the_figure_of_a_class_that_went_is_forgotten() -> None:
+def test_figure_of_a_removed_class_is_forgotten() -> None:
     assert own_reserved(vcpu(8), Record(own_reserved={"VCPU": 2, "VGPU": 1})) == {"VCPU": 2}
 
 
-def test_an_own_figure_that_no_longer_fits_becomes_the_total() -> None:
+def test_own_figure_above_the_total_becomes_the_total() -> None:
     record = Record(own_reserved={"VCPU": 6})
     assert release(vcpu(4, total=4), record) == vcpu(4, total=4)
 
 
-def test_an_own_figure_that_fits_again_is_itself_again() -> None:
+def test_own_figure_that_fits_again_is_restored() -> None:
     record = remembered(vcpu(4, total=4), Record(own_reserved={"VCPU": 6}))
     assert release(vcpu(8), record) == vcpu(6)
 
 
-def test_what_a_reshape_left_for_a_moment_is_neither_foreign_nor_the_owners_new_figure() -> None:
+def test_figure_left_by_a_reshape_is_neither_foreign_nor_the_owners() -> None:
     left = provider(vcpu(5), generation=None)
     record = published(own_reserved={"VCPU": 1}, live=left)
     assert own_reserved(vcpu(5), record) == {"VCPU": 1}
@@ -178,23 +178,23 @@ def test_what_a_reshape_left_for_a_moment_is_neither_foreign_nor_the_owners_new_
     assert own_reserved(vcpu(4), record) == {"VCPU": 4}, "its owner has written it since"
 
 
-def test_what_was_read_from_placement_since_is_no_reshapes() -> None:
+def test_figure_read_since_a_reshape_is_the_owners() -> None:
     record = published(own_reserved={"VCPU": 1}, live=provider(vcpu(5)))
     assert own_reserved(vcpu(5), record) == {"VCPU": 5}
 
 
-def test_a_reshape_that_left_everything_reserved_left_nothing_foreign() -> None:
+def test_full_figure_left_by_a_reshape_is_ours() -> None:
     left = provider(vcpu(8), generation=None)
     assert foreign(vcpu(8), published(full=True, intended=True, live=left)) == frozenset()
 
 
-def test_a_provider_without_classes_is_reserved_and_released_all_the_same() -> None:
+def test_provider_without_classes_is_reserved_and_released() -> None:
     assert foreign({}, Record()) == frozenset()
     assert own_reserved({}, Record()) == {}
     assert reserve_fully({}) == release({}, Record()) == {}
 
 
-def test_of_several_reservations_the_first_that_remembers_a_figure_has_it() -> None:
+def test_figures_of_several_reservations_are_the_first_recorded() -> None:
     assert figures_of([]) == {}
     assert figures_of([{"VCPU": 1}, {"VCPU": 8, "VGPU": 2}, {"VGPU": 4}]) == {"VCPU": 1, "VGPU": 2}
 

@@ -16,7 +16,7 @@ def figures(**changed: object) -> dict[str, Any]:
     return {"total": MAX_INT, "max_unit": MAX_INT, **changed}
 
 
-def test_the_defaults_are_placements() -> None:
+def test_defaults_are_those_of_placement() -> None:
     assert Inventory(total=4).to_dict() == {
         "total": 4,
         "reserved": 0,
@@ -28,13 +28,13 @@ def test_the_defaults_are_placements() -> None:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_each_figure_may_be_its_lowest_and_its_highest(name: str) -> None:
+def test_field_may_have_its_lowest_and_highest_value(name: str) -> None:
     for value in (LOWEST[name], MAX_INT):
         assert getattr(Inventory(**figures(**{name: value})), name) == value
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_out_of_bounds_is_refused_by_name(name: str) -> None:
+def test_field_out_of_bounds_is_refused_by_name(name: str) -> None:
     for value in (LOWEST[name] - 1, MAX_INT + 1):
         expected = f"{name} must be from {LOWEST[name]} to {MAX_INT}, not {value}"
         with pytest.raises(InvalidInventory, match=re.escape(expected)):
@@ -43,7 +43,7 @@ def test_a_figure_out_of_bounds_is_refused_by_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("value", ["4", 4.0, None, True])
-def test_a_figure_has_to_be_a_whole_number(name: str, value: object) -> None:
+def test_field_that_is_no_whole_number_is_refused(name: str, value: object) -> None:
     expected = f"{name} must be a whole number, not {value!r}"
     with pytest.raises(InvalidInventory, match=re.escape(expected)):
         Inventory(**figures(**{name: value}))
@@ -63,50 +63,50 @@ def test_min_unit_may_equal_max_unit_and_not_exceed_it() -> None:
 
 
 @pytest.mark.parametrize("ratio", [0, -1, -0.5, float("nan"), float("inf")])
-def test_an_allocation_ratio_has_to_be_above_zero(ratio: float) -> None:
+def test_allocation_ratio_of_zero_or_less_is_refused(ratio: float) -> None:
     with pytest.raises(InvalidInventory, match="allocation_ratio must be above 0"):
         Inventory(total=1, allocation_ratio=ratio).check()
 
 
 @pytest.mark.parametrize("ratio", ["1.0", None, True])
-def test_an_allocation_ratio_has_to_be_a_number(ratio: Any) -> None:
+def test_allocation_ratio_that_is_no_number_is_refused(ratio: Any) -> None:
     with pytest.raises(InvalidInventory, match="allocation_ratio must be a number"):
         Inventory(total=1, allocation_ratio=ratio)
 
 
 @pytest.mark.parametrize("ratio", [3.5e38, 10**400], ids=["3.5e38", "10**400"])
-def test_an_allocation_ratio_that_placement_would_refuse_is_refused(ratio: float) -> None:
+def test_allocation_ratio_above_placements_limit_is_refused(ratio: float) -> None:
     # placement.db.constants.SQL_SP_FLOAT_MAX is 3.40282e+38.
     with pytest.raises(InvalidInventory, match="allocation_ratio"):
         Inventory(total=1, allocation_ratio=ratio)
 
 
 @pytest.mark.parametrize("ratio", [3.5e38, -3.5e38, float("nan"), float("-inf")])
-def test_an_allocation_ratio_that_no_placement_holds_cannot_be(ratio: float) -> None:
-    """Not even as what Placement answers, which nobody checks any further."""
+def test_allocation_ratio_that_placement_cannot_store_is_refused_unchecked(ratio: float) -> None:
+    """It is refused in an answer of Placement as well, which has no further checks."""
     with pytest.raises(InvalidInventory, match="allocation_ratio"):
         Inventory(total=1, allocation_ratio=ratio)
 
 
-def test_the_highest_allocation_ratio_is_placements() -> None:
+def test_allocation_ratio_at_placements_limit_is_accepted() -> None:
     assert Inventory(total=1, allocation_ratio=3.40282e38).check().allocation_ratio == 3.40282e38
 
 
-def test_a_figure_of_a_derived_type_is_a_plain_one() -> None:
+def test_field_of_a_derived_type_becomes_a_plain_int() -> None:
     class Figure(int):
         pass
 
     assert type(Inventory(total=Figure(4)).total) is int
 
 
-def test_a_whole_allocation_ratio_is_the_same_as_its_float() -> None:
+def test_allocation_ratio_as_int_equals_its_float() -> None:
     inventory = Inventory(total=1, allocation_ratio=2)
     assert inventory == Inventory(total=1, allocation_ratio=2.0)
     assert isinstance(inventory.allocation_ratio, float)
 
 
 @given(st.data())
-def test_an_inventory_and_its_dict_say_the_same(data: st.DataObject) -> None:
+def test_from_mapping_of_to_dict_is_the_same_inventory(data: st.DataObject) -> None:
     total = data.draw(st.integers(1, MAX_INT))
     smallest = data.draw(st.integers(1, MAX_INT))
     inventory = Inventory(
@@ -120,13 +120,13 @@ def test_an_inventory_and_its_dict_say_the_same(data: st.DataObject) -> None:
     assert Inventory.from_mapping(inventory.to_dict()) == inventory
 
 
-def test_a_dict_needs_total_and_nothing_else() -> None:
+def test_from_mapping_requires_only_total() -> None:
     assert Inventory.from_mapping({"total": 2}) == Inventory(total=2)
     with pytest.raises(InvalidInventory, match="total is missing"):
         Inventory.from_mapping({"reserved": 1})
 
 
-def test_a_dict_with_a_figure_that_is_none_says_which_and_which_there_are() -> None:
+def test_from_mapping_with_unknown_field_names_it_and_the_known_ones() -> None:
     with pytest.raises(InvalidInventory, match=r"unknown totals; there are .*step_size, total"):
         Inventory.from_mapping({"total": 2, "totals": 2})
 
@@ -136,7 +136,7 @@ def test_inventories_of_a_provider_are_taken_as_dicts_and_as_inventories() -> No
     assert checked == {"VGPU": Inventory(total=2), "CUSTOM_X": Inventory(total=3)}
 
 
-def test_figures_that_contradict_each_other_are_taken_only_as_they_are_there_already() -> None:
+def test_contradicting_fields_are_accepted_only_if_placement_has_them() -> None:
     theirs = {"VGPU": Inventory(total=2, reserved=3)}
     assert check_inventories("gpu", theirs, theirs) == theirs
     for there in ({}, {"VGPU": Inventory(total=2)}, {"VCPU": theirs["VGPU"]}):
@@ -159,13 +159,13 @@ def test_inventories_that_are_no_dict_are_refused(wrong: Any) -> None:
         (None, "must be an Inventory or a dict, not None"),
     ],
 )
-def test_a_wrong_record_names_the_provider_and_the_class(record: Any, problem: str) -> None:
+def test_invalid_inventory_names_provider_and_class(record: Any, problem: str) -> None:
     expected = f"inventory of host-1, VGPU: {problem}"
     with pytest.raises(InvalidInventory, match=re.escape(expected)):
         check_inventories("host-1", {"VGPU": record})
 
 
-def test_a_wrong_class_names_the_provider_and_the_class() -> None:
+def test_invalid_class_names_provider_and_class() -> None:
     with pytest.raises(InvalidName) as caught:
         check_inventories("host-1", {"GPUS": {"total": 1}})
     assert "'GPUS'" in str(caught.value)

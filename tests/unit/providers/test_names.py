@@ -12,12 +12,12 @@ A_UUID = "3f0c6f5e-9f0b-4a53-8a60-7b6a3c1f7d0e"
 
 
 @pytest.mark.parametrize("name", ["HW_CPU_X86_VMX", "OWNER_NOVA", "CUSTOM_GOLD", "CUSTOM_1_A"])
-def test_standard_and_custom_traits_are_taken(name: str) -> None:
+def test_standard_and_custom_traits_are_accepted(name: str) -> None:
     assert names.check_trait(name) == name
 
 
 @pytest.mark.parametrize("name", ["VCPU", "VGPU", "FPGA", "CUSTOM_BAREMETAL_GOLD"])
-def test_standard_and_custom_classes_are_taken(name: str) -> None:
+def test_standard_and_custom_classes_are_accepted(name: str) -> None:
     assert names.check_resource_class(name) == name
 
 
@@ -35,14 +35,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize("name", [*WRONG, None, 5, ["CUSTOM_A"]])
-def test_a_name_that_is_neither_is_refused_with_what_would_be_right(name: Any) -> None:
+def test_other_name_is_refused_with_the_valid_forms(name: Any) -> None:
     with pytest.raises(InvalidName, match=r"trait name .* neither in os-traits nor .* CUSTOM_\["):
         names.check_trait(name)
     with pytest.raises(InvalidName, match=r"resource class name .* os-resource-classes nor"):
         names.check_resource_class(name)
 
 
-def test_a_trait_is_no_resource_class_and_the_other_way_round() -> None:
+def test_trait_is_no_resource_class_and_vice_versa() -> None:
     with pytest.raises(InvalidName):
         names.check_resource_class("HW_CPU_X86_VMX")
     with pytest.raises(InvalidName):
@@ -71,13 +71,13 @@ def test_provider_names_have_no_control_characters(name: str) -> None:
 
 
 @given(st.uuids())
-def test_uuids_are_taken_in_any_usual_form_and_come_out_in_one(value: uuid.UUID) -> None:
+def test_uuid_in_any_usual_form_is_returned_in_one(value: uuid.UUID) -> None:
     for form in (str(value), str(value).upper(), value.hex, f"{{{value}}}", value.urn):
         assert names.check_uuid(form) == str(value)
 
 
 @pytest.mark.parametrize("value", ["", "x", A_UUID[:-1], A_UUID + "0", None, 5, ["x"]])
-def test_what_is_no_uuid_is_refused(value: Any) -> None:
+def test_invalid_uuid_is_refused(value: Any) -> None:
     with pytest.raises(InvalidName, match=r"uuid name .*is no uuid"):
         names.check_uuid(value)
 
@@ -89,7 +89,7 @@ def test_aggregates_are_uuids_in_their_canonical_form() -> None:
 
 
 class Text(str):
-    """What a driver's backend may give for a text."""
+    """A string type that a driver's backend may use."""
 
     __slots__ = ()
 
@@ -97,8 +97,8 @@ class Text(str):
         return "something else"
 
 
-def test_a_text_of_a_derived_type_is_the_text_that_it_is() -> None:
-    """Only exact texts can be stored and sent."""
+def test_text_of_a_derived_type_becomes_a_plain_string() -> None:
+    """Only plain strings can be stored and sent."""
     taken: list[str] = [
         names.check_trait(Text("CUSTOM_GOLD")),
         names.check_resource_class(Text("CUSTOM_GOLD")),
@@ -118,7 +118,7 @@ def test_names_that_are_no_list_of_them_are_refused(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "a\nb", None, 5])
-def test_a_reason_is_some_printable_text(wrong: Any) -> None:
+def test_reason_that_is_no_printable_text_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidName, match="must be some printable text"):
         names.check_reason(wrong)
 
@@ -129,9 +129,7 @@ def test_only_custom_names_can_be_created() -> None:
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_made_uuids_are_the_same_each_time_and_different_for_different_names(
-    one: str, other: str
-) -> None:
+def test_generated_uuids_are_stable_and_different_for_different_names(one: str, other: str) -> None:
     assert names.root_uuid(one) == names.root_uuid(one)
     assert (names.root_uuid(one) == names.root_uuid(other)) == (one == other)
     parent = names.root_uuid(one)

@@ -1,4 +1,4 @@
-"""Providers that want each other's names get them, though a name is one provider's at a time."""
+"""Providers that exchange names; one name belongs to one provider at a time."""
 
 from dataclasses import replace
 from uuid import NAMESPACE_OID, uuid5
@@ -29,7 +29,7 @@ def provider(name: str) -> Provider:
 
 
 class World:
-    """Nodes that were published under the names that they had first."""
+    """Nodes that were published under their first names."""
 
     def __init__(self, names: list[str]) -> None:
         self.live = {one.uuid: one for one in map(provider, names)}
@@ -39,7 +39,7 @@ class World:
         }
 
     def plan(self, names: dict[str, str]) -> Plan:
-        """The plan by which each uuid is to have its name."""
+        """Return the plan that gives each uuid its name."""
         trees = plan_trees(
             US,
             [
@@ -69,7 +69,7 @@ class World:
 
 
 @given(st.permutations(NAMES))
-def test_any_exchange_of_names_comes_about(names: list[str]) -> None:
+def test_any_exchange_of_names_completes(names: list[str]) -> None:
     world = World(NAMES)
     wanted = dict(zip(world.live, names, strict=True))
     for _ in range(len(NAMES) + 2):
@@ -83,7 +83,7 @@ def test_any_exchange_of_names_comes_about(names: list[str]) -> None:
     assert not plan.problems
 
 
-def test_one_of_two_is_called_by_its_uuid_for_a_while() -> None:
+def test_exchange_of_two_names_gives_one_provider_its_uuid_as_a_name_meanwhile() -> None:
     world = World(NAMES[:2])
     one, other = sorted(world.live)
     wanted = {one: world.names[other], other: world.names[one]}
@@ -94,7 +94,7 @@ def test_one_of_two_is_called_by_its_uuid_for_a_while() -> None:
     assert [type(problem) for problem in plan.problems] == [NameTaken]
 
 
-def test_what_waits_for_a_name_that_is_let_go_of_needs_no_other() -> None:
+def test_provider_that_waits_for_a_freed_name_needs_no_interim_name() -> None:
     world = World(NAMES[:3])
     first, second, third = world.live
     wanted = {first: "node-1", second: "node-2", third: "another"}
@@ -106,7 +106,7 @@ def test_what_waits_for_a_name_that_is_let_go_of_needs_no_other() -> None:
     assert seen == {*NAMES[:3], "another"}
 
 
-def test_a_name_that_somebody_else_has_is_left_to_it() -> None:
+def test_name_of_another_owners_provider_is_not_exchanged() -> None:
     world = World(NAMES[:2])
     first, second = world.live
     wanted = {first: "node-1"}

@@ -38,39 +38,39 @@ def provider(
 
 
 @pytest.mark.parametrize("name", ["OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME"])
-def test_standard_and_custom_owners_are_taken(name: str) -> None:
+def test_standard_and_custom_owners_are_accepted(name: str) -> None:
     assert check_owner(name) == name
 
 
 @pytest.mark.parametrize(
     "name", ["NOVA", "owner_nova", "OWNER_", "OWNER_ACME", "CUSTOM_OWNER_", "CUSTOM_ACME", ""]
 )
-def test_what_is_no_owner_trait_is_refused(name: str) -> None:
+def test_invalid_owner_trait_is_refused(name: str) -> None:
     with pytest.raises(InvalidName):
         check_owner(name)
 
 
-def test_the_refusal_of_an_owner_says_what_would_be_right() -> None:
+def test_refused_owner_names_the_valid_forms() -> None:
     with pytest.raises(InvalidName, match="OWNER_NOVA, OWNER_CYBORG or of the form CUSTOM_OWNER_"):
         check_owner("ACME")
 
 
-def test_owners_are_the_owner_traits_among_others() -> None:
+def test_owners_returns_only_owner_traits() -> None:
     found = owners(["OWNER_NOVA", "CUSTOM_OWNER_A", "CUSTOM_OWNED", "HW_GPU_API_VULKAN"])
     assert found == {"OWNER_NOVA", "CUSTOM_OWNER_A"}
 
 
-def test_a_publisher_marks_with_its_owner_and_its_instance() -> None:
+def test_publisher_has_owner_and_instance_traits() -> None:
     marks = Publisher("gpu-hosts", "OWNER_NOVA").traits
     assert marks == {"OWNER_NOVA", "CUSTOM_WHARFINGER_GPU_HOSTS"}
 
 
-def test_a_publisher_without_a_valid_owner_cannot_be() -> None:
+def test_publisher_with_an_invalid_owner_is_refused() -> None:
     with pytest.raises(InvalidName):
         Publisher("gpus", "CUSTOM_ACME")
 
 
-def test_the_mark_of_an_instance_is_a_custom_trait() -> None:
+def test_instance_trait_is_a_valid_custom_trait() -> None:
     assert instance_trait("metal.2") == "CUSTOM_WHARFINGER_METAL_2"
 
 
@@ -88,7 +88,7 @@ def test_the_mark_of_an_instance_is_a_custom_trait() -> None:
         (("OWNER_NOVA", "CUSTOM_OWNER_ACME"), Standing.FOREIGN),
     ],
 )
-def test_standing_without_a_record_takes_our_instance_trait(
+def test_standing_without_a_record_follows_our_instance_trait(
     traits: tuple[str, ...], expected: Standing
 ) -> None:
     assert standing(provider(*traits), US, Record()) is expected
@@ -122,7 +122,7 @@ BARE: Final = replace(provider(), generation=0)
         "intended, in an aggregate",
     ],
 )
-def test_standing_with_a_record_takes_what_the_record_proves(
+def test_standing_with_a_record_follows_its_proof(
     live: Provider, record: Record, expected: Standing
 ) -> None:
     assert standing(live, US, record) is expected
@@ -133,11 +133,11 @@ FORMER: Final = "CUSTOM_OWNER_BEFORE"
 
 
 def published_before(*owners: str, mode: PublishingMode = PublishingMode.OWN) -> Record:
-    """What is remembered of a provider that was published with these owner traits."""
+    """Return the record of a provider that was published with these owner traits."""
     return Record(applied=provider(MARK, *owners), mode=mode)
 
 
-def test_what_we_published_under_another_owner_was_ours_before() -> None:
+def test_standing_of_our_provider_under_a_former_owner_is_ours_before() -> None:
     found = standing(provider(FORMER, MARK), US, published_before(FORMER))
     assert found is Standing.OURS_BEFORE
 
@@ -167,7 +167,7 @@ def test_what_we_published_under_another_owner_was_ours_before() -> None:
         "the owner of today has been added",
     ],
 )
-def test_another_owners_trait_without_all_proof_that_it_was_ours_is_anothers(
+def test_standing_of_a_former_owner_without_full_proof_is_foreign(
     traits: tuple[str, ...], record: Record
 ) -> None:
     assert standing(provider(*traits), US, record) is Standing.FOREIGN
@@ -181,7 +181,7 @@ def at(generation: int | None, *traits: str) -> Provider:
 
 
 @pytest.mark.parametrize("side", ["applied", "intended"])
-def test_without_lost_with_a_lower_generation_forgets_what_was_published(side: str) -> None:
+def test_without_lost_with_a_lower_generation_drops_the_published_side(side: str) -> None:
     before = Record(**{side: provider()}, live=at(5))  # type: ignore[arg-type]
     assert not without_lost(before, at(4, "OWNER_NOVA"), US).is_ours
 

@@ -37,7 +37,7 @@ def test_reshape_touches_all_providers_whose_inventories_it_changes() -> None:
     assert reshape.touched == (A, B)
 
 
-def test_plan_has_what_its_trees_have_in_their_order() -> None:
+def test_plan_concatenates_its_trees_in_order() -> None:
     problem = InvalidTree(driver="gpus", provider="c", problem="wrong")
     waiting = PendingRemoval(uuid=D, name="d", reason="absent")
     orphan = PendingRemoval(uuid=B, name="b", reason="no record")
@@ -64,13 +64,13 @@ PROVIDER = Provider(
 )
 
 
-def test_a_created_provider_has_nothing_on_it() -> None:
+def test_create_step_results_in_an_empty_provider() -> None:
     step = CreateProvider(uuid=B, name="gpu", root_uuid=A, parent_uuid=A)
     expected = Provider(uuid=B, name="gpu", root_uuid=A, parent_uuid=A)
     assert step.result(None) == step.result(PROVIDER) == expected
 
 
-def test_each_change_changes_one_thing() -> None:
+def test_each_step_changes_one_part() -> None:
     more = frozenset(["CUSTOM_U"])
     set_traits = SetTraits(uuid=B, name="gpu", root_uuid=A, before=PROVIDER.traits, after=more)
     assert set_traits.result(PROVIDER) == replace(PROVIDER, traits=more)
@@ -81,7 +81,7 @@ def test_each_change_changes_one_thing() -> None:
     assert figures.result(PROVIDER) == replace(PROVIDER, inventories=after)
 
 
-def test_a_moved_provider_is_in_the_tree_it_was_moved_to() -> None:
+def test_update_step_moves_the_provider_to_the_new_tree() -> None:
     step = UpdateProvider(
         uuid=B,
         name="gpu-0",
@@ -93,7 +93,7 @@ def test_a_moved_provider_is_in_the_tree_it_was_moved_to() -> None:
     assert step.result(PROVIDER) == moved
 
 
-def test_nothing_is_left_of_a_deleted_provider_or_of_a_change_to_none() -> None:
+def test_steps_on_a_missing_provider_result_in_none() -> None:
     step = DeleteProvider(uuid=B, name="gpu", root_uuid=A)
     step.result(PROVIDER)
     assert traits(B, A).result(None) is None

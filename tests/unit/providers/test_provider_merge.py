@@ -1,4 +1,4 @@
-"""What one provider becomes while it is reserved, and what is then remembered of it."""
+"""A provider and its record while the provider is reserved."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ OWN, OVERLAY = PublishingMode.OWN, PublishingMode.OVERLAY
 
 
 def provider(generation: int | None = None, **figures: tuple[int, int]) -> Provider:
-    """A provider of ours with totals and what is reserved of them, by class."""
+    """Return our provider with total and reserved amounts by class."""
     inventories = {
         name: Inventory(total=total, reserved=reserved)
         for name, (total, reserved) in figures.items()
@@ -52,12 +52,12 @@ def merged(
 
 
 def live_of(after: Provider) -> Provider:
-    """What Placement has when that was written."""
+    """Return the provider as Placement has it after the write."""
     return replace(after, generation=1)
 
 
 @pytest.mark.parametrize("reasons", [("cleaning",), ("cleaning", "maintenance")])
-def test_a_new_provider_that_is_reserved_never_has_anything_to_give(
+def test_new_provider_that_is_reserved_is_full_from_the_start(
     reasons: tuple[str, ...],
 ) -> None:
     after, record = merged(provider(VGPU=(4, 1), FPGA=(2, 0)), None, None, *reasons)
@@ -67,7 +67,7 @@ def test_a_new_provider_that_is_reserved_never_has_anything_to_give(
     assert record.reservations == reasons
 
 
-def test_what_is_held_is_reserved_for_no_reason_of_its_drivers() -> None:
+def test_held_provider_is_full_without_a_reason() -> None:
     after, record = merged(provider(VGPU=(4, 1)), None, is_held=True)
 
     assert figures(after) == {"VGPU": (4, 4)}
@@ -79,7 +79,7 @@ def test_what_is_held_is_reserved_for_no_reason_of_its_drivers() -> None:
 @pytest.mark.parametrize(
     ("reasons", "is_held"), [(("cleaning",), False), ((), True), (("cleaning",), True)]
 )
-def test_it_is_free_when_nobody_holds_it_any_more_and_not_before(
+def test_provider_is_free_only_after_the_last_reason_and_hold(
     reasons: tuple[str, ...], is_held: bool
 ) -> None:
     said = provider(VGPU=(4, 1))
@@ -94,7 +94,7 @@ def test_it_is_free_when_nobody_holds_it_any_more_and_not_before(
     assert record.reservations == ()
 
 
-def test_a_full_figure_of_others_is_kept_and_stays_foreign_cycle_after_cycle() -> None:
+def test_foreign_full_figure_is_kept_in_every_cycle() -> None:
     said, live = provider(VGPU=(4, 1)), provider(1, VGPU=(4, 4))
     _after, record = merged(said, provider(0, VGPU=(4, 1)))
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_a_full_figure_of_others_is_kept_and_stays_foreign_cycle_after_cycle() -
         assert record.own_reserved == {}
 
 
-def test_a_foreign_figure_follows_the_total_that_its_driver_says() -> None:
+def test_foreign_full_figure_follows_the_drivers_total() -> None:
     _after, record = merged(provider(VGPU=(4, 1)), None)
     after, record = merged(provider(VGPU=(6, 1)), provider(1, VGPU=(4, 4)), record)
 
@@ -112,7 +112,7 @@ def test_a_foreign_figure_follows_the_total_that_its_driver_says() -> None:
     assert foreign(after.inventories, record) == {"VGPU"}
 
 
-def test_a_foreign_reservation_ends_when_its_owner_lowers_it() -> None:
+def test_foreign_reservation_ends_when_its_owner_lowers_it() -> None:
     said = provider(VGPU=(4, 1))
     _after, record = merged(said, None)
     after, record = merged(said, provider(1, VGPU=(4, 4)), record)
@@ -137,7 +137,7 @@ def test_our_reservation_over_a_foreign_one_ends_and_leaves_it(mode: PublishingM
     assert foreign(after.inventories, record) == {"VGPU"}
 
 
-def test_a_foreign_figure_that_is_lowered_under_our_reservation_is_the_new_own_figure() -> None:
+def test_foreign_figure_lowered_during_our_reservation_is_the_new_own_figure() -> None:
     said = provider()
     after, record = merged(said, provider(1, VGPU=(4, 4)), None, "cleaning", mode=OVERLAY)
     assert figures(after) == {"VGPU": (4, 4)}
@@ -149,7 +149,7 @@ def test_a_foreign_figure_that_is_lowered_under_our_reservation_is_the_new_own_f
     assert figures(after) == {"VGPU": (4, 3)}
 
 
-def test_a_driver_that_says_itself_that_all_is_reserved_is_not_somebody_else() -> None:
+def test_full_figure_that_the_driver_reports_is_not_foreign() -> None:
     full, less = provider(VGPU=(4, 4)), provider(VGPU=(4, 1))
     after, record = merged(full, None)
     assert foreign(after.inventories, record) == frozenset()
@@ -164,7 +164,7 @@ def test_a_driver_that_says_itself_that_all_is_reserved_is_not_somebody_else() -
     assert figures(after) == {"VGPU": (4, 1)}
 
 
-def test_others_classes_on_our_provider_are_reserved_with_ours_and_get_their_figures_back() -> None:
+def test_class_of_another_owner_is_reserved_with_ours_and_restored() -> None:
     said, live = provider(VGPU=(4, 1)), provider(1, VGPU=(4, 1), CUSTOM_THEIRS=(9, 3))
     _after, record = merged(said, provider(0, VGPU=(4, 1)))
 
@@ -177,7 +177,7 @@ def test_others_classes_on_our_provider_are_reserved_with_ours_and_get_their_fig
     assert record.applied.inventories.keys() == {"VGPU"}
 
 
-def test_others_class_that_they_fully_reserve_on_our_provider_is_foreign() -> None:
+def test_full_class_of_another_owner_on_our_provider_is_foreign() -> None:
     said, live = provider(VGPU=(4, 1)), provider(1, VGPU=(4, 1), CUSTOM_THEIRS=(9, 9))
     _after, record = merged(said, provider(0, VGPU=(4, 1)))
 
@@ -189,7 +189,7 @@ def test_others_class_that_they_fully_reserve_on_our_provider_is_foreign() -> No
     assert figures(after) == {"VGPU": (4, 1), "CUSTOM_THEIRS": (9, 9)}
 
 
-def test_what_its_driver_says_while_it_is_reserved_is_what_comes_back() -> None:
+def test_figure_that_the_driver_changes_during_a_reservation_is_restored() -> None:
     after, record = merged(provider(VGPU=(4, 1)), None, None, "cleaning")
     after, record = merged(provider(VGPU=(2, 2)), live_of(after), record, "cleaning")
     assert figures(after) == {"VGPU": (2, 2)}
@@ -201,7 +201,7 @@ def test_what_its_driver_says_while_it_is_reserved_is_what_comes_back() -> None:
     assert figures(after) == {"VGPU": (6, 0)}
 
 
-def test_a_class_that_comes_or_goes_while_it_is_reserved_does_so() -> None:
+def test_class_that_the_driver_adds_or_drops_during_a_reservation_changes() -> None:
     after, record = merged(provider(VGPU=(4, 1)), None, None, "cleaning")
     after, record = merged(provider(FPGA=(2, 1)), live_of(after), record, "cleaning")
 
@@ -209,19 +209,19 @@ def test_a_class_that_comes_or_goes_while_it_is_reserved_does_so() -> None:
     assert record.own_reserved == {"FPGA": 1}
 
 
-def test_a_driver_sees_its_own_figures_and_not_ours() -> None:
+def test_own_view_of_a_reserved_provider_has_the_drivers_figures() -> None:
     said = provider(VGPU=(4, 1))
     after, record = merged(said, None, None, "cleaning")
     assert figures(own_view(live_of(after), record)) == {"VGPU": (4, 1)}
 
 
-def test_a_driver_sees_a_foreign_reservation_as_it_is() -> None:
+def test_own_view_of_a_foreign_reservation_is_unchanged() -> None:
     _after, record = merged(provider(VGPU=(4, 1)), None)
     live = provider(1, VGPU=(4, 4))
     assert own_view(live, record) == live
 
 
-def test_since_when_is_remembered_by_reason_for_as_long_as_it_is_given() -> None:
+def test_start_of_a_reason_is_kept_while_the_driver_reports_it() -> None:
     said = provider(VGPU=(4, 1))
     after, record = merged(said, None, None, "cleaning", now=10.0)
     assert record.reserved_since == {"cleaning": 10.0}

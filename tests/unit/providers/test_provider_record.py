@@ -31,7 +31,7 @@ PROVIDERS = st.builds(
 
 
 @given(PROVIDERS)
-def test_a_side_is_the_same_after_it_was_stored(side: Provider) -> None:
+def test_decode_of_encode_is_the_same_side(side: Provider) -> None:
     assert decode(encode(side)) == side
 
 
@@ -39,7 +39,7 @@ def test_a_side_is_the_same_after_it_was_stored(side: Provider) -> None:
     "document",
     ["", "null", "[]", '{"name": "gpu"}', '{"name": 1, "uuid": "", "root_uuid": ""}', "\xff"],
 )
-def test_a_document_that_is_no_side_is_refused(document: str) -> None:
+def test_decode_of_an_invalid_document_is_refused(document: str) -> None:
     with pytest.raises(ValueError):
         decode(document)
 
@@ -55,7 +55,7 @@ def provider(trait: str, kind: str, aggregate: str) -> Provider:
     )
 
 
-def test_after_a_crash_what_was_intended_counts_as_ours_too() -> None:
+def test_intended_side_after_a_crash_is_claimed_too() -> None:
     before, wanted = provider("CUSTOM_T", "VGPU", "a"), provider("CUSTOM_U", "CUSTOM_A", "b")
     record = Record(applied=before, intended=wanted)
     assert record.is_ours
@@ -64,13 +64,13 @@ def test_after_a_crash_what_was_intended_counts_as_ours_too() -> None:
     assert record.claimed_aggregates == {"a", "b"}
 
 
-def test_a_crash_before_the_first_write_leaves_a_claim() -> None:
+def test_intended_side_of_a_first_write_is_claimed() -> None:
     record = Record(intended=provider("CUSTOM_U", "CUSTOM_A", "b"))
     assert record.is_ours
     assert record.claimed_traits == {"CUSTOM_U"}
 
 
-def test_what_placement_has_is_no_claim() -> None:
+def test_live_side_is_not_claimed() -> None:
     record = Record(live=provider("CUSTOM_T", "VGPU", "a"))
     assert not record.is_ours
     assert not record.claimed_traits | record.claimed_classes | record.claimed_aggregates

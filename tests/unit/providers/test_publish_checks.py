@@ -1,4 +1,4 @@
-"""Whether a provider may be published, rule by rule; nothing is planned here."""
+"""Checks before a provider is published, rule by rule; nothing is planned here."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -51,14 +51,14 @@ def found(
 # Names.
 
 
-def test_a_name_that_another_provider_has_is_refused_to_what_is_new() -> None:
+def test_new_provider_with_the_name_of_another_is_refused() -> None:
     other = provider(uuid=ANOTHER, root_uuid=ANOTHER, traits=frozenset(["OWNER_CYBORG"]))
     error = found(wanted(), None, elsewhere=other)
     assert isinstance(error, NameTaken)
     assert (error.uuid, error.other) == (ANOTHER, "OWNER_CYBORG")
 
 
-def test_a_name_that_another_provider_has_is_refused_to_what_is_renamed() -> None:
+def test_renamed_provider_with_the_name_of_another_is_refused() -> None:
     other = provider(uuid=ANOTHER, root_uuid=ANOTHER)
     live = provider(name="before", traits=OURS)
     error = found(wanted(), live, Record(applied=live), elsewhere=other)
@@ -80,7 +80,7 @@ def test_provider_of_our_uuid_outside_our_listing_is_a_conflict_unless_it_has_ou
     assert "adopt" not in error.remedy
 
 
-def test_a_provider_that_has_its_name_keeps_it() -> None:
+def test_provider_that_has_its_name_already_keeps_it() -> None:
     live = provider(traits=OURS)
     other = provider(uuid=ANOTHER, root_uuid=ANOTHER)
     assert found(wanted(), live, Record(applied=live), elsewhere=other) is None
@@ -89,13 +89,13 @@ def test_a_provider_that_has_its_name_keeps_it() -> None:
 # Owners.
 
 
-def test_what_somebody_else_publishes_has_to_be_there() -> None:
+def test_overlay_of_a_missing_provider_is_refused() -> None:
     assert isinstance(found(wanted(PublishingMode.OVERLAY), None), ProviderMissing)
     assert found(wanted(), None) is None
 
 
 @pytest.mark.parametrize("mode", PublishingMode)
-def test_another_owners_provider_is_refused_in_either_mode(mode: PublishingMode) -> None:
+def test_provider_of_another_owner_is_refused_in_either_mode(mode: PublishingMode) -> None:
     error = found(wanted(mode), provider(traits=frozenset(["OWNER_CYBORG"])))
     assert isinstance(error, OwnershipConflict)
     assert error.other == "OWNER_CYBORG"
@@ -103,7 +103,9 @@ def test_another_owners_provider_is_refused_in_either_mode(mode: PublishingMode)
 
 
 @pytest.mark.parametrize("mode", PublishingMode)
-def test_a_provider_with_our_owner_and_anothers_is_told_to_lose_one(mode: PublishingMode) -> None:
+def test_provider_with_our_owner_and_another_is_refused_with_the_remedy(
+    mode: PublishingMode,
+) -> None:
     before = Record(applied=provider(traits=OURS))
     error = found(wanted(mode), provider(traits=OURS | {"OWNER_CYBORG"}), before)
     assert isinstance(error, OwnershipConflict)
@@ -111,22 +113,22 @@ def test_a_provider_with_our_owner_and_anothers_is_told_to_lose_one(mode: Publis
     assert error.remedy == "It has the traits of both: take one of them from it."
 
 
-def test_a_provider_with_both_owners_of_ours_is_told_to_lose_one() -> None:
-    """To give the instance its former owner again would leave it with both."""
+def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
+    """With its former owner the instance would still see both."""
     both = frozenset([US.owner, ACME.owner])
     error = found(wanted(), provider(traits=both), Record(applied=provider(traits=both)))
     assert isinstance(error, OwnershipConflict)
     assert error.remedy == "It has the traits of both: take one of them from it."
 
 
-def test_a_former_owner_of_ours_without_our_mark_is_told_as_that() -> None:
+def test_provider_of_our_former_owner_without_our_mark_is_refused_with_the_reason() -> None:
     before = Record(applied=provider(traits=OURS))
     error = found(wanted(), provider(traits=frozenset(["OWNER_NOVA"])), before, publisher=ACME)
     assert isinstance(error, OwnershipConflict)
     assert "This instance tagged it so before" in error.remedy
 
 
-def test_an_owner_is_not_changed_while_anything_is_allocated() -> None:
+def test_owner_change_of_an_allocated_provider_is_refused() -> None:
     live = provider(traits=OURS)
     before = Record(applied=live)
     error = found(wanted(), live, before, publisher=ACME, is_allocated=True)
@@ -136,20 +138,20 @@ def test_an_owner_is_not_changed_while_anything_is_allocated() -> None:
     assert found(wanted(), live, before, is_allocated=True) is None
 
 
-def test_what_is_untagged_and_not_ours_is_refused_unless_it_is_overlaid_or_was_ours() -> None:
+def test_untagged_provider_is_refused_unless_overlaid_or_published_before() -> None:
     live = provider(inventories={"FPGA": Inventory(total=1)})
     assert isinstance(found(wanted(), live), OwnershipConflict)
     assert found(wanted(PublishingMode.OVERLAY), live) is None
     assert found(wanted(), live, Record(applied=live)) is None
 
 
-def test_what_we_only_meant_to_create_is_not_ours_when_somebody_else_did() -> None:
-    """Intended is not applied: between the two, another may have taken the uuid."""
+def test_intended_provider_created_by_another_program_is_refused() -> None:
+    """Between intent and write, another program may take the uuid."""
     live = provider(inventories={"FPGA": Inventory(total=1)})
     assert isinstance(found(wanted(), live, Record(intended=provider())), OwnershipConflict)
 
 
-def test_one_owner_of_two_instances_does_not_make_a_provider_that_of_both() -> None:
+def test_provider_with_our_owner_and_another_instance_trait_is_refused() -> None:
     live = provider(traits=frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_OTHERS"]))
     error = found(wanted(), live)
     assert isinstance(error, OwnershipConflict)
@@ -157,29 +159,29 @@ def test_one_owner_of_two_instances_does_not_make_a_provider_that_of_both() -> N
     assert found(wanted(PublishingMode.OVERLAY), live) is None
 
 
-def test_what_another_instance_overlays_stays_ours() -> None:
+def test_provider_that_another_instance_overlays_stays_ours() -> None:
     live = provider(traits=OURS | {"CUSTOM_WHARFINGER_OTHERS"})
     assert found(wanted(), live) is None
 
 
-# What a driver must not do.
+# Mistakes of a driver.
 
 
 @pytest.mark.parametrize("added", ["OWNER_CYBORG", "CUSTOM_OWNER_ACME", "CUSTOM_WHARFINGER_OTHERS"])
-def test_no_driver_adds_anothers_marks(added: str) -> None:
+def test_driver_that_adds_marks_of_others_is_refused(added: str) -> None:
     error = misuse(US, wanted(traits=frozenset([added])), None)
     assert error is not None
     assert added in error.problem
 
 
-def test_marks_that_are_ours_or_there_already_are_not_the_drivers_doing() -> None:
+def test_marks_that_are_ours_or_exist_already_are_accepted() -> None:
     assert misuse(US, wanted(traits=OURS), None) is None
     theirs = frozenset(["OWNER_CYBORG", "CUSTOM_WHARFINGER_OTHERS"])
     assert misuse(US, wanted(traits=theirs), provider(traits=theirs)) is None
 
 
 @pytest.mark.parametrize("mode", [PublishingMode.OWN, PublishingMode.OVERLAY])
-def test_a_root_with_vcpu_is_novas_alone(mode: PublishingMode) -> None:
+def test_root_with_vcpu_is_refused_to_owners_other_than_nova(mode: PublishingMode) -> None:
     there = provider(inventories=VCPU)
     want = wanted(mode, inventories=VCPU if mode is PublishingMode.OWN else {})
     error = misuse(ACME, want, there)
@@ -190,16 +192,16 @@ def test_a_root_with_vcpu_is_novas_alone(mode: PublishingMode) -> None:
     assert misuse(US, want, there) is None
 
 
-def test_a_root_that_loses_vcpu_may_be_anybodys() -> None:
+def test_root_that_loses_vcpu_may_have_any_owner() -> None:
     live = provider(inventories=VCPU)
     assert misuse(ACME, wanted(inventories=VGPU), live) is None
 
 
-def test_a_child_with_vcpu_may_be_anybodys() -> None:
+def test_child_with_vcpu_may_have_any_owner() -> None:
     child = wanted(inventories=VCPU, parent_uuid=ANOTHER, root_uuid=ANOTHER)
     assert misuse(ACME, child, None) is None
 
 
-def test_an_overlaid_root_without_vcpu_may_be_anybodys() -> None:
+def test_overlaid_root_without_vcpu_may_have_any_owner() -> None:
     live = provider(inventories=VGPU)
     assert misuse(ACME, wanted(PublishingMode.OVERLAY), live) is None

@@ -19,7 +19,7 @@ DELAY: Final = 60
 
 
 def has(gpus: int = 0, *traits: str, reserve: bool = False) -> Driver:
-    """A host with a GPU of so many VGPUs; without any, the GPU is gone."""
+    """Return a host with a GPU of so many VGPUs; with 0 the GPU is absent."""
 
     def driver(tree: ProviderTree) -> None:
         if not tree.exists("host"):
@@ -78,7 +78,7 @@ def test_remove_of_a_root_keeps_it_for_a_child_that_is_kept() -> None:
     assert kinds(world, is_empty) == [(DeleteProvider, "gpu"), (DeleteProvider, "host")]
 
 
-def test_absence_of_a_provider_that_came_back_with_a_mistake_starts_anew() -> None:
+def test_absence_of_a_provider_that_returned_with_a_mistake_begins_anew() -> None:
     world = published(has(4))
     world.cycle(has())
     world.now += DELAY

@@ -1,4 +1,6 @@
-"""What a reshape sends, what follows it, and what is not even sent."""
+"""Contents of a reshape, the steps after it, and the reshapes that are refused before they are
+sent.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -52,7 +54,9 @@ def holding(**consumers: Held) -> Allocations:
 
 
 class Tree:
-    """A host as Placement has it, of which we know all or, where they say so, nothing."""
+    """A host in Placement with the records of its providers, or without if ``is_known``
+    is false.
+    """
 
     def __init__(self, *live: Provider, is_known: bool = True, **record: Any) -> None:
         self.live = {one.uuid: one for one in live}
@@ -63,7 +67,7 @@ class Tree:
         self.tree = ProviderTree.from_providers(seen)
 
     def has(self, uuid: str, **inventories: Inventory) -> None:
-        """Have the driver say what a provider has."""
+        """Let the driver report the inventory of a provider."""
         if not self.tree.exists(uuid):
             self.tree.new_child(NAMES[uuid], HOST, uuid)
         self.tree.update_inventory(uuid, inventories)
@@ -87,17 +91,17 @@ def reshape_of(plan: Plan) -> Reshape:
 
 
 def sent(plan: Plan) -> dict[str, dict[str, Inventory]]:
-    """By name, the inventories in the reshape."""
+    """Return the inventories in the reshape, by name."""
     return {change.name: dict(change.after) for change in reshape_of(plan).inventories}
 
 
 def following(plan: Plan) -> dict[str, dict[str, Inventory]]:
-    """By name, the inventories that are set after the reshape."""
+    """Return the inventories set after the reshape, by name."""
     steps = plan.steps[plan.steps.index(reshape_of(plan)) + 1 :]
     return {step.name: dict(step.after) for step in steps if isinstance(step, SetInventories)}
 
 
-# How much has to be free for what is used.
+# The reserved amount that leaves room for the used amount.
 
 
 @pytest.mark.parametrize(
@@ -119,7 +123,7 @@ def following(plan: Plan) -> dict[str, dict[str, Inventory]]:
         (some(40, reserved=40, allocation_ratio=0.7), 21, 10),
     ],
 )
-def test_as_much_stays_reserved_as_admits_what_is_used(
+def test_admitting_reserves_all_but_the_used_amount(
     inventory: Inventory, used: int, reserved: int
 ) -> None:
     assert admitting(inventory, used) == replace(inventory, reserved=reserved)
@@ -127,7 +131,7 @@ def test_as_much_stays_reserved_as_admits_what_is_used(
 
 @given(st.integers(1, 10**6), st.integers(0, 2 * 10**6), st.floats(1e-3, 1e3), st.floats(0, 1))
 @example(total=49, used=7, ratio=1 / 7, part=1.0)
-def test_the_figure_is_the_largest_that_admits_what_is_used(
+def test_admitting_has_the_largest_reserved_amount_with_room(
     total: int, used: int, ratio: float, part: float
 ) -> None:
     full = some(total, reserved=int(total * part), allocation_ratio=ratio)
@@ -140,7 +144,9 @@ def test_the_figure_is_the_largest_that_admits_what_is_used(
 
 
 @given(st.integers(1, 10**6), st.integers(1, 2 * 10**6), st.floats(1e-3, 1e3))
-def test_with_a_lowered_ratio_nobody_can_have_one_more(total: int, used: int, ratio: float) -> None:
+def test_admitting_exactly_lowers_the_ratio_so_that_nothing_is_free(
+    total: int, used: int, ratio: float
+) -> None:
     full = some(total, reserved=total, allocation_ratio=ratio)
     exact, figure = admitting(full, used, exactly=True), admitting(full, used)
     assert exact.reserved == figure.reserved
@@ -166,7 +172,7 @@ def moving(*reasons: str) -> tuple[Tree, Plan]:
     return tree, plan
 
 
-def test_a_reserved_provider_has_for_a_moment_what_is_used_of_it() -> None:
+def test_reshape_to_a_reserved_provider_leaves_room_for_the_used_amount() -> None:
     _tree, plan = moving("maintenance")
     assert sent(plan) == {"host": {"VCPU": some(8)}, "gpu": {"VGPU": some(4, reserved=1)}}
     assert following(plan) == {"gpu": {"VGPU": some(4, reserved=4)}}
@@ -175,13 +181,13 @@ def test_a_reserved_provider_has_for_a_moment_what_is_used_of_it() -> None:
     assert remembered.own_reserved == {"VGPU": 0}
 
 
-def test_one_that_is_not_reserved_needs_nothing_afterwards() -> None:
+def test_reshape_to_an_unreserved_provider_has_no_following_steps() -> None:
     _tree, plan = moving()
     assert sent(plan) == {"host": {"VCPU": some(8)}, "gpu": {"VGPU": some(4)}}
     assert following(plan) == {}
 
 
-def test_a_figure_that_the_driver_reserves_itself_is_treated_alike() -> None:
+def test_reshape_to_a_figure_that_the_driver_reserves_leaves_room() -> None:
     tree = Tree(ours(HOST, VGPU=some(4)))
     tree.has(HOST)
     tree.has(GPU, VGPU=some(4, reserved=3))
@@ -190,14 +196,14 @@ def test_a_figure_that_the_driver_reserves_itself_is_treated_alike() -> None:
     assert following(plan) == {"gpu": {"VGPU": some(4, reserved=3)}}
 
 
-def test_the_steps_of_a_reshape_are_one_tree_in_their_order() -> None:
+def test_reshape_and_the_following_steps_belong_to_one_tree_in_order() -> None:
     _tree, plan = moving("maintenance")
     (tree,) = plan.trees
     assert [step.verb for step in tree.steps[-2:]] == ["reshape", "set inventories"]
     assert {HOST, GPU} <= tree.records.keys()
 
 
-# What a changed consumer has that did not move.
+# Allocations of a changed consumer that do not move.
 
 
 def staying(mode: PublishingMode) -> Plan:
@@ -222,21 +228,21 @@ def staying(mode: PublishingMode) -> Plan:
     )
 
 
-def test_an_overlaid_provider_that_is_reserved_already_is_sent_too() -> None:
+def test_reshape_includes_a_reserved_overlaid_provider_of_the_consumer() -> None:
     plan = staying(PublishingMode.OVERLAY)
     vcpus = some(8, reserved=6, allocation_ratio=4.0)
     assert sent(plan)["host"] == {"VCPU": vcpus, "MEMORY_MB": some(64, reserved=64)}
     assert following(plan)["host"]["VCPU"] == replace(vcpus, reserved=8)
 
 
-def test_of_what_the_driver_states_anew_the_ratio_goes_down_too() -> None:
+def test_reshape_of_a_provider_that_the_driver_states_lowers_its_ratio() -> None:
     plan = staying(PublishingMode.OWN)
     interim = sent(plan)["host"]["VCPU"]
     assert (interim.reserved, interim.capacity) == (6, 7.5)
     assert following(plan)["host"]["VCPU"] == some(8, reserved=8, allocation_ratio=4.0)
 
 
-def test_a_class_that_somebody_else_has_reserved_stays_so() -> None:
+def test_reshape_keeps_a_foreign_reservation() -> None:
     host = ours(HOST, CUSTOM_THEIRS=some(4, reserved=4))
     tree = Tree(host, ours(GPU, VGPU=some(4)))
     tree.records[HOST] = Record(applied=replace(host, inventories={}), live=host)
@@ -250,7 +256,7 @@ def test_a_class_that_somebody_else_has_reserved_stays_so() -> None:
     assert following(plan) == {}
 
 
-def test_another_owners_provider_is_not_sent_whatever_is_used_of_it() -> None:
+def test_reshape_excludes_a_provider_of_another_owner() -> None:
     theirs = replace(
         ours(CARD, FPGA=some(1, reserved=1)), traits=frozenset(["OWNER_CYBORG", "CUSTOM_A"])
     )
@@ -266,7 +272,7 @@ def test_another_owners_provider_is_not_sent_whatever_is_used_of_it() -> None:
     assert sent(plan).keys() == {"host", "gpu"}
 
 
-def test_allocations_that_move_between_unchanged_inventories_are_sent_with_those() -> None:
+def test_reshape_of_allocations_only_includes_their_unchanged_inventories() -> None:
     """POST /reshaper takes no request without inventories."""
     tree = Tree(ours(HOST, VGPU=some(4)), ours(GPU, VGPU=some(4)))
     plan = tree.plan(holding(one={HOST: {"VGPU": 1}}), holding(one={GPU: {"VGPU": 1}}))
@@ -274,7 +280,7 @@ def test_allocations_that_move_between_unchanged_inventories_are_sent_with_those
     assert [step.verb for step in plan.steps] == ["reshape"]
 
 
-def test_consumers_that_the_driver_did_not_change_are_not_sent() -> None:
+def test_reshape_excludes_consumers_that_the_driver_did_not_change() -> None:
     tree = Tree(ours(HOST, VCPU=some(8), VGPU=some(4)))
     tree.has(HOST, VCPU=some(8))
     tree.has(GPU, VGPU=some(4))
@@ -289,7 +295,7 @@ def test_consumers_that_the_driver_did_not_change_are_not_sent() -> None:
 
 
 def unknown(**inventories: Inventory) -> Tree:
-    """A host that somebody else published, or an older release of ours."""
+    """Return a host with the classes of another program, or of our older release."""
     tree = Tree(ours(HOST, **inventories), is_known=False)
     tree.records[HOST] = Record(
         applied=replace(tree.live[HOST], inventories={}), live=tree.live[HOST]
@@ -298,7 +304,7 @@ def unknown(**inventories: Inventory) -> Tree:
 
 
 @pytest.mark.parametrize("used", [0, 2])
-def test_a_class_that_moved_away_goes_whoever_put_it_there(used: int) -> None:
+def test_reshape_removes_a_class_that_moved_away_whatever_program_added_it(used: int) -> None:
     tree = unknown(VCPU=some(8), VGPU=some(4), CUSTOM_THEIRS=some(1))
     tree.has(HOST, VCPU=some(8))
     tree.has(GPU, VGPU=some(4))
@@ -309,7 +315,7 @@ def test_a_class_that_moved_away_goes_whoever_put_it_there(used: int) -> None:
 
 
 def to_a_card_that_has_some(*, left: int) -> Plan:
-    """VGPUs of somebody else's on the host move to a child that has had some before."""
+    """Return the plan for VGPUs of another program that move to a child which had some before."""
     tree = unknown(VCPU=some(8), VGPU=some(4))
     card = ours(GPU, VGPU=some(4))
     tree.live[GPU], tree.records[GPU] = card, Record(applied=card, live=card)
@@ -319,16 +325,16 @@ def to_a_card_that_has_some(*, left: int) -> Plan:
     return tree.plan(holding(one={HOST: {"VGPU": 2}}), holding(one=goes))
 
 
-def test_a_class_that_moved_to_where_there_was_some_goes_too() -> None:
+def test_reshape_removes_a_class_that_moved_to_a_child_that_had_it() -> None:
     assert sent(to_a_card_that_has_some(left=0))["host"] == {"VCPU": some(8)}
 
 
-def test_a_class_of_which_only_a_part_moved_away_is_a_mistake() -> None:
+def test_reshape_of_only_a_part_of_a_class_is_refused() -> None:
     told = refusal(to_a_card_that_has_some(left=1))
     assert "VGPU of it would be in use (1 by consumer one), and it will have none" in told
 
 
-def test_others_classes_of_which_nothing_moved_stay() -> None:
+def test_reshape_keeps_classes_of_others_without_moved_allocations() -> None:
     tree = unknown(VCPU=some(8), CUSTOM_THEIRS=some(4))
     tree.has(HOST)
     tree.has(GPU, VCPU=some(8), CUSTOM_THEIRS=some(4))
@@ -340,7 +346,7 @@ def test_others_classes_of_which_nothing_moved_stay() -> None:
 
 
 @pytest.mark.parametrize("mode", PublishingMode)
-def test_nothing_goes_from_a_provider_of_which_the_driver_reports_nothing(
+def test_reshape_keeps_inventories_of_a_provider_without_a_report(
     mode: PublishingMode,
 ) -> None:
     tree = unknown(VGPU=some(4))
@@ -350,7 +356,7 @@ def test_nothing_goes_from_a_provider_of_which_the_driver_reports_nothing(
     assert sent(plan) == {"gpu": {"VGPU": some(4)}}
 
 
-# What Placement would refuse.
+# Reshapes that Placement would refuse.
 
 
 def refusal(plan: Plan) -> str:
@@ -359,7 +365,7 @@ def refusal(plan: Plan) -> str:
     return str(problem)
 
 
-def test_a_consumer_that_is_left_with_what_goes_is_named() -> None:
+def test_reshape_that_leaves_a_consumer_without_inventory_names_it() -> None:
     tree = Tree(ours(HOST, VCPU=some(8), VGPU=some(4)))
     tree.has(HOST, VCPU=some(8))
     tree.has(GPU, VGPU=some(4))
@@ -383,7 +389,7 @@ def test_a_consumer_that_is_left_with_what_goes_is_named() -> None:
         ({"allocation_ratio": 0.5}, "in use (3 by consumer one), and its capacity is 2"),
     ],
 )
-def test_a_consumer_that_does_not_fit_is_named(figures: dict[str, Any], told: str) -> None:
+def test_reshape_whose_consumer_does_not_fit_names_it(figures: dict[str, Any], told: str) -> None:
     tree = Tree(ours(HOST, VGPU=some(4)))
     tree.has(HOST)
     tree.has(GPU, VGPU=replace(some(4), **figures))
@@ -392,7 +398,7 @@ def test_a_consumer_that_does_not_fit_is_named(figures: dict[str, Any], told: st
     assert "provider gpu" in refusal(plan)
 
 
-def test_what_somebody_else_has_reserved_takes_nothing_more() -> None:
+def test_reshape_to_a_foreign_reservation_is_refused() -> None:
     card = ours(CARD, VGPU=some(4, reserved=4))
     tree = Tree(ours(GPU, VGPU=some(4)), ours(HOST), card)
     tree.records[CARD] = Record(applied=replace(card, inventories={}), live=card)
@@ -402,7 +408,7 @@ def test_what_somebody_else_has_reserved_takes_nothing_more() -> None:
     assert "its capacity is 0" in refusal(plan)
 
 
-def test_more_in_use_than_there_is_may_stay_if_no_more_comes() -> None:
+def test_reshape_with_an_earlier_excess_is_accepted_if_it_does_not_grow() -> None:
     tree = Tree(ours(HOST, VCPU=some(2), VGPU=some(4)))
     tree.has(HOST, VCPU=some(2))
     tree.has(GPU, VGPU=some(4))

@@ -1,4 +1,4 @@
-"""Every operation of nova's ProviderTree, and what is ours."""
+"""Every operation of nova's ProviderTree, and our additions."""
 
 import copy
 import threading
@@ -45,21 +45,23 @@ def order(tree: ProviderTree, top: str | None = None) -> list[str]:
 # Structure.
 
 
-def test_uuids_come_parents_first_children_in_the_order_they_were_added(
+def test_get_provider_uuids_has_parents_first_and_children_in_order(
     tree: ProviderTree,
 ) -> None:
     assert order(tree) == ["host", "gpu", "part", "disk", "other"]
     assert order(tree, "gpu") == order(tree, B) == ["gpu", "part"]
 
 
-def test_the_uuids_of_a_whole_tree_are_found_from_anywhere_in_it(tree: ProviderTree) -> None:
+def test_get_provider_uuids_in_tree_from_any_provider_has_the_whole_tree(
+    tree: ProviderTree,
+) -> None:
     for name_or_uuid in ("host", A, "gpu", C, "disk"):
         uuids = tree.get_provider_uuids_in_tree(name_or_uuid)
         assert uuids == tree.get_provider_uuids("host")
     assert tree.get_provider_uuids_in_tree("other") == [D]
 
 
-def test_new_providers_return_their_uuids_and_know_their_place(tree: ProviderTree) -> None:
+def test_new_provider_returns_its_uuid_and_has_its_parent(tree: ProviderTree) -> None:
     uuid = tree.new_child("pf", "part", generation=7)
     data = tree.data("pf")
     assert (data.uuid, data.parent_uuid, data.generation) == (uuid, C, 7)
@@ -67,7 +69,7 @@ def test_new_providers_return_their_uuids_and_know_their_place(tree: ProviderTre
     assert tree.data("third").parent_uuid is None
 
 
-def test_providers_without_a_uuid_get_the_same_one_each_time() -> None:
+def test_new_provider_without_a_uuid_gets_a_stable_one() -> None:
     def build() -> list[str]:
         tree = ProviderTree()
         tree.new_root("host")
@@ -95,7 +97,7 @@ def test_new_child_without_a_uuid_keeps_the_known_one_if_it_is_free() -> None:
 
 
 @pytest.mark.parametrize(("name", "uuid"), [("new", A), ("gpu", AGGREGATE), ("host", None)])
-def test_names_and_uuids_are_unique_across_all_trees(
+def test_new_provider_with_a_name_or_uuid_of_any_tree_is_refused(
     tree: ProviderTree, name: str, uuid: str | None
 ) -> None:
     with pytest.raises(ProviderExists, match="already exists"):
@@ -133,7 +135,7 @@ def test_new_provider_named_by_its_own_uuid_is_added(tree: ProviderTree) -> None
 
 
 @pytest.mark.parametrize(("name", "uuid"), [("", None), ("a" * 201, None), ("new", "no-uuid")])
-def test_names_and_uuids_that_placement_would_refuse_are_refused(
+def test_new_provider_with_an_invalid_name_or_uuid_is_refused(
     tree: ProviderTree, name: str, uuid: str | None
 ) -> None:
     with pytest.raises(InvalidName):
@@ -142,7 +144,7 @@ def test_names_and_uuids_that_placement_would_refuse_are_refused(
         tree.new_child(name, "host", uuid)
 
 
-def test_a_removed_provider_takes_everything_below_it_along(tree: ProviderTree) -> None:
+def test_remove_includes_all_descendants(tree: ProviderTree) -> None:
     tree.remove("gpu")
     assert order(tree) == ["host", "disk", "other"]
     assert not any(tree.exists(one) for one in ("gpu", B, "part", C))
@@ -150,7 +152,7 @@ def test_a_removed_provider_takes_everything_below_it_along(tree: ProviderTree) 
     assert order(tree) == ["other"]
 
 
-def test_a_removed_name_can_be_used_again(tree: ProviderTree) -> None:
+def test_new_provider_may_have_the_name_of_a_removed_one(tree: ProviderTree) -> None:
     tree.remove("host")
     tree.new_child("part", "other", B)
     assert order(tree) == ["other", "part"]
@@ -183,7 +185,7 @@ OPERATIONS: dict[str, Callable[[ProviderTree], object]] = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_unknown_provider_is_a_value_error_that_names_it(
+def test_unknown_provider_is_a_value_error_that_names_it(
     tree: ProviderTree, operation: str
 ) -> None:
     with pytest.raises(ValueError, match="no provider nothing in this tree") as caught:
@@ -198,7 +200,7 @@ def as_dict(name: str, uuid: str, parent: str | None = None, **more: object) -> 
     return {"name": name, "uuid": uuid, "parent_provider_uuid": parent, **more}
 
 
-def test_populating_takes_providers_in_any_order() -> None:
+def test_populate_accepts_providers_in_any_order() -> None:
     tree = ProviderTree()
     tree.populate_from_iterable(
         [as_dict("part", C, B), as_dict("gpu", B, A, generation=3), {"name": "host", "uuid": A}]
@@ -207,17 +209,17 @@ def test_populating_takes_providers_in_any_order() -> None:
     assert [tree.data(uuid).generation for uuid in (A, B, C)] == [None, 3, None]
 
 
-def test_populating_with_nothing_changes_nothing(tree: ProviderTree) -> None:
+def test_populate_with_nothing_changes_nothing(tree: ProviderTree) -> None:
     tree.populate_from_iterable([])
     assert order(tree) == ["host", "gpu", "part", "disk", "other"]
 
 
-def test_populating_adds_below_what_is_there(tree: ProviderTree) -> None:
+def test_populate_adds_children_below_existing_providers(tree: ProviderTree) -> None:
     tree.populate_from_iterable([as_dict("new", AGGREGATE, C)])
     assert order(tree, "gpu") == ["gpu", "part", "new"]
 
 
-def test_a_replaced_provider_loses_its_contents_and_what_is_not_given_again(
+def test_populate_replaces_contents_and_drops_missing_descendants(
     tree: ProviderTree,
 ) -> None:
     for one in ("gpu", "part", "host"):
@@ -229,12 +231,12 @@ def test_a_replaced_provider_loses_its_contents_and_what_is_not_given_again(
     assert tree.has_inventory("host")
 
 
-def test_a_replaced_provider_keeps_descendants_that_are_given_again(tree: ProviderTree) -> None:
+def test_populate_keeps_descendants_that_are_included(tree: ProviderTree) -> None:
     tree.populate_from_iterable([as_dict("part", C, B), as_dict("gpu", B, A)])
     assert order(tree, "gpu") == ["gpu", "part"]
 
 
-def test_a_replaced_provider_may_have_another_name_and_another_parent(
+def test_populate_may_change_name_and_parent(
     tree: ProviderTree,
 ) -> None:
     tree.populate_from_iterable([as_dict("card", B, D), as_dict("part", C, B)])
@@ -243,7 +245,7 @@ def test_a_replaced_provider_may_have_another_name_and_another_parent(
     assert tree.get_provider_uuids_in_tree("part") == [D, B, C]
 
 
-def test_a_name_of_a_descendant_that_is_not_given_again_is_free(tree: ProviderTree) -> None:
+def test_populate_frees_the_names_of_missing_descendants(tree: ProviderTree) -> None:
     tree.populate_from_iterable([as_dict("gpu", B, A), as_dict("part", AGGREGATE, A)])
     assert tree.data("part").uuid == AGGREGATE
 
@@ -269,7 +271,7 @@ def test_a_name_of_a_descendant_that_is_not_given_again_is_free(tree: ProviderTr
         "no name",
     ],
 )
-def test_what_cannot_be_placed_is_a_value_error_and_the_tree_is_as_it_was(
+def test_populate_with_a_provider_without_a_place_changes_nothing(
     tree: ProviderTree, records: list[dict[str, object]]
 ) -> None:
     tree.update_inventory("gpu", {"VGPU": {"total": 1}})
@@ -279,7 +281,7 @@ def test_what_cannot_be_placed_is_a_value_error_and_the_tree_is_as_it_was(
     assert [tree.data(uuid) for uuid in tree.get_provider_uuids()] == before
 
 
-def test_a_parent_is_found_in_whatever_form_its_uuid_is_given() -> None:
+def test_populate_accepts_uuids_of_parents_in_any_form() -> None:
     tree = ProviderTree()
     tree.populate_from_iterable([as_dict("host", A.upper()), as_dict("gpu", B, A.upper())])
     assert order(tree) == ["host", "gpu"]
@@ -288,7 +290,7 @@ def test_a_parent_is_found_in_whatever_form_its_uuid_is_given() -> None:
 # Contents.
 
 
-def test_data_has_all_there_is_to_know(tree: ProviderTree) -> None:
+def test_data_has_all_fields(tree: ProviderTree) -> None:
     tree.update_inventory("gpu", {"VGPU": {"total": 2, "reserved": 1}})
     tree.update_traits("gpu", ["CUSTOM_A"])
     tree.update_aggregates("gpu", [AGGREGATE])
@@ -305,7 +307,7 @@ def test_data_has_all_there_is_to_know(tree: ProviderTree) -> None:
     )
 
 
-def test_changing_data_changes_nothing_in_the_tree(tree: ProviderTree) -> None:
+def test_data_changed_by_the_caller_changes_nothing_in_the_tree(tree: ProviderTree) -> None:
     tree.update_inventory("gpu", {"VGPU": {"total": 2}})
     tree.update_resources("gpu", {"VGPU": {"one"}})
     before, data = tree.data("gpu"), tree.data("gpu")
@@ -319,7 +321,7 @@ def test_changing_data_changes_nothing_in_the_tree(tree: ProviderTree) -> None:
     assert tree.data("gpu") == before
 
 
-def test_changing_what_was_given_changes_nothing_in_the_tree(tree: ProviderTree) -> None:
+def test_argument_changed_by_the_caller_changes_nothing_in_the_tree(tree: ProviderTree) -> None:
     inventory, traits = {"VGPU": {"total": 2}}, {"CUSTOM_A"}
     tree.update_inventory("gpu", inventory)
     tree.update_traits("gpu", traits)
@@ -330,7 +332,7 @@ def test_changing_what_was_given_changes_nothing_in_the_tree(tree: ProviderTree)
     assert tree.data("gpu").traits == {"CUSTOM_A"}
 
 
-def test_inventory_is_replaced_and_the_answer_says_whether_it_changed(
+def test_update_inventory_replaces_it_and_returns_whether_it_changed(
     tree: ProviderTree,
 ) -> None:
     assert not tree.has_inventory("gpu")
@@ -343,8 +345,8 @@ def test_inventory_is_replaced_and_the_answer_says_whether_it_changed(
     assert not tree.has_inventory("gpu")
 
 
-def test_figures_that_a_dict_leaves_out_have_placements_defaults(tree: ProviderTree) -> None:
-    # nova passes over them; what was reserved would stay reserved.
+def test_update_inventory_gives_missing_fields_placements_defaults(tree: ProviderTree) -> None:
+    # nova ignores missing fields: reserved would keep its value.
     tree.update_inventory("gpu", {"VGPU": {"total": 2, "reserved": 2}})
     assert tree.has_inventory_changed("gpu", {"VGPU": {"total": 2}})
     assert tree.update_inventory("gpu", {"VGPU": {"total": 2}})
@@ -352,7 +354,7 @@ def test_figures_that_a_dict_leaves_out_have_placements_defaults(tree: ProviderT
 
 
 @pytest.mark.parametrize("wrong", [{"VGPU": {"total": 0}}, {"NOPE": {"total": 1}}])
-def test_wrong_inventory_is_a_value_error_and_nothing_has_changed(
+def test_update_inventory_with_an_invalid_one_changes_nothing(
     tree: ProviderTree, wrong: dict[str, Any]
 ) -> None:
     tree.update_inventory("gpu", {"VGPU": {"total": 2}})
@@ -377,7 +379,7 @@ def test_traits_are_replaced_added_and_removed(tree: ProviderTree) -> None:
     assert tree.data("gpu").traits == set()
 
 
-def test_questions_about_traits(tree: ProviderTree) -> None:
+def test_has_traits_and_have_traits_changed_compare(tree: ProviderTree) -> None:
     tree.update_traits("gpu", ["CUSTOM_A", "CUSTOM_B"])
     assert tree.has_traits("gpu", ["CUSTOM_A"])
     assert tree.has_traits("gpu", [])
@@ -386,7 +388,7 @@ def test_questions_about_traits(tree: ProviderTree) -> None:
     assert tree.have_traits_changed("gpu", ["CUSTOM_A"])
 
 
-def test_a_trait_that_is_none_is_refused_where_it_is_given(tree: ProviderTree) -> None:
+def test_update_traits_with_an_invalid_one_is_refused(tree: ProviderTree) -> None:
     for give in (
         lambda: tree.update_traits("gpu", ["GOLD"]),
         lambda: tree.add_traits("gpu", "GOLD"),
@@ -396,7 +398,7 @@ def test_a_trait_that_is_none_is_refused_where_it_is_given(tree: ProviderTree) -
     assert tree.data("gpu").traits == set()
 
 
-def test_a_standard_trait_of_a_newer_server_can_be_written_back() -> None:
+def test_trait_of_a_newer_placement_is_kept() -> None:
     newer = Provider(uuid=A, name="host", root_uuid=A, traits=frozenset(["HW_FROM_2031"]))
     tree = ProviderTree.from_providers([newer])
     tree.add_traits("host", "CUSTOM_A")
@@ -417,7 +419,7 @@ def test_aggregates_are_replaced_added_and_removed(tree: ProviderTree) -> None:
     assert tree.have_aggregates_changed("gpu", [C])
 
 
-def test_an_aggregate_is_the_same_in_whatever_form_its_uuid_is_given(tree: ProviderTree) -> None:
+def test_aggregate_in_any_form_of_its_uuid_is_the_same(tree: ProviderTree) -> None:
     tree.update_aggregates("gpu", [AGGREGATE.upper()])
     assert not tree.have_aggregates_changed("gpu", [AGGREGATE.upper()])
     assert tree.in_aggregates("gpu", [AGGREGATE.upper()])
@@ -425,19 +427,21 @@ def test_an_aggregate_is_the_same_in_whatever_form_its_uuid_is_given(tree: Provi
     assert tree.data("gpu").aggregates == set()
 
 
-def test_what_is_no_aggregate_is_refused(tree: ProviderTree) -> None:
+def test_invalid_aggregate_is_refused(tree: ProviderTree) -> None:
     with pytest.raises(InvalidName, match="is no uuid"):
         tree.add_aggregates("gpu", "rack-1")
 
 
-def test_resources_are_kept_and_the_answer_says_whether_they_changed(tree: ProviderTree) -> None:
+def test_update_resources_replaces_them_and_returns_whether_they_changed(
+    tree: ProviderTree,
+) -> None:
     assert tree.update_resources("gpu", {"VGPU": {"one"}})
     assert not tree.update_resources("gpu", {"VGPU": {"one"}})
     assert tree.update_resources("gpu", {})
     assert tree.data("gpu").resources == {}
 
 
-def test_a_generation_is_set_where_one_is_given(tree: ProviderTree) -> None:
+def test_generation_is_set_if_given(tree: ProviderTree) -> None:
     tree.update_inventory("gpu", {})
     assert tree.data("gpu").generation == 2
     tree.update_inventory("gpu", {}, generation=3)
@@ -451,7 +455,7 @@ def test_a_generation_is_set_where_one_is_given(tree: ProviderTree) -> None:
 # Sharing providers, and copies.
 
 
-def test_a_sharing_provider_is_one_that_has_the_class_and_the_trait(tree: ProviderTree) -> None:
+def test_sharing_provider_has_the_class_and_the_trait(tree: ProviderTree) -> None:
     tree.update_inventory("other", {"DISK_GB": {"total": 9}})
     tree.add_traits("host", SHARING)
     assert not tree.has_sharing_provider("DISK_GB")
@@ -462,14 +466,14 @@ def test_a_sharing_provider_is_one_that_has_the_class_and_the_trait(tree: Provid
     assert not tree.has_sharing_provider("DISK_GB")
 
 
-def test_a_removed_sharing_provider_shares_nothing(tree: ProviderTree) -> None:
+def test_removed_sharing_provider_does_not_count(tree: ProviderTree) -> None:
     tree.update_inventory("other", {"DISK_GB": {"total": 9}})
     tree.update_traits("other", [SHARING])
     tree.remove("other")
     assert not tree.has_sharing_provider("DISK_GB")
 
 
-def test_a_subtree_has_its_root_and_the_sharing_providers(tree: ProviderTree) -> None:
+def test_subtree_has_its_root_and_the_sharing_providers(tree: ProviderTree) -> None:
     tree.new_root("third", AGGREGATE)
     tree.update_traits("other", [SHARING])
     tree.update_inventory("other", {"DISK_GB": {"total": 9}})
@@ -480,13 +484,13 @@ def test_a_subtree_has_its_root_and_the_sharing_providers(tree: ProviderTree) ->
     assert order(tree.subtree("other")) == ["other"]
 
 
-def test_a_subtree_of_what_is_no_root_is_a_value_error(tree: ProviderTree) -> None:
+def test_subtree_of_a_child_is_a_value_error(tree: ProviderTree) -> None:
     with pytest.raises(ValueError, match="gpu is not a root"):
         tree.subtree("gpu")
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda tree: tree.subtree("host")])
-def test_a_copy_and_the_tree_know_nothing_of_each_other(
+def test_copy_is_independent_of_the_tree(
     tree: ProviderTree, copied: Callable[[ProviderTree], ProviderTree]
 ) -> None:
     tree.update_inventory("gpu", {"VGPU": {"total": 2}})
@@ -501,7 +505,7 @@ def test_a_copy_and_the_tree_know_nothing_of_each_other(
     assert order(other, "gpu") == ["gpu"]
 
 
-def test_a_deep_copy_has_every_tree(tree: ProviderTree) -> None:
+def test_deep_copy_has_every_tree(tree: ProviderTree) -> None:
     assert order(copy.deepcopy(tree)) == order(tree)
 
 
@@ -513,10 +517,10 @@ def test_each_tree_has_a_lock_of_its_own(tree: ProviderTree) -> None:
         assert not thread.is_alive()
 
 
-# What the framework reads.
+# The framework's view.
 
 
-def test_what_the_driver_has_edited_is_stated_and_the_rest_is_not(tree: ProviderTree) -> None:
+def test_desired_marks_only_edited_providers_as_stated(tree: ProviderTree) -> None:
     providers = [wanted.provider for wanted in tree.desired()]
     live = ProviderTree.from_providers(providers)
     assert [wanted.provider for wanted in live.desired()] == providers
@@ -530,16 +534,16 @@ def test_what_the_driver_has_edited_is_stated_and_the_rest_is_not(tree: Provider
     assert stated == {"gpu", "part", "other"}
 
 
-def test_a_provider_that_is_new_is_stated(tree: ProviderTree) -> None:
+def test_desired_marks_new_providers_as_stated(tree: ProviderTree) -> None:
     assert all(wanted.stated for wanted in tree.desired())
 
 
-def test_every_provider_knows_the_root_of_its_tree(tree: ProviderTree) -> None:
+def test_desired_has_the_root_of_each_tree(tree: ProviderTree) -> None:
     roots = {wanted.provider.name: wanted.provider.root_uuid for wanted in tree.desired()}
     assert roots == {"host": A, "gpu": A, "part": A, "disk": A, "other": D}
 
 
-def test_a_reservation_has_reasons_each_once(tree: ProviderTree) -> None:
+def test_reserve_keeps_each_reason_once(tree: ProviderTree) -> None:
     for reason in ("cleaning", "maintenance", "cleaning"):
         tree.reserve("gpu", reason)
     by_name = {wanted.provider.name: wanted for wanted in tree.desired()}
@@ -548,20 +552,18 @@ def test_a_reservation_has_reasons_each_once(tree: ProviderTree) -> None:
 
 
 @pytest.mark.parametrize("reason", ["", 5, None, "\udc80", "two\nlines"], ids=repr)
-def test_a_reservation_needs_a_reason_that_a_person_can_read(
-    tree: ProviderTree, reason: Any
-) -> None:
+def test_reserve_without_a_printable_reason_is_refused(tree: ProviderTree, reason: Any) -> None:
     with pytest.raises(InvalidName, match="reservation reason"):
         tree.reserve("gpu", reason)
 
 
-def test_a_reservation_leaves_the_figures_to_the_framework(tree: ProviderTree) -> None:
+def test_reserve_leaves_the_inventory_to_the_framework(tree: ProviderTree) -> None:
     tree.update_inventory("gpu", {"VGPU": {"total": 2}})
     tree.reserve("gpu", "cleaning")
     assert tree.data("gpu").inventory["VGPU"]["reserved"] == 0
 
 
-def test_a_publishing_mode_is_own_unless_it_is_said(tree: ProviderTree) -> None:
+def test_publishing_mode_is_own_by_default(tree: ProviderTree) -> None:
     tree.set_publishing_mode("host", PublishingMode.OVERLAY)
     modes = {wanted.provider.name: wanted.mode for wanted in tree.desired()}
     assert modes["host"] is PublishingMode.OVERLAY
@@ -569,7 +571,7 @@ def test_a_publishing_mode_is_own_unless_it_is_said(tree: ProviderTree) -> None:
 
 
 @pytest.mark.parametrize("is_copied", [False, True])
-def test_publishing_mode_auto_is_overlay_for_others_and_own_for_the_rest(is_copied: bool) -> None:
+def test_publishing_mode_auto_is_overlay_for_providers_of_others(is_copied: bool) -> None:
     providers = [Provider(uuid=A, name="a", root_uuid=A), Provider(uuid=B, name="b", root_uuid=B)]
     tree = ProviderTree.from_providers(providers, {A}.__contains__)
     tree = copy.deepcopy(tree) if is_copied else tree
@@ -596,12 +598,12 @@ def test_publishing_mode_auto_is_overlay_for_others_and_own_for_the_rest(is_copi
     ],
     ids=["no parent", "one name twice", "circle"],
 )
-def test_providers_that_are_no_tree_are_refused(providers: list[Provider]) -> None:
+def test_from_providers_with_broken_links_is_refused(providers: list[Provider]) -> None:
     with pytest.raises(ValueError):
         ProviderTree.from_providers(providers)
 
 
-def test_a_tree_may_be_deeper_than_pythons_stack() -> None:
+def test_tree_may_be_deeper_than_pythons_stack() -> None:
     tree = ProviderTree()
     tree.new_root("0")
     for depth in range(1, 3000):
@@ -612,11 +614,11 @@ def test_a_tree_may_be_deeper_than_pythons_stack() -> None:
     assert tree.get_provider_uuids() == []
 
 
-# A driver as they are written for nova.
+# A driver written for nova.
 
 
 class NovaStyleDriver:
-    """Written against nova's ProviderTree alone; it knows nothing of this project."""
+    """A driver that knows only nova's ProviderTree, and nothing of this project."""
 
     def __init__(self, cards: dict[str, int], sharing: str | None = None) -> None:
         self.cards = cards
@@ -674,7 +676,7 @@ class NovaStyleDriver:
                 provider_tree.update_traits(name, {"CUSTOM_NVIDIA_35"})
 
 
-def test_a_driver_written_for_nova_runs_unchanged() -> None:
+def test_driver_written_for_nova_runs_unchanged() -> None:
     tree = ProviderTree()
     tree.new_root("host", A, generation=0)
     tree.update_traits("host", ["HW_CPU_X86_SVM", "CUSTOM_THEIRS"])
@@ -696,7 +698,7 @@ def test_a_driver_written_for_nova_runs_unchanged() -> None:
     assert card.traits == {"CUSTOM_NVIDIA_35"}
 
 
-def test_a_driver_written_for_nova_finds_what_is_there_and_leaves_it() -> None:
+def test_driver_written_for_nova_finds_existing_providers() -> None:
     driver = NovaStyleDriver({"0000_41_00_0": 8, "0000_c1_00_0": 4})
     tree = ProviderTree()
     tree.new_root("host", A)
@@ -709,7 +711,7 @@ def test_a_driver_written_for_nova_finds_what_is_there_and_leaves_it() -> None:
     assert uuid == tree.data("host_pci_0000_c1_00_0").uuid
 
 
-def test_a_driver_written_for_nova_uses_and_updates_a_sharing_provider() -> None:
+def test_driver_written_for_nova_updates_a_sharing_provider() -> None:
     tree = ProviderTree()
     tree.new_root("host", A)
     tree.new_root("nfs", D)
@@ -720,7 +722,7 @@ def test_a_driver_written_for_nova_uses_and_updates_a_sharing_provider() -> None
     assert tree.data("nfs").inventory["DISK_GB"]["total"] == 1050
 
 
-def test_remove_unreported_children_leaves_what_the_driver_has_stated() -> None:
+def test_remove_unreported_children_keeps_edited_providers() -> None:
     providers = [
         Provider(uuid=A, name="host", root_uuid=A),
         Provider(uuid=B, name="gone", root_uuid=A, parent_uuid=A),

@@ -1,4 +1,4 @@
-"""ProviderTree against a model of it that is too simple to be wrong, in random operations."""
+"""ProviderTree against a simple model, in random operations."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +36,7 @@ class Simple:
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """The model is a flat list, in the order of creation, that is searched from end to end."""
+    """The model is a flat list in the order of creation, which is searched from end to end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.model: dict[str, Simple] = {}
 
     def below(self, name: str) -> list[str]:
-        """A provider and all below it, parents first."""
+        """Return a provider and its descendants, parents first."""
         found = [name]
         for child, simple in self.model.items():
             if simple.parent == name:
@@ -52,7 +52,7 @@ class TreeMachine(RuleBasedStateMachine):
         return found
 
     def known(self, name: str) -> bool:
-        """Whether the model has it; if not, the tree has to refuse to look at it."""
+        """Return whether the model has the provider; otherwise the tree must refuse to read it."""
         if name not in self.model:
             with pytest.raises(ValueError):
                 self.tree.data(name)

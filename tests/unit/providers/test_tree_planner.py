@@ -80,7 +80,7 @@ def says(
     reserve: tuple[str, ...] = (),
     **classes: int,
 ) -> Driver:
-    """A driver with one host that states everything about it, and of its children VGPUs."""
+    """Return a driver that states everything about one host, and VGPUs of its children."""
 
     def driver(tree: ProviderTree) -> None:
         if not tree.exists("host"):
@@ -103,7 +103,7 @@ def says(
 
 
 def overlays(*, traits: tuple[str, ...] = (), reserve: bool = False) -> Driver:
-    """A driver that overlays one host which somebody else publishes."""
+    """Return a driver that overlays a host of another program."""
 
     def driver(tree: ProviderTree) -> None:
         if not tree.exists("host"):
@@ -117,11 +117,11 @@ def overlays(*, traits: tuple[str, ...] = (), reserve: bool = False) -> Driver:
 
 
 def is_silent(tree: ProviderTree) -> None:
-    """A driver that leaves the tree as it is."""
+    """A driver that leaves the tree unchanged."""
 
 
 def published(driver: Driver, *providers: Provider, publisher: Publisher = US) -> World:
-    """A world in which a driver's cycle has run once, without a problem."""
+    """Return a world after one cycle of a driver without problems."""
     world = World(publisher, providers)
     assert not world.cycle(driver).problems
     return world
@@ -139,7 +139,7 @@ def only(plan: Plan, kind: type) -> Any:
 # Publishing.
 
 
-def test_a_first_publication_creates_and_tags_parents_first_and_fills_them_last() -> None:
+def test_first_plan_creates_and_tags_parents_first_and_sets_inventories_last() -> None:
     world = World(US)
     plan = world.plan(says(children={"gpu": 2}, VCPU=8, traits=("HW_CPU_X86_VMX",)))
     assert kinds(plan) == [
@@ -154,13 +154,13 @@ def test_a_first_publication_creates_and_tags_parents_first_and_fills_them_last(
     assert plan.steps[2] == CreateProvider(uuid=GPU, name="gpu", root_uuid=HOST, parent_uuid=HOST)
 
 
-def test_everything_that_is_published_is_tagged_root_and_child() -> None:
+def test_plan_tags_root_and_children() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8, traits=("HW_CPU_X86_VMX",)))
     assert world.by_name("host").traits == MARKS | {"HW_CPU_X86_VMX"}
     assert world.by_name("gpu").traits == MARKS
 
 
-def test_a_provider_is_in_its_aggregates_before_it_has_anything_to_give() -> None:
+def test_plan_sets_aggregates_before_inventories() -> None:
     plan = World(US).plan(says(VCPU=8, aggregates=(RACK,)))
     assert kinds(plan) == [
         (CreateProvider, "host"),
@@ -170,7 +170,7 @@ def test_a_provider_is_in_its_aggregates_before_it_has_anything_to_give() -> Non
     ]
 
 
-def test_an_unchanged_world_gives_an_empty_plan_and_nothing_to_remember() -> None:
+def test_plan_of_an_unchanged_world_is_empty() -> None:
     driver = says(
         children={"gpu": 2},
         VCPU=8,
@@ -181,7 +181,7 @@ def test_an_unchanged_world_gives_an_empty_plan_and_nothing_to_remember() -> Non
     assert published(driver).plan(driver) == Plan()
 
 
-def test_steps_say_what_they_change_from_and_to() -> None:
+def test_steps_have_values_before_and_after() -> None:
     world = published(says(VCPU=8, traits=("CUSTOM_A",)))
     plan = world.plan(says(VCPU=6, traits=("CUSTOM_B",)))
     traits, figures = only(plan, SetTraits), only(plan, SetInventories)
@@ -193,7 +193,7 @@ def test_steps_say_what_they_change_from_and_to() -> None:
     assert len(plan.steps) == 2
 
 
-def test_a_renamed_provider_keeps_its_uuid() -> None:
+def test_plan_of_a_renamed_provider_keeps_its_uuid() -> None:
     def renamed(tree: ProviderTree) -> None:
         if tree.exists("gpu"):
             tree.remove("gpu")
@@ -206,7 +206,7 @@ def test_a_renamed_provider_keeps_its_uuid() -> None:
     assert world.live[GPU].name == "gpu-0"
 
 
-def test_a_moved_provider_is_moved_and_not_made_again() -> None:
+def test_plan_of_a_moved_provider_moves_it() -> None:
     def moved(tree: ProviderTree) -> None:
         says(children={"gpu": 2, "card": 1}, VCPU=8)(tree)
         tree.remove("gpu")
@@ -220,7 +220,7 @@ def test_a_moved_provider_is_moved_and_not_made_again() -> None:
 
 
 @pytest.mark.parametrize("figures", [{"VGPU": 2}, {}], ids=["less", "gone"])
-def test_what_shrinks_is_written_before_what_grows(figures: dict[str, int]) -> None:
+def test_plan_lowers_inventories_before_it_raises_others(figures: dict[str, int]) -> None:
     def driver(a: dict[str, int], b: int) -> Driver:
         def fill(tree: ProviderTree) -> None:
             says(children={"b": b})(tree)
@@ -233,14 +233,14 @@ def test_what_shrinks_is_written_before_what_grows(figures: dict[str, int]) -> N
         (SetInventories, "host"),
         (SetInventories, "b"),
     ]
-    # And where the parent is what grows, it has to wait for its child.
+    # If the parent grows, it waits for its child.
     assert kinds(world.plan(driver({"VGPU": 6}, 2))) == [
         (SetInventories, "b"),
         (SetInventories, "host"),
     ]
 
 
-def test_reserving_counts_as_shrinking() -> None:
+def test_plan_counts_a_reservation_as_a_smaller_inventory() -> None:
     world = published(says(children={"gpu": 4}, VCPU=4))
     plan = world.plan(says(children={"gpu": 4}, VCPU=5, reserve=("gpu",)))
     assert kinds(plan) == [(SetInventories, "gpu"), (SetInventories, "host")]
@@ -274,7 +274,7 @@ def test_absent_child_keeps_its_figures_while_nothing_grows_in_its_class(
     assert world.by_name("old").inventories == {"VGPU": Inventory(total=4)}
 
 
-def test_an_edited_reshape_takes_the_place_of_all_inventory_steps() -> None:
+def test_reshape_with_edited_allocations_replaces_all_inventory_steps() -> None:
     world = published(says(children={"gpu": 1}, VCPU=4))
     tree = ProviderTree.from_providers(world.live.values())
     says(children={"gpu": 2}, VCPU=3, traits=("CUSTOM_A",))(tree)
@@ -298,7 +298,7 @@ def test_an_edited_reshape_takes_the_place_of_all_inventory_steps() -> None:
     assert reshape.allocations == {"one": moved}
 
 
-def test_a_reshape_that_changes_nothing_is_no_step() -> None:
+def test_reshape_without_changes_is_no_step() -> None:
     world = published(says(VCPU=8))
     tree = ProviderTree.from_providers(world.live.values())
     kept = {"allocations": {HOST: {"resources": {"VCPU": 1}}}}
@@ -315,7 +315,7 @@ def test_a_reshape_that_changes_nothing_is_no_step() -> None:
     assert plan.steps == ()
 
 
-def test_a_reshape_with_any_problem_in_its_tree_is_not_begun() -> None:
+def test_reshape_with_a_problem_in_its_tree_is_not_planned() -> None:
     world = World(US, [cyborgs()])
     tree = ProviderTree.from_providers(world.live.values())
     says(children={"gpu": 2}, FPGA=1)(tree)
@@ -333,10 +333,10 @@ def test_a_reshape_with_any_problem_in_its_tree_is_not_begun() -> None:
     assert (plan.steps, planned_records(plan)) == ((), {})
 
 
-# What others put on our providers.
+# Additions of others to our providers.
 
 
-def test_what_others_put_on_our_providers_survives() -> None:
+def test_plan_keeps_additions_of_others() -> None:
     world = published(says(VGPU=4, traits=("CUSTOM_A",), aggregates=(RACK,)))
     ours = world.by_name("host")
     world.change(
@@ -355,7 +355,7 @@ def test_what_others_put_on_our_providers_survives() -> None:
     }
 
 
-def test_what_is_ours_and_no_longer_wanted_goes() -> None:
+def test_plan_removes_our_unwanted_parts() -> None:
     world = published(says(VGPU=4, CUSTOM_X=1, traits=("CUSTOM_A",), aggregates=(RACK,)))
     world.cycle(says(VGPU=4))
     after = world.by_name("host")
@@ -364,7 +364,7 @@ def test_what_is_ours_and_no_longer_wanted_goes() -> None:
     assert after.inventories == {"VGPU": Inventory(total=4)}
 
 
-def test_what_somebody_else_took_away_comes_back() -> None:
+def test_plan_restores_parts_that_others_removed() -> None:
     driver = says(VGPU=4, traits=("CUSTOM_A",), aggregates=(RACK,))
     world = published(driver)
     before = world.contents()
@@ -373,7 +373,7 @@ def test_what_somebody_else_took_away_comes_back() -> None:
     assert world.contents() == before
 
 
-def test_traits_and_aggregates_that_were_there_before_us_are_never_taken_away() -> None:
+def test_plan_never_removes_traits_and_aggregates_from_before_us() -> None:
     there = untagged("VGPU", traits=frozenset(["CUSTOM_A"]), aggregates=frozenset([RACK]))
     says_more = says(VGPU=4, traits=("CUSTOM_A", "CUSTOM_B"), aggregates=(RACK, ROW))
     world = published(says_more, there, publisher=ADOPTING)
@@ -383,7 +383,7 @@ def test_traits_and_aggregates_that_were_there_before_us_are_never_taken_away() 
     assert after.aggregates == {RACK}
 
 
-def test_a_class_of_theirs_is_not_ours_because_the_driver_only_reserved() -> None:
+def test_class_of_others_is_not_claimed_by_a_reservation() -> None:
     def reserves(tree: ProviderTree) -> None:
         tree.reserve("host", "cleaning")
 
@@ -395,7 +395,7 @@ def test_a_class_of_theirs_is_not_ours_because_the_driver_only_reserved() -> Non
     assert world.by_name("host").inventories == {"VGPU": Inventory(total=4), **theirs}
 
 
-def test_a_class_of_theirs_is_not_ours_because_the_driver_wrote_it_back() -> None:
+def test_class_of_others_is_not_claimed_when_the_driver_returns_it() -> None:
     def writes_back(tree: ProviderTree) -> None:
         inventory = tree.data("host").inventory
         inventory["VGPU"]["total"] = 5
@@ -409,7 +409,7 @@ def test_a_class_of_theirs_is_not_ours_because_the_driver_wrote_it_back() -> Non
     assert world.by_name("host").inventories == {"VGPU": Inventory(total=5), **theirs}
 
 
-def test_a_name_that_somebody_changed_comes_back_and_the_provider_stays_ours() -> None:
+def test_plan_restores_a_changed_name() -> None:
     driver = says(children={"gpu": 2}, VCPU=8)
 
     def by_uuid(tree: ProviderTree) -> None:
@@ -418,7 +418,7 @@ def test_a_name_that_somebody_changed_comes_back_and_the_provider_stays_ours() -
         driver(tree)
 
     world = published(driver)
-    # Renaming does not raise a provider's generation.
+    # A new name does not raise a provider's generation.
     world.live[GPU] = replace(world.live[GPU], name="renamed")
     plan = world.cycle(by_uuid)
     assert kinds(plan) == [(UpdateProvider, "gpu")]
@@ -426,10 +426,10 @@ def test_a_name_that_somebody_changed_comes_back_and_the_provider_stays_ours() -
     assert world.memory.get(GPU).is_ours
 
 
-# Whose a provider is.
+# Ownership.
 
 
-def test_another_owners_provider_is_left_exactly_as_it_is_with_an_error_naming_both() -> None:
+def test_provider_of_another_owner_is_kept_with_an_error_that_names_both() -> None:
     world = World(US, [cyborgs()])
     before = world.contents()
     plan = world.cycle(says(VCPU=8, traits=("CUSTOM_A",), reserve=("host",)))
@@ -442,7 +442,7 @@ def test_another_owners_provider_is_left_exactly_as_it_is_with_an_error_naming_b
     assert all(word in str(problem) for word in ("OWNER_NOVA", "OWNER_CYBORG", "host", "gpus"))
 
 
-def test_our_children_beneath_another_owners_provider_are_published() -> None:
+def test_children_below_another_owners_provider_are_published() -> None:
     world = World(US, [cyborgs()])
     plan = world.cycle(says(children={"gpu": 2}, VCPU=8))
     assert kinds(plan) == [(CreateProvider, "gpu"), (SetTraits, "gpu"), (SetInventories, "gpu")]
@@ -450,14 +450,14 @@ def test_our_children_beneath_another_owners_provider_are_published() -> None:
 
 
 def fills(tree: ProviderTree) -> None:
-    """A driver that says nothing of traits: those that the host has stay."""
+    """A driver that states no traits: those on the host stay."""
     if not tree.exists("host"):
         tree.new_root("host")
     tree.update_inventory("host", {"VGPU": {"total": 4}})
 
 
 @pytest.mark.parametrize("driver", [fills, says(VGPU=4)], ids=["silent", "replaces traits"])
-def test_a_new_owner_takes_the_place_of_the_one_that_we_published_under(driver: Driver) -> None:
+def test_new_owner_replaces_the_one_that_we_published_under(driver: Driver) -> None:
     world = published(driver)
     world.publisher = Publisher("gpus", "OWNER_CYBORG")
     plan = world.cycle(driver)
@@ -466,7 +466,7 @@ def test_a_new_owner_takes_the_place_of_the_one_that_we_published_under(driver: 
     assert world.plan(driver) == Plan()
 
 
-def test_a_provider_that_another_owner_has_tagged_since_is_no_longer_written() -> None:
+def test_provider_that_another_owner_has_tagged_is_no_longer_written() -> None:
     world = published(says(VCPU=8))
     world.change("host", traits=frozenset(["OWNER_CYBORG"]))
     plan = world.plan(says(VCPU=4))
@@ -474,7 +474,7 @@ def test_a_provider_that_another_owner_has_tagged_since_is_no_longer_written() -
     assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
 
 
-def test_others_without_our_tag_are_ignored_where_the_driver_says_nothing_of_them() -> None:
+def test_untagged_providers_without_a_statement_are_ignored() -> None:
     world = World(US, [untagged("VCPU"), cyborgs("fpga", HOST)])
     plan = world.plan(is_silent)
     assert (plan.steps, plan.problems) == ((), ())
@@ -523,7 +523,7 @@ def test_plan_of_an_overlaid_provider_that_the_driver_wants_to_own_is_a_conflict
     assert world.by_name("host").inventories == {"VGPU": Inventory(total=8)}
 
 
-def test_create_that_another_program_forestalls_leaves_no_claim() -> None:
+def test_create_after_another_program_leaves_no_claim() -> None:
     world = World(US)
     plan = world.plan(says(VGPU=4))
     world.live[HOST] = replace(untagged(), generation=0)
@@ -536,7 +536,7 @@ def test_create_that_another_program_forestalls_leaves_no_claim() -> None:
     assert world.contents() == before
 
 
-def test_create_of_a_provider_that_was_deleted_proves_nothing_of_another_one() -> None:
+def test_create_of_a_deleted_provider_proves_nothing_about_a_new_one() -> None:
     world = published(says(VGPU=4))
     del world.live[HOST]
     plan = world.plan(says(VGPU=4))
@@ -547,7 +547,7 @@ def test_create_of_a_provider_that_was_deleted_proves_nothing_of_another_one() -
     assert isinstance(problem, OwnershipConflict)
 
 
-def test_provider_that_was_created_anew_under_our_uuid_is_a_conflict() -> None:
+def test_provider_created_again_by_another_program_under_our_uuid_is_a_conflict() -> None:
     world = published(says(VGPU=4))
     world.live[HOST] = untagged("VGPU", traits=frozenset(["OWNER_NOVA"]))
     before = world.contents()
@@ -560,7 +560,7 @@ def test_provider_that_was_created_anew_under_our_uuid_is_a_conflict() -> None:
     assert world.contents() == before
 
 
-def test_an_untagged_provider_with_a_class_that_the_driver_does_not_report_is_nobodys() -> None:
+def test_untagged_provider_with_an_unreported_class_is_a_conflict() -> None:
     world = World(US, [untagged("VCPU", "CUSTOM_THEIRS")])
     plan = world.cycle(says(VCPU=8))
     assert plan.steps == ()
@@ -569,7 +569,7 @@ def test_an_untagged_provider_with_a_class_that_the_driver_does_not_report_is_no
     assert "it has no owner trait" in problem.other
 
 
-def test_an_untagged_provider_in_another_place_is_nobodys() -> None:
+def test_untagged_provider_in_another_place_is_a_conflict() -> None:
     elsewhere = Provider(uuid=GPU, name="gpu", root_uuid=GPU)
     desired = DesiredProvider(provider=provider("gpu", HOST))
     plan = Plan(
@@ -596,7 +596,7 @@ def test_our_own_provider_that_lost_its_tag_is_tagged_again() -> None:
 
 
 @pytest.mark.parametrize("owner", ["OWNER_CYBORG", "CUSTOM_OWNER_ACME"])
-def test_a_driver_that_adds_an_owner_trait_is_refused(owner: str) -> None:
+def test_driver_that_adds_an_owner_trait_is_refused(owner: str) -> None:
     plan = World(US).plan(says(VCPU=8, traits=(owner,)))
     (problem,) = plan.problems
     assert isinstance(problem, InvalidTree)
@@ -605,7 +605,7 @@ def test_a_driver_that_adds_an_owner_trait_is_refused(owner: str) -> None:
     assert plan.steps == ()
 
 
-def test_a_child_of_another_owner_may_have_vcpu_and_a_root_anything_else() -> None:
+def test_child_of_another_owner_may_have_vcpu_and_its_root_other_classes() -> None:
     def driver(tree: ProviderTree) -> None:
         says(children={"dpu": 1}, FPGA=1)(tree)
         tree.update_inventory("dpu", {"VCPU": {"total": 4}})
@@ -615,13 +615,13 @@ def test_a_child_of_another_owner_may_have_vcpu_and_a_root_anything_else() -> No
     assert len(plan.steps) == 6
 
 
-def test_nothing_is_planned_below_a_provider_that_could_not_be_created() -> None:
+def test_plan_below_a_refused_provider_is_empty() -> None:
     plan = World(CYBORGS).plan(says(children={"gpu": 2}, VCPU=8))
     assert [type(problem) for problem in plan.problems] == [InvalidTree]
     assert plan.steps == ()
 
 
-def test_an_invalid_answer_removes_nothing_of_its_tree() -> None:
+def test_invalid_report_removes_nothing_of_its_tree() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     world.cycle(says(VCPU=8))
     world.now += 60
@@ -631,13 +631,13 @@ def test_an_invalid_answer_removes_nothing_of_its_tree() -> None:
     assert plan.pending == ()
 
 
-def test_nothing_in_the_tree_of_an_invalid_answer_is_an_orphan() -> None:
+def test_invalid_report_makes_no_orphans() -> None:
     plan = World(US, [untagged("VGPU", traits=MARKS)]).plan(says(traits=("OWNER_CYBORG",)))
     assert [type(problem) for problem in plan.problems] == [InvalidTree]
     assert plan.pending == ()
 
 
-def test_somebody_elses_provider_of_which_nothing_is_said_is_no_misuse() -> None:
+def test_root_of_another_owner_without_a_statement_is_accepted() -> None:
     def driver(tree: ProviderTree) -> None:
         tree.new_child("fpga", "host")
         tree.update_inventory("fpga", {"FPGA": {"total": 1}})
@@ -647,21 +647,21 @@ def test_somebody_elses_provider_of_which_nothing_is_said_is_no_misuse() -> None
     assert {step.name for step in plan.steps} == {"fpga"}
 
 
-def test_what_nobody_says_anything_of_is_not_created() -> None:
+def test_provider_without_a_statement_is_not_created() -> None:
     unsaid = DesiredProvider(provider=provider(), stated=False)
     plan = Plan(trees=plan_trees(US, [unsaid], {}, {}, removals=NOW))
     assert [type(problem) for problem in plan.problems] == [ProviderMissing]
     assert plan.steps == ()
 
 
-def test_an_invalid_answer_does_not_make_us_forget_what_is_ours() -> None:
+def test_invalid_report_keeps_our_claims() -> None:
     world = published(says(VCPU=8, traits=("CUSTOM_A",)))
     world.cycle(says(VCPU=8, traits=("CUSTOM_A", "OWNER_CYBORG")))
     world.cycle(says(VCPU=8))
     assert world.by_name("host").traits == MARKS
 
 
-def test_an_invalid_answer_does_not_make_us_forget_the_figures_to_restore() -> None:
+def test_invalid_report_keeps_the_figures_to_restore() -> None:
     nova = untagged(inventories={"VCPU": Inventory(total=8, reserved=2)})
     world = published(overlays(reserve=True), nova)
     world.cycle(overlays(reserve=True, traits=("OWNER_CYBORG",)))
@@ -672,7 +672,7 @@ def test_an_invalid_answer_does_not_make_us_forget_the_figures_to_restore() -> N
 # Overlays.
 
 
-def test_an_overlay_adds_its_traits_and_leaves_everything_else() -> None:
+def test_overlay_adds_only_its_traits() -> None:
     nova = untagged("VCPU", traits=frozenset(["CUSTOM_THEIRS"]), aggregates=frozenset([RACK]))
     world = World(US, [nova])
     plan = world.cycle(overlays(traits=("CUSTOM_A",)))
@@ -682,7 +682,7 @@ def test_an_overlay_adds_its_traits_and_leaves_everything_else() -> None:
     assert (after.inventories, after.aggregates) == (nova.inventories, nova.aggregates)
 
 
-def test_an_overlay_never_writes_inventory_aggregates_name_or_place() -> None:
+def test_overlay_never_writes_inventory_aggregates_name_or_parent() -> None:
     def meddles(tree: ProviderTree) -> None:
         overlays()(tree)
         tree.update_inventory("host", {"CUSTOM_X": {"total": 1}})
@@ -692,13 +692,13 @@ def test_an_overlay_never_writes_inventory_aggregates_name_or_place() -> None:
     assert kinds(World(US, [nova]).plan(meddles)) == [(SetTraits, "host")]
 
 
-def test_traits_of_an_overlay_that_are_no_longer_named_go() -> None:
+def test_overlay_removes_traits_that_are_no_longer_named() -> None:
     world = published(overlays(traits=("CUSTOM_A", "CUSTOM_B")), untagged("VCPU"))
     world.cycle(overlays(traits=("CUSTOM_B",)))
     assert world.by_name("host").traits == MARKS | {"CUSTOM_B"}
 
 
-def test_a_missing_overlaid_provider_is_a_problem_and_nothing_is_written_below_it() -> None:
+def test_overlay_of_a_missing_provider_is_a_problem_and_writes_nothing_below() -> None:
     def driver(tree: ProviderTree) -> None:
         overlays()(tree)
         tree.new_child("gpu", "host")
@@ -712,7 +712,7 @@ def test_a_missing_overlaid_provider_is_a_problem_and_nothing_is_written_below_i
     assert plan.steps == ()
 
 
-def test_an_overlay_is_published_below_once_its_provider_is_there() -> None:
+def test_children_of_an_overlay_are_published_once_it_exists() -> None:
     def driver(tree: ProviderTree) -> None:
         overlays()(tree)
         if not tree.exists("gpu"):
@@ -726,14 +726,14 @@ def test_an_overlay_is_published_below_once_its_provider_is_there() -> None:
     assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=1)}
 
 
-def test_an_overlay_stays_one_where_the_driver_says_nothing_of_it() -> None:
+def test_overlay_without_a_statement_stays_one() -> None:
     world = published(overlays(), untagged("VCPU"))
     world.cycle(is_silent)
     assert world.memory.get(HOST).mode is PublishingMode.OVERLAY
     assert world.memory.get(HOST).claimed_classes == frozenset()
 
 
-def test_an_overlay_that_was_passed_over_in_silence_is_still_never_deleted() -> None:
+def test_overlay_after_a_cycle_without_a_statement_is_never_deleted() -> None:
     world = published(overlays(), untagged("VCPU"))
     world.cycle(is_silent)
     for _ in range(3):
@@ -745,7 +745,7 @@ def test_an_overlay_that_was_passed_over_in_silence_is_still_never_deleted() -> 
 # Reservation.
 
 
-def test_a_reserved_provider_has_nothing_to_give_in_any_class() -> None:
+def test_reserved_provider_is_full_in_every_class() -> None:
     world = published(says(VGPU=4, CUSTOM_X=2))
     theirs = {"CUSTOM_THEIR_CLASS": Inventory(total=3, reserved=1)}
     world.change("host", inventories={**world.by_name("host").inventories, **theirs})
@@ -755,7 +755,7 @@ def test_a_reserved_provider_has_nothing_to_give_in_any_class() -> None:
     } == {"VGPU": (4, 4), "CUSTOM_X": (2, 2), "CUSTOM_THEIR_CLASS": (3, 3)}
 
 
-def test_released_every_class_has_its_own_figure_again() -> None:
+def test_released_provider_regains_each_figure() -> None:
     def driver(reserve: bool) -> Driver:
         def fill(tree: ProviderTree) -> None:
             says()(tree)
@@ -776,7 +776,7 @@ def test_released_every_class_has_its_own_figure_again() -> None:
     }
 
 
-def test_an_overlaid_provider_is_reserved_and_given_back() -> None:
+def test_overlaid_provider_is_reserved_and_released() -> None:
     own = {"VCPU": Inventory(total=8, reserved=2), "MEMORY_MB": Inventory(total=64)}
     world = published(overlays(), untagged(inventories=own))
     plan = world.cycle(overlays(reserve=True))
@@ -787,7 +787,7 @@ def test_an_overlaid_provider_is_reserved_and_given_back() -> None:
     assert world.by_name("host").inventories == own
 
 
-def test_a_figure_that_its_owner_changed_meanwhile_is_the_new_own_figure() -> None:
+def test_figure_that_the_owner_changes_during_a_reservation_is_restored() -> None:
     nova = untagged(inventories={"VCPU": Inventory(total=8, reserved=2)})
     world = published(overlays(reserve=True), nova)
     world.change("host", inventories={"VCPU": Inventory(total=16, reserved=5)})
@@ -797,20 +797,20 @@ def test_a_figure_that_its_owner_changed_meanwhile_is_the_new_own_figure() -> No
     assert world.by_name("host").inventories == {"VCPU": Inventory(total=16, reserved=5)}
 
 
-def test_a_provider_that_its_owner_had_fully_reserved_stays_so_after_our_release() -> None:
+def test_full_reservation_of_the_owner_stays_after_our_release() -> None:
     full = {"VCPU": Inventory(total=8, reserved=8)}
     world = published(overlays(reserve=True), untagged(inventories=full))
     world.cycle(overlays())
     assert world.by_name("host").inventories == full
 
 
-def test_a_reservation_ends_when_the_driver_says_nothing_any_more() -> None:
+def test_reservation_ends_when_the_driver_no_longer_states_it() -> None:
     world = published(says(VGPU=4, reserve=("host",)))
     world.cycle(is_silent)
     assert world.by_name("host").inventories == {"VGPU": Inventory(total=4)}
 
 
-def test_reasons_are_remembered_while_they_hold() -> None:
+def test_reasons_are_recorded_while_the_driver_reports_them() -> None:
     world = published(overlays(reserve=True), untagged("VCPU"))
     assert world.memory.get(HOST).reservations == ("maintenance",)
     world.cycle(overlays())
@@ -820,7 +820,7 @@ def test_reasons_are_remembered_while_they_hold() -> None:
 # Removal.
 
 
-def test_what_is_absent_once_is_pending_and_the_time_is_remembered() -> None:
+def test_provider_absent_once_is_pending_and_its_absence_recorded() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     plan = world.cycle(says(VCPU=8))
     assert plan.steps == ()
@@ -829,7 +829,7 @@ def test_what_is_absent_once_is_pending_and_the_time_is_remembered() -> None:
 
 
 @pytest.mark.parametrize(("later", "deleted"), [(59.9, False), (60.0, True), (3600.0, True)])
-def test_what_is_absent_again_after_the_delay_is_deleted(later: float, deleted: bool) -> None:
+def test_provider_absent_after_the_delay_is_deleted(later: float, deleted: bool) -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     world.cycle(says(VCPU=8))
     world.now += later
@@ -839,7 +839,7 @@ def test_what_is_absent_again_after_the_delay_is_deleted(later: float, deleted: 
     assert (GPU in world.memory.records) is not deleted
 
 
-def test_the_delay_is_counted_from_the_first_absence_not_from_the_last() -> None:
+def test_removal_delay_counts_from_the_first_absence() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     for _ in range(2):
         world.cycle(says(VCPU=8))
@@ -847,7 +847,7 @@ def test_the_delay_is_counted_from_the_first_absence_not_from_the_last() -> None
     assert kinds(world.plan(says(VCPU=8))) == [(DeleteProvider, "gpu")]
 
 
-def test_what_came_back_is_no_longer_absent() -> None:
+def test_provider_that_returned_is_no_longer_absent() -> None:
     driver = says(children={"gpu": 2}, VCPU=8)
     world = published(driver)
     world.cycle(says(VCPU=8))
@@ -880,7 +880,7 @@ def test_children_are_deleted_before_their_parents() -> None:
     assert not world.live
 
 
-def test_what_is_gone_and_has_allocations_is_fully_reserved_and_kept() -> None:
+def test_absent_provider_with_allocations_is_reserved_and_kept() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     world.allocated = frozenset([GPU])
     world.cycle(says(VCPU=8))
@@ -893,7 +893,7 @@ def test_what_is_gone_and_has_allocations_is_fully_reserved_and_kept() -> None:
     assert (again.steps, planned_records(again)) == ((), {})
 
 
-def test_what_was_kept_for_its_allocations_goes_when_they_have_gone() -> None:
+def test_absent_provider_without_its_allocations_is_deleted() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     world.allocated = frozenset([GPU])
     for _ in range(2):
@@ -903,7 +903,7 @@ def test_what_was_kept_for_its_allocations_goes_when_they_have_gone() -> None:
     assert kinds(world.cycle(says(VCPU=8))) == [(DeleteProvider, "gpu")]
 
 
-def test_an_overlaid_provider_is_never_deleted() -> None:
+def test_overlaid_provider_is_never_deleted() -> None:
     world = published(overlays(), untagged("VCPU"))
     for _ in range(3):
         plan = world.cycle(lambda tree: tree.remove("host"))
@@ -912,7 +912,7 @@ def test_an_overlaid_provider_is_never_deleted() -> None:
         world.now += 3600
 
 
-def test_a_gone_parent_of_somebody_elses_child_is_fully_reserved_and_kept() -> None:
+def test_absent_parent_of_a_child_of_another_owner_is_reserved_and_kept() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     theirs = cyborgs("fpga", GPU)
     world.live[theirs.uuid] = theirs
@@ -929,7 +929,7 @@ def test_a_gone_parent_of_somebody_elses_child_is_fully_reserved_and_kept() -> N
     assert "children" in again.pending[0].reason
 
 
-def test_a_gone_parent_of_children_that_were_not_read_is_fully_reserved_and_kept() -> None:
+def test_absent_parent_of_unread_children_is_reserved_and_kept() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     world.unseen_parents = frozenset([GPU])
     world.cycle(says(VCPU=8))
@@ -940,7 +940,7 @@ def test_a_gone_parent_of_children_that_were_not_read_is_fully_reserved_and_kept
 
 
 @pytest.mark.parametrize("kept_for", ["allocated", "unseen_parents"])
-def test_what_was_kept_and_came_back_is_released(kept_for: str) -> None:
+def test_kept_provider_that_returned_is_released(kept_for: str) -> None:
     driver = says(children={"gpu": 2}, VCPU=8)
     world = published(driver)
     setattr(world, kept_for, frozenset([GPU]))
@@ -952,7 +952,7 @@ def test_what_was_kept_and_came_back_is_released(kept_for: str) -> None:
     assert world.memory.get(GPU).absent_since is None
 
 
-def test_what_is_withheld_is_neither_deleted_nor_reserved_and_still_counted() -> None:
+def test_withheld_removal_neither_deletes_nor_reserves_and_keeps_counting() -> None:
     world = published(says(children={"gpu": 2, "card": 1}, VCPU=8))
     world.allocated = frozenset([GPU])
     world.withheld = True
@@ -967,7 +967,7 @@ def test_what_is_withheld_is_neither_deleted_nor_reserved_and_still_counted() ->
     assert kinds(world.cycle(says(VCPU=9))) == [(SetInventories, "gpu"), (DeleteProvider, "card")]
 
 
-def test_a_plan_says_what_it_removes_or_reserves_as_gone_and_the_latter_once() -> None:
+def test_plan_names_each_absent_provider_that_it_removes_or_reserves_once() -> None:
     world = published(says(children={"gpu": 2, "card": 1}, VCPU=8))
     world.allocated = frozenset([GPU])
     assert gone(world.cycle(says(VCPU=8))) == set()
@@ -981,14 +981,14 @@ def test_a_plan_says_what_it_removes_or_reserves_as_gone_and_the_latter_once() -
     ("gone", "providers", "mass"),
     [(4, 4, False), (4, 19, False), (5, 5, True), (5, 24, True), (5, 25, False), (6, 29, True)],
 )
-def test_more_than_four_and_more_than_a_fifth_are_a_mass_removal(
+def test_believes_refuses_more_than_four_and_more_than_a_fifth(
     gone: int, providers: int, mass: bool
 ) -> None:
     assert RemovalPolicy(delay=60).believes(gone, providers) is not mass
     assert RemovalPolicy(delay=60, allow_mass=True).believes(gone, providers)
 
 
-def test_what_was_taken_over_by_another_owner_is_not_deleted() -> None:
+def test_absent_provider_of_another_owner_is_not_deleted() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     world.cycle(says(VCPU=8))
     world.change("gpu", traits=frozenset(["OWNER_CYBORG"]))
@@ -997,7 +997,7 @@ def test_what_was_taken_over_by_another_owner_is_not_deleted() -> None:
     assert world.by_name("gpu").traits == {"OWNER_CYBORG"}
 
 
-def test_without_a_record_nothing_is_deleted() -> None:
+def test_absent_provider_without_a_record_is_not_deleted() -> None:
     world = published(says(children={"gpu": 2}, VCPU=8))
     world.memory.records.clear()
     for _ in range(3):
@@ -1006,7 +1006,7 @@ def test_without_a_record_nothing_is_deleted() -> None:
     assert GPU in world.live
 
 
-def test_what_somebody_else_deleted_is_forgotten_or_made_again() -> None:
+def test_provider_deleted_by_another_program_is_forgotten_or_created_again() -> None:
     driver = says(children={"gpu": 2}, VCPU=8)
     world = published(driver)
     del world.live[GPU]
@@ -1015,7 +1015,7 @@ def test_what_somebody_else_deleted_is_forgotten_or_made_again() -> None:
     assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2)}
 
 
-def test_a_device_that_took_the_name_of_one_that_is_gone_is_published_in_the_end() -> None:
+def test_device_with_the_name_of_an_absent_one_is_published_after_its_removal() -> None:
     other = "00000000-0000-0000-0000-0000000000ff"
 
     def replaced(tree: ProviderTree) -> None:
@@ -1027,14 +1027,14 @@ def test_a_device_that_took_the_name_of_one_that_is_gone_is_published_in_the_end
 
     world = published(says(children={"gpu": 2}, VCPU=8))
     for _ in range(4):
-        # Names are unique in Placement: it refuses the new one until the old one is gone.
+        # Names are unique in Placement: it refuses the new provider until the old one is deleted.
         world.cycle(replaced)
         world.now += 60
     assert world.by_name("gpu").uuid == other
 
 
-def test_a_name_that_another_owner_took_over_is_not_waited_for() -> None:
-    """It will not go: Placement's refusal is to be told."""
+def test_name_of_a_provider_of_another_owner_is_not_waited_for() -> None:
+    """That provider will not be deleted, so Placement must refuse the name."""
 
     def replaced(tree: ProviderTree) -> None:
         tree.remove("gpu")
@@ -1045,7 +1045,7 @@ def test_a_name_that_another_owner_took_over_is_not_waited_for() -> None:
     assert (CreateProvider, "gpu") in kinds(world.plan(replaced))
 
 
-def test_what_cannot_get_its_name_is_no_orphan() -> None:
+def test_provider_whose_new_name_is_in_use_is_no_orphan() -> None:
     live = provider("before", traits=MARKS)
     other = provider("host", traits=frozenset(["OWNER_CYBORG"]))
     renamed = DesiredProvider(provider=replace(live, name="host"))
@@ -1063,7 +1063,7 @@ def test_what_cannot_get_its_name_is_no_orphan() -> None:
     assert plan.pending == ()
 
 
-def test_an_owner_changes_when_nothing_is_allocated_any_more() -> None:
+def test_owner_changes_once_there_are_no_allocations() -> None:
     world = published(says(VGPU=4))
     world.publisher = Publisher("gpus", "CUSTOM_OWNER_ACME")
     world.allocated = frozenset([HOST])
@@ -1083,13 +1083,13 @@ def has_a_card(tree: ProviderTree) -> None:
 
 
 def has_moved_the_gpu(tree: ProviderTree) -> None:
-    """The card is gone, and its gpu is on the host."""
+    """A host without the card, and with its gpu."""
     says(VCPU=8)(tree)
     tree.new_child("gpu", "host", uuid=GPU)
     tree.update_inventory("gpu", {"VGPU": {"total": 2}})
 
 
-def test_what_moves_out_of_a_provider_that_goes_is_moved_before_that_is_deleted() -> None:
+def test_child_of_an_absent_provider_is_moved_before_the_deletion() -> None:
     world = published(has_a_card)
     world.cycle(says(VCPU=8))
     world.now += 60
@@ -1099,7 +1099,7 @@ def test_what_moves_out_of_a_provider_that_goes_is_moved_before_that_is_deleted(
 
 
 def hosts_with_one_card_each(places: Mapping[int, int]) -> Driver:
-    """Four hosts; each card is on the host of its number, or where ``places`` says."""
+    """Return four hosts; each card is on the host of its number, or as ``places`` states."""
 
     def driver(tree: ProviderTree) -> None:
         for number in range(4):
@@ -1157,7 +1157,7 @@ def test_plan_trees_move_with_an_unplanned_tree_plans_the_other_trees_alone(
     assert {step.name for step in plan.steps} == moved
 
 
-def test_what_moves_out_of_a_provider_whose_name_is_taken_over_arrives_in_the_end() -> None:
+def test_child_of_a_provider_whose_name_another_gets_is_moved() -> None:
     other = "00000000-0000-0000-0000-0000000000ff"
 
     def replaced(tree: ProviderTree) -> None:
@@ -1173,7 +1173,7 @@ def test_what_moves_out_of_a_provider_whose_name_is_taken_over_arrives_in_the_en
     assert world.live[GPU].parent_uuid == HOST
 
 
-def test_a_record_of_a_provider_that_is_not_ours_is_only_a_cache() -> None:
+def test_record_of_a_provider_of_others_has_only_the_live_side() -> None:
     world = World(US, [cyborgs()])
     world.cycle(is_silent)
     assert world.memory.get(HOST) == Record(live=world.live[HOST])

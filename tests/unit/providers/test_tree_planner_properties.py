@@ -1,4 +1,4 @@
-"""The rules of the diff over random trees: nothing of others touched, no crash that matters."""
+"""Rules of the diff over random trees: providers of others stay, and crashes lose nothing."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ US = Publisher("gpus", "OWNER_NOVA")
 CLASSES = ("VGPU", "CUSTOM_A")
 TRAITS = ("CUSTOM_T", "CUSTOM_U")
 AGGREGATES = ("00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b")
-#: The providers that the driver speaks of, a root of two trees and what may be below them.
+#: The providers that the driver states: roots of two trees, and their possible descendants.
 ROOTS = ("a", "b")
 CHILDREN = {"a": ("a1", "a2", "a3"), "b": ("b1",)}
 OURS = (*ROOTS, *CHILDREN["a"], *CHILDREN["b"])
@@ -25,7 +25,7 @@ UUIDS = {name: names.root_uuid(name) for name in (*OURS, "x")}
 
 @dataclass(frozen=True)
 class Statement:
-    """What a driver says of one provider; None: of that part, nothing."""
+    """A driver's statement about one provider; a part that is None is not stated."""
 
     parent: str | None
     inventories: Mapping[str, Inventory] | None
@@ -36,7 +36,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Driver:
-    """What a driver says in one cycle. Of the rest of OURS: gone, or not a word."""
+    """A driver of one cycle; the rest of OURS is absent, or present without a statement."""
 
     statements: Mapping[str, Statement]
     silent: frozenset[str]
@@ -46,7 +46,7 @@ class Driver:
         known = {data.name: data for data in map(tree.data, tree.get_provider_uuids())}
         for name, said in self.statements.items():
             if self._place(tree, name, said.parent) and name in known:
-                # Moved, and otherwise as it was.
+                # Moved, with the same contents.
                 tree.update_inventory(name, known[name].inventory)
                 tree.update_traits(name, known[name].traits)
                 tree.update_aggregates(name, known[name].aggregates)
@@ -65,7 +65,7 @@ class Driver:
                 tree.remove(name)
 
     def _place(self, tree: ProviderTree, name: str, parent: str | None) -> bool:
-        """See that a provider is where it belongs; return whether it had to be put there."""
+        """Move or create a provider at its place; return whether that was necessary."""
         above = UUIDS[parent] if parent else None
         if tree.exists(name):
             if tree.data(name).parent_uuid == above:
@@ -117,7 +117,7 @@ def statements(draw: st.DrawFn, parent: str | None) -> Statement:
 
 @st.composite
 def placements(draw: st.DrawFn) -> list[Provider]:
-    """What is there before us: some of what the driver speaks of, whosever, and a child."""
+    """Draw the providers from before us: some that the driver states, of any owner, and a child."""
     there = [
         Provider(
             uuid=UUIDS[name],
@@ -150,7 +150,7 @@ def theirs(above: Provider) -> Provider:
 
 @dataclass(frozen=True)
 class Meddling:
-    """What somebody else does to one provider between two cycles."""
+    """Changes of another program to one provider between two cycles."""
 
     name: str
     trait: bool
@@ -183,7 +183,7 @@ class Meddling:
 
 @dataclass(frozen=True)
 class Story:
-    """One cycle, then somebody meddles, then another driver's answer, again and again."""
+    """One cycle, changes of another program, and another driver's cycle."""
 
     there: list[Provider]
     first: Driver
@@ -233,7 +233,7 @@ def check_touches_nothing_of_others(world: World, plan: Plan, overlaid: frozense
 
 @settings(deadline=None, max_examples=25)
 @given(stories())
-def test_no_step_touches_another_owners_provider_or_deletes_what_is_not_remembered_as_ours(
+def test_steps_never_touch_providers_of_others_or_delete_unrecorded_ones(
     story: Story,
 ) -> None:
     world = World(US, story.there, story.allocated)
@@ -247,7 +247,7 @@ def test_no_step_touches_another_owners_provider_or_deletes_what_is_not_remember
 
 @settings(deadline=None, max_examples=25)
 @given(stories(), st.booleans())
-def test_without_records_nothing_is_ever_deleted(story: Story, forgets: bool) -> None:
+def test_cycle_without_records_deletes_nothing(story: Story, forgets: bool) -> None:
     world = story.begin(Fuse())
     for _ in range(3):
         if forgets:
@@ -261,7 +261,7 @@ def test_without_records_nothing_is_ever_deleted(story: Story, forgets: bool) ->
 
 @settings(deadline=None, max_examples=25)
 @given(stories())
-def test_what_others_put_on_a_provider_survives_everything_but_its_deletion(story: Story) -> None:
+def test_additions_of_others_survive_until_the_provider_is_deleted(story: Story) -> None:
     world = World(US, story.there)
     world.cycle(story.first)
     story.meddling(world)
@@ -283,10 +283,10 @@ def test_what_others_put_on_a_provider_survives_everything_but_its_deletion(stor
 
 @settings(deadline=None, max_examples=25)
 @given(stories())
-def test_a_second_cycle_over_an_unchanged_world_has_nothing_to_do(story: Story) -> None:
+def test_second_cycle_of_an_unchanged_world_is_empty(story: Story) -> None:
     world = story.begin(Fuse())
     for driver in (story.second, story.second):
-        # Twice, since what is absent is removed at the second time.
+        # Twice, since an absent provider is removed in the second cycle.
         world.cycle(driver)
         world.now += 100
     plan = world.plan(story.second)
@@ -295,13 +295,13 @@ def test_a_second_cycle_over_an_unchanged_world_has_nothing_to_do(story: Story) 
 
 @settings(deadline=None, max_examples=40)
 @given(stories(), st.integers(0, 40), st.integers(0, 8))
-def test_a_crash_before_any_write_ends_in_the_same_world_as_none(
+def test_crash_before_any_write_leads_to_the_same_world(
     story: Story, writes: int, more: int
 ) -> None:
     whole = story.begin(Fuse())
     broken = story.begin(fuse := Fuse())
     for left in (writes, more):
-        # Of the second cycle, and of the first attempt to make up for it.
+        # In the second cycle, and in the first attempt to repair it.
         fuse.left = left
         try:
             broken.cycle(story.second)
@@ -318,14 +318,14 @@ def test_a_crash_before_any_write_ends_in_the_same_world_as_none(
         broken.now += 100
     plan = broken.plan(story.second)
     assert (plan.steps, planned_records(plan)) == ((), {})
-    # And both worlds know alike what is theirs to take away again.
+    # Both worlds have the same claims.
     whole.cycle(story.first)
     broken.cycle(story.first)
     assert broken.contents() == whole.contents()
 
 
 def busy(stage: int) -> Callable[[ProviderTree], None]:
-    """A driver that reserves, then releases and changes much, then takes all back."""
+    """A driver that reserves, then releases and changes much, then undoes everything."""
 
     def driver(tree: ProviderTree) -> None:
         tree.set_publishing_mode("a", PublishingMode.OVERLAY)
@@ -345,7 +345,7 @@ def busy(stage: int) -> Callable[[ProviderTree], None]:
 
 
 def begun(fuse: Fuse) -> World:
-    """A world in which all is reserved, with figures of others beneath."""
+    """Return a world in which everything is reserved, with amounts of others below."""
     nova = Provider(
         uuid=UUIDS["a"],
         name="a",
@@ -360,7 +360,7 @@ def begun(fuse: Fuse) -> World:
     return world
 
 
-def test_a_crash_before_each_single_write_leaves_nothing_behind() -> None:
+def test_crash_before_each_single_write_leaves_nothing_behind() -> None:
     whole = begun(Fuse())
     whole.cycle(busy(1))
     released = whole.contents()

@@ -1,7 +1,7 @@
-"""A small world to try plans in: Placement as far as plans concern it, and what is remembered.
+"""A model of Placement and of the records, in which tests apply plans.
 
-Pure: no requests and no files. Plans are applied by the real Writer, and everything can be stopped
-before any single write, as a crash would.
+Pure: no requests and no files. The real Writer applies plans. A fuse can stop everything before any
+single write, as a crash does.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +43,7 @@ class Crash(Exception):
 
 @dataclass(slots=True)
 class Fuse:
-    """Lets so many writes happen (None: all), and then stops everything."""
+    """Allows so many writes (None: all), and then stops everything."""
 
     left: int | None = None
 
@@ -56,7 +56,7 @@ class Fuse:
 
 
 class PlacementModel(PlacementClient):
-    """The writes that plans consist of, refused where Placement refuses them."""
+    """The writes of plans; refuses those that Placement refuses."""
 
     def __init__(self, providers: Iterable[Provider], fuse: Fuse) -> None:
         super().__init__(Adapter(Session()))
@@ -227,7 +227,7 @@ class PlacementModel(PlacementClient):
 
 
 class Memory(RecordStore):
-    """Records without a database; each write is all or nothing."""
+    """Records without a database; each write is atomic."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__(Context(), "host", "instance")
@@ -251,7 +251,7 @@ class Memory(RecordStore):
 
 @dataclass(slots=True)
 class World:
-    """Placement, one driver instance's memory, and the time."""
+    """Placement, the records of one driver instance, and the time."""
 
     publisher: Publisher
     providers: Iterable[Provider] = ()
@@ -277,13 +277,13 @@ class World:
         return found
 
     def change(self, name: str, **changes: object) -> None:
-        """Somebody else changes a provider."""
+        """Change a provider as another program."""
         provider = self.by_name(name)
         edited: dict[str, object] = {**changes, "generation": (provider.generation or 0) + 1}
         self.live[provider.uuid] = replace(provider, **edited)  # type: ignore[arg-type]
 
     def plan(self, driver: Driver) -> Plan:
-        """What a cycle would do: the driver edits the tree that Placement has."""
+        """Return the plan of a cycle, in which the driver edits Placement's tree."""
         records = self.memory.records
         tree = ProviderTree.from_providers(
             own_view(provider, records.get(uuid)) for uuid, provider in self.live.items()
@@ -317,7 +317,7 @@ class World:
             raise error
 
     def contents(self) -> dict[str, Provider]:
-        """All that Placement has, whatever the generations."""
+        """Return the contents of Placement without generations."""
         return {uuid: replace(one, generation=None) for uuid, one in self.live.items()}
 
 
@@ -364,7 +364,7 @@ def planned_records(plan: Plan) -> dict[str, Record | None]:
 
 
 def gone(plan: Plan) -> set[str]:
-    """Return the uuids of the providers that a plan removes or reserves since they are gone."""
+    """Return the uuids of the absent providers that a plan removes or reserves."""
     return {uuid for tree in plan.trees for uuid in tree.gone}
 
 

@@ -76,7 +76,7 @@ def questions(
 
 
 @pytest.mark.parametrize("answer", [None, 1, "no", TimeoutError])
-def test_keep_without_a_true_or_false_keeps_the_node_and_gives_the_reason(answer: object) -> None:
+def test_keep_without_a_true_or_false_keeps_the_node_with_a_reason(answer: object) -> None:
     driver = AskedDriver() if answer is TimeoutError else AskedDriver(cn=answer)
     asked = questions(driver)
 
@@ -86,7 +86,7 @@ def test_keep_without_a_true_or_false_keeps_the_node_and_gives_the_reason(answer
     assert asked.problems == ()
 
 
-def test_keep_of_a_node_that_is_still_there_keeps_its_devices_and_asks_once() -> None:
+def test_keep_of_a_node_that_still_exists_keeps_its_devices_and_asks_once() -> None:
     driver = AskedDriver(cn=True)
     asked = questions(driver)
 
@@ -107,14 +107,14 @@ def test_keep_in_a_later_attempt_of_the_cycle_repeats_no_question(answer: object
     assert driver.asked == ["cn"]
 
 
-def test_keep_of_a_node_that_is_gone_asks_for_its_devices_too() -> None:
+def test_keep_of_an_absent_node_asks_for_its_devices_too() -> None:
     driver = AskedDriver(cn=False, gpu=False)
     assert questions(driver).keep([CN.uuid, GPU.uuid]) == {}
     assert sorted(driver.asked) == ["cn", "gpu"]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_keep_of_a_device_of_a_listed_node_asks_for_the_device_alone(is_there: bool) -> None:
+def test_keep_of_a_device_of_a_listed_node_asks_only_for_the_device(is_there: bool) -> None:
     driver = AskedDriver(gpu=is_there)
     asked = questions(driver, nodes=LISTED)
 
@@ -132,7 +132,7 @@ def test_keep_of_a_device_of_a_renamed_node_does_not_ask_for_the_former_name() -
     assert driver.asked == ["gpu"]
 
 
-def test_keep_of_a_node_whose_name_another_node_has_asks_no_question() -> None:
+def test_keep_of_a_node_with_the_name_of_another_asks_no_question() -> None:
     namesake = NodeList(nodes=(Node("cn", names.root_uuid("another")),))
     driver = AskedDriver()
     assert questions(driver, nodes=namesake).keep([CN.uuid]) == {}

@@ -82,7 +82,7 @@ def test_release_after_a_crash_restores_the_own_amounts(writes: int) -> None:
 
 
 @pytest.mark.parametrize("writes", range(4))
-def test_release_after_a_crash_keeps_the_amounts_that_the_owner_has_written(writes: int) -> None:
+def test_release_after_a_crash_keeps_amounts_written_by_the_owner(writes: int) -> None:
     world = World(US, [host(inventories={"VCPU": Inventory(total=8, reserved=2)})])
     world.cycle(overlaying(reserve=True))
     theirs = {"VCPU": Inventory(total=8, reserved=3)}
@@ -133,7 +133,7 @@ class DeletedByAnother(PlacementModel):
 
 
 @pytest.mark.parametrize("before_read", [True, False])
-def test_deletion_of_a_provider_that_another_program_has_deleted_succeeds(
+def test_deletion_of_a_provider_that_another_program_deleted_succeeds(
     before_read: bool,
 ) -> None:
     live = host(traits=US.traits)
@@ -196,7 +196,7 @@ def add_vcpu(uuid: str, name: str) -> SetInventories:
     return SetInventories(uuid=uuid, name=name, root_uuid=uuid, before={}, after=after)
 
 
-def test_reshape_without_the_service_role_fails_its_tree_alone() -> None:
+def test_reshape_without_the_service_role_fails_only_its_tree() -> None:
     client = Refusing(host(), status=403)
     assert [type(error) for error in errors_of(client, reshape(HOST, "host"))] == [
         PermissionRefused

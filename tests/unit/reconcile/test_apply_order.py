@@ -103,7 +103,7 @@ def client_of(*providers: Provider, used: Iterable[str], one_by_one: bool) -> In
     return client
 
 
-# The classes of which a step leaves less, and more.
+# The classes that a step decreases, and those that it increases.
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_provider_that_cannot_be_deleted_does_not_prevent_the_deletion_of_others
     assert set(totals(client)) == {"kept"}
 
 
-def test_refused_step_prevents_the_later_steps_of_its_provider_alone() -> None:
+def test_refused_step_prevents_only_later_steps_of_its_provider() -> None:
     cn, gpu = provider("cn", VGPU=amount(4)), provider("gpu")
     first, again, beside = change(cn), change(cn, VCPU=amount(1)), change(gpu, PGPU=amount(1))
     tree = TreeWrite(TreePlan(root_uuid=CN, steps=(first, again, beside)))

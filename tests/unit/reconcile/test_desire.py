@@ -1,4 +1,4 @@
-"""Desired trees of a driver: a node that fails blocks its own tree alone."""
+"""Desired trees of a driver: a node that fails blocks only its own tree."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -220,17 +220,17 @@ def test_error_of_a_node_names_the_driver_and_the_node() -> None:
     assert str(problem) == "driver gpus: update_provider_tree(bad) failed: RuntimeError: odd"
 
 
-def test_node_that_fails_blocks_the_root_that_placement_has() -> None:
+def test_node_that_fails_blocks_its_root_in_placement() -> None:
     state = collected(Driver(("bad",), updates={"bad": fails(OSError())}), root("bad", uuid=A_UUID))
     assert state.blocked == {A_UUID}
 
 
-def test_node_without_description_blocks_the_root_that_placement_has() -> None:
+def test_node_without_description_blocks_its_root_in_placement() -> None:
     state = collected(Driver(("bad",), resources={"bad": OSError()}), root("bad", uuid=A_UUID))
     assert state.blocked == {A_UUID}
 
 
-def test_node_of_a_blocked_tree_is_not_asked_for() -> None:
+def test_node_of_a_blocked_tree_is_not_read() -> None:
     def update(_tree: ProviderTree, name: str, _: Allocations | None) -> None:
         asked_for.append(name)
 

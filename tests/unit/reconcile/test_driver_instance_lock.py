@@ -13,7 +13,7 @@ from wharfinger.exceptions import StateError
 from wharfinger.reconcile.driver_instance_lock import exclusive
 
 
-def test_a_lock_has_the_number_of_its_process_and_nothing_afterwards(tmp_path: Path) -> None:
+def test_lock_file_has_the_process_id_and_is_empty_afterwards(tmp_path: Path) -> None:
     lock = tmp_path / "gpus.lock"
     with exclusive(tmp_path, "gpus"):
         assert lock.read_text() == str(os.getpid())
@@ -23,12 +23,12 @@ def test_a_lock_has_the_number_of_its_process_and_nothing_afterwards(tmp_path: P
     assert lock.read_bytes() == b""
 
 
-def test_who_finds_a_lock_held_says_by_whom(tmp_path: Path) -> None:
+def test_held_lock_names_the_process(tmp_path: Path) -> None:
     told = re.escape(f"process {os.getpid()} is at work on driver instance gpus.")
     with exclusive(tmp_path, "gpus"):
         with pytest.raises(StateError, match=rf": {told}") as caught, exclusive(tmp_path, "gpus"):
             pass
-        # The number stays for the next one who asks.
+        # The process id stays for the next attempt.
         with pytest.raises(StateError, match=told), exclusive(tmp_path, "gpus"):
             pass
         with exclusive(tmp_path, "fpgas"):
@@ -37,8 +37,8 @@ def test_who_finds_a_lock_held_says_by_whom(tmp_path: Path) -> None:
     assert "Wait until it is done" in caught.value.remedy
 
 
-def test_who_finds_a_lock_held_and_no_number_says_another_process(tmp_path: Path) -> None:
-    """Between taking the lock and writing its number, a process is nobody yet."""
+def test_held_lock_without_a_process_id_names_another_process(tmp_path: Path) -> None:
+    """A process takes the lock before it writes its id."""
     with (
         (tmp_path / "gpus.lock").open("wb") as file,
         pytest.raises(StateError, match=": another process is at work on driver instance gpus"),
@@ -48,13 +48,13 @@ def test_who_finds_a_lock_held_and_no_number_says_another_process(tmp_path: Path
             pass
 
 
-def test_a_number_that_was_left_behind_locks_nobody_out(tmp_path: Path) -> None:
+def test_process_id_left_in_the_file_locks_nothing(tmp_path: Path) -> None:
     (tmp_path / "gpus.lock").write_text("1234567890")
     with exclusive(tmp_path, "gpus"):
         assert (tmp_path / "gpus.lock").read_text() == str(os.getpid())
 
 
-#: Takes the lock where no file may grow, and then where files may again.
+#: Take the lock where no file may grow, and then where files may grow again.
 WITHOUT_SPACE = """
 import resource, sys
 from pathlib import Path
@@ -73,7 +73,7 @@ with exclusive(Path(sys.argv[1]), "gpus"):
 """
 
 
-def test_a_lock_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+def test_lock_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_SPACE, str(tmp_path)],
         capture_output=True,

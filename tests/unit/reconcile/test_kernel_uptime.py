@@ -1,4 +1,4 @@
-"""The machine's uptime, as the kernel tells it."""
+"""The machine's uptime from the kernel."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from wharfinger.reconcile import kernel_uptime
 
 
-def test_read_goes_on_within_one_boot() -> None:
+def test_read_within_one_boot_increases() -> None:
     first, second = kernel_uptime.read(), kernel_uptime.read()
     assert first is not None
     assert second is not None
@@ -16,7 +16,7 @@ def test_read_goes_on_within_one_boot() -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"unknown\n", b"\xff"])
-def test_read_without_a_boot_id_is_none(
+def test_read_without_a_boot_id_returns_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
     path = tmp_path / "boot_id"

@@ -93,7 +93,7 @@ def observed(state: CycleState) -> CycleState:
     return Observer(US, reader, Memory(Fuse())).listing(replace(state, live={}))
 
 
-def test_listing_completes_a_record_by_the_amounts_that_reservations_have_stored() -> None:
+def test_listing_completes_a_record_with_the_amounts_of_reservations() -> None:
     there = gpu(reserved=4)
     records = published(there, own_reserved={"VGPU": 1, "FPGA": 1})
     first = stored(there, own_reserved={"VGPU": 2, "PGPU": 3})
@@ -115,14 +115,14 @@ def test_listing_of_a_reserved_provider_without_record_takes_the_stored_amounts(
 @pytest.mark.parametrize(
     "fields", [{}, {"own_reserved": {"VGPU": 2}}], ids=["unset field", "known amounts"]
 )
-def test_listing_leaves_records_that_reservations_do_not_complete(fields: dict[str, Any]) -> None:
+def test_listing_keeps_records_that_reservations_do_not_complete(fields: dict[str, Any]) -> None:
     there = gpu(reserved=4)
     records = published(there, own_reserved={"VGPU": 1})
     state = state_of(CN, there, records=records, reservations=[stored(there, **fields)])
     assert observed(state).records == records
 
 
-def test_listing_leaves_the_record_of_a_provider_that_placement_lacks() -> None:
+def test_listing_keeps_the_record_of_a_provider_that_placement_lacks() -> None:
     there = gpu(reserved=4)
     records = published(there)
     state = state_of(CN, records=records, reservations=[stored(there, own_reserved={"VGPU": 2})])

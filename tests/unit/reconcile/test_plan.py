@@ -1,4 +1,4 @@
-"""Plan of a cycle: it depends on the state alone, and each tree is planned or left by its rule."""
+"""Plan of a cycle: it depends only on the state, and each tree is planned or left by its rule."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -334,7 +334,7 @@ def test_plan_cycle_of_a_held_provider_reserves_it_though_the_driver_does_not() 
     assert step.after == RESERVED_VGPUS
 
 
-def test_plan_cycle_with_a_name_that_another_provider_has_reports_it() -> None:
+def test_plan_cycle_with_the_name_of_another_provider_reports_it() -> None:
     state = state_of(desired=reported(NEW), name_owners={"new": root("new", STRAY.uuid)})
     plan = plan_of(state)
     assert plan.steps == ()

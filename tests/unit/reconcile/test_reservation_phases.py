@@ -49,7 +49,7 @@ def after_snapshot(
         assert (uuid, since) == (METAL.uuid, SINCE)
         return is_clean
 
-    def answer_is_given_back(uuid: str, consumer: str) -> bool:
+    def answer_is_released(uuid: str, consumer: str) -> bool:
         assert (uuid, consumer) == (METAL.uuid, CONSUMER)
         return is_given_back
 
@@ -65,7 +65,7 @@ def after_snapshot(
         state.desired,
         state.snapshot_reservations,
         is_clean=answer_is_clean,
-        is_given_back=answer_is_given_back,
+        is_given_back=answer_is_released,
         settled=settled,
     )
 
@@ -148,7 +148,7 @@ def test_next_phases_of_one_of_two_reservations_that_ends_keeps_the_provider_res
 
 
 @pytest.mark.parametrize("phase", [None, "released"])
-def test_next_phases_of_a_settled_reservation_takes_the_phase_that_is_known(
+def test_next_phases_of_a_settled_reservation_uses_the_known_phase(
     phase: str | None,
 ) -> None:
     row = stored(None)

@@ -1,4 +1,4 @@
-"""What a driver may leave behind of the allocations that it was given to edit."""
+"""Checks of the allocations that a driver has edited."""
 
 from typing import Any, Final
 
@@ -25,14 +25,14 @@ def given(allocations: Any) -> dict[str, Any]:
     return {"server": {**BEFORE["server"], "allocations": allocations}}
 
 
-def test_amounts_move_and_whose_they_are_stays() -> None:
+def test_moved_amounts_keep_the_attributes_of_the_consumer() -> None:
     after = given({GPU: {"resources": {"VGPU": 1}}})
     after["server"] |= {"project_id": "another", "consumer_generation": 9}
     moved = given({GPU: {"resources": {"VGPU": 1}}})
     assert edited("gpus", "host", BEFORE, after, within=TREE) == moved
 
 
-def test_a_provider_from_which_nothing_is_taken_is_left_out() -> None:
+def test_provider_without_resources_is_left_out() -> None:
     after = given({HOST: {"resources": {}}, GPU: {"resources": {"VGPU": 1}}})
     moved = given({GPU: {"resources": {"VGPU": 1}}})
     assert edited("gpus", "host", BEFORE, after, within=TREE) == moved
@@ -49,7 +49,7 @@ def test_uuids_are_sent_in_their_canonical_form() -> None:
     [None, [], "server", {}, {**BEFORE, "another": BEFORE["server"]}],
     ids=["none", "list", "text", "one less", "one more"],
 )
-def test_which_consumers_there_are_is_not_the_drivers_to_say(after: Any) -> None:
+def test_added_or_removed_consumer_is_refused(after: Any) -> None:
     with pytest.raises(InvalidTree, match="has to have the same consumers"):
         edited("gpus", "host", BEFORE, after, within=TREE)
 
@@ -57,13 +57,13 @@ def test_which_consumers_there_are_is_not_the_drivers_to_say(after: Any) -> None
 @pytest.mark.parametrize(
     "part", [None, {}, {"resources": None}, {"resources": ["VGPU"]}, "VGPU"], ids=repr
 )
-def test_each_provider_has_resources(part: Any) -> None:
+def test_provider_without_resources_key_is_refused(part: Any) -> None:
     with pytest.raises(InvalidTree, match="has to name resources for each provider"):
         edited("gpus", "host", BEFORE, given({GPU: part}), within=TREE)
 
 
 @pytest.mark.parametrize("amount", [0, -1, 1.0, "1", None, True], ids=repr)
-def test_amounts_are_whole_and_above_zero(amount: Any) -> None:
+def test_amount_that_is_no_positive_integer_is_refused(amount: Any) -> None:
     with pytest.raises(InvalidTree, match="has to have whole amounts above 0"):
         edited("gpus", "host", BEFORE, given({GPU: {"resources": {"VGPU": amount}}}), within=TREE)
 
@@ -71,13 +71,13 @@ def test_amounts_are_whole_and_above_zero(amount: Any) -> None:
 @pytest.mark.parametrize(
     ("uuid", "kind"), [(GPU, "GPUS"), (GPU, "HW_CPU_X86_VMX"), ("gpu", "VGPU")]
 )
-def test_classes_and_uuids_are_such(uuid: str, kind: str) -> None:
+def test_invalid_class_or_uuid_is_refused(uuid: str, kind: str) -> None:
     with pytest.raises(InvalidTree, match="server"):
         edited("gpus", "host", BEFORE, given({uuid: {"resources": {kind: 1}}}), within=TREE)
 
 
 @pytest.mark.parametrize("allocations", [{}, None, {GPU: {"resources": {}}}], ids=repr)
-def test_what_a_consumer_holds_must_not_be_lost(allocations: Any) -> None:
+def test_consumer_that_loses_an_amount_is_refused(allocations: Any) -> None:
     with pytest.raises(InvalidTree, match="must not be lost"):
         edited("gpus", "host", BEFORE, given(allocations), within=TREE)
 
@@ -97,18 +97,18 @@ def test_what_a_consumer_holds_must_not_be_lost(allocations: Any) -> None:
         ),
     ],
 )
-def test_nothing_is_lost_or_counted_twice(allocations: Any, told: str) -> None:
+def test_lost_or_doubled_amount_is_refused(allocations: Any, told: str) -> None:
     with pytest.raises(InvalidTree, match=told):
         edited("gpus", "host", BEFORE, given(allocations), within=TREE)
 
 
-def test_a_provider_is_named_once() -> None:
+def test_provider_named_twice_is_refused() -> None:
     part = {"resources": {"VGPU": 1}}
     with pytest.raises(InvalidTree, match=f"has to name provider {GPU} once"):
         edited("gpus", "host", BEFORE, given({GPU: part, GPU.upper(): part}), within=TREE)
 
 
-def test_amounts_move_within_the_tree_alone() -> None:
+def test_amount_that_moves_to_another_tree_is_refused() -> None:
     moved = given({GPU: {"resources": {"VGPU": 1}}})
     assert edited("gpus", "host", BEFORE, moved, within=[HOST, GPU]) == moved
     for within in ([HOST], [GPU], []):
@@ -116,7 +116,7 @@ def test_amounts_move_within_the_tree_alone() -> None:
             edited("gpus", "host", BEFORE, moved, within=within)
 
 
-def test_what_a_consumer_has_elsewhere_stays_as_it_is() -> None:
+def test_allocations_in_other_trees_stay() -> None:
     before = {"server": {**BEFORE["server"]}}
     before["server"]["allocations"] = {
         HOST: {"resources": {"VGPU": 1}},

@@ -97,7 +97,7 @@ class Written:
 
     @property
     def errors(self) -> dict[str, list[WharfingerError]]:
-        """The errors of the trees that have some, by root uuid."""
+        """The errors by root uuid."""
         return {tree.plan.root_uuid: tree.errors for tree in self.trees if tree.errors}
 
     @property
@@ -106,7 +106,7 @@ class Written:
 
     @property
     def done(self) -> list[str]:
-        """The root uuids of the steps that were done, in their order."""
+        """The root uuids of the steps that were done, in order."""
         return [step.root_uuid for step in self.steps]
 
 
@@ -261,7 +261,7 @@ Fails = Callable[[Placement, Store, Provider], type[WharfingerError]]
 
 
 def refuse_update(client: Placement, _store: Store, provider: Provider) -> type[WharfingerError]:
-    """Let Placement refuse each write: another program writes the provider all the time."""
+    """Let Placement refuse each write: another program keeps writing the provider."""
     client.errors[provider.uuid] = ConcurrentUpdate(
         request="a write", status=409, code="", detail="changed"
     )
@@ -300,7 +300,7 @@ def refuse_result(_client: Placement, store: Store, provider: Provider) -> type[
 @pytest.mark.parametrize(
     "fail", [refuse_update, refuse_inventory, expire, refuse_intent, refuse_result]
 )
-def test_apply_with_a_tree_that_fails_writes_the_others_of_its_batch_and_of_the_next(
+def test_apply_with_a_failing_tree_writes_the_others_of_its_batch_and_of_the_next(
     fail: Fails, make_step: Callable[[Provider], Step]
 ) -> None:
     all_nodes = nodes(150)
@@ -323,7 +323,7 @@ def test_apply_with_a_tree_that_fails_writes_the_others_of_its_batch_and_of_the_
 
 
 @pytest.mark.parametrize("fail", [refuse_update, refuse_intent])
-def test_apply_with_a_tree_that_fails_leaves_its_provider(fail: Fails) -> None:
+def test_apply_with_a_failing_tree_leaves_its_provider(fail: Fails) -> None:
     all_nodes = nodes(3)
     failing = all_nodes[1]
     client, store = Placement(all_nodes), Store(all_nodes)
@@ -338,7 +338,7 @@ def test_apply_with_a_tree_that_fails_leaves_its_provider(fail: Fails) -> None:
     assert (record.intended is None) == (fail is refuse_intent)
 
 
-def test_apply_with_a_tree_that_fails_sends_its_batch_again_in_halves() -> None:
+def test_apply_with_a_failing_tree_sends_its_batch_again_in_halves() -> None:
     all_nodes = nodes(BATCH)
     client, store = Placement(all_nodes), Store(all_nodes)
     refuse_update(client, store, all_nodes[37])

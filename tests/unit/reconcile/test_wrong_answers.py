@@ -1,4 +1,4 @@
-"""Drivers with wrong answers: the error names the node and the mistake, and blocks that node alone.
+"""Drivers with wrong answers: the error names the node and the mistake, and blocks only that node.
 
 In each case, the driver first changes the tree of the node correctly, and then makes a mistake.
 """

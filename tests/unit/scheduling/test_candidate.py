@@ -1,4 +1,4 @@
-"""Candidates in an answer of Placement: each can be checked, or the answer is refused."""
+"""Candidates in an answer of Placement: checked, or refused."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def answer(
 
 
 @pytest.mark.parametrize("mappings", [None, MAPPED])
-def test_from_answer_that_can_be_checked_has_the_candidate(
+def test_from_answer_with_consistent_answer_returns_the_candidate(
     mappings: dict[str, list[str]] | None,
 ) -> None:
     [found] = from_answer(BOTH, answer(TAKEN, mappings), has_mappings=mappings is not None)
@@ -85,7 +85,7 @@ def test_from_answer_that_can_be_checked_has_the_candidate(
         ),
     ],
 )
-def test_from_answer_that_cannot_be_checked_is_refused(bad: model.AllocationCandidates) -> None:
+def test_from_answer_with_inconsistent_answer_is_refused(bad: model.AllocationCandidates) -> None:
     with pytest.raises(UnexpectedAnswer) as caught:
         from_answer(BOTH, bad, has_mappings=bool(bad.allocation_requests[0].mappings))
 
@@ -94,7 +94,7 @@ def test_from_answer_that_cannot_be_checked_is_refused(bad: model.AllocationCand
     assert uuid("gpu") in caught.value.detail
 
 
-def test_from_answer_with_other_amounts_than_asked_for_is_refused() -> None:
+def test_from_answer_with_other_amounts_than_requested_is_refused() -> None:
     bad = answer({"cn": {"VCPU": 1}, "gpu": {"VGPU": 2}}, MAPPED)
 
     with pytest.raises(UnexpectedAnswer, match=r"'VGPU': 2.* where .*'VGPU': 1"):

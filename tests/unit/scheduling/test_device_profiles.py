@@ -1,4 +1,4 @@
-"""Device profiles as requests, and files of them."""
+"""Device profiles as requests, and files with device profiles."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def asked(*groups: Mapping[str, str | int]) -> ResourceRequest:
 
 
 def refusal(*groups: Mapping[str, str | int]) -> tuple[str, object, str]:
-    """Key, value and problem of the error."""
+    """Return key, value and problem of the error."""
     with pytest.raises(InvalidRequest) as caught:
         asked(*groups)
     assert caught.value.subject in {
@@ -37,10 +37,10 @@ def refusal(*groups: Mapping[str, str | int]) -> tuple[str, object, str]:
     return caught.value.key, caught.value.value, caught.value.problem
 
 
-# What a profile asks for.
+# Requests of a profile.
 
 
-def test_each_group_asks_cyborg_for_a_device_by_novas_name_for_it() -> None:
+def test_profile_requests_from_cyborg_with_novas_group_names() -> None:
     request = asked(
         {"resources:FPGA": "1", "trait:CUSTOM_FAST": "required", "trait:CUSTOM_OLD": "forbidden"},
         {"resources:CUSTOM_ACCELERATOR_FPGA": 2, "resources:CUSTOM_LOCAL_MEMORY": "1"},
@@ -64,39 +64,39 @@ def test_each_group_asks_cyborg_for_a_device_by_novas_name_for_it() -> None:
     )
 
 
-def test_one_group_has_no_policy() -> None:
+def test_profile_of_one_group_has_no_policy() -> None:
     assert asked(FPGA).group_policy is None
 
 
-def test_what_is_for_cyborg_is_left_to_it() -> None:
+def test_profile_ignores_accel_keys() -> None:
     assert asked({**FPGA, "accel:function_id": "3AFB", "accel:bitstream_id": "FB02"}) == asked(FPGA)
 
 
-def test_blanks_after_the_colon_are_passed_over() -> None:
+def test_profile_ignores_spaces_after_the_colon() -> None:
     assert asked({"resources: FPGA ": "1", "trait: CUSTOM_FAST": "required"}) == (
         asked({"resources:FPGA": "1", "trait:CUSTOM_FAST": "required"})
     )
 
 
-def test_a_group_of_which_nothing_is_wanted_leaves_its_number_free() -> None:
+def test_profile_group_without_amounts_is_skipped_and_keeps_its_number() -> None:
     groups = asked({}, {"resources:FPGA": 0}, {"accel:function_id": "3AFB"}, FPGA).groups
 
     assert [group.suffix for group in groups] == ["device_profile_3"]
 
 
-def test_a_group_may_name_cyborg_as_its_owner() -> None:
+def test_profile_group_may_name_cyborg_as_its_owner() -> None:
     [group] = asked({**FPGA, f"trait:{CYBORG}": "required"}).groups
 
     assert group.owner == CYBORG
 
 
-# What cannot be meant.
+# Invalid profiles.
 
 
 @pytest.mark.parametrize(
     "groups", [[], [{}], [{"accel:function_id": "3AFB"}], [{"resources:A": 0}]]
 )
-def test_a_profile_that_asks_for_no_resources_is_none(
+def test_profile_without_resources_is_refused(
     groups: list[Mapping[str, str | int]],
 ) -> None:
     with pytest.raises(DeviceProfileError) as caught:
@@ -116,7 +116,7 @@ def test_a_profile_that_asks_for_no_resources_is_none(
         "Accel:x",
     ],
 )
-def test_what_is_no_key_of_a_profile_is_refused(key: str) -> None:
+def test_profile_with_unknown_key_is_refused(key: str) -> None:
     told = "a key is resources:CLASS, trait:TRAIT or of accel:."
 
     assert refusal(FPGA, {**FPGA, key: "1"}) == (key, "1", told)
@@ -125,14 +125,14 @@ def test_what_is_no_key_of_a_profile_is_refused(key: str) -> None:
 @pytest.mark.parametrize(
     "value", ["", "many", "-1", -1, "1.0", " 1", None, True, 1.5, ["1"], {}], ids=repr
 )
-def test_what_is_no_amount_is_refused(value: Any) -> None:
+def test_profile_with_invalid_amount_is_refused(value: Any) -> None:
     told = "an amount is a whole number from 0 to 2147483647."
 
     assert refusal({"resources:FPGA": value}) == ("resources:FPGA", value, told)
 
 
 @pytest.mark.parametrize("value", ["", "in:CUSTOM_FAST", "Required", 1, None, True, []], ids=repr)
-def test_a_trait_is_required_or_forbidden_and_nothing_else(value: Any) -> None:
+def test_profile_trait_must_be_required_or_forbidden(value: Any) -> None:
     told = "a trait is required or forbidden."
 
     assert refusal({**FPGA, "trait:CUSTOM_FAST": value}) == ("trait:CUSTOM_FAST", value, told)
@@ -147,7 +147,7 @@ def test_a_trait_is_required_or_forbidden_and_nothing_else(value: Any) -> None:
         ("trait:", "a trait is missing"),
     ],
 )
-def test_what_cannot_be_a_name_is_refused(key: str, told: str) -> None:
+def test_profile_with_invalid_name_is_refused(key: str, told: str) -> None:
     found, _value, problem = refusal({**FPGA, key: "1" if key.startswith("res") else "required"})
 
     assert found == key
@@ -163,7 +163,7 @@ def test_name_that_differs_in_spaces_only_is_refused(key: str) -> None:
     assert asked({again: value, **FPGA} if key.startswith("trait") else {again: value}).groups
 
 
-def test_a_trait_of_what_nothing_is_asked_for_is_refused_in_the_words_of_a_profile() -> None:
+def test_profile_group_with_only_a_trait_is_refused_in_terms_of_profiles() -> None:
     key, value, problem = refusal(FPGA, {"trait:CUSTOM_FAST": "forbidden"})
 
     assert (key, value) == ("trait:CUSTOM_FAST", "forbidden")
@@ -174,7 +174,7 @@ def test_a_trait_of_what_nothing_is_asked_for_is_refused_in_the_words_of_a_profi
 
 
 @pytest.mark.parametrize("more", [{}, {f"trait:{CYBORG}": "required"}], ids=["alone", "beside"])
-def test_a_group_that_names_another_owner_is_refused(more: dict[str, str]) -> None:
+def test_profile_group_of_another_owner_is_refused(more: dict[str, str]) -> None:
     assert refusal({**FPGA, "trait:OWNER_NOVA": "required", **more}) == (
         "trait:OWNER_NOVA",
         "required",
@@ -189,7 +189,7 @@ VALUES = st.sampled_from(["1", "0", "required", "forbidden", 1, 0]) | st.text(ma
 
 
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=3), max_size=3))
-def test_any_groups_are_a_request_or_an_error_that_names_the_profile(
+def test_any_profile_is_a_request_or_an_error_that_names_it(
     groups: list[Mapping[str, str | int]],
 ) -> None:
     try:
@@ -221,7 +221,7 @@ def profile(name: str, *groups: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "groups": groups}
 
 
-def test_a_file_has_what_cyborg_lists(path: Path) -> None:
+def test_file_in_cyborgs_format_is_read(path: Path) -> None:
     described = {
         "uuid": "5a8c6b3f-1111-4a6b-9d1c-0a1b2c3d4e5f",
         "description": "an FPGA",
@@ -235,7 +235,7 @@ def test_a_file_has_what_cyborg_lists(path: Path) -> None:
     assert ProfileFile(path).groups("slow") == [{"resources:SSD": 1}]
 
 
-def test_a_file_is_read_each_time(path: Path) -> None:
+def test_file_is_read_each_time(path: Path) -> None:
     source = ProfileFile(path)
     for amount in ("1", "2"):
         groups = [{"resources:FPGA": amount}]
@@ -243,15 +243,15 @@ def test_a_file_is_read_each_time(path: Path) -> None:
         assert source.groups("fast") == groups
 
 
-def test_a_file_that_is_not_there_is_an_error_that_names_it(path: Path) -> None:
+def test_missing_file_is_an_error_that_names_it(path: Path) -> None:
     assert unread(path) == f"{path}: No such file or directory."
 
 
-def test_a_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
     assert unread(tmp_path) == f"{tmp_path}: Is a directory."
 
 
-#: JSON, and no list of device profiles.
+#: JSON without a list of device profiles.
 NO_LISTS: list[Any] = [
     None,
     [],
@@ -269,7 +269,7 @@ NO_LISTS: list[Any] = [
     {"device_profiles": [{"name": 1, "groups": [FPGA]}]},
     {"device_profiles": [profile("fast", FPGA), {"name": "slow"}]},
 ]
-#: JSON, and no groups of a device profile.
+#: JSON with invalid groups of a device profile.
 NO_GROUPS: list[Any] = [
     None,
     FPGA,
@@ -293,16 +293,14 @@ NO_GROUPS: list[Any] = [
     ],
     ids=lambda content: ascii(content[:70]),
 )
-def test_a_file_in_another_form_is_an_error_that_names_it(path: Path, content: bytes) -> None:
+def test_file_in_another_format_is_an_error_that_names_it(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
     assert unread(path).startswith(f"{path} has no list of device profiles: ")
 
 
 @pytest.mark.parametrize("groups", NO_GROUPS, ids=json.dumps)
-def test_groups_in_another_form_are_an_error_of_those_who_ask_for_them(
-    path: Path, groups: Any
-) -> None:
+def test_invalid_groups_are_an_error_of_their_profile_alone(path: Path, groups: Any) -> None:
     wrong = {"name": "fast", "groups": groups}
     path.write_text(json.dumps({"device_profiles": [wrong, profile("slow", FPGA)]}))
 
@@ -310,7 +308,7 @@ def test_groups_in_another_form_are_an_error_of_those_who_ask_for_them(
     assert ProfileFile(path).groups("slow") == [FPGA]
 
 
-def test_a_name_that_is_not_there_is_an_error_with_those_that_are(path: Path) -> None:
+def test_missing_profile_is_an_error_with_the_existing_names(path: Path) -> None:
     listed = [profile(f"p{number:02}", FPGA) for number in reversed(range(12))]
     path.write_text(json.dumps({"device_profiles": listed}))
 
@@ -318,19 +316,19 @@ def test_a_name_that_is_not_there_is_an_error_with_those_that_are(path: Path) ->
     assert unread(path) == f"{path} has none of that name; there are: {shown}."
 
 
-def test_a_file_without_profiles_says_so(path: Path) -> None:
+def test_file_without_profiles_reports_the_missing_profile(path: Path) -> None:
     path.write_text('{"device_profiles": []}')
 
     assert unread(path) == f"{path} has none of that name."
 
 
-def test_a_name_that_is_there_twice_is_refused(path: Path) -> None:
+def test_profile_name_used_twice_is_refused(path: Path) -> None:
     path.write_text(json.dumps({"device_profiles": [profile("fast", FPGA)] * 2}))
 
     assert unread(path).startswith(f"{path} has 2 of that name; ")
 
 
-# What is configured.
+# Configuration.
 
 
 def configured(directory: Path, *lines: str) -> conf.Options:
@@ -339,7 +337,7 @@ def configured(directory: Path, *lines: str) -> conf.Options:
     return conf.parse([str(path)])
 
 
-def test_a_configured_file_is_what_profiles_are_read_from(tmp_path: Path, path: Path) -> None:
+def test_configured_file_is_the_source_of_profiles(tmp_path: Path, path: Path) -> None:
     path.write_text(json.dumps({"device_profiles": [profile("fast", FPGA)]}))
     opts = configured(tmp_path, f"device_profiles = {path}")
 
@@ -348,20 +346,20 @@ def test_a_configured_file_is_what_profiles_are_read_from(tmp_path: Path, path: 
         read_from(opts, "slow")
 
 
-def test_a_way_to_authenticate_leads_to_cyborg(tmp_path: Path) -> None:
+def test_configured_authentication_uses_cyborg(tmp_path: Path) -> None:
     opts = configured(tmp_path, "auth_type = none", "endpoint_override = http://127.0.0.1:1")
 
     assert isinstance(open_source(opts), CyborgProfiles)
 
 
-def test_a_cyborg_that_does_not_answer_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_cyborg_without_an_answer_is_an_error_of_the_profile(tmp_path: Path) -> None:
     opts = configured(tmp_path, "auth_type = none", "endpoint_override = http://127.0.0.1:1")
 
     with pytest.raises(DeviceProfileError, match="device profile fast: Cyborg does not answer: "):
         read_from(opts, "fast")
 
 
-def test_where_nothing_is_configured_there_are_no_profiles(tmp_path: Path) -> None:
+def test_without_configuration_a_profile_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_from(configured(tmp_path), "fast")
     assert (caught.value.section, caught.value.key) == ("accelerator", "auth_type")

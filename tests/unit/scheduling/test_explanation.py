@@ -1,4 +1,4 @@
-"""The funnel of a request: who falls out where, and what is said of them."""
+"""The funnel of a request: the providers that drop out at each step, and their reasons."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -47,13 +47,13 @@ def held(
 
 
 def counted(told: Explanation) -> dict[str, int]:
-    """How many are left at each step, of the only part."""
+    """Return the number of providers left at each step of the only part."""
     [part] = told.parts
     return {str(stage.step): stage.count for stage in part.stages}
 
 
 def missed(told: Explanation) -> dict[str, list[Reason]]:
-    """What keeps the nearest misses of the only part out, by name."""
+    """Return the reasons of the nearest misses of the only part, by name."""
     [part] = told.parts
     return {
         one.name: [reason for reasons in one.reasons.values() for reason in reasons]
@@ -65,7 +65,7 @@ def trees(told: Explanation) -> dict[str, int]:
     return {str(stage.step): stage.count for stage in told.trees}
 
 
-def test_each_step_keeps_what_passes_of_what_the_one_before_kept(world: World) -> None:
+def test_each_step_counts_what_passes_it_and_all_before(world: World) -> None:
     world.has("cpu", {"VCPU": stock(4)}, NOVA)
     world.has("theirs", {"VGPU": stock(4)}, CYBORG)
     world.has("slow", {"VGPU": stock(4)}, NOVA)
@@ -91,7 +91,7 @@ def test_each_step_keeps_what_passes_of_what_the_one_before_kept(world: World) -
     assert [len(stage.alone) for stage in told.parts[0].stages] == [0, 0, 0, 1, 1, 1, 1, 1]
 
 
-def test_steps_that_are_not_asked_for_are_not_there(world: World) -> None:
+def test_steps_without_a_condition_are_omitted(world: World) -> None:
     world.has("gpu", {"VGPU": stock(4)}, CYBORG)
 
     told = world.told(wanted(asking(VGPU=1)), minds_owners=False)
@@ -145,7 +145,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_all_that_keeps_a_provider_out_is_said(world: World, name: str) -> None:
+def test_miss_has_all_reasons(world: World, name: str) -> None:
     it, traits, reasons = REASONS[name]
     world.has(name, {"VGPU": it}, *traits)
 
@@ -154,7 +154,7 @@ def test_all_that_keeps_a_provider_out_is_said(world: World, name: str) -> None:
     assert missed(told) == {name: reasons}
 
 
-def test_of_a_choice_of_traits_one_will_do(world: World) -> None:
+def test_choice_of_traits_needs_one(world: World) -> None:
     world.has("fast", {"VGPU": stock(4)}, NOVA, FAST)
     world.has("plain", {"VGPU": stock(4)}, NOVA)
 
@@ -163,7 +163,7 @@ def test_of_a_choice_of_traits_one_will_do(world: World) -> None:
     assert missed(told) == {"plain": [Untraited((FAST, SLOW))]}
 
 
-def test_who_has_it_reserved_is_said(world: World) -> None:
+def test_miss_names_the_holders(world: World) -> None:
     world.has("gpu", {"VGPU": stock(4, reserved=4)}, NOVA, reserved=(held(), held("loud")))
 
     assert missed(world.told(wanted(asking(VGPU=1)))) == {
@@ -171,7 +171,7 @@ def test_who_has_it_reserved_is_said(world: World) -> None:
     }
 
 
-def test_what_is_held_and_not_offered_is_reserved_though_nobody_has_seen_its_use(
+def test_held_provider_of_unknown_use_counts_as_reserved(
     world: World,
 ) -> None:
     world.has("gpu", {"VGPU": stock(4, None)}, NOVA, reserved=(held(),))
@@ -179,7 +179,7 @@ def test_what_is_held_and_not_offered_is_reserved_though_nobody_has_seen_its_use
     assert missed(world.told(wanted(asking(VGPU=1)))) == {"gpu": [Held("VGPU", (held(),))]}
 
 
-def test_reservations_are_counted_by_reason_and_the_first_is_told(world: World) -> None:
+def test_holdings_are_counted_by_reason_with_the_first(world: World) -> None:
     full = {"VGPU": stock(4, reserved=4)}
     for number in range(3):
         world.has(f"cleaned {number}", full, NOVA, reserved=(held(minutes=10 * number),))
@@ -198,7 +198,7 @@ def test_reservations_are_counted_by_reason_and_the_first_is_told(world: World) 
     ]
 
 
-def test_no_more_than_five_misses_are_named_those_first_that_least_keeps_out(world: World) -> None:
+def test_misses_are_the_five_with_the_fewest_reasons(world: World) -> None:
     for number in range(4):
         world.has(f"b{number}", {"VGPU": stock(4, 4)}, NOVA)
     for number in range(3):
@@ -210,7 +210,7 @@ def test_no_more_than_five_misses_are_named_those_first_that_least_keeps_out(wor
     assert list(missed(told)) == ["b0", "b1", "b2", "b3", "a0"]
 
 
-def test_what_lacks_the_class_is_no_near_miss(world: World) -> None:
+def test_provider_without_the_class_is_no_near_miss(world: World) -> None:
     world.has("cpu", {"VCPU": stock(4)}, NOVA)
 
     told = world.told(wanted(asking("_A", VGPU=1, VCPU=1)))
@@ -219,7 +219,7 @@ def test_what_lacks_the_class_is_no_near_miss(world: World) -> None:
     assert missed(told) == {}
 
 
-def test_what_nobody_has_looked_at_is_counted(world: World) -> None:
+def test_unread_provider_is_counted(world: World) -> None:
     world.has("unseen", None, NOVA)
     world.has("seen", {"VCPU": stock(4)}, NOVA)
 
@@ -229,7 +229,7 @@ def test_what_nobody_has_looked_at_is_counted(world: World) -> None:
     assert part.stages[1].count == 0
 
 
-def test_a_group_with_a_suffix_is_one_part_and_each_class_of_the_other_is_one(
+def test_group_with_a_suffix_is_one_part_and_each_class_of_the_other_is_one(
     world: World,
 ) -> None:
     world.has("host", {"VCPU": stock(4)}, NOVA)
@@ -271,7 +271,7 @@ def test_trees_and_aggregates_of_the_root_are_those_of_the_tree_in_one_group_alo
         assert survivors or part.misses[0].reasons == {Step.AGGREGATES: (Outside(Step.AGGREGATES),)}
 
 
-def test_no_tree_lacks_what_somebody_may_share_with_it(world: World) -> None:
+def test_tree_misses_exclude_trees_that_may_have_a_sharing_provider(world: World) -> None:
     world.has("cn", {"VCPU": stock(4)}, NOVA)
     world.has("pool", {"DISK_GB": stock(4)}, NOVA, SHARES)
     request = wanted(asking(VCPU=1, DISK_GB=1))
@@ -280,7 +280,7 @@ def test_no_tree_lacks_what_somebody_may_share_with_it(world: World) -> None:
     assert {one.name for one in world.told(request).tree_misses} == {"pool"}
 
 
-def test_who_shares_counts_for_the_trees_that_it_shares_with(world: World) -> None:
+def test_sharing_provider_counts_for_its_trees(world: World) -> None:
     world.has("host", {"VCPU": stock(4)}, NOVA)
     world.has("other", {"VCPU": stock(4)}, NOVA)
     world.has("disk", {"DISK_GB": stock(4)}, NOVA, SHARES)
@@ -293,7 +293,7 @@ def test_who_shares_counts_for_the_trees_that_it_shares_with(world: World) -> No
 
 
 @pytest.mark.parametrize(("traits", "left"), [((FAST,), 1), ((), 0)])
-def test_what_is_required_of_several_providers_they_have_together(
+def test_required_traits_may_come_from_several_providers(
     world: World, traits: tuple[str, ...], left: int
 ) -> None:
     world.has("host", {"VCPU": stock(4)}, NOVA, SLOW)
@@ -305,7 +305,7 @@ def test_what_is_required_of_several_providers_they_have_together(
     assert trees(told) == {"all": 1, "parts": 1, "traits": left}
 
 
-def test_roots_are_what_is_asked_of_them(world: World) -> None:
+def test_root_conditions_drop_trees(world: World) -> None:
     world.has("fast", {"VCPU": stock(4)}, NOVA, FAST)
     world.has("slow", {"VCPU": stock(4)}, NOVA, FAST, SLOW)
     world.has("plain", {"VCPU": stock(4)}, NOVA)
@@ -320,7 +320,7 @@ def test_roots_are_what_is_asked_of_them(world: World) -> None:
     ]
 
 
-def test_trees_are_named_with_what_they_have_nothing_for(world: World) -> None:
+def test_tree_misses_name_the_missing_parts(world: World) -> None:
     world.has("host", {"VCPU": stock(4)}, NOVA)
     world.has("gpu", {"VGPU": stock(4)}, NOVA)
     world.has("both", {"VCPU": stock(4), "VGPU": stock(1, 1)}, NOVA)

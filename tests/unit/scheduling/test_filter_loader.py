@@ -46,7 +46,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugins:
 
 
 def surroundings() -> Surroundings:
-    """Without a server or a database: filters ask for nothing when they are made."""
+    """Surroundings without a server or a database: a new filter reads nothing."""
     nobody: Any = None
     return Surroundings(parse([]), PlacementClient(nobody), Context())
 
@@ -77,7 +77,7 @@ def test_load_returns_filters_in_the_order_of_their_names(plugins: Plugins) -> N
     assert loader.load([], surroundings()) == {}
 
 
-def test_load_makes_a_filter_with_what_it_may_need(plugins: Plugins) -> None:
+def test_load_gives_a_filter_its_surroundings(plugins: Plugins) -> None:
     plugins.install(
         "mine", f"{FILTER}    def __init__(self, surroundings): self.its = surroundings\n"
     )
@@ -89,7 +89,7 @@ def test_load_makes_a_filter_with_what_it_may_need(plugins: Plugins) -> None:
     assert its.conf.scheduling.request_filters == ["compute_status", "owner"]
 
 
-def test_load_unknown_name_names_those_there_are(plugins: Plugins) -> None:
+def test_load_unknown_name_names_the_installed_ones(plugins: Plugins) -> None:
     plugins.install("mine", FILTER)
     error = refusal("owner", "owned")
 
@@ -98,7 +98,7 @@ def test_load_unknown_name_names_those_there_are(plugins: Plugins) -> None:
     assert "''" in refusal("").problem
 
 
-def test_load_name_that_is_there_twice_is_refused() -> None:
+def test_load_name_used_twice_is_refused() -> None:
     assert "owner" in refusal("owner", "compute_status", "owner").problem
 
 
@@ -125,7 +125,7 @@ def test_load_filter_of_two_packages_is_refused(plugins: Plugins, name: str) -> 
         (FILTER + "    def __init__(self, it): raise OSError('no device')", "OSError: no device"),
     ],
 )
-def test_load_filter_that_fails_names_it_and_says_why(
+def test_load_filter_that_fails_names_it_with_the_reason(
     plugins: Plugins, module: str, told: str
 ) -> None:
     plugins.install("mine", module)
@@ -140,13 +140,13 @@ def test_load_filter_that_fails_names_it_and_says_why(
     ["class Filter: ...", "Filter = 5", "def Filter(its): ...", f"{TOP}Filter = Surroundings"],
     ids=["class", "number", "function", "another class"],
 )
-def test_load_what_is_no_filter_is_refused(plugins: Plugins, module: str) -> None:
+def test_load_object_that_is_no_filter_is_refused(plugins: Plugins, module: str) -> None:
     plugins.install("mine", module)
 
     assert "mine is no subclass of RequestFilter" in refusal("mine").problem
 
 
-def test_load_passes_on_what_a_filter_says_of_its_own_configuration(plugins: Plugins) -> None:
+def test_load_raises_the_configuration_error_of_a_filter(plugins: Plugins) -> None:
     told = "section='mine', key='speed', value='7', problem='too fast.', remedy='Slow down.'"
     plugins.install(
         "mine",

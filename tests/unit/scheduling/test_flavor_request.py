@@ -1,4 +1,4 @@
-"""Flavors as requests: nova's syntax of extra specs, and its rules for a flavor's own figures."""
+"""Flavors as requests: nova's syntax of extra specs, and its rules for a flavor's own amounts."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from wharfinger.scheduling.request_query import encode
 
 NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 LARGEST = 2**31 - 1
-#: The figures of the flavors here, as resources.
+#: The amounts of the flavors here, as resources.
 OWN = {"VCPU": 2, "MEMORY_MB": 512}
 
 
@@ -34,22 +34,22 @@ def asked(figures: Mapping[str, int] = MappingProxyType({}), /, **specs: str) ->
 
 
 def amounts(request: ResourceRequest) -> dict[str, dict[str, int]]:
-    """Amounts by class, by suffix."""
+    """Return the amounts by class, by suffix."""
     return {group.suffix: dict(group.resources) for group in request.groups}
 
 
 def refusal(**specs: str) -> tuple[str, object, str]:
-    """Key, value and problem of the error."""
+    """Return key, value and problem of the error."""
     with pytest.raises(InvalidRequest) as caught:
         asked(**specs)
     assert caught.value.subject == "flavor flavor-0"
     return caught.value.key, caught.value.value, caught.value.problem
 
 
-# What a flavor says itself.
+# The flavor's own amounts.
 
 
-def test_a_flavor_asks_nova_for_its_own_figures() -> None:
+def test_flavor_requests_its_amounts_from_nova() -> None:
     assert asked().groups == (RequestGroup(resources=OWN, owner=NOVA),)
     assert asked().group_policy is None
 
@@ -74,7 +74,7 @@ def test_disks_are_added_up_and_swap_is_rounded_up_to_gib(
 
 @pytest.mark.parametrize("kind", ["VCPU", "MEMORY_MB", "DISK_GB"])
 @pytest.mark.parametrize("suffix", ["", "_A"])
-def test_a_figure_gives_way_to_what_is_said_of_its_class(kind: str, suffix: str) -> None:
+def test_extra_spec_of_a_class_replaces_the_flavors_amount(kind: str, suffix: str) -> None:
     found = amounts(asked({"root_gb": 10}, **{f"resources{suffix}:{kind}": "3"}))
 
     assert [its[kind] for its in found.values() if kind in its] == [3]
@@ -87,7 +87,7 @@ def test_a_figure_gives_way_to_what_is_said_of_its_class(kind: str, suffix: str)
 
 
 @pytest.mark.parametrize("kind", ["VCPU", "MEMORY_MB", "DISK_GB"])
-def test_a_figure_is_taken_away_by_asking_for_none(kind: str) -> None:
+def test_extra_spec_of_zero_removes_the_flavors_amount(kind: str) -> None:
     expected = {key: it for key, it in {**OWN, "DISK_GB": 10}.items() if key != kind}
 
     assert amounts(asked({"root_gb": 10}, **{f"resources:{kind}": "0"})) == {"": expected}
@@ -95,19 +95,19 @@ def test_a_figure_is_taken_away_by_asking_for_none(kind: str) -> None:
 
 
 @pytest.mark.parametrize("amount", ["2", "0"])
-def test_whoever_says_something_of_pcpu_asks_for_no_vcpu(amount: str) -> None:
+def test_extra_spec_of_pcpu_removes_vcpu(amount: str) -> None:
     pcpu = {"PCPU": 2} if amount == "2" else {}
 
     assert amounts(asked(**{"resources:PCPU": amount})) == {"": {"MEMORY_MB": 512, **pcpu}}
 
 
-def test_whoever_asks_for_both_kinds_of_cpus_has_both() -> None:
+def test_extra_specs_of_pcpu_and_vcpu_request_both() -> None:
     specs = {"resources:PCPU": "1", "resources:VCPU": "1"}
 
     assert amounts(asked(**specs)) == {"": {"PCPU": 1, "VCPU": 1, "MEMORY_MB": 512}}
 
 
-def test_bare_metal_is_asked_for_without_the_figures_that_people_are_shown() -> None:
+def test_bare_metal_flavor_requests_only_its_custom_class() -> None:
     specs = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK_GB": "0"}
     metal = {"resources:CUSTOM_BAREMETAL_GOLD": "1", "trait:CUSTOM_FAST": "required"}
 
@@ -123,7 +123,7 @@ def test_bare_metal_is_asked_for_without_the_figures_that_people_are_shown() -> 
 # Groups.
 
 
-def test_keys_with_the_same_suffix_are_of_one_group() -> None:
+def test_keys_with_the_same_suffix_form_one_group() -> None:
     request = asked(
         **{
             "trait_GPU:CUSTOM_FAST": "required",
@@ -146,7 +146,7 @@ def test_keys_with_the_same_suffix_are_of_one_group() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "1", "_GPU", "-", "a-b_C9", "x" * 64])
-def test_suffixes_are_as_nova_has_them(suffix: str) -> None:
+def test_suffix_in_novas_syntax_is_accepted(suffix: str) -> None:
     assert amounts(asked(**{f"resources{suffix}:VGPU": "1"}))[suffix]["VGPU"] == 1
 
 
@@ -165,7 +165,7 @@ def test_suffixes_are_as_nova_has_them(suffix: str) -> None:
         "Accel:Device_Profile",
     ],
 )
-def test_what_is_nearly_a_key_is_refused_and_not_passed_over(key: str) -> None:
+def test_key_that_resembles_a_valid_one_is_refused(key: str) -> None:
     assert refusal(**{key: "1"}) == (
         key,
         "1",
@@ -178,11 +178,11 @@ def test_what_is_nearly_a_key_is_refused_and_not_passed_over(key: str) -> None:
     "key",
     ["mycompany:cpu_policy", "hw_pool:x", "capabilities:cpu_info", "resources", "a"],
 )
-def test_keys_of_others_are_passed_over(key: str) -> None:
+def test_unrelated_key_is_ignored(key: str) -> None:
     assert asked(**{key: "resources:VGPU"}) == asked()
 
 
-def test_a_group_of_which_nothing_is_wanted_is_none() -> None:
+def test_group_of_zero_amounts_is_omitted() -> None:
     request = asked(**{"resources_A:VGPU": "0", "resources_B:VGPU": "1"})
 
     assert amounts(request) == {"": OWN, "_B": {"VGPU": 1}}
@@ -190,18 +190,18 @@ def test_a_group_of_which_nothing_is_wanted_is_none() -> None:
 
 
 @pytest.mark.parametrize("policy", ["none", "isolate"])
-def test_group_policy(policy: str) -> None:
+def test_group_policy_is_accepted(policy: str) -> None:
     two = {"resources_A:VGPU": "1", "resources_B:VGPU": "1", "group_policy": policy}
 
     assert asked(**two).group_policy == policy
 
 
 @pytest.mark.parametrize("policy", ["", "None", "isolated"])
-def test_what_is_no_group_policy_is_refused(policy: str) -> None:
+def test_invalid_group_policy_is_refused(policy: str) -> None:
     assert refusal(group_policy=policy) == ("group_policy", policy, "it has to be none or isolate.")
 
 
-def test_two_groups_of_a_flavor_need_a_policy() -> None:
+def test_two_groups_without_a_policy_are_refused() -> None:
     key, value, problem = refusal(**{"resources_A:VGPU": "1", "resources_B:VGPU": "1"})
 
     assert (key, value) == ("group_policy", "")
@@ -212,20 +212,20 @@ def test_two_groups_of_a_flavor_need_a_policy() -> None:
 
 
 @pytest.mark.parametrize(("value", "amount"), [("1", 1), ("007", 7), (str(LARGEST), LARGEST)])
-def test_amounts(value: str, amount: int) -> None:
+def test_valid_amount_is_accepted(value: str, amount: int) -> None:
     assert amounts(asked(**{"resources:VGPU": value}))[""]["VGPU"] == amount
 
 
 @pytest.mark.parametrize(
     "value", ["", "many", "-1", "+1", "1.0", " 1", "1 ", "1\n", "1_000", "0x1", "\u0661", "9" * 11]
 )
-def test_what_is_no_amount_is_refused(value: str) -> None:
+def test_invalid_amount_is_refused(value: str) -> None:
     told = "an amount is a whole number from 0 to 2147483647."
 
     assert refusal(**{"resources_A:VGPU": value}) == ("resources_A:VGPU", value, told)
 
 
-def test_an_amount_that_no_provider_could_have_is_refused() -> None:
+def test_amount_above_the_limit_is_refused() -> None:
     value = str(LARGEST + 1)
 
     assert refusal(**{"resources:VGPU": value}) == (
@@ -237,7 +237,7 @@ def test_an_amount_that_no_provider_could_have_is_refused() -> None:
 
 @pytest.mark.parametrize("amount", ["0", "1"])
 @pytest.mark.parametrize("name", ["", "vgpu", "VGPU ", "CUSTOM-GOLD", "VGPU:1", "V\nG"])
-def test_what_cannot_be_a_resource_class_is_refused(name: str, amount: str) -> None:
+def test_invalid_resource_class_is_refused(name: str, amount: str) -> None:
     key, value, problem = refusal(**{f"resources:{name}": amount})
 
     assert (key, value) == (f"resources:{name}", amount)
@@ -245,21 +245,21 @@ def test_what_cannot_be_a_resource_class_is_refused(name: str, amount: str) -> N
 
 
 @pytest.mark.parametrize("value", ["", "Required", "requested", "required ", "in:CUSTOM_FAST"])
-def test_a_trait_is_required_or_forbidden_and_nothing_else(value: str) -> None:
+def test_trait_must_be_required_or_forbidden(value: str) -> None:
     told = "a trait is required or forbidden."
 
     assert refusal(**{"trait:CUSTOM_FAST": value}) == ("trait:CUSTOM_FAST", value, told)
 
 
 @pytest.mark.parametrize("name", ["fast", "CUSTOM_FAST ", "!CUSTOM_FAST", "A\nB"])
-def test_what_cannot_be_a_trait_is_refused(name: str) -> None:
+def test_invalid_trait_is_refused(name: str) -> None:
     key, value, problem = refusal(**{f"trait_A:{name}": "required"})
 
     assert (key, value) == (f"trait_A:{name}", "required")
     assert "cannot be a trait" in problem
 
 
-def test_a_trait_without_a_name_is_refused() -> None:
+def test_trait_without_a_name_is_refused() -> None:
     key, _value, problem = refusal(**{"trait:": "required"})
 
     assert key == "trait:"
@@ -268,7 +268,7 @@ def test_a_trait_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize("value", ["required", "forbidden"])
 @pytest.mark.parametrize("more", [{}, {"resources_A:VGPU": "0"}], ids=["silent", "zero"])
-def test_a_trait_of_what_nothing_is_asked_for_is_refused(value: str, more: dict[str, str]) -> None:
+def test_group_with_only_a_trait_is_refused(value: str, more: dict[str, str]) -> None:
     assert refusal(**{"trait_A:CUSTOM_FAST": value}, **more) == (
         "trait_A:CUSTOM_FAST",
         value,
@@ -277,7 +277,7 @@ def test_a_trait_of_what_nothing_is_asked_for_is_refused(value: str, more: dict[
     )
 
 
-def test_a_flavor_that_asks_for_nothing_is_refused() -> None:
+def test_flavor_without_resources_is_refused() -> None:
     assert refusal(**{"resources:VCPU": "0", "resources:MEMORY_MB": "0"}) == (
         "resources",
         "",
@@ -288,7 +288,7 @@ def test_a_flavor_that_asks_for_nothing_is_refused() -> None:
 # Owners.
 
 
-def test_a_group_is_that_owners_which_it_names_and_otherwise_novas() -> None:
+def test_group_has_the_owner_that_it_requires_and_else_nova() -> None:
     request = asked(
         **{
             "resources_A:VGPU": "1",
@@ -306,7 +306,7 @@ def test_a_group_is_that_owners_which_it_names_and_otherwise_novas() -> None:
     }
 
 
-def test_a_group_that_names_two_owners_is_refused() -> None:
+def test_group_with_two_owners_is_refused() -> None:
     specs = {"trait:OWNER_NOVA": "required", "trait:OWNER_CYBORG": "required"}
     key, value, problem = refusal(**specs)
 
@@ -316,14 +316,14 @@ def test_a_group_that_names_two_owners_is_refused() -> None:
     )
 
 
-def test_a_group_cannot_forbid_whom_it_asks() -> None:
+def test_group_that_forbids_its_owner_is_refused() -> None:
     key, value, problem = refusal(**{"trait:OWNER_NOVA": "forbidden"})
 
     assert (key, value) == ("trait:OWNER_NOVA", "forbidden")
     assert "the owner whose resources the group asks for" in problem
 
 
-def test_a_class_and_a_trait_may_have_one_name() -> None:
+def test_class_and_trait_may_have_one_name() -> None:
     [group] = asked(**{"resources:CUSTOM_X": "1", "trait:CUSTOM_X": "required"}).groups
 
     assert group.resources["CUSTOM_X"] == 1
@@ -331,11 +331,11 @@ def test_a_class_and_a_trait_may_have_one_name() -> None:
 
 
 @pytest.mark.parametrize("key", ["resource_GPU:VGPU", "resources GPU:VGPU", "trait :CUSTOM_FAST"])
-def test_what_is_surely_meant_for_us_is_not_passed_over(key: str) -> None:
+def test_misspelled_key_is_refused(key: str) -> None:
     assert refusal(**{key: "1"})[:2] == (key, "1")
 
 
-def test_the_likeliest_slip_is_told() -> None:
+def test_misspelled_key_has_a_suggestion() -> None:
     assert "Did you mean trait:CUSTOM_FAST?" in refusal(**{"traits:CUSTOM_FAST": "required"})[2]
 
 
@@ -347,7 +347,7 @@ FPGA = ResourceRequest(
 
 
 def with_profile(**specs: str) -> ResourceRequest:
-    """Profiles that ask for an FPGA, whatever their name; but one, which is not there."""
+    """Return the request with device profiles: each name asks for an FPGA, except a missing one."""
 
     def profile(name: str) -> ResourceRequest:
         if name == "missing":
@@ -357,7 +357,7 @@ def with_profile(**specs: str) -> ResourceRequest:
     return from_flavor(flavor({"accel:device_profile": "fast", **specs}), profile)
 
 
-def test_what_a_device_profile_asks_for_comes_after_what_the_flavor_does() -> None:
+def test_groups_of_the_device_profile_follow_those_of_the_flavor() -> None:
     assert with_profile().groups == (RequestGroup(resources=OWN, owner=NOVA), *FPGA.groups)
     assert with_profile().group_policy is None
 
@@ -366,24 +366,24 @@ def test_groups_of_a_flavor_and_of_its_device_profile_need_no_policy() -> None:
     assert with_profile(**{"resources_A:VGPU": "1"}).group_policy == "none"
 
 
-def test_a_flavors_policy_is_that_of_its_device_profile_too() -> None:
+def test_policy_of_the_flavor_applies_to_its_device_profile() -> None:
     assert with_profile(**{"resources_A:VGPU": "1", "group_policy": "isolate"}).group_policy == (
         "isolate"
     )
 
 
-def test_two_groups_of_a_flavor_need_a_policy_beside_a_device_profile_too() -> None:
+def test_two_groups_beside_a_device_profile_need_a_policy() -> None:
     with pytest.raises(InvalidRequest, match="flavor flavor-0: group_policy = '': there are"):
         with_profile(**{"resources_A:VGPU": "1", "resources_B:VGPU": "1"})
 
 
-def test_a_flavor_may_ask_for_what_its_device_profile_does_and_nothing_else() -> None:
+def test_flavor_may_request_only_its_device_profile() -> None:
     nothing = {"resources:VCPU": "0", "resources:MEMORY_MB": "0"}
 
     assert with_profile(**nothing) == FPGA
 
 
-def test_what_is_no_group_policy_is_refused_beside_a_device_profile_too() -> None:
+def test_invalid_group_policy_beside_a_device_profile_is_refused() -> None:
     nothing = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "group_policy": "any"}
 
     with pytest.raises(
@@ -392,22 +392,22 @@ def test_what_is_no_group_policy_is_refused_beside_a_device_profile_too() -> Non
         with_profile(**nothing)
 
 
-def test_a_group_of_a_flavor_cannot_have_the_suffix_of_one_of_a_device_profile() -> None:
+def test_group_with_a_suffix_of_the_device_profile_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="suffix = 'device_profile_0': two groups have it"):
         with_profile(**{"resourcesdevice_profile_0:VGPU": "1"})
 
 
-def test_a_device_profile_that_cannot_be_had_is_an_error_with_its_name() -> None:
+def test_unavailable_device_profile_is_an_error_with_its_name() -> None:
     with pytest.raises(DeviceProfileError, match="device profile missing: there is none"):
         with_profile(**{"accel:device_profile": "missing"})
 
 
-def test_a_device_profile_without_a_name_is_refused() -> None:
+def test_device_profile_without_a_name_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="accel:device_profile = '': name a device profile"):
         with_profile(**{"accel:device_profile": ""})
 
 
-def test_a_device_profile_where_none_are_read_is_refused() -> None:
+def test_device_profile_without_a_reader_is_refused() -> None:
     assert refusal(**{"accel:device_profile": "fast"}) == (
         "accel:device_profile",
         "fast",
@@ -542,7 +542,7 @@ TRANSLATED: list[tuple[dict[str, str], dict[str, int], set[str], set[str], set[s
     TRANSLATED,
     ids=[" ".join(f"{key}={value}" for key, value in row[0].items()) for row in TRANSLATED],
 )
-def test_extra_spec_of_nova_asks_for_resources_and_traits(
+def test_extra_spec_of_nova_requests_resources_and_traits(
     specs: dict[str, str],
     resources: dict[str, int],
     required: set[str],
@@ -568,7 +568,7 @@ def test_translated_table_has_a_case_for_each_key() -> None:
     }
 
 
-def test_extra_specs_of_nova_ask_beside_a_device_profile() -> None:
+def test_extra_specs_of_nova_apply_beside_a_device_profile() -> None:
     request = with_profile(**{"hw:cpu_policy": "dedicated", "hw:sound_model": "virtio"})
 
     assert amounts(request)[""] == {"PCPU": 2, "MEMORY_MB": 512}
@@ -592,7 +592,7 @@ def test_extra_specs_of_nova_ask_beside_a_device_profile() -> None:
         ("vmware:hw_version", ""),
     ],
 )
-def test_extra_spec_without_meaning_asks_for_nothing(key: str, value: str) -> None:
+def test_extra_spec_without_meaning_requests_nothing(key: str, value: str) -> None:
     assert asked(**{key: value}) == asked()
 
 
@@ -634,7 +634,7 @@ def test_extra_spec_with_a_value_that_nova_refuses_is_refused(
         ("quota:disk_write_bytes", "Did you mean quota:disk_write_bytes_sec? "),
     ],
 )
-def test_key_of_a_namespace_of_nova_that_nova_does_not_have_is_refused(key: str, hint: str) -> None:
+def test_unknown_key_in_a_namespace_of_nova_is_refused(key: str, hint: str) -> None:
     assert refusal(**{key: "1"}) == (
         key,
         "1",
@@ -753,7 +753,7 @@ def test_dedicated_mask_of_a_large_flavor_is_counted() -> None:
     assert (found["PCPU"], found["VCPU"]) == (LARGEST - 3, 3)
 
 
-# Whatever somebody writes.
+# Random keys and values.
 
 
 def _nearly(*words: str) -> st.SearchStrategy[str]:
@@ -795,7 +795,7 @@ FIGURES = st.fixed_dictionaries(
 
 
 @given(SAID, FIGURES)
-def test_amounts_are_those_that_nova_would_ask_for(
+def test_amounts_equal_those_of_nova(
     said: dict[tuple[str, str], int], figures: dict[str, int]
 ) -> None:
     specs = {f"resources{suffix}:{kind}": str(it) for (suffix, kind), it in said.items()}
@@ -811,7 +811,7 @@ def test_amounts_are_those_that_nova_would_ask_for(
 def _as_nova_does(
     said: dict[tuple[str, str], int], figures: dict[str, int]
 ) -> dict[str, dict[str, int]]:
-    """From the rules as nova documents them, and no module of ours."""
+    """Return the amounts by nova's documented rules, without modules of ours."""
     wanted: dict[str, dict[str, Any]] = {}
     for (suffix, kind), amount in said.items():
         wanted.setdefault(suffix, {})[kind] = amount

@@ -32,7 +32,7 @@ def changes(specs: dict[str, str]) -> dict[str, str]:
         BARE_METAL | {"resources:CUSTOM_GOLD": "1", "trait:CUSTOM_FAST": "required"},
     ],
 )
-def test_confined_safe_flavor_stays_as_it_is(specs: dict[str, str]) -> None:
+def test_confined_safe_flavor_is_unchanged(specs: dict[str, str]) -> None:
     assert changes(specs) == {}
 
 
@@ -67,14 +67,14 @@ def test_confined_safe_flavor_stays_as_it_is(specs: dict[str, str]) -> None:
             {"resources:VGPU": "0", "resources1:VGPU": "1", "group_policy": "none"}
             | {NOVA.format(suffix): "required" for suffix in ("1", "_A")},
         ),
-        # Traits of the host stay; forbidden ones hold for both.
+        # Traits of the host stay; forbidden ones apply to both.
         (
             {"resources:VGPU": "1", "trait:HW_CPU_X86_AVX": "required"}
             | {"trait:OWNER_NOVA": "required", "trait:CUSTOM_SLOW": "forbidden"},
             {"resources:VGPU": "0", "resources1:VGPU": "1", NOVA.format(1): "required"}
             | {"trait1:CUSTOM_SLOW": "forbidden"},
         ),
-        # One class takes from one provider.
+        # One class is taken from one provider.
         (
             BARE_METAL | {"resources:VGPU": "1", "trait:CUSTOM_FAST": "required"},
             {NOVA.format(""): "required"},

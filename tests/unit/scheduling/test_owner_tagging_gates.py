@@ -1,4 +1,4 @@
-"""The gates: for which owners all services tag everything, from the rows of services."""
+"""Gates, computed from the rows of services: the owners for which all services tag everything."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
 PACKET_RATE = "NET_PACKET_RATE_KILOPACKET_PER_SEC"
 NORMAL, FIRST, SECOND = "CUSTOM_VNIC_TYPE_NORMAL", "CUSTOM_PHYSNET_FIRST", "CUSTOM_PHYSNET_SECOND"
 
-#: What Neutron says of a port with a minimum of bandwidth and of packets.
+#: Neutron's request of a port with a minimum of bandwidth and of packets.
 PORT: Any = {
     "request_groups": [
         {"id": BANDWIDTH, "required": [FIRST, NORMAL], "resources": {EGRESS: 1000, INGRESS: 500}},
@@ -30,20 +30,20 @@ PORT: Any = {
 
 
 def group(**values: Any) -> dict[str, Any]:
-    """A port of one group."""
+    """Return a port of one group."""
     one = {"id": BANDWIDTH, "required": [FIRST, NORMAL], "resources": {EGRESS: 1000}}
     return {"request_groups": [one | values]}
 
 
 def refusal(port: object, *physnets: str) -> tuple[str, object, str]:
-    """Key, value and problem of the error."""
+    """Return key, value and problem of the error."""
     with pytest.raises(InvalidRequest) as caught:
         from_port(port, physnets)
     assert caught.value.subject == "port"
     return caught.value.key, caught.value.value, caught.value.problem
 
 
-def test_a_port_asks_nobody_for_its_groups() -> None:
+def test_port_requests_its_groups_without_an_owner() -> None:
     assert from_port(PORT) == ResourceRequest(
         groups=(
             RequestGroup(
@@ -62,33 +62,33 @@ def test_a_port_asks_nobody_for_its_groups() -> None:
     )
 
 
-def test_a_port_with_one_group_has_neither_policy_nor_subtree() -> None:
+def test_port_of_one_group_has_neither_policy_nor_subtree() -> None:
     request = from_port(group())
 
     assert (request.group_policy, request.same_subtree) == (None, ())
     assert [one.owner for one in request.groups] == [None]
 
 
-def test_a_group_may_say_nothing_of_traits() -> None:
+def test_group_without_traits_is_accepted() -> None:
     port = group()
     del port["request_groups"][0]["required"]
 
     assert not from_port(port).groups[0].traits
 
 
-def test_what_a_newer_neutron_says_besides_is_passed_over() -> None:
+def test_unknown_key_of_a_newer_neutron_is_ignored() -> None:
     assert from_port({**group(level=3), "more": []}) == from_port(group())
 
 
-def test_an_amount_of_zero_is_of_what_is_not_wanted() -> None:
-    # Neutron takes a rule for no bandwidth, and nova strips it.
+def test_amount_of_zero_is_omitted() -> None:
+    # Neutron accepts a rule for no bandwidth, and nova strips it.
     assert from_port(group(resources={EGRESS: 1000, INGRESS: 0})) == from_port(group())
 
 
 # Physical networks.
 
 
-def test_a_network_over_several_physical_ones_is_reached_over_any_of_them() -> None:
+def test_network_over_several_physical_ones_allows_any_of_them() -> None:
     request = from_port(PORT, ["first", "second"])
 
     assert [one.traits.values() for one in request.groups] == [
@@ -97,23 +97,23 @@ def test_a_network_over_several_physical_ones_is_reached_over_any_of_them() -> N
     ]
 
 
-def test_a_network_over_one_physical_one_is_reached_over_that() -> None:
+def test_network_over_one_physical_one_requires_it() -> None:
     assert from_port(PORT, ["first"]) == from_port(PORT)
 
 
-def test_physical_networks_have_the_traits_that_neutron_gives_them() -> None:
+def test_physical_network_has_the_trait_that_neutron_gives_it() -> None:
     request = from_port(group(), ["First", "my-net.2"])
 
     assert request.groups[0].traits.values() == (NORMAL, f"in:{FIRST},CUSTOM_PHYSNET_MY_NET_2")
 
 
-def test_a_port_that_names_no_physical_network_asks_for_none() -> None:
+def test_port_without_a_physical_network_gets_no_trait() -> None:
     assert from_port(group(required=[NORMAL]), ["first", "second"]) == (
         from_port(group(required=[NORMAL]))
     )
 
 
-def test_a_port_over_what_its_network_is_not_over_is_refused() -> None:
+def test_port_over_a_physical_network_outside_its_network_is_refused() -> None:
     assert refusal(group(), "second", "third") == (
         f"required of group {BANDWIDTH}",
         FIRST,
@@ -121,7 +121,7 @@ def test_a_port_over_what_its_network_is_not_over_is_refused() -> None:
     )
 
 
-# What cannot be meant.
+# Invalid ports.
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_port_over_what_its_network_is_not_over_is_refused() -> None:
     ],
     ids=json.dumps,
 )
-def test_what_is_in_another_form_is_refused(port: object) -> None:
+def test_port_in_another_format_is_refused(port: object) -> None:
     key, value, _problem = refusal(port)
 
     assert (key, value) == ("resource_request", port)
@@ -170,7 +170,7 @@ def test_what_is_in_another_form_is_refused(port: object) -> None:
     ],
     ids=json.dumps,
 )
-def test_a_group_in_another_form_is_refused(part: dict[str, Any]) -> None:
+def test_group_in_another_format_is_refused(part: dict[str, Any]) -> None:
     port = group(**part)
     key, value, _problem = refusal(port)
 
@@ -199,7 +199,7 @@ def test_a_group_in_another_form_is_refused(part: dict[str, Any]) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else json.dumps(value),
 )
-def test_what_cannot_be_asked_for_is_refused(port: object, key: str, told: str) -> None:
+def test_invalid_request_of_a_port_is_refused(port: object, key: str, told: str) -> None:
     found, _value, problem = refusal(port)
 
     assert found == key

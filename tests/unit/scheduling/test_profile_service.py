@@ -1,4 +1,4 @@
-"""Device profiles from a Cyborg that answers otherwise than it should, or not at all."""
+"""Device profiles from a Cyborg that gives wrong answers, or none."""
 
 import json
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def service() -> Iterator[StubService]:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_fault_is_an_error_that_names_the_profile_and_is_soon_forgotten(
+def test_fault_is_an_error_that_names_the_profile_and_is_cached_for_a_short_time(
     service: StubService, tmp_path: Path, fault: Fault
 ) -> None:
     options = f"auth_type = none\nendpoint_override = {service.url}/accelerator/v2"
@@ -63,7 +63,7 @@ def test_fault_is_an_error_that_names_the_profile_and_is_soon_forgotten(
     ],
     ids=str,
 )
-def test_refusal_is_an_error_with_the_words_of_cyborg(
+def test_refusal_is_an_error_with_cyborgs_message(
     tmp_path: Path, answer: object, told: str
 ) -> None:
     with StubService(lambda _path, _query: (409, answer)) as service:
@@ -87,6 +87,8 @@ def test_refusal_is_an_error_with_the_words_of_cyborg(
         "auth_type = password\nauth_url = http://127.0.0.1:9\nusername = a\npassword = b",
     ],
 )
-def test_options_that_lead_nowhere_are_an_error_of_ours(tmp_path: Path, options: str) -> None:
+def test_options_without_an_endpoint_are_a_configuration_error(
+    tmp_path: Path, options: str
+) -> None:
     with pytest.raises((DeviceProfileError, ConfigurationError)):
         read(tmp_path, options)

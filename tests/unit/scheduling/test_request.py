@@ -1,4 +1,4 @@
-"""Requests as values: what may be asked for together, and what is refused in which words."""
+"""Requests as values: valid combinations, and the errors of invalid ones."""
 
 import dataclasses
 from typing import Any
@@ -27,7 +27,7 @@ def traits(*values: str) -> TraitConditions:
 
 
 def no_group(**values: Any) -> tuple[str, object, str]:
-    """Key, value and problem of the error."""
+    """Return key, value and problem of the error."""
     with pytest.raises(InvalidRequest) as caught:
         group(**values)
     assert caught.value.subject == "request"
@@ -44,7 +44,7 @@ def no_request(*groups: RequestGroup, **values: Any) -> tuple[str, object, str]:
 # Groups.
 
 
-def test_a_group_is_nobodys_and_takes_anything_unless_it_says_so() -> None:
+def test_group_by_default_has_no_owner_and_no_conditions() -> None:
     assert RequestGroup(resources={"VGPU": 1}) == RequestGroup(
         suffix="",
         resources={"VGPU": 1},
@@ -57,12 +57,12 @@ def test_a_group_is_nobodys_and_takes_anything_unless_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "1", "_GPU", "a-b_C", uuid("port"), "x" * 64])
-def test_suffixes(suffix: str) -> None:
+def test_valid_suffix_is_accepted(suffix: str) -> None:
     assert group(suffix).suffix == suffix
 
 
 @pytest.mark.parametrize("suffix", ["a b", "a.b", "_\u00e4", "a\n", "\n", "x" * 65, "a,b"])
-def test_what_cannot_be_a_suffix_is_refused(suffix: str) -> None:
+def test_invalid_suffix_is_refused(suffix: str) -> None:
     assert no_group(suffix=suffix) == (
         "suffix",
         suffix,
@@ -71,12 +71,12 @@ def test_what_cannot_be_a_suffix_is_refused(suffix: str) -> None:
 
 
 @pytest.mark.parametrize("amount", [1, LARGEST])
-def test_amounts(amount: int) -> None:
+def test_valid_amount_is_accepted(amount: int) -> None:
     assert group(resources={"CUSTOM_GOLD": amount}).resources == {"CUSTOM_GOLD": amount}
 
 
 @pytest.mark.parametrize("amount", [0, -1, LARGEST + 1, True, 1.0, "1", None])
-def test_what_cannot_be_an_amount_is_refused(amount: object) -> None:
+def test_invalid_amount_is_refused(amount: object) -> None:
     assert no_group(resources={"VGPU": amount}) == (
         "resources:VGPU",
         amount,
@@ -85,18 +85,18 @@ def test_what_cannot_be_an_amount_is_refused(amount: object) -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "vgpu", "VGPU\n", "CUSTOM-GOLD", "VGPU:1", "C" * 256])
-def test_what_cannot_be_a_resource_class_is_refused(kind: str) -> None:
+def test_invalid_resource_class_is_refused(kind: str) -> None:
     key, value, problem = no_group(resources={"VCPU": 1, kind: 1})
 
     assert (key, value) == ("resources", kind)
     assert "those are of A-Z, 0-9 and _, such as VGPU or CUSTOM_GOLD" in problem
 
 
-def test_the_longest_resource_class_is_taken() -> None:
+def test_longest_resource_class_is_accepted() -> None:
     assert group(resources={"C" * 255: 1}).resources == {"C" * 255: 1}
 
 
-def test_uuids_are_written_in_one_way() -> None:
+def test_uuid_in_any_form_is_normalized() -> None:
     first, second = uuid("first"), uuid("second")
     said = group(
         member_of=[[first.upper()], {second.replace("-", ""), first}],
@@ -118,15 +118,15 @@ def test_uuids_are_written_in_one_way() -> None:
         ({"suffix": "_GPU", "in_tree": "rack"}, "uuid of group _GPU"),
     ],
 )
-def test_what_is_no_uuid_is_refused(values: dict[str, Any], key: str) -> None:
+def test_invalid_uuid_is_refused(values: dict[str, Any], key: str) -> None:
     assert no_group(**values) == (key, "rack", "is no uuid")
 
 
-def test_an_empty_uuid_is_none_either() -> None:
+def test_empty_uuid_is_refused() -> None:
     assert no_group(in_tree="") == ("uuid of the group without a suffix", "", "is no uuid")
 
 
-def test_a_text_is_no_list_of_aggregates() -> None:
+def test_text_as_list_of_aggregates_is_refused() -> None:
     aggregate = uuid("rack")
     key, value, problem = no_group(member_of=[aggregate])
 
@@ -134,13 +134,13 @@ def test_a_text_is_no_list_of_aggregates() -> None:
     assert problem == "must be a list or set of names"
 
 
-def test_to_be_in_none_of_no_aggregates_is_refused() -> None:
+def test_empty_set_of_aggregates_is_refused() -> None:
     problem = "it names no aggregate."
 
     assert no_group(member_of=[[uuid("rack")], []]) == ("member_of", "", problem)
 
 
-def test_a_group_is_a_value() -> None:
+def test_group_is_immutable_and_hashable() -> None:
     amounts = {"VGPU": 1}
     said = RequestGroup(resources=amounts)
     amounts["VGPU"] = 2
@@ -158,7 +158,7 @@ def test_a_group_is_a_value() -> None:
 
 
 @pytest.mark.parametrize("owner", [NOVA, CYBORG, ACME, "OWNER_SOMEBODY_NEW", None])
-def test_owners(owner: str | None) -> None:
+def test_valid_owner_is_accepted(owner: str | None) -> None:
     if owner == "OWNER_SOMEBODY_NEW":
         key, value, problem = no_group(owner=owner)
         assert (key, value) == ("owner of the group without a suffix", owner)
@@ -177,21 +177,21 @@ def test_owners(owner: str | None) -> None:
         ["T1", f"{ACME}"],
     ],
 )
-def test_a_group_that_names_an_owner_trait_is_that_owners(said: list[str]) -> None:
+def test_group_with_an_owner_trait_has_that_owner(said: list[str]) -> None:
     assert group(traits=traits(*said)).owner == ACME
     assert group(traits=traits(*said), owner=ACME).owner == ACME
 
 
-def test_an_owner_of_a_newer_server_can_be_named_by_its_trait() -> None:
+def test_owner_trait_of_a_newer_server_is_accepted() -> None:
     assert group(traits=traits("OWNER_SOMEBODY_NEW")).owner == "OWNER_SOMEBODY_NEW"
 
 
 @pytest.mark.parametrize("trait", ["CUSTOM_OWNER", "CUSTOM_OWNER_", "NO_OWNER_NOVA", "OWNER_"])
-def test_what_only_looks_like_an_owner_trait_makes_no_owner(trait: str) -> None:
+def test_trait_that_resembles_an_owner_trait_is_no_owner(trait: str) -> None:
     assert group(traits=traits(trait)).owner is None
 
 
-def test_who_is_forbidden_is_no_owner() -> None:
+def test_forbidden_owner_trait_is_no_owner() -> None:
     assert group(traits=traits(f"!{CYBORG}")).owner is None
     assert group(traits=traits(f"!{CYBORG}"), owner=NOVA).owner == NOVA
 
@@ -206,7 +206,7 @@ def test_who_is_forbidden_is_no_owner() -> None:
         ([f"in:CUSTOM_FAST,{CYBORG}"], NOVA),
     ],
 )
-def test_a_group_of_two_owners_is_refused(said: list[str], owner: str | None) -> None:
+def test_group_of_two_owners_is_refused(said: list[str], owner: str | None) -> None:
     key, value, problem = no_group(suffix="_GPU", traits=traits(*said), owner=owner)
 
     assert (key, value) == ("required of group _GPU", f"{CYBORG},{NOVA}")
@@ -217,14 +217,14 @@ def test_a_group_of_two_owners_is_refused(said: list[str], owner: str | None) ->
 
 
 @pytest.mark.parametrize("owner", ["CUSTOM_FAST", "NOVA", "owner_nova", f"{NOVA}\n", "OWNER_"])
-def test_what_cannot_be_an_owner_is_refused(owner: str) -> None:
+def test_invalid_owner_is_refused(owner: str) -> None:
     key, value, problem = no_group(suffix="_GPU", owner=owner)
 
     assert (key, value) == ("owner of group _GPU", owner)
     assert problem == (f"must be {NOVA}, {CYBORG} or of the form CUSTOM_OWNER_[A-Z0-9_]+")
 
 
-def test_each_group_has_an_owner_of_its_own() -> None:
+def test_each_group_has_its_own_owner() -> None:
     request = ResourceRequest(
         groups=(group(owner=NOVA), group("_A", traits=traits(CYBORG)), group("_P")),
         group_policy="none",
@@ -233,7 +233,7 @@ def test_each_group_has_an_owner_of_its_own() -> None:
     assert [one.owner for one in request.groups] == [NOVA, CYBORG, None]
 
 
-def test_a_group_that_forbids_its_own_owner_is_refused() -> None:
+def test_group_that_forbids_its_own_owner_is_refused() -> None:
     key, value, _problem = no_group(suffix="_GPU", traits=traits(f"!{NOVA}"), owner=NOVA)
 
     assert (key, value) == ("forbidden of group _GPU", NOVA)
@@ -242,7 +242,7 @@ def test_a_group_that_forbids_its_own_owner_is_refused() -> None:
 # Requests.
 
 
-def test_a_request_is_a_value() -> None:
+def test_request_is_immutable_and_hashable() -> None:
     first, second = (ResourceRequest(groups=(GPU, group("_A")), limit=5) for _ in "ab")
 
     assert {first: "found"}[second] == "found"
@@ -251,12 +251,12 @@ def test_a_request_is_a_value() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, LARGEST, None])
-def test_limits(limit: int | None) -> None:
+def test_valid_limit_is_accepted(limit: int | None) -> None:
     assert ResourceRequest(groups=(GPU,), limit=limit).limit == limit
 
 
 @pytest.mark.parametrize("limit", [0, -1, LARGEST + 1])
-def test_what_cannot_be_a_limit_is_refused(limit: int) -> None:
+def test_invalid_limit_is_refused(limit: int) -> None:
     assert no_request(GPU, limit=limit) == (
         "limit",
         limit,
@@ -264,7 +264,7 @@ def test_what_cannot_be_a_limit_is_refused(limit: int) -> None:
     )
 
 
-def test_two_groups_of_one_suffix_are_refused() -> None:
+def test_two_groups_with_one_suffix_are_refused() -> None:
     both = group("_A"), group("_A", owner=NOVA)
 
     assert no_request(*both, group_policy="none") == ("suffix", "_A", "two groups have it.")
@@ -272,7 +272,7 @@ def test_two_groups_of_one_suffix_are_refused() -> None:
 
 
 @pytest.mark.parametrize("groups", [(), (group("_A", resources={}),)], ids=["none", "empty"])
-def test_a_request_for_nothing_is_refused(groups: tuple[RequestGroup, ...]) -> None:
+def test_request_without_resources_is_refused(groups: tuple[RequestGroup, ...]) -> None:
     together = tuple(frozenset({one.suffix}) for one in groups)
 
     assert no_request(*groups, same_subtree=together) == ("resources", "", "nothing is asked for.")
@@ -281,9 +281,7 @@ def test_a_request_for_nothing_is_refused(groups: tuple[RequestGroup, ...]) -> N
 @pytest.mark.parametrize(
     ("suffix", "name"), [("", "the group without a suffix"), ("_T", "group _T")]
 )
-def test_a_group_for_nothing_is_refused_where_it_stands_in_no_subtree(
-    suffix: str, name: str
-) -> None:
+def test_group_without_resources_outside_same_subtree_is_refused(suffix: str, name: str) -> None:
     told = f"{name} asks for nothing, and stands in no same_subtree."
 
     assert no_request(group("_A"), group(suffix, resources={}), group_policy="none") == (
@@ -293,8 +291,8 @@ def test_a_group_for_nothing_is_refused_where_it_stands_in_no_subtree(
     )
 
 
-def test_a_group_that_says_nothing_at_all_is_refused() -> None:
-    # It is nowhere in the query, and Placement misses it in same_subtree.
+def test_group_without_resources_and_conditions_is_refused() -> None:
+    # The query does not contain it, and Placement misses it in same_subtree.
     together = (frozenset({"_A", "_TOP"}),)
     key, _value, problem = no_request(
         group("_A"), group("_TOP", resources={}), group_policy="none", same_subtree=together
@@ -304,7 +302,7 @@ def test_a_group_that_says_nothing_at_all_is_refused() -> None:
     assert "group _TOP" in problem
 
 
-def test_a_group_for_nothing_is_what_others_stand_below() -> None:
+def test_group_without_resources_may_be_the_top_of_a_subtree() -> None:
     top = group("_TOP", resources={}, traits=traits("HW_NUMA_ROOT"))
     request = ResourceRequest(
         groups=(group("_A"), top),
@@ -316,7 +314,7 @@ def test_a_group_for_nothing_is_what_others_stand_below() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["_B", ""])
-def test_a_subtree_of_what_is_no_group_with_a_suffix_is_refused(suffix: str) -> None:
+def test_same_subtree_of_an_unknown_suffix_is_refused(suffix: str) -> None:
     groups = group(), group("_A")
 
     assert no_request(*groups, same_subtree=(frozenset({"_A", suffix}),)) == (
@@ -326,14 +324,14 @@ def test_a_subtree_of_what_is_no_group_with_a_suffix_is_refused(suffix: str) -> 
     )
 
 
-def test_a_subtree_of_nothing_is_refused() -> None:
+def test_empty_same_subtree_is_refused() -> None:
     key, value, _problem = no_request(GPU, group("_A"), same_subtree=(frozenset(),))
 
     assert (key, value) == ("same_subtree", "")
 
 
 @pytest.mark.parametrize("policy", ["", "any", "ISOLATE"])
-def test_what_is_no_group_policy_is_refused(policy: str) -> None:
+def test_invalid_group_policy_is_refused(policy: str) -> None:
     assert no_request(GPU, group_policy=policy) == (
         "group_policy",
         policy,
@@ -341,7 +339,7 @@ def test_what_is_no_group_policy_is_refused(policy: str) -> None:
     )
 
 
-def test_groups_with_suffixes_need_a_policy() -> None:
+def test_groups_with_suffixes_without_a_policy_are_refused() -> None:
     key, value, problem = no_request(group(), group("_A"), group("_B"))
 
     assert (key, value) == ("group_policy", "")
@@ -354,14 +352,14 @@ def test_one_group_with_a_suffix_needs_no_policy(groups: tuple[RequestGroup, ...
     assert ResourceRequest(groups=groups).group_policy is None
 
 
-def test_a_choice_between_traits_of_a_root_is_refused() -> None:
+def test_choice_between_traits_of_a_root_is_refused() -> None:
     key, value, problem = no_request(GPU, root=traits("T1", "in:T2,T3"))
 
     assert (key, value) == ("root_required", "T1,in:T2,T3")
     assert problem == "a root's traits are required or forbidden; there is no choice between them."
 
 
-# Several as one.
+# Combination of several requests.
 
 
 def asked(*suffixes: str, **values: Any) -> ResourceRequest:
@@ -370,18 +368,18 @@ def asked(*suffixes: str, **values: Any) -> ResourceRequest:
     return ResourceRequest(groups=groups, **({"group_policy": policy} | values))
 
 
-def test_several_requests_are_one_with_all_their_groups_in_order() -> None:
+def test_also_concatenates_the_groups_in_order() -> None:
     whole = asked("", "_A").also(asked("_B")).also(asked("_C"))
 
     assert [one.suffix for one in whole.groups] == ["", "_A", "_B", "_C"]
 
 
-def test_groups_with_suffixes_from_several_places_may_take_from_one_provider() -> None:
+def test_also_of_groups_with_suffixes_sets_the_policy_none() -> None:
     assert asked("", "_A").also(asked("_B")).group_policy == "none"
     assert asked("_A").also(asked("_B")).group_policy == "none"
 
 
-def test_one_group_with_a_suffix_gets_no_policy_from_being_joined() -> None:
+def test_also_of_one_group_with_a_suffix_sets_no_policy() -> None:
     assert asked("").also(asked("_A")).group_policy is None
 
 
@@ -394,9 +392,7 @@ def test_one_group_with_a_suffix_gets_no_policy_from_being_joined() -> None:
         ("none", "isolate", "none"),
     ],
 )
-def test_the_policy_of_the_first_that_has_one_is_that_of_all(
-    first: Any, second: Any, policy: str
-) -> None:
+def test_also_keeps_the_first_policy(first: Any, second: Any, policy: str) -> None:
     whole = asked("_A", group_policy=first).also(asked("_B", group_policy=second))
 
     assert whole.group_policy == policy
@@ -405,13 +401,13 @@ def test_the_policy_of_the_first_that_has_one_is_that_of_all(
 @pytest.mark.parametrize(
     ("first", "second", "limit"), [(5, None, 5), (None, 3, 3), (5, 3, 5), (None, None, None)]
 )
-def test_the_limit_of_the_first_that_has_one_is_that_of_all(
+def test_also_keeps_the_first_limit(
     first: int | None, second: int | None, limit: int | None
 ) -> None:
     assert asked("", limit=first).also(asked("_A", limit=second)).limit == limit
 
 
-def test_subtrees_and_conditions_on_the_root_are_those_of_both() -> None:
+def test_also_combines_subtrees_and_root_conditions() -> None:
     first, second = frozenset({"_A"}), frozenset({"_B"})
     whole = asked("_A", same_subtree=(first,), root=traits("T1")).also(
         asked("_B", same_subtree=(second,), root=traits("!T2"))
@@ -421,7 +417,7 @@ def test_subtrees_and_conditions_on_the_root_are_those_of_both() -> None:
     assert whole.root == traits("T1,!T2")
 
 
-def test_requests_with_a_group_of_the_same_suffix_cannot_be_one() -> None:
+def test_also_of_groups_with_one_suffix_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="suffix = '_A': two groups have it"):
         asked("_A").also(asked("_A"))
 
@@ -432,7 +428,7 @@ SUFFIXES = st.lists(
 
 
 @given(SUFFIXES, st.data())
-def test_it_matters_not_where_a_request_is_cut(suffixes: list[str], data: st.DataObject) -> None:
+def test_also_is_associative(suffixes: list[str], data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(1, len(suffixes)), max_size=3).map(sorted))
     parts = [
         suffixes[start:end]
@@ -449,7 +445,7 @@ def test_it_matters_not_where_a_request_is_cut(suffixes: list[str], data: st.Dat
 # Errors.
 
 
-def test_an_error_says_of_what_it_is_once_and_for_all() -> None:
+def test_error_has_the_outermost_subject() -> None:
     with (
         pytest.raises(InvalidRequest) as caught,
         about("flavor gold"),
@@ -461,6 +457,6 @@ def test_an_error_says_of_what_it_is_once_and_for_all() -> None:
     assert str(caught.value) == "nothing: resources:VGPU = 'many': that is none."
 
 
-def test_other_errors_pass() -> None:
+def test_about_passes_other_errors() -> None:
     with pytest.raises(KeyError, match="gold"), about("flavor gold"):
         raise KeyError("gold")

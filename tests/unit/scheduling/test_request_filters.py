@@ -64,7 +64,7 @@ def surroundings(server: PlacementClient, untagged: str = "forbid") -> Surroundi
 
 
 def candidate(mappings: dict[str, tuple[str, ...]], **traits: Iterable[str]) -> Candidate:
-    """A candidate that takes a VCPU from each of these providers, which are below a root "cn"."""
+    """Return a candidate that takes a VCPU from each of these providers below a root "cn"."""
     return Candidate(
         allocations={uuid(name): {"VCPU": 1} for name in traits if name != "cn"},
         mappings={suffix: tuple(map(uuid, names)) for suffix, names in mappings.items()},
@@ -106,7 +106,7 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
         (None, "forbid", False, {"untagged", "shared"}),
     ],
 )
-def test_owner_filter_drops_what_the_group_may_not_take(
+def test_owner_filter_drops_providers_that_the_group_may_not_use(
     owner: str | None, untagged: str, is_on: bool, taken: set[str], tagging: list[str]
 ) -> None:
     if not is_on:
@@ -128,10 +128,10 @@ def test_owner_filter_drops_what_the_group_may_not_take(
         ({"": ("cpu",), "_A": ("gpu",)}, True),
         ({"": ("gpu",), "_A": ("cpu",)}, False),
         ({"": ("cpu", "gpu"), "_A": ("gpu",)}, False),
-        ({}, False),  # an old server's: each group may take from each provider
+        ({}, False),  # an old server: each group may use each provider
     ],
 )
-def test_owner_filter_checks_each_group_where_it_takes(
+def test_owner_filter_checks_each_group_at_its_providers(
     mappings: dict[str, tuple[str, ...]], is_good: bool, tagging: list[str]
 ) -> None:
     request = wanted(asking(VCPU=1), asking("_A", CYBORG, VCPU=1))
@@ -142,7 +142,7 @@ def test_owner_filter_checks_each_group_where_it_takes(
     assert (reason is None) is is_good
 
 
-def test_owner_filter_passes_over_a_group_without_resources(tagging: list[str]) -> None:
+def test_owner_filter_ignores_a_group_without_resources(tagging: list[str]) -> None:
     it = OwnerFilter(surroundings(Server([NOVA, CYBORG])))
     request = replace(
         wanted(asking("_B", VCPU=1)),
@@ -176,7 +176,7 @@ MANY = [f"CUSTOM_OWNER_{number}" for number in range(60)]
     ],
     ids=str,
 )
-def test_owner_filter_asks_for_the_owner_and_forbids_the_others(
+def test_owner_filter_requires_the_owner_and_forbids_the_others(
     known: list[str],
     microversion: Microversion,
     required: str,
@@ -191,7 +191,7 @@ def test_owner_filter_asks_for_the_owner_and_forbids_the_others(
 
 
 @pytest.mark.parametrize(("untagged", "owners"), [("allow", [NOVA]), ("forbid", [CYBORG])])
-def test_owner_filter_where_untagged_providers_may_be_taken_requires_no_owner(
+def test_owner_filter_that_allows_untagged_providers_requires_no_owner(
     untagged: str, owners: list[str], tagging: list[str]
 ) -> None:
     tagging[:] = owners
@@ -202,7 +202,7 @@ def test_owner_filter_where_untagged_providers_may_be_taken_requires_no_owner(
     assert group.traits == TraitConditions.parse([f"!{CYBORG}"])
 
 
-def test_owner_filter_forbids_an_owner_from_when_it_was_met_until_it_forgets(
+def test_owner_filter_forbids_a_new_owner_until_its_cache_expires(
     tagging: list[str],
 ) -> None:
     server = Server([NOVA])

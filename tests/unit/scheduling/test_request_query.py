@@ -1,4 +1,4 @@
-"""Requests as queries: what each part of one becomes, and what servers it needs."""
+"""Requests as queries: their parameters, and the microversions that they need."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ def encoded(*groups: RequestGroup, **values: Any) -> list[tuple[str, str]]:
     return list(encode(ResourceRequest(groups=groups, **values)))
 
 
-def test_amounts_are_in_the_order_of_their_classes() -> None:
+def test_query_has_amounts_in_the_order_of_classes() -> None:
     assert encoded(group(resources={"VGPU": 2, "MEMORY_MB": 512, "CUSTOM_GOLD": 1})) == [
         ("resources", "CUSTOM_GOLD:1,MEMORY_MB:512,VGPU:2")
     ]
 
 
-def test_groups_come_one_after_the_other_each_with_its_suffix() -> None:
+def test_query_has_groups_in_order_with_their_suffixes() -> None:
     assert encoded(
         group(traits=traits("T1,!T2"), in_tree=TREE),
         group("_GPU", traits=traits("in:T4,T3", "T5"), member_of=[[ROW, RACK], [TREE]]),
@@ -55,7 +55,7 @@ def test_groups_come_one_after_the_other_each_with_its_suffix() -> None:
     ]
 
 
-def test_a_group_for_nothing_has_no_resources_in_the_query() -> None:
+def test_query_of_a_group_without_resources_has_its_conditions() -> None:
     top = group("_T", resources={}, traits=traits("T1"))
     below = (frozenset({"_T", "_A"}), frozenset({"_A"}))
 
@@ -68,7 +68,7 @@ def test_a_group_for_nothing_has_no_resources_in_the_query() -> None:
     ]
 
 
-def test_what_is_of_the_whole_comes_last() -> None:
+def test_query_has_conditions_of_the_whole_request_last() -> None:
     assert encoded(group(), root=traits("T1,!T2"), limit=5) == [
         ("resources", "VGPU:1"),
         ("root_required", "T1,!T2"),
@@ -76,7 +76,7 @@ def test_what_is_of_the_whole_comes_last() -> None:
     ]
 
 
-def test_an_owner_is_no_condition_by_itself() -> None:
+def test_query_does_not_contain_the_owner() -> None:
     assert encoded(group(owner="OWNER_NOVA")) == [("resources", "VGPU:1")]
 
 
@@ -91,7 +91,7 @@ def test_an_owner_is_no_condition_by_itself() -> None:
     ],
 )
 @pytest.mark.parametrize("suffix", ["", "_A"])
-def test_older_servers_understand_all_but_a_choice(
+def test_query_without_a_choice_needs_only_an_older_microversion(
     said: list[str], needed: set[Feature], suffix: str
 ) -> None:
     query = encoded(group(suffix, traits=traits(*said)))
@@ -109,7 +109,7 @@ TRAITS = st.frozensets(st.sampled_from(["T1", "T2", "T3", "T4"]), max_size=3)
         min_size=1,
     )
 )
-def test_there_is_one_required_in_each_group_unless_there_is_a_choice(
+def test_query_has_one_required_per_group_unless_there_is_a_choice(
     said: dict[str, tuple[frozenset[str], frozenset[frozenset[str]]]],
 ) -> None:
     query = encoded(

@@ -1,4 +1,4 @@
-"""Names in a flavor's request: the place that an error tells, and the names that are unknown."""
+"""Names in a flavor's request: their places in errors, and names that Placement does not know."""
 
 from tests.lab import samples
 from wharfinger.scheduling.device_profiles import from_profile
@@ -38,7 +38,7 @@ def shown(places: list[Place]) -> list[tuple[str, str]]:
     return sorted((subject, where.format(name)) for subject, where, [name] in places)
 
 
-def test_of_flavor_names_the_key_that_asks_for_each_name() -> None:
+def test_names_of_a_flavor_come_with_their_keys() -> None:
     flavor = samples.flavor(None, extra_specs=SPECS)
     flavor.obj_set_defaults()
     request = from_flavor(flavor, lambda name: from_profile(name, [PROFILE]))

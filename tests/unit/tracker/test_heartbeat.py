@@ -103,7 +103,7 @@ def test_heartbeat_ends_at_once_however_long_the_down_time_is(reports: Reports) 
     ],
     ids=repr,
 )
-def test_heartbeat_that_fails_is_logged_once_and_tried_again(
+def test_failed_report_is_logged_once_and_tried_again(
     reports: Reports, log: Log, error: Exception, text: str
 ) -> None:
     reports.error = error
@@ -118,7 +118,7 @@ def test_heartbeat_that_fails_is_logged_once_and_tried_again(
     assert over == "the service of rack-7 is reported as up again"
 
 
-def test_heartbeat_of_work_without_progress_stops_until_the_work_goes_on(
+def test_heartbeat_of_work_without_progress_stops_until_it_continues(
     reports: Reports, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()

@@ -1,4 +1,4 @@
-"""The three paces of a cycle: what each asks for, and what it writes."""
+"""The three types of cycle: their requests and their writes."""
 
 import uuid
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ LIST = "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED"
 
 
 class FeedingDriver(ScriptedDriver):
-    """A scripted driver with a change feed: of what a test has put into ``changes``."""
+    """A scripted driver with a change feed that returns ``changes``."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         **dict(ScriptedDriver.capabilities.items()) | {"change_feed": SUPPORTED}
@@ -59,7 +59,7 @@ class FeedingDriver(ScriptedDriver):
 
 @pytest.fixture
 def feed(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> FeedingDriver:
-    """A fleet of three whose driver has a feed; it has been published."""
+    """A published fleet of three whose driver has a feed."""
     publishing.driver = driver = FeedingDriver()
     driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("a", "b", "c")}
     publishing.restarted()
@@ -69,7 +69,7 @@ def feed(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> FeedingDriv
 
 
 def reserved(name: str) -> Edit:
-    """A node's edit, with the node reserved."""
+    """Return a node's edit that also reserves the node."""
 
     def reserve(tree: ProviderTree) -> None:
         tree.reserve(name, "cleaning")
@@ -93,7 +93,7 @@ def used(publishing: Publishing) -> int:
 
 
 @ANYWHERE
-def test_a_poll_without_changes_asks_neither_placement_nor_an_object_for_anything(
+def test_poll_without_changes_makes_no_requests_and_reads_no_objects(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     with statements(publishing.state_path) as said:
@@ -106,7 +106,7 @@ def test_a_poll_without_changes_asks_neither_placement_nor_an_object_for_anythin
     assert feed.listings == 1
 
 
-def test_a_poll_writes_what_has_changed_with_the_generation_known(
+def test_poll_writes_a_change_with_the_known_generation(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     feed.nodes["b"] = reserved("b")
@@ -133,7 +133,7 @@ def test_a_poll_writes_what_has_changed_with_the_generation_known(
     assert publishing.placement.requests.seen == ["POST /reshaper"], "they go out together"
 
 
-def test_a_poll_that_somebody_was_faster_than_reads_and_plans_again(
+def test_poll_after_another_clients_write_reads_and_plans_again(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     client, before = publishing.client, contents(publishing.placement)["b"]["uuid"]
@@ -153,9 +153,7 @@ def test_a_poll_that_somebody_was_faster_than_reads_and_plans_again(
     assert publishing.cycle.poll().steps == ()
 
 
-def test_a_node_that_is_new_is_published_by_a_poll(
-    publishing: Publishing, feed: FeedingDriver
-) -> None:
+def test_poll_of_a_new_node_publishes_it(publishing: Publishing, feed: FeedingDriver) -> None:
     feed.nodes["d"] = flat(CUSTOM_GOLD=1)
     feed.changes.append("d")
 
@@ -183,17 +181,15 @@ def test_poll_of_a_new_node_whose_name_another_program_uses_reports_a_conflict(
     assert (there["uuid"], there["inventories"]) == (theirs, {})
 
 
-def test_nothing_is_gone_for_a_poll_or_a_drift_cycle(
-    publishing: Publishing, feed: FeedingDriver
-) -> None:
+def test_poll_and_drift_cycle_remove_nothing(publishing: Publishing, feed: FeedingDriver) -> None:
     feed.nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"device": {"CUSTOM_GOLD": 1}})
     publishing.cycle.sync()
     feed.nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {})
     del feed.nodes["c"]
     feed.changes.append("a")
 
-    for pace in (publishing.cycle.poll, publishing.cycle.drift) * 2:
-        outcome = pace()
+    for cycle_type in (publishing.cycle.poll, publishing.cycle.drift) * 2:
+        outcome = cycle_type()
         assert (outcome.steps, outcome.pending, outcome.problems) == ((), (), ())
 
     first = publishing.cycle.sync()
@@ -203,7 +199,7 @@ def test_nothing_is_gone_for_a_poll_or_a_drift_cycle(
     assert {step.name for step in publishing.cycle.sync().steps} == {"device", "c"}
 
 
-def test_a_node_that_goes_on_failing_makes_no_poll_ask_placement(
+def test_poll_of_a_node_that_keeps_failing_makes_no_requests(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     feed.nodes |= {"new": does_not_answer, "a": does_not_answer, "b": reserved("b")}
@@ -227,7 +223,7 @@ def test_a_node_that_goes_on_failing_makes_no_poll_ask_placement(
     assert figures(publishing.placement)["new"] == (1, 0)
 
 
-def test_a_placement_that_is_away_in_a_poll_is_told_the_same_at_the_next(
+def test_change_of_a_poll_without_placement_is_written_by_the_next(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     def away(method: str, path: str) -> None:
@@ -244,7 +240,7 @@ def test_a_placement_that_is_away_in_a_poll_is_told_the_same_at_the_next(
     assert figures(publishing.placement)["a"] == (1, 1)
 
 
-def test_nodes_that_share_a_provider_are_all_asked_by_a_poll(
+def test_poll_reads_all_nodes_that_share_a_provider(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     def asked(tree: ProviderTree, node: str, allocations: object) -> None:
@@ -269,7 +265,7 @@ def test_nodes_that_share_a_provider_are_all_asked_by_a_poll(
     assert sorted(seen) == ["a", "b", "c"]
 
 
-def test_feed_with_an_invalid_answer_is_a_backend_error_and_misses_nothing(
+def test_feed_with_an_invalid_answer_is_a_backend_error_and_loses_no_change(
     publishing: Publishing, feed: FeedingDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for answer in (None, 5, "ab", (["a"],), (5, "1"), (["a", "a"], "1")):
@@ -283,7 +279,7 @@ def test_feed_with_an_invalid_answer_is_a_backend_error_and_misses_nothing(
     assert len(publishing.cycle.poll().steps) == 1
 
 
-def test_a_driver_without_a_feed_is_not_polled(publishing: Publishing) -> None:
+def test_poll_of_a_driver_without_a_feed_does_nothing(publishing: Publishing) -> None:
     publishing.driver.nodes["a"] = flat(CUSTOM_GOLD=1)
     publishing.cycle.sync()
     publishing.driver.nodes["a"] = flat(CUSTOM_GOLD=2)
@@ -294,17 +290,17 @@ def test_a_driver_without_a_feed_is_not_polled(publishing: Publishing) -> None:
     assert publishing.placement.requests.seen == []
 
 
-@pytest.mark.parametrize("pace", ["poll", "drift"])
-def test_the_first_cycle_is_a_full_one_whatever_its_pace(publishing: Publishing, pace: str) -> None:
+@pytest.mark.parametrize("cycle_type", ["poll", "drift"])
+def test_first_cycle_of_any_type_is_a_full_cycle(publishing: Publishing, cycle_type: str) -> None:
     publishing.driver.nodes["a"] = flat(CUSTOM_GOLD=1)
 
-    assert getattr(publishing.cycle, pace)().steps
+    assert getattr(publishing.cycle, cycle_type)().steps
 
 
 # Drift.
 
 
-def test_a_drift_cycle_of_an_unchanged_fleet_is_one_list_and_asks_no_driver(
+def test_drift_cycle_of_an_unchanged_fleet_sends_one_list_and_calls_no_driver(
     publishing: Publishing, feed: FeedingDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -317,7 +313,7 @@ def test_a_drift_cycle_of_an_unchanged_fleet_is_one_list_and_asks_no_driver(
     assert (asked, feed.listings) == ([], 1)
 
 
-def test_a_drift_cycle_asks_of_the_tree_that_somebody_changed_and_mends_it(
+def test_drift_cycle_reads_and_repairs_only_the_changed_tree(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     def asked(tree: ProviderTree, node: str, allocations: object) -> None:
@@ -344,12 +340,10 @@ def test_a_drift_cycle_asks_of_the_tree_that_somebody_changed_and_mends_it(
     assert len(seen) == 2
 
 
-def test_what_is_allocated_meanwhile_is_no_drift(
-    publishing: Publishing, feed: FeedingDriver
-) -> None:
+def test_allocations_meanwhile_are_no_drift(publishing: Publishing, feed: FeedingDriver) -> None:
     allocate(publishing.placement, str(uuid.uuid4()), a={"CUSTOM_GOLD": 1})
 
-    for _ in range(2):  # the generation has moved, and nothing of ours
+    for _ in range(2):  # only the generation has changed
         outcome = publishing.cycle.drift()
         assert (outcome.steps, outcome.problems) == ((), ())
     publishing.placement.requests.clear()
@@ -358,20 +352,20 @@ def test_what_is_allocated_meanwhile_is_no_drift(
     assert publishing.placement.requests.seen == [LIST]
 
 
-@pytest.mark.parametrize("paces", [["drift"], ["poll", "drift"], ["sync"]], ids="-".join)
-def test_rows_say_what_the_cycle_has_published(
-    publishing: Publishing, feed: FeedingDriver, paces: Sequence[str]
+@pytest.mark.parametrize("cycle_types", [["drift"], ["poll", "drift"], ["sync"]], ids="-".join)
+def test_rows_have_the_published_amounts(
+    publishing: Publishing, feed: FeedingDriver, cycle_types: Sequence[str]
 ) -> None:
     feed.nodes["a"] = flat(CUSTOM_GOLD=1, VCPU=8)
     feed.changes.append("a")
     publishing.client.delete_provider(contents(publishing.placement)["a"]["uuid"])
-    for pace in paces:
-        assert not getattr(publishing.cycle, pace)().problems
+    for cycle_type in cycle_types:
+        assert not getattr(publishing.cycle, cycle_type)().problems
 
     assert used(publishing) == 8
 
 
-def test_what_a_poll_has_changed_is_changed_back_by_a_full_cycle(
+def test_full_cycle_reverts_a_poll_whose_feed_missed_the_end(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     publishing.cycle.sync()
@@ -379,14 +373,14 @@ def test_what_a_poll_has_changed_is_changed_back_by_a_full_cycle(
     feed.nodes["a"] = reserved("a")
     feed.changes.append("a")
     publishing.cycle.poll()
-    feed.nodes["a"] = before  # and the feed has missed it
+    feed.nodes["a"] = before  # the feed has missed it
 
     publishing.cycle.sync()
 
     assert figures(publishing.placement)["a"] == (1, 0)
 
 
-def test_a_name_that_a_poll_has_given_is_taken_back_by_a_full_cycle(
+def test_full_cycle_reverts_a_name_that_a_poll_has_written(
     publishing: Publishing, feed: FeedingDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = contents(publishing.placement)["a"]["uuid"]
@@ -403,14 +397,14 @@ def test_a_name_that_a_poll_has_given_is_taken_back_by_a_full_cycle(
     feed.changes.append("z")
     publishing.cycle.poll()
     assert contents(publishing.placement)["z"]["uuid"] == one
-    feed.nodes["a"] = feed.nodes.pop("z")  # renaming raises no generation
+    feed.nodes["a"] = feed.nodes.pop("z")  # a new name does not raise the generation
 
     publishing.cycle.sync()
 
     assert contents(publishing.placement)["a"]["uuid"] == one
 
 
-def test_a_device_that_a_poll_has_moved_is_moved_back_by_a_full_cycle(
+def test_full_cycle_moves_back_a_device_that_a_poll_has_moved(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     plain = flat(CUSTOM_GOLD=1)
@@ -428,10 +422,10 @@ def test_a_device_that_a_poll_has_moved_is_moved_back_by_a_full_cycle(
     assert contents(publishing.placement)["device"]["parent"] == "a"
 
 
-# What is only looked at is not remembered.
+# A plan leaves no trace.
 
 
-def test_a_plan_that_is_not_applied_changes_nothing_for_the_next_cycle(
+def test_plan_without_apply_changes_nothing_for_the_next_cycle(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     service_record.report(publishing.context, publishing.host, {"OWNER_NOVA"}, complete=True)
@@ -467,6 +461,6 @@ def test_absent_provider_whose_creation_was_not_answered_is_kept_and_reported(
     for _ in range(3):
         outcome = publishing.cycle.sync()
 
-    # Nothing on it shows that this instance created it, and not another program.
+    # It has no trait which shows that this instance created it.
     assert [one.name for one in outcome.pending] == ["card"]
     assert set(contents(publishing.placement)) == {"a", "b", "c", "card"}

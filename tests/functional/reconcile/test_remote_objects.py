@@ -1,4 +1,4 @@
-"""That the tracker runs without a database is no pretence: elsewhere is elsewhere."""
+"""A tracker whose objects another process stores has no database of its own."""
 
 from pathlib import Path
 
@@ -20,13 +20,13 @@ CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 
 
 def of_ours(said: list[str]) -> set[str]:
-    """Of our tables, those that statements speak of."""
+    """Return the tables of ours that statements name."""
     words = {word for statement in said for word in statement.replace('"', " ").split()}
     return METADATA.tables.keys() & {word.partition(".")[0] for word in words}
 
 
 def live(publishing: Publishing, placement: PlacementFixture) -> None:
-    """Whole syncs: a first one, a reshape, what goes, and a restart."""
+    """Run whole syncs: a first one, a reshape, a removal, and a restart."""
     publishing.driver.nodes |= {"cn": flat(VCPU=8, VGPU=4), "gone": flat(VCPU=8)}
     publishing.cycle.sync()
     allocate(placement, CONSUMER, cn={"VCPU": 2, "VGPU": 1})
@@ -38,10 +38,10 @@ def live(publishing: Publishing, placement: PlacementFixture) -> None:
     assert contents(placement).keys() == {"cn", "gpu"}
 
 
-def test_objects_that_another_process_keeps_are_its_statements_alone_and_asked_for_in_json(
+def test_remote_objects_are_read_only_through_json_requests(
     where: str, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    # Questions are decoded: what is no JSON cannot be.
+    # The requests are decoded, so they are JSON.
     with statements() as here, statements(publishing.state_path) as anywhere, questions() as asked:
         live(publishing, placement)
 
@@ -52,7 +52,7 @@ def test_objects_that_another_process_keeps_are_its_statements_alone_and_asked_f
     assert actions == (set() if where == "here" else {"class", "object"})
 
 
-def test_a_state_directory_that_cannot_be_opened_is_told_at_the_start(
+def test_unopenable_state_directory_fails_at_the_start(
     publishing: Publishing, tmp_path: Path
 ) -> None:
     publishing.state_path = tmp_path / "spoilt"

@@ -1,4 +1,4 @@
-"""What a driver reserves is reserved, whatever else of the provider cannot be written."""
+"""A driver's reservation is written, whatever else of the provider cannot be written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ MACHINE = "0b6f7c62-54d0-4c57-9a51-3f6d2c1e8a90"
 
 @pytest.fixture
 def driver(publishing: Publishing) -> ReservingDriver:
-    """One whose node has been published."""
+    """A driver whose node is published."""
     driver = ReservingDriver()
     drives(publishing, driver)
     driver.nodes["metal"] = node(GOLD)
@@ -48,7 +48,7 @@ def driver(publishing: Publishing) -> ReservingDriver:
 
 @contextmanager
 def unknown(trait: str) -> Iterator[None]:
-    """A Placement whose os-traits is older than this trait."""
+    """Let Placement not know this trait, as an older os-traits."""
     with db_api.get_placement_engine().begin() as connection:
         rows = connection.execute(text("SELECT * FROM traits WHERE name = :name"), {"name": trait})
         [row] = rows.mappings().all()
@@ -65,7 +65,7 @@ def has_newer(tree: ProviderTree) -> None:
     tree.add_traits("metal", NEWER)
 
 
-def test_a_trait_that_placement_does_not_know_keeps_no_provider_free(
+def test_provider_with_an_unknown_trait_is_reserved(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     driver.nodes["metal"] = also(has_newer)(node(GOLD))
@@ -97,7 +97,7 @@ def test_adopted_provider_that_cannot_be_tagged_is_not_reserved(
     assert figures(placement, MACHINE) == GOLD
 
 
-def test_a_poll_does_not_believe_in_a_write_whose_answer_was_lost(
+def test_poll_after_a_lost_answer_reads_what_was_written(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def lose(method: str, path: str) -> None:
@@ -111,14 +111,14 @@ def test_a_poll_does_not_believe_in_a_write_whose_answer_was_lost(
     placement.adapter.after = lose
     with pytest.raises(PlacementUnavailable):
         publishing.cycle.poll()
-    assert not is_full(placement, "metal")  # it was carried out
+    assert not is_full(placement, "metal")  # the request was carried out
     driver.says("metal", "metal", "cleaning")
 
     assert not publishing.cycle.poll().problems
     assert is_full(placement, "metal")
 
 
-def test_a_server_error_is_tried_again_by_the_next_poll(
+def test_poll_after_a_server_error_tries_again(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def fail(method: str, path: str) -> None:
@@ -135,11 +135,11 @@ def test_a_server_error_is_tried_again_by_the_next_poll(
     assert is_full(placement, "metal")
 
 
-def test_class_in_use_that_its_driver_gives_up_stays_and_is_reserved_until_it_is_free(
+def test_class_in_use_that_its_driver_drops_stays_reserved_until_it_is_free(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    def in_use(pace: str, steps: int = 0) -> None:
-        outcome = getattr(publishing.cycle, pace)()
+    def in_use(cycle_type: str, steps: int = 0) -> None:
+        outcome = getattr(publishing.cycle, cycle_type)()
         assert [type(one) for one in outcome.problems] == [InventoryInUse]
         assert not outcome.foreign
         assert len(outcome.steps) == steps
@@ -150,8 +150,8 @@ def test_class_in_use_that_its_driver_gives_up_stays_and_is_reserved_until_it_is
     assert figures(placement, "metal") == GOLD
     driver.says("metal", "metal", "cleaning")
     in_use("poll", steps=1)
-    for pace in ("drift", "sync"):
-        in_use(pace)
+    for cycle_type in ("drift", "sync"):
+        in_use(cycle_type)
         assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}
 
     publishing.restarted()
