@@ -261,7 +261,7 @@ def test_v_tells_why_the_first_candidate_was_dropped(hosts: Program, kept: KeptI
     done = hosts.run("-v", "candidate", "list", *GPU, "--resource", "VCPU=1", "-f", "json")
 
     assert givers(done.json()) == ["cn n"]
-    assert f"for OWNER_NOVA from {uuid('u')}, which belongs to nobody" in done.err
+    assert f"for OWNER_NOVA from {uuid('u')}, which belongs to no owner" in done.err
 
 
 def test_that_there_is_nothing_is_told(hosts: Program) -> None:

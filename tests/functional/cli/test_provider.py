@@ -185,7 +185,7 @@ def test_what_others_have_reserved_is_told_with_the_inventory(
     drawn = tree(published, "--inventory").out
     assert drawn.endswith(
         f"└── {LARGE}  OWNER_NOVA\n"
-        "    ├── reserved by others: CUSTOM_VGPU_LARGE (to end this: `wharfinger provider release "
+        "    ├── reserved by other programs: CUSTOM_VGPU_LARGE (to end this: `wharfinger provider release "
         f"{uuid} --foreign`)\n"
         "    └── CUSTOM_VGPU_LARGE 4  fully reserved\n"
     )
@@ -257,7 +257,7 @@ def test_looking_at_the_tree_makes_no_database(
 
     assert (drawn.code, drawn.err) == (0, "")
     assert "cn  OWNER_NOVA" in drawn.out
-    assert drawn.out.count("reserved by others: ") == 1
+    assert drawn.out.count("reserved by other programs: ") == 1
     assert set(program.directory.iterdir()) == before
 
 

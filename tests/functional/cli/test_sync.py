@@ -172,7 +172,7 @@ def test_what_others_have_reserved_is_printed_and_is_no_difference(
     as_json = inprocess.run(program, "sync", "-f", "json")
 
     told = (
-        f"? {device}: VGPU is fully reserved, and not by us: kept. To end this: "
+        f"? {device}: VGPU is fully reserved by another program: kept. To end this: "
         f"`wharfinger provider release {uuid} --foreign`\ngpus: no change\n"
     )
     assert (dry.code, dry.out, dry.err) == (0, told, "")

@@ -72,7 +72,7 @@ def test_what_is_not_known_is_a_question_mark() -> None:
 
 
 def test_what_others_have_reserved_is_said_by_its_classes() -> None:
-    assert lines(others=frozenset({"VGPU", "VCPU"})) == ["reserved by others: VCPU, VGPU"]
+    assert lines(others=frozenset({"VGPU", "VCPU"})) == ["reserved by other programs: VCPU, VGPU"]
     assert lines(others=frozenset()) == lines() == []
 
 

@@ -111,7 +111,7 @@ def test_who_has_reserved_a_provider_is_drawn_before_its_contents() -> None:
         "├── traits: COMPUTE_NODE, OWNER_NOVA\n"
         "└── gpu  OWNER_NOVA\n"
         "    ├── reserved: cleaning, 3m ([red]job)\n"
-        "    ├── reserved by others: VGPU\n"
+        "    ├── reserved by other programs: VGPU\n"
         "    └── VGPU 0/8  fully reserved\n"
     )
 

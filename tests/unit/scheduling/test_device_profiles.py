@@ -101,7 +101,7 @@ def test_a_profile_that_asks_for_no_resources_is_none(
 ) -> None:
     with pytest.raises(DeviceProfileError) as caught:
         asked(*groups)
-    assert str(caught.value) == "device profile fast: it asks for no resources."
+    assert str(caught.value) == "device profile fast: it requests no resources."
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_profile_that_asks_for_no_resources_is_none(
     ],
 )
 def test_what_is_no_key_of_a_profile_is_refused(key: str) -> None:
-    told = "a key is resources:CLASS, trait:TRAIT or of accel:."
+    told = "a key is resources:CLASS, trait:TRAIT or accel:NAME."
 
     assert refusal(FPGA, {**FPGA, key: "1"}) == (key, "1", told)
 
@@ -141,8 +141,8 @@ def test_a_trait_is_required_or_forbidden_and_nothing_else(value: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "told"),
     [
-        ("resources:fpga", "that cannot be a resource class"),
-        ("resources:", "that cannot be a resource class"),
+        ("resources:fpga", "the name of a resource class"),
+        ("resources:", "the name of a resource class"),
         ("trait:fast", "'fast' cannot be a trait"),
         ("trait:", "a trait is missing"),
     ],
@@ -168,7 +168,7 @@ def test_a_trait_of_what_nothing_is_asked_for_is_refused_in_the_words_of_a_profi
 
     assert (key, value) == ("trait:CUSTOM_FAST", "forbidden")
     assert problem == (
-        "it describes a provider, but the group asks for no resources: there is no resources: "
+        "it describes a provider, but the group requests no resources: there is no resources: "
         "above 0."
     )
 
@@ -178,7 +178,7 @@ def test_a_group_that_names_another_owner_is_refused(more: dict[str, str]) -> No
     assert refusal({**FPGA, "trait:OWNER_NOVA": "required", **more}) == (
         "trait:OWNER_NOVA",
         "required",
-        "what a device profile asks for is OWNER_CYBORG's, and nobody else's.",
+        "the resources of a device profile belong to OWNER_CYBORG. Remove this trait.",
     )
 
 
@@ -306,7 +306,7 @@ def test_groups_in_another_form_are_an_error_of_those_who_ask_for_them(
     wrong = {"name": "fast", "groups": groups}
     path.write_text(json.dumps({"device_profiles": [wrong, profile("slow", FPGA)]}))
 
-    assert unread(path).startswith(f"{path} has groups that are none: ")
+    assert unread(path).startswith(f"{path} has invalid groups: ")
     assert ProfileFile(path).groups("slow") == [FPGA]
 
 
@@ -365,7 +365,7 @@ def test_where_nothing_is_configured_there_are_no_profiles(tmp_path: Path) -> No
     with pytest.raises(ConfigurationError) as caught:
         read_from(configured(tmp_path), "fast")
     assert (caught.value.section, caught.value.key) == ("accelerator", "auth_type")
-    assert "nothing says where they are kept" in caught.value.problem
+    assert "no source of device profiles is set" in caught.value.problem
     assert caught.value.remedy == (
         "Set auth_type and its options for Cyborg, or device_profiles for a file."
     )

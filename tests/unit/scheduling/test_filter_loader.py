@@ -143,7 +143,7 @@ def test_load_filter_that_fails_names_it_and_says_why(
 def test_load_what_is_no_filter_is_refused(plugins: Plugins, module: str) -> None:
     plugins.install("mine", module)
 
-    assert "mine is no subclass of RequestFilter" in refusal("mine").problem
+    assert "mine is not a subclass of RequestFilter" in refusal("mine").problem
 
 
 def test_load_passes_on_what_a_filter_says_of_its_own_configuration(plugins: Plugins) -> None:

@@ -169,7 +169,7 @@ def test_what_is_nearly_a_key_is_refused_and_not_passed_over(key: str) -> None:
     assert refusal(**{key: "1"}) == (
         key,
         "1",
-        "nothing is asked for by that. The keys are resources:CLASS, trait:TRAIT, both with a "
+        "this key requests nothing. The keys are resources:CLASS, trait:TRAIT, both with a "
         "group's suffix before the colon, group_policy and accel:device_profile.",
     )
 
@@ -241,7 +241,7 @@ def test_what_cannot_be_a_resource_class_is_refused(name: str, amount: str) -> N
     key, value, problem = refusal(**{f"resources:{name}": amount})
 
     assert (key, value) == (f"resources:{name}", amount)
-    assert "that cannot be a resource class" in problem
+    assert "the name of a resource class" in problem
 
 
 @pytest.mark.parametrize("value", ["", "Required", "requested", "required ", "in:CUSTOM_FAST"])
@@ -272,7 +272,7 @@ def test_a_trait_of_what_nothing_is_asked_for_is_refused(value: str, more: dict[
     assert refusal(**{"trait_A:CUSTOM_FAST": value}, **more) == (
         "trait_A:CUSTOM_FAST",
         value,
-        "it describes a provider, but the group asks for no resources: there is no "
+        "it describes a provider, but the group requests no resources: there is no "
         "resources_A: above 0.",
     )
 
@@ -281,7 +281,7 @@ def test_a_flavor_that_asks_for_nothing_is_refused() -> None:
     assert refusal(**{"resources:VCPU": "0", "resources:MEMORY_MB": "0"}) == (
         "resources",
         "",
-        "nothing is asked for.",
+        "no resources are requested.",
     )
 
 
@@ -320,7 +320,7 @@ def test_a_group_cannot_forbid_whom_it_asks() -> None:
     key, value, problem = refusal(**{"trait:OWNER_NOVA": "forbidden"})
 
     assert (key, value) == ("trait:OWNER_NOVA", "forbidden")
-    assert "the owner whose resources the group asks for" in problem
+    assert "the group requests resources of this owner" in problem
 
 
 def test_a_class_and_a_trait_may_have_one_name() -> None:
@@ -393,7 +393,7 @@ def test_what_is_no_group_policy_is_refused_beside_a_device_profile_too() -> Non
 
 
 def test_a_group_of_a_flavor_cannot_have_the_suffix_of_one_of_a_device_profile() -> None:
-    with pytest.raises(InvalidRequest, match="suffix = 'device_profile_0': two groups have it"):
+    with pytest.raises(InvalidRequest, match="suffix = 'device_profile_0': two groups have this suffix"):
         with_profile(**{"resourcesdevice_profile_0:VGPU": "1"})
 
 
@@ -411,7 +411,7 @@ def test_a_device_profile_where_none_are_read_is_refused() -> None:
     assert refusal(**{"accel:device_profile": "fast"}) == (
         "accel:device_profile",
         "fast",
-        "device profiles are not read here.",
+        "this command does not read device profiles.",
     )
 
 
@@ -693,7 +693,7 @@ def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> N
         (
             {"hw:tpm_version": "1.2", "hw:tpm_model": "tpm-crb"},
             "hw:tpm_model",
-            "a TPM of version 1.2 cannot be of this model",
+            "a TPM of that version cannot be of this model",
         ),
         (
             {"hw:cpu_thread_policy": "require", f"trait:{HYPERTHREADING}": "forbidden"},
@@ -703,7 +703,7 @@ def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> N
         (
             {"hw:mem_encryption": "true", "resources:MEM_ENCRYPTION_CONTEXT": "2"},
             "hw:mem_encryption",
-            "resources:MEM_ENCRYPTION_CONTEXT for 2. Remove one.",
+            "resources:MEM_ENCRYPTION_CONTEXT 2. Remove one.",
         ),
         (
             {
@@ -715,7 +715,7 @@ def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> N
             "hw:tpm_version",
             "there is no resources: above 0",
         ),
-        ({"hw:pmem": "x" * 240}, "hw:pmem", "that cannot be a resource class"),
+        ({"hw:pmem": "x" * 240}, "hw:pmem", "the name of a resource class"),
     ],
 )
 def test_extra_specs_that_contradict_each_other_are_refused(
@@ -730,7 +730,7 @@ def test_extra_specs_that_contradict_each_other_are_refused(
 @pytest.mark.parametrize(
     ("mask", "told"),
     [
-        ("0-1", "it leaves no CPU that is shared"),
+        ("0-1", "it leaves no shared CPU"),
         ("2", "the guest has the CPUs 0 to 1"),
         ("1,^1", "the guest has the CPUs 0 to 1"),
         ("1-0", "1-0 ends before it begins"),
@@ -802,7 +802,7 @@ def test_amounts_are_those_that_nova_would_ask_for(
     try:
         found = amounts(asked(figures, **specs, group_policy="none"))
     except InvalidRequest as error:
-        assert error.problem == "nothing is asked for."
+        assert error.problem == "no resources are requested."
         found = {}
 
     assert found == _as_nova_does(said, figures)

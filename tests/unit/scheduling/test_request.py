@@ -66,7 +66,7 @@ def test_what_cannot_be_a_suffix_is_refused(suffix: str) -> None:
     assert no_group(suffix=suffix) == (
         "suffix",
         suffix,
-        "a group's suffix is of letters, digits, _ and -, at most 64 of them.",
+        "a suffix has at most 64 characters: letters, digits, _ and -.",
     )
 
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_a_resource_class_is_refused(kind: str) -> None:
     key, value, problem = no_group(resources={"VCPU": 1, kind: 1})
 
     assert (key, value) == ("resources", kind)
-    assert "those are of A-Z, 0-9 and _, such as VGPU or CUSTOM_GOLD" in problem
+    assert "consists of A-Z, 0-9 and _, such as VGPU or CUSTOM_GOLD" in problem
 
 
 def test_the_longest_resource_class_is_taken() -> None:
@@ -211,7 +211,7 @@ def test_a_group_of_two_owners_is_refused(said: list[str], owner: str | None) ->
 
     assert (key, value) == ("required of group _GPU", f"{CYBORG},{NOVA}")
     assert problem == (
-        "a provider has one owner, and so has a group of a request. Ask for each owner's "
+        "a provider has one owner, and so has a group. Request each owner's "
         "resources in a group of its own."
     )
 
@@ -267,15 +267,15 @@ def test_what_cannot_be_a_limit_is_refused(limit: int) -> None:
 def test_two_groups_of_one_suffix_are_refused() -> None:
     both = group("_A"), group("_A", owner=NOVA)
 
-    assert no_request(*both, group_policy="none") == ("suffix", "_A", "two groups have it.")
-    assert no_request(GPU, GPU) == ("suffix", "", "two groups have it.")
+    assert no_request(*both, group_policy="none") == ("suffix", "_A", "two groups have this suffix.")
+    assert no_request(GPU, GPU) == ("suffix", "", "two groups have this suffix.")
 
 
 @pytest.mark.parametrize("groups", [(), (group("_A", resources={}),)], ids=["none", "empty"])
 def test_a_request_for_nothing_is_refused(groups: tuple[RequestGroup, ...]) -> None:
     together = tuple(frozenset({one.suffix}) for one in groups)
 
-    assert no_request(*groups, same_subtree=together) == ("resources", "", "nothing is asked for.")
+    assert no_request(*groups, same_subtree=together) == ("resources", "", "no resources are requested.")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_request_for_nothing_is_refused(groups: tuple[RequestGroup, ...]) -> N
 def test_a_group_for_nothing_is_refused_where_it_stands_in_no_subtree(
     suffix: str, name: str
 ) -> None:
-    told = f"{name} asks for nothing, and stands in no same_subtree."
+    told = f"{name} has no resources, and is in no same_subtree."
 
     assert no_request(group("_A"), group(suffix, resources={}), group_policy="none") == (
         "resources",
@@ -322,7 +322,7 @@ def test_a_subtree_of_what_is_no_group_with_a_suffix_is_refused(suffix: str) -> 
     assert no_request(*groups, same_subtree=(frozenset({"_A", suffix}),)) == (
         "same_subtree",
         suffix,
-        "there is no group of that suffix.",
+        "no group has this suffix.",
     )
 
 
@@ -422,7 +422,7 @@ def test_subtrees_and_conditions_on_the_root_are_those_of_both() -> None:
 
 
 def test_requests_with_a_group_of_the_same_suffix_cannot_be_one() -> None:
-    with pytest.raises(InvalidRequest, match="suffix = '_A': two groups have it"):
+    with pytest.raises(InvalidRequest, match="suffix = '_A': two groups have this suffix"):
         asked("_A").also(asked("_A"))
 
 
